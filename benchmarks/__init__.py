@@ -1,0 +1,1 @@
+"""Measurements of Pullback against torch: ``python -m benchmarks.run``."""

@@ -1,0 +1,153 @@
+"""Verbs for users and developers; ``python -m nox --list`` shows them, ``nox -s VERB`` runs one.
+
+The matrix over several Pythons is ``python -m tox``. Sessions here use the Python that runs nox.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+ALL = ("core", "cpu", "cuda", "profiler")
+FOLDERS = {
+    "core": "packages/core",
+    "cpu": "packages/backend-cpu",
+    "cuda": "packages/backend-cuda",
+    "profiler": "packages/profiler",
+}
+TEST_TOOLS = ("pytest>=8", "hypothesis", "ml_dtypes", "scipy")
+DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
+LINTED = ("packages/backend-cuda/src", "packages/profiler/src", "tools", "benchmarks")
+
+nox.needs_version = ">=2024.3.2"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["lint", "test"]
+
+
+def install_wheels(session: nox.Session, *packages: str, others: tuple[str, ...] = ()) -> None:
+    """Build what is out of date and install these packages' wheels into the session."""
+    extra = ("--with", *others) if others else ()
+    session.run("python", "-u", "tools/wheels.py", "--install", *packages, *extra)
+
+
+def run_pytest(session: nox.Session, *arguments: str) -> None:
+    """Run pytest with the repository's settings."""
+    environment = {"PULLBACK_TEST_DIST": str(ROOT / "dist")}
+    session.run("python", "-m", "pytest", "-c", "pyproject.toml", *arguments, env=environment)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Build the wheels, install them into a fresh environment and train on handwritten digits."""
+    install_wheels(session, "core", "cpu", "profiler", others=DEMO_TOOLS)
+    session.run("python", "examples/digits/train.py", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def dev(session: nox.Session) -> None:
+    """Make .venv with editable installs; compiled parts are rebuilt when they are imported."""
+    venv = ROOT / ".venv"
+    if not venv.exists():
+        session.run("python", "-m", "venv", str(venv), external=True)
+    folder = venv / ("Scripts" if os.name == "nt" else "bin")
+    python = str(folder / "python")
+    # The build tools must be on PATH and stay installed: an editable package calls them on import.
+    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
+    pip = (python, "-m", "pip", "install", "--quiet")
+    build_tools = ("meson-python", "meson", "ninja", "cython>=3.1", "hatchling", "editables")
+    tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, "ruff", "mypy", "cython-lint")
+    session.run(*pip, *tools, external=True, env=environment)
+    for name in ALL:  # the core first: the others build against it
+        editable = ("--no-build-isolation", "--no-deps", "--editable", FOLDERS[name])
+        session.run(*pip, *editable, external=True, env=environment)
+    session.log(f"ready: activate {venv} (the build tools must be on PATH when you import)")
+
+
+@nox.session
+def gen(session: nox.Session) -> None:
+    """Write what the op table generates for readers: .pyi stubs and the table in the docs."""
+    session.install("numpy>=2")
+    session.run(
+        "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
+    )
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and types: ruff, mypy, cython-lint."""
+    session.install("ruff", "mypy", "cython-lint", "numpy>=2")
+    session.run("ruff", "check", ".")
+    session.run("mypy", *LINTED)
+    session.run("cython-lint", "packages")
+
+
+@nox.session
+def test(session: nox.Session) -> None:
+    """Run every test on wheels, in one environment with all four packages."""
+    install_wheels(session, *ALL, others=TEST_TOOLS + DEMO_TOOLS)
+    folders = [f"{folder}/tests" for folder in FOLDERS.values()]
+    run_pytest(session, *(session.posargs or [*folders, "tests"]))
+
+
+@nox.session
+def conform(session: nox.Session) -> None:
+    """Run the shipped conformance suite on every backend of this repository."""
+    install_wheels(session, "core", "cpu", "cuda", others=TEST_TOOLS)
+    suites = sorted(glob.glob("packages/*/tests/**/test_conformance.py", recursive=True))
+    if not suites:
+        session.error("no package has a test_conformance.py")
+    run_pytest(session, *suites, *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure against torch; `-- --torch-python PATH` uses a torch that is installed elsewhere."""
+    given = any(argument.startswith("--torch-python") for argument in session.posargs)
+    install_wheels(session, "core", "cpu", "profiler", others=() if given else ("torch==2.13.*",))
+    session.run("python", "-m", "benchmarks.run", *session.posargs)
+
+
+@nox.session
+def parity(session: nox.Session) -> None:
+    """Compare names, values and gradients with torch (installs torch)."""
+    install_wheels(session, "core", "cpu", others=("pytest>=8", "torch==2.13.*"))
+    run_pytest(session, "tests/parity", *session.posargs)
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """Run the tests that need a CUDA device and write gpu-report.xml."""
+    session.install(*session.posargs or ["pycuda"])
+    install_wheels(session, "core", "cuda", others=("pytest>=8",))
+    session.env["PULLBACK_TEST_GPU"] = "required"
+    run_pytest(session, "-m", "gpu", "--junit-xml=gpu-report.xml", "packages/backend-cuda/tests")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into docs/_build; warnings are errors."""
+    session.install("sphinx>=7", "myst-parser>=3")
+    install_wheels(session, "core", "cpu", others=("pytest>=8",))
+    shutil.rmtree(ROOT / "docs" / "_build", ignore_errors=True)
+    session.run("python", "packages/core/tools/opgen.py", "--docs", "docs/reference")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build")
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build all wheels into dist/ and show their sizes."""
+    session.run("python", "-u", "tools/wheels.py", *session.posargs)
+    for path in sorted((ROOT / "dist").glob("*.whl")):
+        session.log(f"{path.stat().st_size / 1e6:7.2f} MB  {path.name}")
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Show the next release's notes; `-- --version X` writes them into CHANGELOG.md."""
+    session.install("towncrier")
+    session.run("towncrier", "build", *(session.posargs or ["--draft", "--version", "next"]))

@@ -1,0 +1,232 @@
+# Host memory, with caches in front of the system's allocator.
+#
+# Blocks of up to SMALL_LIMIT bytes are cut from slabs and go to a list of free blocks of their
+# size. Larger ones come from the system in size classes, four to each power of two, and wait in a
+# list of their class for the next request. So memory that was touched once is not handed back to
+# the kernel of the operating system and faulted in again. The cache never lets the memory held
+# from the system grow beyond the largest need so far, except for a fixed slack.
+#
+# All functions run with the interpreter lock held; there is no other lock.
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memset
+
+from pullback.abi cimport (
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, pb_backend)
+
+cdef extern from *:
+    """
+    #include <stdlib.h>
+    #if defined(_WIN32)
+    #include <malloc.h>
+    #define pb_system_allocate(n) _aligned_malloc((n), 64)
+    #define pb_system_release(p) _aligned_free(p)
+    #else
+    static void *pb_system_allocate(size_t n) {
+        void *data = NULL;
+        return posix_memalign(&data, 64, n) == 0 ? data : NULL;
+    }
+    #define pb_system_release(p) free(p)
+    #endif
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    #define pb_advise_huge(p, n) madvise((p), (n), MADV_HUGEPAGE)
+    #else
+    #define pb_advise_huge(p, n) ((void)0)
+    #endif
+    #if defined(__GNUC__)
+    #define pb_top_bit(n) (63 - __builtin_clzll(n))
+    #else
+    static int pb_top_bit(unsigned long long n) {
+        int bit = -1;
+        for (; n; n >>= 1) ++bit;
+        return bit;
+    }
+    #endif
+    """
+    void *system_allocate "pb_system_allocate"(size_t nbytes) noexcept
+    void system_release "pb_system_release"(void *data) noexcept
+    void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
+    int top_bit "pb_top_bit"(unsigned long long value) noexcept
+
+cdef enum:
+    ALIGNMENT = 64
+    SMALL_LIMIT = 4096
+    SMALL_CLASSES = 65        # of 0, 64, 128, ... 4096 bytes
+    SLAB = 65536
+    LARGE_CLASSES = 4 * 64
+    HUGE_PAGE = 2097152
+    SLACK = 67108864
+cdef size_t LARGEST = <size_t>1 << 62
+
+
+# A block that nobody uses holds the address of the next one.
+ctypedef struct free_block:
+    free_block *next
+
+
+ctypedef struct allocator:
+    free_block *small[SMALL_CLASSES]
+    free_block *large[LARGE_CLASSES]
+    int64_t in_use
+    int64_t peak
+    int64_t held
+    int64_t count
+    int64_t peak_rounded
+    int64_t in_use_rounded
+    int64_t cached  # bytes in the lists of large blocks
+
+cdef allocator memory
+memset(&memory, 0, sizeof(memory))
+
+
+cdef inline int class_of(size_t nbytes) noexcept:
+    """Return the class of a large block: a power of two and a quarter of it."""
+    cdef int bit = top_bit(nbytes - 1)
+    return 4 * bit + <int>(((nbytes - 1) >> (bit - 2)) & 3)
+
+
+cdef inline size_t class_size(int number) noexcept:
+    return (<size_t>1 << (number // 4)) + (<size_t>(number % 4 + 1) << (number // 4 - 2))
+
+
+cdef void *refill_small(allocator *state, size_t nbytes) noexcept:
+    """Cut a new slab into blocks; return one and list the others."""
+    cdef char *slab = <char *>system_allocate(SLAB)
+    cdef size_t offset = SLAB - SLAB % nbytes
+    cdef free_block *block
+    if slab == NULL:
+        release_cache(state, 0)
+        slab = <char *>system_allocate(SLAB)
+        if slab == NULL:
+            return NULL
+    state.held += SLAB
+    while offset > nbytes:
+        offset -= nbytes
+        block = <free_block *>(slab + offset)
+        block.next = state.small[nbytes // ALIGNMENT]
+        state.small[nbytes // ALIGNMENT] = block
+    return slab
+
+
+cdef void release_cache(allocator *state, int64_t keep) noexcept:
+    """Give large blocks back to the system, the largest first, until ``keep`` bytes are left."""
+    cdef free_block *block
+    cdef int number = LARGE_CLASSES - 1
+    cdef int64_t size
+    while state.cached > keep and number >= 0:
+        block = state.large[number]
+        if block == NULL:
+            number -= 1
+            continue
+        state.large[number] = block.next
+        size = <int64_t>class_size(number)
+        system_release(block)
+        state.cached -= size
+        state.held -= size
+
+
+cdef void *allocate_large(allocator *state, size_t nbytes) noexcept:
+    cdef int number
+    cdef int64_t size
+    cdef free_block *block
+    if nbytes > LARGEST:
+        return NULL
+    number = class_of(nbytes)
+    size = <int64_t>class_size(number)
+    block = state.large[number]
+    if block != NULL:
+        state.large[number] = block.next
+        state.cached -= size
+    else:
+        # Blocks of other classes make room, so that the peak does not grow by what is only kept.
+        release_cache(state, max(<int64_t>0,
+                                 max(state.peak_rounded, <int64_t>SLACK)
+                                 - state.in_use_rounded - size))
+        block = <free_block *>system_allocate(size)
+        if block == NULL:
+            release_cache(state, 0)
+            block = <free_block *>system_allocate(size)
+            if block == NULL:
+                return NULL
+        if size >= 2 * HUGE_PAGE:
+            advise_huge(<void *>((<uintptr_t>block + 4095) & ~<uintptr_t>4095),
+                        (size - 4096) & ~<int64_t>4095)
+        state.held += size
+    state.in_use_rounded += size
+    state.peak_rounded = max(state.peak_rounded, state.in_use_rounded)
+    return block
+
+
+cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
+    cdef allocator *state = <allocator *>self
+    cdef free_block *block
+    cdef size_t rounded
+    cdef void *data
+    if nbytes <= SMALL_LIMIT:
+        rounded = (nbytes + ALIGNMENT - 1) // ALIGNMENT
+        block = state.small[rounded]
+        if block != NULL:
+            state.small[rounded] = block.next
+            data = block
+        else:
+            data = refill_small(state, max(<size_t>1, rounded) * ALIGNMENT)
+    else:
+        data = allocate_large(state, nbytes)
+    if data == NULL:
+        return NULL
+    state.count += 1
+    state.in_use += nbytes
+    if state.in_use > state.peak:
+        state.peak = state.in_use
+    return data
+
+
+cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
+    cdef allocator *state = <allocator *>self
+    cdef free_block *block = <free_block *>data
+    cdef size_t number
+    if block == NULL:
+        return
+    state.in_use -= nbytes
+    if nbytes <= SMALL_LIMIT:
+        number = max(<size_t>1, (nbytes + ALIGNMENT - 1) // ALIGNMENT)
+        block.next = state.small[number]
+        state.small[number] = block
+        return
+    number = class_of(nbytes)
+    block.next = state.large[number]
+    state.large[number] = block
+    state.cached += <int64_t>class_size(<int>number)
+    state.in_use_rounded -= <int64_t>class_size(<int>number)
+
+
+cdef int device_count(void *self) noexcept:
+    return 1
+
+
+cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
+    cdef allocator *state = <allocator *>self
+    stats[0] = state.in_use
+    stats[1] = state.peak
+    stats[2] = state.held
+    stats[3] = state.count
+
+
+cdef void empty_cache(void *self, int device) noexcept:
+    release_cache(<allocator *>self, 0)
+
+
+cdef pb_backend backend
+memset(&backend, 0, sizeof(backend))
+backend.size = sizeof(pb_backend)
+backend.abi_version = PB_ABI_VERSION
+backend.flags = PB_BACKEND_HOST
+backend.self = &memory
+backend.device_count = device_count
+backend.allocate = allocate
+backend.release = release
+backend.memory_stats = memory_stats
+backend.empty_cache = empty_cache
+
+BACKEND = PyCapsule_New(&backend, PB_BACKEND_CAPSULE, NULL)

@@ -1,0 +1,12 @@
+# Matrix products of SciPy's BLAS for float, double and their complex numbers, in this order.
+ctypedef void (*gemm_routine)(
+    char *transa, char *transb, int *m, int *n, int *k, void *alpha, void *a, int *lda, void *b,
+    int *ldb, void *beta, void *c, int *ldc) noexcept nogil
+ctypedef void (*gemv_routine)(
+    char *trans, int *m, int *n, void *alpha, void *a, int *lda, void *x, int *incx, void *beta,
+    void *y, int *incy) noexcept nogil
+
+
+ctypedef struct blas_table:
+    gemm_routine gemm[4]
+    gemv_routine gemv[4]

@@ -1,0 +1,23 @@
+"""What pullback's plugin manager finds in this package: the device ``cpu`` and its kernels."""
+
+from __future__ import annotations
+
+from pullback.backend import hookimpl
+from pullback_cpu import _allocator
+from pullback_cpu.kernels import KERNELS
+
+DEVICE = "cpu"
+
+
+@hookimpl
+def pullback_backend(device: str) -> object | None:
+    """Return the capsule with memory and devices, or None for a device of another plugin."""
+    return _allocator.BACKEND if device == DEVICE else None
+
+
+@hookimpl
+def pullback_register_kernels(table, device: str) -> None:
+    """Register a kernel for every slot."""
+    if device == DEVICE:
+        for slot, (mask, kernel) in KERNELS.items():
+            table.add(slot, mask, kernel)

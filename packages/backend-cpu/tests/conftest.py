@@ -1,0 +1,8 @@
+"""Let the tests import the helper modules beside them, however pytest was started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

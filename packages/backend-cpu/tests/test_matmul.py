@@ -1,0 +1,182 @@
+"""Batched matrix products."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_calls import COMPLEX, DTYPES, FLOATING, INTEGRAL, run_kernel
+from layouts import LAYOUTS, empty_like, round_to, sample, widen
+
+
+def product_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the reference in the operands' dtype."""
+    if a.dtype.kind == "b":
+        return (a.astype(int) @ b.astype(int)) > 0
+    if a.dtype.kind in "iu":
+        return (a.astype(np.int64) @ b.astype(np.int64)).astype(a.dtype)
+    return round_to(widen(a) @ widen(b), a.dtype)
+
+
+def check_bmm(a: np.ndarray, b: np.ndarray, layout: str = "contiguous", out=None) -> None:
+    if out is None:
+        out = empty_like(np.empty((a.shape[0], a.shape[1], b.shape[2])), a.dtype, layout)
+    run_kernel("bmm", out, [a, b])
+    expected = product_of(a, b)
+    if a.dtype.kind in "biu":
+        np.testing.assert_array_equal(out, expected)
+        return
+    # Terms cancel: the error counts relative to the sum of their sizes.
+    room = np.abs(widen(a)) @ np.abs(widen(b))
+    unit = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-21, "c64": 2**-20}
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    error = np.abs(widen(out) - widen(expected))
+    assert (error <= unit.get(names[a.dtype], 2**-48) * room).all()
+
+
+SIZES = [
+    (1, 1, 1),
+    (4, 16, 16),
+    (3, 5, 2),
+    (17, 33, 9),
+    (1, 40, 50),
+    (40, 50, 1),
+    (1, 300, 1),
+    (2, 70, 21),
+    (64, 64, 64),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_bmm(dtype, size, layout):
+    m, k, n = size
+    a, b = sample(dtype, (2, m, k), seed=1), sample(dtype, (2, k, n), seed=2)
+    place = LAYOUTS[layout]
+    for first, second in itertools.product((a, place(a)), (b, place(b))):
+        check_bmm(first, second)
+    check_bmm(a, b, layout)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "bf16", "i32"])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_bmm_of_transposes(dtype, size):
+    m, k, n = size
+    a = sample(dtype, (3, k, m), seed=1).transpose(0, 2, 1)
+    b = sample(dtype, (3, n, k), seed=2).transpose(0, 2, 1)
+    check_bmm(a, b)
+    check_bmm(a, b, out=np.zeros((3, n, m), DTYPES[dtype]).transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATING, *COMPLEX, "i64"])
+def test_bmm_of_nothing(dtype):
+    for b, m, k, n in ((0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0), (2, 3, 0, 5), (2, 3, 0, 1)):
+        check_bmm(np.ones((b, m, k), DTYPES[dtype]), np.ones((b, k, n), DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "c128", "f16", "i16"])
+@pytest.mark.parametrize("size", [(4, 5, 6), (20, 30, 40), (1, 60, 70), (60, 70, 1)], ids=str)
+def test_bmm_broadcast_operands(dtype, size):
+    m, k, n = size
+    a, b = sample(dtype, (5, m, k), seed=1), sample(dtype, (5, k, n), seed=2)
+    check_bmm(a, np.broadcast_to(b[:1], b.shape))
+    check_bmm(np.broadcast_to(a[:1], a.shape), b)
+    check_bmm(np.broadcast_to(a[:, :1, :1], a.shape), np.broadcast_to(b[:, :1], b.shape))
+    check_bmm(a, np.broadcast_to(b[:, :, :1], b.shape))
+
+
+@given(
+    st.sampled_from(["f32", "f64", "c64", "i8"]),
+    *(st.integers(1, 24) for _ in range(3)),
+    *(st.sampled_from(list(LAYOUTS)) for _ in range(3)),
+    st.permutations(range(3)),
+)
+@settings(max_examples=200, deadline=None)
+def test_bmm_any_layout(dtype, m, k, n, first, second, third, order):
+    """Operands whose dimensions lie in any order in memory."""
+    back = np.argsort(order)
+    a, b = sample(dtype, (3, m, k), seed=1), sample(dtype, (3, k, n), seed=2)
+    a = LAYOUTS[first](a.transpose(order)).transpose(back)
+    b = LAYOUTS[second](b.transpose(order)).transpose(back)
+    check_bmm(a, b, third)
+
+
+def test_bmm_overwrites_nan():
+    for m, k, n in ((3, 0, 4), (40, 50, 1), (1, 50, 60), (40, 50, 60), (2, 3, 4)):
+        out = np.full((1, m, n), np.nan)
+        run_kernel("bmm", out, [np.ones((1, m, k)), np.ones((1, k, n))])
+        assert (out == k).all()
+
+
+def test_bmm_propagates_nan_and_infinity():
+    a = np.ones((1, 20, 20), np.float32)
+    a[0, 3, 4] = np.nan
+    a[0, 5, 6] = np.inf
+    out = np.zeros_like(a)
+    run_kernel("bmm", out, [a, np.ones_like(a)])
+    assert np.isnan(out[0, 3]).all()
+    assert np.isinf(out[0, 5]).all()
+    assert (out[0, [0, 1, 2, 4]] == 20).all()
+
+
+def test_small_integers_wrap_around():
+    a = np.full((1, 2, 2), 100, np.int8)
+    out = np.zeros_like(a)
+    run_kernel("bmm", out, [a, a])
+    assert (out == 32).all()  # 20000 in eight bits
+    for dtype in INTEGRAL:
+        check_bmm(sample(dtype, (1, 9, 300)), sample(dtype, (1, 300, 7)))
+
+
+def run_python(code: str) -> str:
+    """Run code in a fresh interpreter that finds the same packages."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+LARGE_PRODUCT = """
+import sys
+import numpy as np
+from kernel_calls import run_kernel
+a = np.ones((1, 32, 32), np.float32)
+out = np.zeros_like(a)
+run_kernel("bmm", out, [a, a])
+assert (out == 32).all()
+"""
+
+
+def test_loading_blas_does_not_import_scipy_linalg():
+    code = LARGE_PRODUCT + "print([n for n in sys.modules if n.startswith('scipy.linalg')])"
+    assert run_python(code).strip() == "[]"
+
+
+def test_scipy_linalg_works_after_blas_was_loaded_and_before():
+    use = "import scipy.linalg, scipy.linalg.cython_blas\nscipy.linalg.cython_blas.__pyx_capi__\n"
+    run_python(LARGE_PRODUCT + use + "scipy.linalg.cholesky(np.eye(3))")
+    run_python(use + LARGE_PRODUCT + use)
+
+
+def test_missing_blas_is_an_import_error():
+    code = """
+import sys
+sys.modules["scipy"] = None
+import numpy as np
+from kernel_calls import run_kernel, E_PYTHON, Prepared
+a = np.ones((1, 32, 32), np.float32)
+try:
+    Prepared("bmm", [a.copy()], [a, a]).run()
+except ImportError as error:
+    print("refused")
+"""
+    assert run_python(code).strip() == "refused"

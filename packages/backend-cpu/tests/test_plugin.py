@@ -1,0 +1,45 @@
+"""What the plugin manager sees. Needs core."""
+
+from __future__ import annotations
+
+import pytest
+from kernel_calls import KERNELS
+
+pytest.importorskip("pullback.backend", reason="core is not installed")
+
+
+class Table(dict):
+    """Takes what a plugin registers."""
+
+    def add(self, slot, mask, kernel):
+        self[slot] = (mask, kernel)
+
+
+def test_plugin_registers_every_slot_for_its_own_device_only():
+    from pullback.optable.slots import SLOTS
+    from pullback_cpu import plugin
+
+    table, other = Table(), Table()
+    plugin.pullback_register_kernels(table, "cpu")
+    plugin.pullback_register_kernels(other, "elsewhere")
+    assert table == KERNELS
+    assert set(table) == set(SLOTS)
+    assert other == {}
+
+
+def test_plugin_knows_its_device():
+    from pullback_cpu import plugin
+
+    assert "pb_backend" in repr(plugin.pullback_backend("cpu"))
+    assert plugin.pullback_backend("elsewhere") is None
+
+
+def test_import_is_cheap_and_leaves_scipy_alone():
+    """Only the first large matrix product may load SciPy."""
+    import os
+    import subprocess
+    import sys
+
+    code = "import sys, pullback_cpu.plugin; sys.exit('scipy' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)

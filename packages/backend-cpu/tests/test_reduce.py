@@ -1,0 +1,236 @@
+"""Reductions, argmax and argmin, cumsum."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from kernel_calls import (
+    COMPLEX,
+    DTYPES,
+    E_DTYPE,
+    E_VALUE,
+    FLOATING,
+    KernelError,
+    dtypes_of,
+    run_kernel,
+    takes,
+)
+from layouts import LAYOUTS, assert_close, empty_like, round_to, sample, widen
+
+REDUCTIONS = {
+    "sum": np.sum,
+    "prod": np.prod,
+    "amax": np.max,
+    "amin": np.min,
+    "any": np.any,
+    "all": np.all,
+}
+CASES = [(slot, dtype) for slot in REDUCTIONS for dtype in dtypes_of(slot)]
+DIMS_OF_3 = [dims for n in range(4) for dims in itertools.combinations(range(3), n)]
+
+
+def reduced_shape(shape, dims):
+    return tuple(1 if d in dims else n for d, n in enumerate(shape))
+
+
+def expected_of(slot: str, values: np.ndarray, dims) -> np.ndarray:
+    """Return the reference, rounded to the result's dtype."""
+    wide = widen(values)
+    if slot == "sum" and wide.dtype == np.float64:
+        wide = wide.astype(np.longdouble)
+    result = REDUCTIONS[slot](wide, axis=tuple(dims), keepdims=True)
+    return np.asarray(result, bool) if slot in ("any", "all") else round_to(result, values.dtype)
+
+
+def run_reduce(slot: str, values: np.ndarray, dims) -> np.ndarray:
+    dtype = np.dtype(bool) if slot in ("any", "all") else values.dtype
+    out = empty_like(np.empty(reduced_shape(values.shape, dims)), dtype)
+    run_kernel(slot, out, [values])
+    return out
+
+
+@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_reduce_any_dims(slot, dtype, layout):
+    low, high = (0.5, 1.5) if slot == "prod" and dtype in FLOATING else (-3, 3)
+    values = sample(dtype, (3, 4, 5), low=low, high=high)
+    for dims in DIMS_OF_3:
+        actual = run_reduce(slot, LAYOUTS[layout](values), dims)
+        assert_close(actual, expected_of(slot, values, dims), scale=16 if slot == "prod" else 4)
+
+
+@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [
+        ((700,), (0,)),
+        ((1,), (0,)),
+        ((), ()),
+        ((5, 300), (0,)),
+        ((300, 5), (0,)),
+        ((300, 5), (1,)),
+        ((5, 300), (1,)),
+        ((40, 3), (1,)),
+        ((4, 300, 3), (1,)),
+        ((2, 300, 4), (0, 2)),
+        ((1, 7, 1), (1,)),
+    ],
+    ids=str,
+)
+def test_reduce_shapes(slot, dtype, shape, dims):
+    low, high = (0.97, 1.03) if slot == "prod" and dtype not in ("i64",) else (-3, 3)
+    values = sample(dtype, shape, seed=4, low=low, high=high)
+    if dtype in COMPLEX and slot == "prod":
+        values /= abs(values)
+    actual = run_reduce(slot, values, dims)
+    expected = expected_of(slot, values, dims)
+    if slot == "sum" and dtype in (*FLOATING, *COMPLEX):
+        # Terms cancel: the error counts relative to the sum of their sizes.
+        size = np.sum(np.abs(widen(values)), axis=tuple(dims), keepdims=True)
+        room = {"f16": 2e-3, "bf16": 1e-2, "f32": 3e-7, "c64": 3e-7}.get(dtype, 1e-15)
+        assert (np.abs(widen(actual) - widen(expected)) <= room * size).all()
+    else:
+        assert_close(actual, expected, scale=400 if slot == "prod" else 1)
+
+
+@pytest.mark.parametrize(
+    ("slot", "identity"), [("sum", 0), ("prod", 1), ("any", False), ("all", True)]
+)
+def test_reduce_of_nothing_is_the_identity(slot, identity):
+    for dtype in dtypes_of(slot):
+        out = run_reduce(slot, np.zeros((3, 0, 2), DTYPES[dtype]), (1,))
+        assert (widen(out) == identity).all()
+        out = run_reduce(slot, np.zeros((0,), DTYPES[dtype]), (0,))
+        assert (widen(out) == identity).all()
+        assert run_reduce(slot, np.zeros((0, 3), DTYPES[dtype]), (1,)).shape == (0, 1)
+
+
+def test_extremes_of_nothing():
+    for dtype in FLOATING:
+        for slot, expected in (("amax", -np.inf), ("amin", np.inf)):
+            assert widen(run_reduce(slot, np.zeros((2, 0), DTYPES[dtype]), (1,)))[0, 0] == expected
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("place", [0, 5, 299])
+def test_extremes_propagate_nan(dtype, place):
+    values = sample(dtype, (300, 20))
+    values[place, 7] = np.nan
+    for slot in ("amax", "amin"):
+        for dims in ((0,), (1,), (0, 1)):
+            assert np.isnan(widen(run_reduce(slot, values, dims))).sum() == 1
+
+
+def test_sum_of_many_float32_is_accurate():
+    values = sample("f32", (1_000_000,), low=0, high=1)
+    exact = np.sum(values, dtype=np.longdouble)
+    assert run_reduce("sum", values, (0,))[0] == np.float32(exact)
+    columns = np.ascontiguousarray(np.broadcast_to(values[:, None], (1_000_000, 9)))
+    assert (run_reduce("sum", columns, (0,)) == np.float32(exact)).all()
+
+
+def test_sum_of_many_float64_is_as_good_as_numpy():
+    values = sample("f64", (1_000_003,), low=0, high=1)
+    exact = np.sum(values, dtype=np.longdouble)
+    error = abs(run_reduce("sum", values, (0,))[0] - exact)
+    assert error <= max(abs(np.sum(values) - exact), np.spacing(float(exact)))
+
+
+def test_sum_of_halves_does_not_stop_growing():
+    for dtype in FLOATING[:2]:
+        ones = np.ones(60_000, DTYPES[dtype])
+        assert run_reduce("sum", ones, (0,))[0] == DTYPES[dtype].type(60_000)
+
+
+def test_sum_of_integers_wraps_around():
+    assert run_reduce("sum", np.array([2**63 - 1, 1]), (0,))[0] == -(2**63)
+
+
+def test_reduce_broadcast_input():
+    values = np.broadcast_to(sample("f64", (1, 6)), (5, 6))
+    assert_close(run_reduce("sum", values, (0,)), values.sum(0, keepdims=True))
+
+
+def test_reduce_into_strided_output():
+    values = sample("f64", (6, 7))
+    for layout in LAYOUTS:
+        out = empty_like(np.zeros((6, 1)), layout=layout)
+        run_kernel("sum", out, [values])
+        assert_close(out, values.sum(1, keepdims=True), scale=4)
+
+
+# -- argmax and argmin ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slot", ["argmax", "argmin"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_argreduce(slot, layout):
+    function = getattr(np, slot)
+    for dtype in dtypes_of(slot):
+        values = sample(dtype, (3, 4, 5), seed=9, low=-2, high=2)
+        placed = LAYOUTS[layout](values)
+        for d in range(3):
+            out = empty_like(np.zeros(reduced_shape(values.shape, (d,))), np.int64)
+            run_kernel(slot, out, [placed])
+            np.testing.assert_array_equal(out, function(widen(values), axis=d, keepdims=True))
+        out = np.zeros((1, 1, 1), np.int64)
+        run_kernel(slot, out, [placed])
+        assert out[0, 0, 0] == function(widen(values))
+
+
+@pytest.mark.parametrize("slot", ["argmax", "argmin"])
+def test_argreduce_first_nan_wins(slot):
+    values = np.array([1, 9, np.nan, -9, np.nan], np.float32)
+    out = np.zeros(1, np.int64)
+    for rolled in range(5):
+        turned = np.roll(values, rolled)
+        run_kernel(slot, out, [turned])
+        assert out[0] == np.flatnonzero(np.isnan(turned))[0]
+
+
+def test_argreduce_of_a_scalar_and_of_nothing():
+    out = np.full((), 5)
+    run_kernel("argmax", out, [np.array(2.0)])
+    assert out == 0
+    with pytest.raises(KernelError) as info:
+        run_kernel("argmax", np.zeros((2, 1), np.int64), [np.zeros((2, 0))])
+    assert info.value.code == E_VALUE
+    run_kernel("argmax", np.zeros((0, 1), np.int64), [np.zeros((0, 3))])
+
+
+# -- cumsum ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", dtypes_of("cumsum"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 5), (2, 300, 3), (300, 2, 300), (7,), (1, 1), (2, 0, 3)], ids=str
+)
+def test_cumsum(dtype, layout, shape):
+    values = sample(dtype, shape, low=0.5, high=1.5)
+    for dim in range(len(shape)):
+        out = empty_like(values)
+        run_kernel("cumsum", out, [LAYOUTS[layout](values)], dim)
+        kind = values.dtype if values.dtype.kind in "iu" else None
+        expected = np.cumsum(widen(values), axis=dim, dtype=kind)
+        assert_close(out, round_to(expected, values.dtype), scale=8)
+
+
+def test_cumsum_of_a_scalar():
+    out = np.zeros((), np.float32)
+    run_kernel("cumsum", out, [np.array(3, np.float32)], 0)
+    assert out == 3
+
+
+@pytest.mark.parametrize("slot", [*REDUCTIONS, "argmax", "argmin", "cumsum"])
+def test_reductions_refuse_other_dtypes(slot):
+    for dtype in DTYPES:
+        if not takes(slot, dtype):
+            for shape in ((2,), (2, 3)):
+                values = sample(dtype, shape)
+                out = np.zeros(values.shape if slot == "cumsum" else (1,) * values.ndim, np.int64)
+                with pytest.raises(KernelError) as info:
+                    run_kernel(slot, out, [values], 0)
+                assert info.value.code == E_DTYPE

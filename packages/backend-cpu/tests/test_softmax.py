@@ -1,0 +1,75 @@
+"""softmax, log_softmax and their derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernel_calls import FLOATING, run_kernel
+from layouts import LAYOUTS, assert_close, empty_like, round_to, sample, widen
+from scipy import special
+
+SHAPES = [(7,), (3, 4, 5), (2, 300), (300, 2), (1, 1), (2, 0, 3), (3, 2, 0)]
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_softmax(dtype, layout, shape):
+    values = sample(dtype, shape)
+    for dim in range(len(shape)):
+        if shape[dim] == 0:
+            continue
+        for slot, function in (("softmax", special.softmax), ("log_softmax", special.log_softmax)):
+            out = empty_like(values, layout=layout)
+            run_kernel(slot, out, [LAYOUTS[layout](values)], dim)
+            expected = round_to(function(widen(values), axis=dim), values.dtype)
+            assert_close(out, expected, scale=8)
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_softmax_backward(dtype, layout, shape):
+    grad = sample(dtype, shape, seed=1)
+    logits = sample(dtype, shape, seed=2)
+    for dim in range(len(shape)):
+        if shape[dim] == 0:
+            continue
+        g = widen(grad)
+        for slot, function in (("softmax", special.softmax), ("log_softmax", special.log_softmax)):
+            saved = round_to(function(widen(logits), axis=dim), grad.dtype)
+            y = widen(saved)
+            if slot == "softmax":
+                expected = y * (g - np.sum(g * y, axis=dim, keepdims=True))
+            else:
+                expected = g - np.exp(y) * np.sum(g, axis=dim, keepdims=True)
+            out = empty_like(grad, layout=layout)
+            operands = [LAYOUTS[layout](grad), LAYOUTS[layout](saved)]
+            run_kernel(slot + "_backward", out, operands, dim)
+            unit = {"f16": 2e-3, "bf16": 2e-2, "f32": 5e-7}.get(dtype, 1e-14)
+            room = unit * np.sum(np.abs(g), axis=dim, keepdims=True)
+            assert (np.abs(widen(out) - expected) <= room).all()
+
+
+@pytest.mark.parametrize("slot", ["softmax", "log_softmax"])
+def test_softmax_of_infinities(slot):
+    # What torch 2.13 returns.
+    for values in ([-np.inf, -np.inf], [np.inf, 1], [np.nan, 1]):
+        out = np.zeros(2, np.float32)
+        run_kernel(slot, out, [np.array(values, np.float32)], 0)
+        assert np.isnan(out).all()
+    run_kernel(slot, out, [np.array([-np.inf, 1], np.float32)], 0)
+    assert out.tolist() == ([0, 1] if slot == "softmax" else [-np.inf, 0])
+
+
+def test_softmax_of_a_scalar():
+    out = np.zeros(())
+    run_kernel("softmax", out, [np.array(5.0)], 0)
+    assert out == 1
+
+
+def test_softmax_of_large_logits_sums_to_one():
+    values = sample("f32", (4, 1000), low=500, high=5000)
+    out = np.zeros_like(values)
+    run_kernel("softmax", out, [values], 1)
+    np.testing.assert_allclose(out.sum(1, dtype=np.float64), 1, rtol=1e-6)

@@ -1,0 +1,73 @@
+"""Stable sorting along the last dimension."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_calls import COMPLEX, DTYPES, E_DTYPE, FLOATING, KernelError, dtypes_of, run_kernel
+from layouts import LAYOUTS, empty_like, sample, widen
+
+
+def check_sort(values: np.ndarray, layout: str = "contiguous") -> None:
+    """Compare with NumPy's stable sort, in both directions."""
+    wide = widen(values)
+    for descending in (0, 1):
+        out, indices = empty_like(values, layout=layout), empty_like(values, np.int64, layout)
+        run_kernel("sort", [out, indices], [LAYOUTS[layout](values)], descending)
+        if descending:
+            # Stable: sort the reversed line, reverse the result and number it from the other end.
+            order = np.argsort(wide[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+            expected = values.shape[-1] - 1 - order if values.ndim else order
+        else:
+            expected = np.argsort(wide, axis=-1, kind="stable")
+        np.testing.assert_array_equal(indices, expected)
+        np.testing.assert_array_equal(widen(out), np.take_along_axis(wide, expected, -1))
+
+
+@pytest.mark.parametrize("dtype", dtypes_of("sort"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "shape", [(0,), (1,), (2,), (17,), (3, 4, 65), (2, 200), (2, 0), (3, 1500)], ids=str
+)
+def test_sort(dtype, layout, shape):
+    check_sort(sample(dtype, shape, low=-5, high=5), layout)
+
+
+@pytest.mark.parametrize("dtype", dtypes_of("sort"))
+def test_sort_whole_range(dtype):
+    rng = np.random.default_rng(4)
+    kind = DTYPES[dtype]
+    for n in (8, 300, 3000):
+        if kind.kind == "b":
+            check_sort(rng.random(n) < 0.5)
+        else:
+            check_sort(np.frombuffer(rng.bytes(n * kind.itemsize), kind).copy())
+
+
+@pytest.mark.parametrize("dtype", FLOATING)
+@pytest.mark.parametrize("n", [6, 60, 6000])
+def test_sort_nan_is_largest_and_zeros_are_equal(dtype, n):
+    start = np.array([3, np.nan, -0.0, 0.0, -np.inf, -np.nan, np.inf], DTYPES[dtype])
+    check_sort(np.resize(start, n))
+
+
+@given(st.lists(st.floats(width=32), max_size=80))
+@settings(deadline=None)
+def test_sort_any_floats(numbers):
+    check_sort(np.array(numbers, np.float32))
+
+
+def test_sort_of_a_scalar():
+    out, index = np.zeros(()), np.ones((), np.int64)
+    run_kernel("sort", [out, index], [np.array(4.0)], 0)
+    assert (out, index) == (4, 0)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+def test_sort_refuses_complex(dtype):
+    values = np.zeros(3, DTYPES[dtype])
+    with pytest.raises(KernelError) as info:
+        run_kernel("sort", [values.copy(), np.zeros(3, np.int64)], [values], 0)
+    assert info.value.code == E_DTYPE

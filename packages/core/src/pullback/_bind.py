@@ -1,0 +1,52 @@
+"""Turns the op table into ops, Tensor methods and namespaces, once, at import."""
+
+from __future__ import annotations
+
+from pullback._c import bind, index, operators, surface
+from pullback._c.tensor import bind_attribute
+from pullback.optable import ENTRIES, ops
+
+
+def _flags(entry) -> int:
+    wanted = {"view": entry.view, "out": entry.out, "varargs": entry.varargs,
+              "alpha": any(argument.name == "alpha" for argument in entry.arguments)
+              and entry.forward == "elementwise"}
+    return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
+
+
+def _inplace(entry, functional, flags):
+    """Make ``name_``: the same op, writing its first argument."""
+    name = entry.name + "_"
+    flags = (flags | bind.FLAGS["inplace"]) & ~bind.FLAGS["out"]
+    made = bind.make_op(entry, name, entry.node, flags, functional)
+    if entry.composite is not None:
+        def run(self, *args):
+            return ops.copy_(self, functional(self, *args))
+
+        bind.set_composite(made, run)
+    return made
+
+
+def bind_table(namespaces: dict[str, dict]) -> None:
+    """Make every entry's op and put it where users find it.
+
+    ``namespaces`` maps the names that entries use ('' is the package itself) to module dicts.
+    """
+    for entry in ENTRIES.values():
+        flags = _flags(entry)
+        made = bind.make_op(entry, entry.name,
+                            entry.node, flags | (bind.FLAGS["inplace"] if entry.inplace == "only"
+                                                 else 0))
+        variants = {entry.name: made, **{alias: made for alias in entry.aliases}}
+        if entry.inplace is True:
+            variants[entry.name + "_"] = inplace = _inplace(entry, made, flags)
+            variants.update({alias + "_": inplace for alias in entry.aliases})
+        for name, op in variants.items():
+            setattr(ops, name, op)
+            if entry.method:
+                bind_attribute(entry.method if isinstance(entry.method, str) else name, op)
+            for namespace in entry.namespaces if entry.function else ():
+                namespaces[namespace][name] = op
+    operators.install()
+    index.install()
+    surface.install()

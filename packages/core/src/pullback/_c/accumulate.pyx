@@ -1,0 +1,116 @@
+"""Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+
+from pullback._c.call cimport op_call2
+from pullback._c.create cimport empty_like_layout
+from pullback._c.dtype cimport dtype_object
+from pullback._c.elementwise cimport cast_tensor
+from pullback._c.entry cimport op_named
+from pullback._c.kernel cimport add_into, copy_into
+from pullback._c.layout cimport layout_contiguous, layout_retain, layout_same_shape
+from pullback._c.record cimport bump_version
+from pullback._c.state cimport thread_state
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
+    tensor_requires_grad)
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+
+cdef extern from "Python.h":
+    PyTypeObject *Py_TYPE(PyObject *value)
+
+
+cdef bint is_sole_owner(PyObject *value) noexcept:
+    """True if the one count that the caller holds is the only way to the tensor and its memory."""
+    if value.ob_refcnt != 1 or Py_TYPE(value) != <PyTypeObject *>Tensor:
+        return False
+    return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
+            and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
+            and (<Tensor>value).flags & TENSOR_IS_VIEW == 0
+            and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
+
+
+cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
+    """Return first + second; in place when nobody else can see `first` (borrowed)."""
+    cdef bint sole = not create_graph and is_sole_owner(first)
+    cdef Tensor a = <Tensor>first
+    if (sole and a.dtype == second.dtype and layout_same_shape(a.layout, second.layout)
+            and a.storage.device_type == second.storage.device_type):
+        add_into(a, second)
+        return a
+    return op_call2(op_named("add"), a, second)
+
+
+cdef bint same_strides(pb_layout *a, pb_layout *b) noexcept:
+    """True if equal strides on every dim of more than one element."""
+    cdef int d
+    if a == b:
+        return True
+    if not layout_same_shape(a, b):
+        return False
+    for d in range(a.ndim):
+        if layout_shape(a)[d] > 1 and layout_strides(a)[d] != layout_strides(b)[d]:
+            return False
+    return True
+
+
+cdef Tensor in_layout_of(Tensor leaf, Tensor grad):
+    """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
+    cdef pb_layout *layout
+    cdef Tensor out
+    if leaf.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(leaf.layout)
+    else:
+        layout = layout_contiguous(leaf.layout.ndim, layout_shape(leaf.layout))
+    out = tensor_new(layout, grad.dtype, grad.storage.device_type, grad.storage.device_index)
+    copy_into(out, grad)
+    return out
+
+
+cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
+    if not thread_state().layout_policy:
+        return True
+    if leaf.layout.flags & LAYOUT_DENSE:
+        return same_strides(leaf.layout, grad.layout)
+    return grad.layout.flags & LAYOUT_CONTIGUOUS != 0
+
+
+cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
+    """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
+    cdef bint sole = is_sole_owner(incoming)
+    cdef Tensor grad = <Tensor>incoming
+    cdef pb_tensor_extra *extra = tensor_extra(leaf)
+    cdef Tensor current, kept
+    cdef int wanted = leaf.dtype if extra.grad_dtype == -1 else extra.grad_dtype
+    if wanted >= 0 and grad.dtype != wanted:
+        if create_graph and tensor_requires_grad(grad):
+            grad = op_named("to")(grad, dtype_object(wanted))
+        else:
+            grad = cast_tensor(grad, wanted)
+        sole = True
+    if extra.grad == NULL:
+        if create_graph and tensor_requires_grad(grad):
+            kept = op_named("clone")(grad)
+        elif sole and obeys_layout(leaf, grad):
+            kept = grad
+        else:
+            kept = in_layout_of(leaf, grad)
+        extra = leaf.extra
+        Py_INCREF(kept)
+        Py_XDECREF(extra.grad)
+        extra.grad = <PyObject *>kept
+        return 0
+    current = <Tensor>extra.grad
+    if (create_graph or current.dtype != grad.dtype
+            or not layout_same_shape(current.layout, grad.layout)):
+        kept = op_call2(op_named("add"), current, grad)
+        Py_INCREF(kept)
+        extra.grad = <PyObject *>kept
+        Py_DECREF(current)
+        return 0
+    add_into(current, grad)
+    bump_version(current, op_named("add_").id)
+    return 0
+

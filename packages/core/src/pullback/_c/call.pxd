@@ -1,0 +1,9 @@
+from cpython.object cimport PyObject
+
+from pullback._c.entry cimport Op
+
+cdef object op_apply(Op op, PyObject **args)
+cdef object op_apply_inplace(Op op, PyObject **args)
+cdef object op_call1(Op op, object a)
+cdef object op_call2(Op op, object a, object b)
+cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names)

@@ -1,0 +1,360 @@
+"""Calling an op: arguments are parsed, the forward pass runs below autograd, a node is recorded.
+
+This is the hot path. From the vectorcall slot to the recorded node there is no Python frame, no
+dictionary look-up and no lock for compiled ops.
+"""
+
+import warnings
+
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uint64_t
+
+from pullback.abi cimport PB_EVENT_OP, pb_event
+from pullback._c.dtype cimport dtype_category, dtype_itemsize, dtype_object, dtype_of_scalar
+from pullback._c.entry cimport (
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE,
+    OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_VARARGS, Op, missing)
+from pullback._c.kernel cimport copy_into
+from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
+from pullback._c.node cimport node_release
+from pullback._c.record cimport (
+    bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
+    node_save_outputs, rebase, tensor_needs_grad)
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.storage cimport storage_new, storage_release
+from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.types cimport layout_shape, pb_layout, pb_node, pb_storage
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
+    Py_ssize_t PyVectorcall_NARGS(size_t nargs)
+
+cdef pb_globals *process = globals_()
+
+# Set by other modules: runs under observers; anomaly traceback of a fresh node.
+cdef object anomaly_note = None
+
+
+def set_anomaly_note(function):
+    """Install what anomaly detection does with each new node."""
+    global anomaly_note
+    anomaly_note = function
+
+
+# While a formula is traced: writes an op down if an argument stands for a value, else returns None.
+cdef object tracer = None
+
+
+def swap_tracer(function):
+    """Install what sees op calls while a formula is traced; returns the previous one."""
+    global tracer
+    before = tracer
+    tracer = function
+    return before
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+cdef object op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names):
+    return op_parse_and_apply(<Op>self, args, PyVectorcall_NARGS(nargsf),
+                              None if names == NULL else <object>names)
+
+
+cdef int fail_count(Op op, Py_ssize_t given) except -1:
+    raise TypeError(f"{op.name}() takes {op.npositional} positional arguments but {given} were "
+                    f"given")
+
+
+cdef int fail_kind(Op op, int position, object value) except -1:
+    wanted = "Tensor or number" if op.arg_kinds[position] == ARG_OPERAND else (
+        "tuple of Tensors" if op.arg_kinds[position] == ARG_TENSORS else "Tensor")
+    raise TypeError(f"{op.name}(): argument '{op.arg_names[position]}' (position {position + 1}) "
+                    f"must be {wanted}, not {type(value).__name__}")
+
+
+cdef int fail_missing(Op op, PyObject **out) except -1:
+    cdef int i
+    names = [op.arg_names[i] for i in range(op.nargs) if out[i] == <PyObject *>missing]
+    listed = ", ".join(f'"{name}"' for name in names)
+    raise TypeError(f"{op.name}() missing {len(names)} required positional arguments: {listed}")
+
+
+cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
+                       Py_ssize_t npositional) except -1:
+    cdef int i
+    for i in range(op.nargs):
+        if name is <object>PyTuple_GET_ITEM(op.arg_names, i) or name == op.arg_names[i]:
+            if i < npositional:
+                raise TypeError(f"{op.name}() got multiple values for argument '{name}'")
+            out[i] = value
+            return 0
+    # NumPy's spellings, which torch takes too.
+    alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
+             "input": "self", "a": "self"}.get(name)
+    if alias is not None and alias in op.arg_names:
+        return place_keyword(op, alias, value, out, npositional)
+    raise TypeError(f"{op.name}() got an unexpected keyword argument '{name}'")
+
+
+cdef int check_kinds(Op op, PyObject **out) except -1:
+    """Test the tensor arguments; lists of tensors become tuples held by `op`'s caller."""
+    cdef int i, kind
+    cdef object value
+    for i in range(op.nargs):
+        kind = op.arg_kinds[i]
+        if out[i] == <PyObject *>missing:
+            fail_missing(op, out)
+        if kind == ARG_ANY:
+            continue
+        value = <object>out[i]
+        if is_tensor(value):
+            if kind == ARG_TENSORS:
+                fail_kind(op, i, value)
+            continue
+        if kind == ARG_TENSOR:
+            fail_kind(op, i, value)
+        elif kind == ARG_OPERAND:
+            if dtype_of_scalar(value) < 0:
+                fail_kind(op, i, value)
+        elif kind == ARG_OPTIONAL_TENSOR:
+            if value is not None:
+                fail_kind(op, i, value)
+        elif not isinstance(value, (tuple, list)):
+            fail_kind(op, i, value)
+        else:
+            for k, item in enumerate(value):
+                if not is_tensor(item):
+                    raise TypeError(f"{op.name}(): expected Tensor as element {k} in argument "
+                                    f"{i}, but got {type(item).__name__}")
+    return 0
+
+
+cdef object number_operand(object value):
+    """NumPy's numbers and 0-d arrays stand for Python's."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return value
+
+
+cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names):
+    """Place arguments by the op's signature, check the tensors, and run it."""
+    cdef PyObject *out[MAX_ARGS]
+    cdef Py_ssize_t i, first_spread, nnames = 0
+    cdef object target = None
+    cdef object spread = None
+    cdef list held = None
+    if tracer is not None:
+        value = tracer(op, [<object>args[i] for i in range(nargs)],
+                       {} if names is None else {
+                           <object>PyTuple_GET_ITEM(names, i): <object>args[nargs + i]
+                           for i in range(PyTuple_GET_SIZE(names))})
+        if value is not None:
+            return value
+    if nargs > op.npositional:
+        if not op.flags & OP_VARARGS:
+            fail_count(op, nargs)
+        first_spread = op.npositional - 1
+        spread = tuple([<object>args[i] for i in range(first_spread, nargs)])
+        for i in range(first_spread):
+            out[i] = args[i]
+        out[first_spread] = <PyObject *>spread
+        nargs = op.npositional
+    else:
+        for i in range(nargs):
+            out[i] = args[i]
+    for i in range(nargs, op.nargs):
+        out[i] = PyTuple_GET_ITEM(op.defaults, i)
+    if names is not None:
+        nnames = PyTuple_GET_SIZE(names)
+        for i in range(nnames):
+            name = <object>PyTuple_GET_ITEM(names, i)
+            if op.flags & OP_HAS_OUT and name == "out":
+                target = <object>args[nargs + i] if spread is None else <object>args[
+                    op.npositional - 1 + len(spread) + i]
+                continue
+            place_keyword(op, name, args[nargs + i] if spread is None else args[
+                op.npositional - 1 + len(spread) + i], out, nargs)
+    for i in range(op.nargs):
+        if op.arg_kinds[i] == ARG_OPERAND and out[i] != <PyObject *>missing:
+            value = <object>out[i]
+            if not is_tensor(value) and dtype_of_scalar(value) < 0:
+                value = number_operand(value)
+                if held is None:
+                    held = []
+                held.append(value)
+                out[i] = <PyObject *>value
+    check_kinds(op, out)
+    if target is not None:
+        return apply_out(op, out, target)
+    if op.flags & OP_INPLACE:
+        return op_apply_inplace(op, out)
+    return op_apply(op, out)
+
+
+# ---- running -------------------------------------------------------------------------------------
+
+cdef object run_forward(Op op, PyObject **args, PyObject *target):
+    """Run the forward pass, told to the observer if there is one."""
+    cdef pb_event event
+    if process.observer == NULL:
+        return op.forward(op, args, target)
+    event.size = sizeof(pb_event)
+    event.kind = PB_EVENT_OP
+    event.name = op.name_bytes
+    event.sequence = thread_state().sequence
+    event.forward_thread = 0
+    process.observer.begin(process.observer.self, &event)
+    try:
+        return op.forward(op, args, target)
+    finally:
+        process.observer.end(process.observer.self, &event)
+
+
+cdef object run_composite(Op op, PyObject **args):
+    cdef int i
+    return op.python(*[<object>args[i] for i in range(op.nargs)])
+
+
+cdef object op_apply(Op op, PyObject **args):
+    """Run an op on parsed arguments and record it; returns its results."""
+    cdef pb_state *state
+    cdef pb_node *node
+    cdef uint64_t mask
+    cdef object result
+    if op.kind == OP_COMPOSITE:
+        return run_composite(op, args)
+    result = run_forward(op, args, NULL)
+    if not op.flags & OP_DIFFERENTIABLE:
+        return result
+    state = thread_state()
+    if not state.grad_enabled or state.inference:
+        return result
+    mask = needs_grad(op, args)
+    if mask == 0 or <PyObject *>result == args[0]:
+        return result                   # some ops return their very input
+    if is_tensor(result):
+        node = node_begin(op, args, mask, 1)
+    else:
+        node = node_begin(op, args, mask, <unsigned int>len(result))
+    try:
+        node_finish(op, node, args, result, mask)
+        if process.anomaly:
+            anomaly_note(result)
+    finally:
+        node_release(node)
+    return result
+
+
+cdef object op_apply_inplace(Op op, PyObject **args):
+    """Run an op into its first argument; returns it, with its new history."""
+    cdef Tensor target = <Tensor>args[0]
+    cdef pb_state *state = thread_state()
+    cdef pb_node *node = NULL
+    cdef uint64_t mask = 0
+    if op.kind == OP_COMPOSITE:
+        return run_composite(op, args)
+    if state.grad_enabled and not state.inference:
+        mask = needs_grad(op, args)
+    check_inplace(target, mask != 0)
+    if mask != 0 and op.flags & OP_DIFFERENTIABLE:
+        node = node_begin(op, args, mask, 1)
+    try:
+        run_forward(op, args, args[0])
+        bump_version(target, op.id)
+        if node != NULL:
+            rebase(target, node)
+            node_save_outputs(op, node, args, target, mask)
+            if process.anomaly:
+                anomaly_note(target)
+    finally:
+        if node != NULL:
+            node_release(node)
+    return target
+
+
+cdef object apply_out(Op op, PyObject **args, object target):
+    """Run an op and put the result into the tensor(s) given as out=."""
+    cdef Tensor result, tensor
+    cdef object value, results, targets
+    cdef int i
+    targets = target if isinstance(target, (tuple, list)) else (target,)
+    for item in targets:
+        if not is_tensor(item):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not "
+                            f"{type(item).__name__}")
+    if thread_state().grad_enabled:
+        for item in targets:
+            if tensor_needs_grad(<Tensor>item):
+                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
+                                   f"automatic differentiation, but one of the arguments requires "
+                                   f"grad.")
+        for i in range(op.nargs):
+            value = <object>args[i]
+            if is_tensor(value) and tensor_needs_grad(<Tensor>value):
+                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
+                                   f"automatic differentiation, but one of the arguments requires "
+                                   f"grad.")
+    value = op_apply(op, args)
+    results = (value,) if is_tensor(value) else tuple(value)
+    if len(results) != len(targets):
+        raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
+                        f"got {len(targets)}")
+    for item, found in zip(targets, results):
+        put_out(op, <Tensor>item, <Tensor?>found)
+    return target
+
+
+cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+    if dtype_category[target.dtype] < dtype_category[result.dtype]:
+        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    check_writable(target)
+    if (target.storage.device_type != result.storage.device_type
+            or target.storage.device_index != result.storage.device_index):
+        raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")
+    if not layout_same_shape(target.layout, result.layout):
+        resize(target, result)
+    copy_into(target, result)
+    bump_version(target, op.id)
+    return 0
+
+
+cdef int resize(Tensor target, Tensor result) except -1:
+    """Give `target` fresh memory in the shape of `result`; torch warns unless it was empty."""
+    cdef pb_layout *layout
+    cdef pb_storage *storage
+    if target.layout.numel != 0:
+        warnings.warn(f"An output with one or more elements was resized since it had shape "
+                      f"{list(target.shape)}, which does not match the required output shape "
+                      f"{list(result.shape)}.", UserWarning, stacklevel=2)
+    layout = layout_contiguous(result.layout.ndim, layout_shape(result.layout))
+    storage = storage_new(target.storage.device_type, target.storage.device_index,
+                          layout.numel * dtype_itemsize[target.dtype])
+    storage.version = target.storage.version
+    layout_release(target.layout)
+    storage_release(target.storage)
+    target.layout = layout
+    target.storage = storage
+    target.offset = 0
+    return 0
+
+
+cdef object op_call1(Op op, object a):
+    """Call an op with one argument and defaults."""
+    cdef PyObject *args[1]
+    args[0] = <PyObject *>a
+    return op_parse_and_apply(op, args, 1, None)
+
+
+cdef object op_call2(Op op, object a, object b):
+    """Call an op with two arguments and defaults."""
+    cdef PyObject *args[2]
+    args[0] = <PyObject *>a
+    args[1] = <PyObject *>b
+    return op_parse_and_apply(op, args, 2, None)
+
+
+def enable(Op op not None):
+    """Make an op callable."""
+    op.vectorcall = <void *>op_vectorcall

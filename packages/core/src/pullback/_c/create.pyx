@@ -1,0 +1,243 @@
+"""New tensors: uninitialised memory, single values, casts and moves between devices."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from pullback.abi cimport (
+    PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MESSAGE_SIZE)
+from pullback._c.device cimport (
+    DEVICE_META, device, device_default_ordinal, device_default_type, device_index, device_parse,
+    device_type, pb_device_type)
+from pullback._c.dtype cimport (
+    dtype_code, dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, scalar_read)
+from pullback._c.elementwise cimport cast_tensor, contiguous_copy
+from pullback._c.kernel cimport copy_into, fill_with
+from pullback._c.layout cimport (
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar)
+from pullback._c.state cimport thread_state
+from pullback._c.storage cimport storage_alias, storage_retain
+from pullback._c.tensor cimport Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout)
+
+
+cdef int place(object where, int *type_id, int *ordinal) except -1:
+    """Read a device argument; None is the default device."""
+    cdef device d
+    if where is None:
+        type_id[0] = device_default_type()
+        ordinal[0] = device_default_ordinal()
+        if ordinal[0] < 0:
+            ordinal[0] = 0
+        return 0
+    d = device_parse(where)
+    type_id[0] = d.type_id
+    ordinal[0] = device_index(d)
+    return 0
+
+
+def empty_tensor(shape, dtype=None, device=None):
+    """Return an uninitialised row-major tensor."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int type_id, ordinal, code
+    cdef int ndim = layout_parse(shape, dims, "empty", "size")
+    code = dtype_default() if dtype is None else dtype_code(dtype, "empty")
+    place(device, &type_id, &ordinal)
+    return tensor_new(layout_contiguous(ndim, dims), code, type_id, ordinal)
+
+
+def empty_strided_tensor(shape, stride, dtype=None, device=None):
+    """Return an uninitialised tensor with these strides."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int64_t steps[PB_MAX_NDIM]
+    cdef int64_t extent = 1
+    cdef int type_id, ordinal, code, d
+    cdef int ndim = layout_parse(shape, dims, "empty_strided", "size")
+    cdef Tensor flat
+    cdef pb_layout *layout
+    if layout_parse(stride, steps, "empty_strided", "stride") != ndim:
+        raise RuntimeError("empty_strided(): dimensionality of sizes must match dimensionality of "
+                           "strides")
+    code = dtype_default() if dtype is None else dtype_code(dtype, "empty_strided")
+    place(device, &type_id, &ordinal)
+    total = 1
+    for d in range(ndim):
+        if steps[d] < 0:
+            raise RuntimeError("empty_strided(): strides must not be negative")
+        if dims[d] > 0:
+            total += (int(dims[d]) - 1) * int(steps[d])
+    if total > 1 << 58:
+        raise RuntimeError("Storage size calculation overflowed")
+    extent = total
+    layout = layout_new(ndim, dims, steps)
+    flat = tensor_new(layout_contiguous(1, &extent), code, type_id, ordinal)
+    return tensor_wrap(storage_retain(flat.storage), layout, 0, code)
+
+
+cdef Tensor empty_like_layout(Tensor like, int dtype):
+    """Return uninitialised memory in the shape of a tensor; a dense tensor's order is kept."""
+    if like.layout.flags & LAYOUT_DENSE:
+        return tensor_new(layout_retain(like.layout), dtype, like.storage.device_type,
+                          like.storage.device_index)
+    return tensor_new(layout_contiguous(like.layout.ndim, layout_shape(like.layout)), dtype,
+                      like.storage.device_type, like.storage.device_index)
+
+
+cdef Tensor empty_dims(int ndim, const long long *shape, int dtype, Tensor like):
+    """Return uninitialised row-major memory on the device of `like`."""
+    return tensor_new(layout_contiguous(ndim, <const int64_t *>shape), dtype,
+                      like.storage.device_type, like.storage.device_index)
+
+
+cdef Tensor scalar_tensor(object value, int dtype, Tensor like):
+    """Return a 0-d tensor on the device of `like`."""
+    cdef Tensor out = tensor_new(layout_scalar(), dtype, like.storage.device_type,
+                                 like.storage.device_index)
+    fill_with(out, value)
+    return out
+
+
+def number_tensor(value, dtype=None, device=None):
+    """Return a 0-d tensor of a Python number."""
+    cdef int type_id, ordinal, code
+    cdef Tensor out
+    code = dtype_of_scalar(value) if dtype is None else dtype_code(dtype, "tensor")
+    if code < 0:
+        raise TypeError(f"tensor(): expected a number, got {type(value).__name__}")
+    place(device, &type_id, &ordinal)
+    out = tensor_new(layout_scalar(), code, type_id, ordinal)
+    fill_with(out, value)
+    return out
+
+
+def fill_tensor(Tensor out not None, value):
+    """Set every element to a number, outside the graph; returns the tensor."""
+    fill_with(out, value)
+    return out
+
+
+def copy_raw(Tensor out not None, Tensor source not None):
+    """Copy between tensors of broadcastable shapes, any dtypes and devices, outside the graph."""
+    cross_copy(out, source)
+    return out
+
+
+def clone_raw(Tensor source not None, bint contiguous=False):
+    """Return a copy, outside the graph; dense tensors keep their order of dims."""
+    if contiguous:
+        return contiguous_copy(source)
+    return cast_tensor(source, source.dtype)
+
+
+def cast_raw(Tensor source not None, dtype):
+    """Return a copy in another dtype, outside the graph."""
+    return cast_tensor(source, dtype_code(dtype, "to"))
+
+
+def alias_raw(Tensor source not None):
+    """Return a leaf over the same memory and version counter."""
+    return tensor_alias(source)
+
+
+def data_alias(Tensor source not None):
+    """Return a leaf over the same memory with a version counter of its own (``Tensor.data``)."""
+    return tensor_wrap(storage_alias(source.storage), layout_retain(source.layout), source.offset,
+                       source.dtype)
+
+
+def to_device(Tensor source not None, where):
+    """Return a copy on another device, outside the graph."""
+    cdef int type_id, ordinal
+    cdef pb_layout *layout
+    cdef Tensor out
+    place(where, &type_id, &ordinal)
+    if source.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(source.layout)
+    else:
+        layout = layout_contiguous(source.layout.ndim, layout_shape(source.layout))
+    out = tensor_new(layout, source.dtype, type_id, ordinal)
+    cross_copy(out, source)
+    return out
+
+
+cdef int cross_copy(Tensor out, Tensor source) except -1:
+    """out = source over devices: packed on the source's side, moved, unpacked on the other."""
+    cdef Tensor staged, landed
+    if out.storage.device_type == DEVICE_META or source.storage.device_type == DEVICE_META:
+        return 0
+    if (out.storage.device_type == source.storage.device_type
+            and out.storage.device_index == source.storage.device_index):
+        return copy_into(out, source)
+    staged = source
+    if source.dtype != out.dtype:
+        staged = cast_tensor(source, out.dtype)
+    if not staged.layout.flags & LAYOUT_CONTIGUOUS:
+        staged = contiguous_copy(staged)
+    landed = tensor_new(layout_retain(staged.layout), out.dtype, out.storage.device_type,
+                        out.storage.device_index)
+    move_bytes(landed, staged)
+    return copy_into(out, landed)
+
+
+cdef int move_bytes(Tensor out, Tensor source) except -1:
+    """Move packed bytes between two devices; at most one step through the host."""
+    cdef pb_device_type *to = device_type(out.storage.device_type)
+    cdef pb_device_type *origin = device_type(source.storage.device_type)
+    cdef size_t nbytes = out.layout.numel * dtype_itemsize[out.dtype]
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef bytearray bridge
+    cdef char *middle
+    cdef int failed = 0
+    message[0] = 0
+    if nbytes == 0:
+        return 0
+    if origin.host and to.host:
+        memcpy(tensor_data(out), tensor_data(source), nbytes)
+    elif to.host:
+        failed = origin.backend.copy_bytes(
+            origin.backend.self, source.storage.device_index, tensor_data(out), 0,
+            source.storage.data, source.offset * dtype_itemsize[source.dtype], nbytes,
+            PB_DEVICE_TO_HOST, message)
+    elif origin.host:
+        failed = to.backend.copy_bytes(
+            to.backend.self, out.storage.device_index, out.storage.data, 0, tensor_data(source), 0,
+            nbytes, PB_HOST_TO_DEVICE, message)
+    else:
+        bridge = bytearray(nbytes)
+        middle = bridge
+        failed = origin.backend.copy_bytes(
+            origin.backend.self, source.storage.device_index, middle, 0, source.storage.data,
+            source.offset * dtype_itemsize[source.dtype], nbytes, PB_DEVICE_TO_HOST, message)
+        if not failed:
+            failed = to.backend.copy_bytes(
+                to.backend.self, out.storage.device_index, out.storage.data, 0, middle, 0, nbytes,
+                PB_HOST_TO_DEVICE, message)
+    if failed:
+        raise RuntimeError(f"copy from {tensor_device(source)} to {tensor_device(out)} failed: "
+                           f"{message.decode('utf-8', 'replace')}")
+    return 0
+
+
+def item(Tensor self not None):
+    """Return the only element as a Python number.
+
+    Raises: RuntimeError when there is not exactly one element.
+    """
+    cdef char value[16]
+    cdef pb_device_type *found = device_type(self.storage.device_type)
+    cdef char message[PB_MESSAGE_SIZE]
+    if self.layout.numel != 1:
+        raise RuntimeError(f"a Tensor with {self.layout.numel} elements cannot be converted to "
+                           f"Scalar")
+    if found.host:
+        return scalar_read(tensor_data(self), self.dtype)
+    if self.storage.device_type == DEVICE_META:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+    message[0] = 0
+    if found.backend.copy_bytes(found.backend.self, self.storage.device_index, value, 0,
+                                self.storage.data, self.offset * dtype_itemsize[self.dtype],
+                                dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message):
+        raise RuntimeError(f"item(): {message.decode('utf-8', 'replace')}")
+    return scalar_read(value, self.dtype)
+
+

@@ -1,0 +1,335 @@
+"""Devices, and the dense table of kernels that each device type has."""
+
+from cpython.mem cimport PyMem_Calloc
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_IsValid
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport (
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, PB_KERNEL_CAPSULE, PB_NUM_DTYPES,
+    pb_backend, pb_kernel)
+
+__all__ = ["device", "device_count", "get_default_device", "known_device_types",
+           "set_default_device"]
+
+cdef pb_device_type types[MAX_DEVICE_TYPES]
+cdef int type_count = 0
+cdef dict type_ids = {}
+cdef dict cached = {}
+cdef device default_device = None
+
+# Set by pullback.backend.registry: loads a device type's plugin, and names the default device.
+cdef object load_plugin = None
+cdef object choose_default = None
+
+
+def bind(load, choose):
+    """Install what loads plugins and what chooses the default device."""
+    global load_plugin, choose_default
+    load_plugin = load
+    choose_default = choose
+
+
+cdef pb_device_type *device_types() noexcept nogil:
+    return &types[0]
+
+
+cdef int device_type_id(str name, bint create) except -2:
+    """Return the id of a device type; -1 when unknown and not to be created."""
+    global type_count
+    found = type_ids.get(name)
+    if found is not None:
+        return found
+    if not create:
+        return -1
+    if type_count == MAX_DEVICE_TYPES:
+        raise RuntimeError(f"too many device types: {name!r} is one more than {MAX_DEVICE_TYPES}")
+    encoded = name.encode()
+    Py_INCREF(encoded)
+    Py_INCREF(name)
+    types[type_count].name = <const char *>encoded
+    types[type_count].name_object = <PyObject *>name
+    types[type_count].table = <pb_entry *>PyMem_Calloc(MAX_SLOTS * PB_NUM_DTYPES, sizeof(pb_entry))
+    if types[type_count].table == NULL:
+        raise MemoryError()
+    type_ids[name] = type_count
+    type_count += 1
+    return type_count - 1
+
+
+for known in ("meta", "ref", "cpu", "cuda"):
+    device_type_id(known, True)
+types[DEVICE_META].loaded = True
+types[DEVICE_REF].host = True
+
+
+cdef pb_device_type *device_type(int type_id) except NULL:
+    """Return the device type, loaded; raises what made loading fail."""
+    cdef pb_device_type *found = &types[type_id]
+    if found.loaded:
+        return found
+    if found.error != NULL:
+        raise (<object>found.error).with_traceback(None)
+    try:
+        load_plugin(<str>found.name_object)
+    except Exception as error:
+        Py_INCREF(error)
+        found.error = <PyObject *>error
+        raise
+    found.loaded = True
+    return found
+
+
+def known_device_types():
+    """Return the names of the device types seen so far."""
+    return list(type_ids)
+
+
+def forget_failure(str name):
+    """Let the next use of a device type try to load its plugin again."""
+    cdef int type_id = device_type_id(name, False)
+    if type_id >= 0:
+        Py_XDECREF(types[type_id].error)
+        types[type_id].error = NULL
+
+
+def install_backend(str name, capsule):
+    """Give a device type its memory functions: a capsule of ``pb_backend``, or None for malloc."""
+    cdef pb_device_type *found = &types[device_type_id(name, True)]
+    cdef pb_backend *backend
+    if capsule is None:
+        found.host = True
+        return
+    if not PyCapsule_IsValid(capsule, PB_BACKEND_CAPSULE):
+        raise TypeError(f"backend {name!r}: pullback_backend() must return a PyCapsule named "
+                        f"'pb_backend', got {capsule!r}")
+    backend = <pb_backend *>PyCapsule_GetPointer(capsule, PB_BACKEND_CAPSULE)
+    if backend.abi_version != PB_ABI_VERSION:
+        raise RuntimeError(f"backend {name!r} was built for ABI version {backend.abi_version} of "
+                           f"pullback, this is version {PB_ABI_VERSION}: rebuild the plugin")
+    Py_INCREF(capsule)
+    found.capsule = <PyObject *>capsule
+    found.backend = backend
+    found.host = (backend.flags & PB_BACKEND_HOST) != 0
+
+
+def install_kernel(str name, int slot, unsigned int mask, kernel):
+    """Put a kernel into the table of a device type, for every dtype of the mask."""
+    cdef pb_device_type *found = &types[device_type_id(name, True)]
+    cdef pb_kernel pointer = NULL
+    cdef pb_entry *entry
+    cdef int code
+    if PyCapsule_IsValid(kernel, PB_KERNEL_CAPSULE):
+        pointer = <pb_kernel>PyCapsule_GetPointer(kernel, PB_KERNEL_CAPSULE)
+    elif type(kernel).__name__ == "PyCapsule":
+        raise TypeError(f"backend {name!r}: a kernel capsule must be named "
+                        f"{PB_KERNEL_CAPSULE.decode()!r}, got {kernel!r}")
+    elif not callable(kernel):
+        raise TypeError(f"backend {name!r}: a kernel must be a PyCapsule or callable, "
+                        f"got {type(kernel).__name__}")
+    for code in range(PB_NUM_DTYPES):
+        if mask & (1 << code):
+            entry = &found.table[slot * PB_NUM_DTYPES + code]
+            Py_INCREF(kernel)
+            Py_XDECREF(entry.callable)
+            entry.callable = <PyObject *>kernel
+            entry.kernel = pointer
+            entry.resolution = 1
+
+
+cdef class device:
+    """Where a tensor's memory is: a backend's name and an optional number.
+
+    Raises: RuntimeError for malformed names.
+
+    >>> import pullback
+    >>> pullback.device("cuda:1")
+    device(type='cuda', index=1)
+    """
+
+    def __init__(self, type=None, index=None):
+        cdef device parsed
+        if type is None:
+            raise TypeError("device(): argument 'type' must be a str, a device or an int")
+        parsed = device_parse(type)
+        if index is not None:
+            if parsed.ordinal >= 0:
+                raise RuntimeError(f"device(): type {type!r} already holds an index, got {index}")
+            if not isinstance(index, int) or index < 0 or index > 32767:
+                raise RuntimeError(f"Device index must not be negative, got {index!r}")
+            parsed = device_make(parsed.type_id, index)
+        self.type = parsed.type
+        self.type_id = parsed.type_id
+        self.ordinal = parsed.ordinal
+
+    @property
+    def index(self):
+        """The number, or None when none was given."""
+        return None if self.ordinal < 0 else self.ordinal
+
+    def __repr__(self):
+        if self.ordinal < 0:
+            return f"device(type='{self.type}')"
+        return f"device(type='{self.type}', index={self.ordinal})"
+
+    def __str__(self):
+        return self.type if self.ordinal < 0 else f"{self.type}:{self.ordinal}"
+
+    def __eq__(self, other):
+        if type(other) is not device:
+            return NotImplemented
+        return (self.type_id == (<device>other).type_id
+                and self.ordinal == (<device>other).ordinal)
+
+    def __hash__(self):
+        return hash((self.type, self.ordinal))
+
+    def __reduce__(self):
+        return device, (str(self),)
+
+    def __enter__(self):
+        defaults_stack.append(default_device)
+        set_default_device(self)
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        global default_device
+        default_device = defaults_stack.pop()
+
+
+cdef list defaults_stack = []
+
+
+cdef device device_make(int type_id, int ordinal):
+    key = type_id * 65536 + ordinal
+    found = cached.get(key)
+    if found is None:
+        found = device.__new__(device)
+        (<device>found).type = <str>types[type_id].name_object
+        (<device>found).type_id = type_id
+        (<device>found).ordinal = ordinal
+        cached[key] = found
+    return <device>found
+
+
+cdef device device_parse(object value):
+    """Return the device that an argument names."""
+    cdef int type_id
+    if type(value) is device:
+        return <device>value
+    if isinstance(value, str):
+        name, colon, number = value.partition(":")
+        if not name.replace("_", "").isalnum() or (colon and not number.isdecimal()):
+            raise RuntimeError(f"Invalid device string: '{value}'")
+        if number and (len(number) > 5 or int(number) > 32767 or str(int(number)) != number):
+            raise RuntimeError(f"Invalid device string: '{value}'")
+        type_id = device_type_id(name, False)
+        if type_id < 0:
+            load_plugin(name)
+            type_id = device_type_id(name, True)
+            types[type_id].loaded = True
+        return device_make(type_id, int(number) if number else -1)
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0 or value > 32767:
+            raise RuntimeError(f"Device index must not be negative, got {value}")
+        return device_make(DEVICE_CUDA, value)
+    raise TypeError(f"device must be a str, a pullback.device or an int, "
+                    f"not {type(value).__name__}")
+
+
+cdef int device_index(device d) except -1:
+    """Return the number among the backend's devices, checked."""
+    cdef pb_device_type *found = device_type(d.type_id)
+    cdef int ordinal = d.ordinal if d.ordinal >= 0 else 0
+    cdef int count = 1
+    if d.type_id == DEVICE_META:
+        return ordinal
+    if found.backend != NULL and found.backend.device_count != NULL:
+        count = found.backend.device_count(found.backend.self)
+    if ordinal >= count:
+        raise RuntimeError(f"device {d} does not exist: the backend {d.type!r} has "
+                           f"{count} device(s)")
+    return ordinal
+
+
+cdef device default_now():
+    global default_device
+    if default_device is None:
+        default_device = device_parse(choose_default())
+    return default_device
+
+
+cdef int device_default_type() except -1:
+    return default_now().type_id
+
+
+cdef int device_default_ordinal() noexcept:
+    return default_device.ordinal
+
+
+def get_default_device():
+    """Return the device of tensors made without one.
+
+    >>> import pullback
+    >>> pullback.get_default_device() == pullback.zeros(1).device
+    True
+    """
+    return default_now()
+
+
+def set_default_device(where):
+    """Set the device of tensors made without one; None restores the original choice.
+
+    Raises: RuntimeError when the device cannot be used.
+    """
+    global default_device
+    if where is None:
+        default_device = None
+        return
+    parsed = device_parse(where)
+    device_index(parsed)
+    default_device = parsed
+
+
+def device_count(str name):
+    """Return how many devices a backend has."""
+    cdef pb_device_type *found = device_type(device_type_id(name, True))
+    if found.backend != NULL and found.backend.device_count != NULL:
+        return found.backend.device_count(found.backend.self)
+    return 1
+
+
+def synchronize(where):
+    """Wait until the device has done all work given to it."""
+    cdef device d = device_parse(where)
+    cdef int ordinal = device_index(d)
+    cdef pb_backend *backend = types[d.type_id].backend
+    cdef char message[256]
+    message[0] = 0
+    if backend != NULL and backend.synchronize != NULL:
+        if backend.synchronize(backend.self, ordinal, message):
+            raise RuntimeError(f"synchronize(): {message.decode()}")
+
+
+def memory_stats(where=None):
+    """Return bytes in use, their peak, bytes held and the number of allocations of a device."""
+    cdef device d = default_now() if where is None else device_parse(where)
+    cdef int ordinal = device_index(d)
+    cdef pb_backend *backend = types[d.type_id].backend
+    cdef int64_t stats[4]
+    stats[0] = stats[1] = stats[2] = stats[3] = 0
+    if backend != NULL and backend.memory_stats != NULL:
+        backend.memory_stats(backend.self, ordinal, stats)
+    return {"allocated_bytes.all.current": stats[0], "allocated_bytes.all.peak": stats[1],
+            "reserved_bytes.all.current": stats[2], "allocation.all.allocated": stats[3]}
+
+
+def empty_cache(where=None):
+    """Give cached memory that no tensor uses back to the system."""
+    cdef device d = default_now() if where is None else device_parse(where)
+    cdef int ordinal = device_index(d)
+    cdef pb_backend *backend = types[d.type_id].backend
+    if backend != NULL and backend.empty_cache != NULL:
+        backend.empty_cache(backend.self, ordinal)
+

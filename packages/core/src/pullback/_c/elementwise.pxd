@@ -1,0 +1,19 @@
+from cpython.object cimport PyObject
+
+from pullback._c.entry cimport Op
+from pullback._c.tensor cimport Tensor
+
+
+cdef enum promotion:
+    PROMOTE_DEFAULT = 0         # the result has the operands' common dtype
+    PROMOTE_FLOAT = 1           # integers and bool become the default float
+    PROMOTE_BOOL_OUT = 2        # computed in the common dtype, the result is bool
+    PROMOTE_REAL_OUT = 3        # complex gives its real dtype
+    PROMOTE_WHERE = 4           # the first operand is a condition
+
+
+cdef object forward_elementwise(Op op, PyObject **args, PyObject *target)
+cdef Tensor cast_tensor(Tensor tensor, int dtype)
+cdef Tensor contiguous_copy(Tensor tensor)
+cdef int common_dtype(PyObject **values, int count) except -2
+cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil

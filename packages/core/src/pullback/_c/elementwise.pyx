@@ -1,0 +1,373 @@
+"""Forward passes of elementwise ops: promotion, broadcasting, and the kernel call."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from pullback.abi cimport PB_BOOL
+from pullback._c.dtype cimport (
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
+    dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
+    scalar_read, scalar_write)
+from pullback._c.entry cimport OP_ALPHA, Op, forward_register
+from pullback._c.kernel cimport (
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
+from pullback._c.layout cimport (
+    layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
+    layout_shape_tuple)
+from pullback._c.device cimport device_types
+from pullback._c.tensor cimport (
+    Tensor, is_tensor, tensor_data, tensor_device, tensor_new)
+from pullback._c.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
+
+cdef int MUL = slot_id("mul")
+
+
+# ---- dtypes ----------------------------------------------------------------------------------------
+
+cdef int common_dtype(PyObject **values, int count) except -2:
+    """Return the dtype that tensors, 0-d tensors and numbers promote to; -1 for no operand."""
+    cdef int i, code, dims = -1, zero = -1, number = -1
+    cdef Tensor tensor
+    for i in range(count):
+        if is_tensor(<object>values[i]):
+            tensor = <Tensor>values[i]
+            code = tensor.dtype
+            if tensor.layout.ndim > 0:
+                dims = code if dims < 0 else dtype_promote(dims, code)
+            else:
+                zero = code if zero < 0 else dtype_promote(zero, code)
+        else:
+            code = dtype_of_scalar(<object>values[i])
+            number = code if number < 0 else dtype_promote(number, code)
+    return dtype_combine(dims, dtype_combine(zero, number))
+
+
+cdef int unsupported(Op op, int code) except -1:
+    name = dtype_object(code).name
+    if op.name in ("sub", "sub_", "rsub") and code == PB_BOOL:
+        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. "
+                           "Use the `^` or `logical_xor()` operator instead.")
+    if op.name in ("neg", "neg_") and code == PB_BOOL:
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
+                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
+                           "instead.")
+    raise NotImplementedError(f"\"{op.name}\" not implemented for '{name}'")
+
+
+# ---- copies ------------------------------------------------------------------------------------------
+
+cdef Tensor cast_tensor(Tensor tensor, int dtype):
+    """Return a copy in another dtype, outside the graph."""
+    cdef pb_layout *layout
+    if tensor.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(tensor.layout)
+    else:
+        layout = layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout))
+    cdef Tensor out = tensor_new(layout, dtype, tensor.storage.device_type,
+                                 tensor.storage.device_index)
+    copy_into(out, tensor)
+    return out
+
+
+cdef Tensor contiguous_copy(Tensor tensor):
+    """Return a row-major copy, outside the graph."""
+    cdef Tensor out = tensor_new(
+        layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout)), tensor.dtype,
+        tensor.storage.device_type, tensor.storage.device_index)
+    copy_into(out, tensor)
+    return out
+
+
+cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
+    """True if the address ranges meet; two views of one storage may still be disjoint inside."""
+    cdef int64_t low_a, low_b, high_a, high_b
+    if a.layout.numel == 0 or b.layout.numel == 0 or a.storage.data == NULL:
+        return False
+    if a.storage.device_type != b.storage.device_type:
+        return False
+    high_a = layout_extent(a.layout, &low_a)
+    high_b = layout_extent(b.layout, &low_b)
+    cdef size_t begin_a = <size_t>tensor_data(a) + low_a * dtype_itemsize[a.dtype]
+    cdef size_t end_a = <size_t>tensor_data(a) + (high_a + 1) * dtype_itemsize[a.dtype]
+    cdef size_t begin_b = <size_t>tensor_data(b) + low_b * dtype_itemsize[b.dtype]
+    cdef size_t end_b = <size_t>tensor_data(b) + (high_b + 1) * dtype_itemsize[b.dtype]
+    return begin_a < end_b and begin_b < end_a
+
+
+cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
+    """True if both name the same memory in the same order."""
+    cdef int d
+    if a.layout != b.layout:
+        if not layout_same_shape(a.layout, b.layout):
+            return False
+        for d in range(a.layout.ndim):
+            if layout_shape(a.layout)[d] != 1 and (
+                    layout_strides(a.layout)[d] != layout_strides(b.layout)[d]):
+                return False
+    return tensor_data(a) == tensor_data(b) and a.dtype == b.dtype
+
+
+# ---- operands ------------------------------------------------------------------------------------------
+
+cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
+    """Raise unless all tensors are on one device; 0-d host tensors may come along."""
+    cdef int i
+    cdef Tensor tensor
+    for i in range(count):
+        if not is_tensor(<object>values[i]):
+            continue
+        tensor = <Tensor>values[i]
+        if (tensor.storage.device_type != first.storage.device_type
+                or tensor.storage.device_index != first.storage.device_index):
+            if tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host:
+                continue
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
+                               f"two devices, {tensor_device(first)} and {tensor_device(tensor)}! "
+                               f"(in {op.name}())")
+    return 0
+
+
+cdef Tensor leading_tensor(PyObject **values, int count):
+    """Return the tensor whose device the result gets."""
+    cdef int i
+    cdef Tensor found = None
+    for i in range(count):
+        if is_tensor(<object>values[i]):
+            if found is None:
+                found = <Tensor>values[i]
+            elif found.layout.ndim == 0 and (<Tensor>values[i]).layout.ndim > 0:
+                found = <Tensor>values[i]
+    return found
+
+
+cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
+    """Describe one operand in the compute dtype; returns what must stay alive."""
+    cdef Tensor tensor
+    if not is_tensor(value):
+        slot.tensor = NULL
+        scalar_write(value, dtype, &slot.scalar[0])
+        return None
+    tensor = <Tensor>value
+    if tensor.storage.device_type != leader.storage.device_type:
+        slot.tensor = NULL
+        scalar_write(scalar_read(tensor_data(tensor), tensor.dtype), dtype, &slot.scalar[0])
+        return None
+    if tensor.dtype != dtype:
+        tensor = cast_tensor(tensor, dtype)
+        slot.tensor = <PyObject *>tensor
+        return tensor
+    slot.tensor = <PyObject *>tensor
+    return None
+
+
+# ---- the forward pass -------------------------------------------------------------------------------------
+
+cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
+    """Run the op's slot over its operands, into `target` if that is not NULL."""
+    cdef PyObject *values[MAX_ELEMENTWISE]
+    cdef operand inputs[MAX_ELEMENTWISE]
+    cdef int i, count = op.ntensors
+    cdef Tensor a, b, out
+    cdef object scaled = None
+    for i in range(count):
+        values[i] = args[op.tensor_args[i]]
+    if op.flags & OP_ALPHA and args[count] != ONE:
+        scaled = scale_operand(op, values, <object>args[count])
+        values[1] = <PyObject *>scaled
+    # The common case: one or two tensors of one dtype and geometry, nothing to convert.
+    if target == NULL and count <= 2 and op.promote == PROMOTE_DEFAULT and is_tensor(
+            <object>values[0]):
+        a = <Tensor>values[0]
+        if op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE:
+            if count == 1:
+                out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+                                 a.storage.device_index)
+                inputs[0].tensor = <PyObject *>a
+                launch_elementwise(op.slot, a.dtype, out, inputs, 1)
+                return out
+            if is_tensor(<object>values[1]):
+                b = <Tensor>values[1]
+                if (b.dtype == a.dtype and b.layout == a.layout
+                        and b.storage.device_type == a.storage.device_type
+                        and b.storage.device_index == a.storage.device_index):
+                    out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+                                     a.storage.device_index)
+                    inputs[0].tensor = <PyObject *>a
+                    inputs[1].tensor = <PyObject *>b
+                    launch_elementwise(op.slot, a.dtype, out, inputs, 2)
+                    return out
+            elif scalar_fits(<object>values[1], a.dtype):
+                out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+                                 a.storage.device_index)
+                inputs[0].tensor = <PyObject *>a
+                inputs[1].tensor = NULL
+                scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
+                launch_elementwise(op.slot, a.dtype, out, inputs, 2)
+                return out
+    return forward_general(op, values, count, target)
+
+
+cdef bint scalar_fits(object value, int code) noexcept:
+    """True if a number does not change the dtype of a tensor it meets."""
+    cdef int kind = dtype_of_scalar(value)
+    return kind >= 0 and dtype_category[kind] <= dtype_category[code]
+
+
+cdef PyObject *ONE = <PyObject *>1
+
+
+cdef object scale_operand(Op op, PyObject **values, object alpha):
+    """Return alpha * other, in the op's common dtype."""
+    cdef int compute = common_dtype(values, 2)
+    cdef int kind = dtype_of_scalar(alpha)
+    cdef operand inputs[2]
+    cdef Tensor other, out
+    if kind < 0:
+        raise TypeError(f"{op.name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+    if kind == PB_BOOL and compute != PB_BOOL:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if dtype_category[kind] >= CATEGORY_FLOATING and dtype_category[compute] <= CATEGORY_INTEGRAL:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
+                           "point number.")
+    if not is_tensor(<object>values[1]):
+        return (<object>values[1]) * alpha
+    other = <Tensor>values[1]
+    if other.dtype != compute:
+        other = cast_tensor(other, compute)
+    inputs[0].tensor = <PyObject *>other
+    inputs[1].tensor = NULL
+    scalar_write(alpha, compute, &inputs[1].scalar[0])
+    out = tensor_new(elementwise_layout(inputs, 1), compute, other.storage.device_type,
+                     other.storage.device_index)
+    launch_elementwise(MUL, compute, out, inputs, 2)
+    return out
+
+
+cdef int result_dtypes(Op op, PyObject **values, int count, int *out_dtype) except -1:
+    """Return the compute dtype; `out_dtype` gets the result's."""
+    cdef int compute, skip = 1 if op.promote == PROMOTE_WHERE else 0
+    compute = common_dtype(values + skip, count - skip)
+    if op.promote == PROMOTE_FLOAT and dtype_category[compute] < CATEGORY_FLOATING:
+        compute = dtype_default()
+    if not op.dtypes & (<uint32_t>1 << compute):
+        unsupported(op, compute)
+    out_dtype[0] = compute
+    if op.promote == PROMOTE_BOOL_OUT:
+        out_dtype[0] = PB_BOOL
+    elif op.promote == PROMOTE_REAL_OUT:
+        out_dtype[0] = dtype_real(compute)
+    return compute
+
+
+cdef object forward_general(Op op, PyObject **values, int count, PyObject *target):
+    cdef operand inputs[MAX_ELEMENTWISE]
+    cdef int i, out_dtype = 0, compute
+    cdef Tensor leader = leading_tensor(values, count)
+    cdef Tensor out
+    cdef pb_layout *layout
+    if leader is None:
+        raise TypeError(f"{op.name}(): expected at least one Tensor")
+    compute = result_dtypes(op, values, count, &out_dtype)
+    on_one_device(op, values, count, leader)
+    kept = [fill_operand(&inputs[i], <object>values[i],
+                         PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
+            for i in range(count)]
+    if target != NULL:
+        return into_target(op, <Tensor>target, inputs, count, compute, out_dtype)
+    layout = elementwise_layout(inputs, count)
+    out = tensor_new(layout, out_dtype, leader.storage.device_type, leader.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, compute, out, inputs, count)
+    return out
+
+
+cdef object into_target(Op op, Tensor target, operand *inputs, int count, int compute,
+                        int out_dtype):
+    """Run into an existing tensor: its shape and dtype must take the result."""
+    cdef pb_layout *layout = elementwise_layout(inputs, count)
+    cdef Tensor out
+    cdef int i
+    cdef bint direct = target.dtype == out_dtype
+    cdef list kept = []
+    try:
+        if not layout_same_shape(layout, target.layout):
+            raise RuntimeError(f"output with shape {list(layout_shape_tuple(target.layout))} "
+                               f"doesn't match the broadcast shape "
+                               f"{list(layout_shape_tuple(layout))}")
+    finally:
+        layout_release(layout)
+    if dtype_category[target.dtype] < dtype_category[out_dtype]:
+        raise RuntimeError(f"result type {dtype_object(out_dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    if target.layout.numel == 0:
+        return target
+    for i in range(count):
+        if inputs[i].tensor != NULL and not same_elements(<Tensor>inputs[i].tensor, target) and (
+                memory_overlaps(<Tensor>inputs[i].tensor, target)):
+            out = contiguous_copy(<Tensor>inputs[i].tensor)
+            kept.append(out)
+            inputs[i].tensor = <PyObject *>out
+    if direct:
+        launch_elementwise(op.slot, compute, target, inputs, count)
+        return target
+    out = tensor_new(layout_contiguous(target.layout.ndim, layout_shape(target.layout)), out_dtype,
+                     target.storage.device_type, target.storage.device_index)
+    launch_elementwise(op.slot, compute, out, inputs, count)
+    copy_into(target, out)
+    return target
+
+
+forward_register("elementwise", forward_elementwise)
+
+
+# ---- elementwise ops with a rule of their own ------------------------------------------------------------
+
+cdef object forward_conj(Op op, PyObject **args, PyObject *target):
+    """Real tensors are their own conjugate: the very tensor is returned. Formulas pass numbers."""
+    if not is_tensor(<object>args[0]):
+        return (<object>args[0]).conjugate()
+    if dtype_category[(<Tensor>args[0]).dtype] < CATEGORY_COMPLEX and target == NULL:
+        return <object>args[0]
+    return forward_elementwise(op, args, target)
+
+
+cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
+    """factor * self; with the factor 1 the very tensor."""
+    cdef PyObject *values[2]
+    if args[1] == ONE:
+        return <object>args[0]
+    if dtype_of_scalar(<object>args[1]) < 0:
+        raise TypeError(f"{op.name}(): argument 'factor' must be Number, not "
+                        f"{type(<object>args[1]).__name__}")
+    values[0] = args[0]
+    values[1] = args[1]
+    return forward_general(op, values, 2, NULL)
+
+
+cdef object forward_pow(Op op, PyObject **args, PyObject *target):
+    cdef object exponent = <object>args[1]
+    if not is_tensor(exponent) and is_tensor(<object>args[0]):
+        if (dtype_category[(<Tensor>args[0]).dtype] <= CATEGORY_INTEGRAL
+                and dtype_category[dtype_of_scalar(exponent)] <= CATEGORY_INTEGRAL
+                and exponent < 0):
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return forward_elementwise(op, args, target)
+
+
+forward_register("conj", forward_conj)
+forward_register("scaled", forward_scaled)
+forward_register("pow", forward_pow)
+
+
+def result_dtype(first, second):
+    """Return the dtype that two tensors or numbers promote to.
+
+    Raises: TypeError for anything else.
+    """
+    cdef PyObject *values[2]
+    for value in (first, second):
+        if not is_tensor(value) and dtype_of_scalar(value) < 0:
+            raise TypeError(f"result_type(): expected Tensor or number, not {type(value).__name__}")
+    values[0] = <PyObject *>first
+    values[1] = <PyObject *>second
+    return dtype_object(common_dtype(values, 2))

@@ -1,0 +1,670 @@
+"""The backward pass.
+
+    1. Every node reachable from the roots gets a record: how many edges lead to it from reachable
+       nodes (its dependencies), and a buffer for each of its forward outputs.
+    2. If only some inputs are asked for, the nodes on a path to them are marked; no other runs.
+    3. The roots' gradients go into their buffers. Nodes without dependencies are ready.
+    4. The ready node with the highest sequence number runs: tensor hooks on its buffers, capture
+       of what the caller asked for, node hooks, its formula, post hooks.
+    5. Each gradient it returns is checked against the forward input it belongs to, added to the
+       next node's buffer, and the next node's dependencies go down by one; at 0 it is ready.
+    6. Saved values are freed as soon as their node has run, unless the graph is kept.
+
+Nothing recurses: neither the walk, nor the run, nor freeing. Records live in blocks that the pass
+owns; a node points to its record while the pass runs. If another pass holds the node already
+(reentrant or concurrent backward), the record is found in a table of this pass instead.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+from pullback.abi cimport PB_EVENT_NODE, pb_event
+from pullback._c.accumulate cimport accumulate_grad, sum_grads
+from pullback._c.call cimport op_call2
+from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category, dtype_object
+from pullback._c.elementwise cimport cast_tensor
+from pullback._c.entry cimport Op, op_named
+from pullback._c.formula cimport op_backward
+from pullback._c.function cimport apply_error, apply_python
+from pullback._c.hooks cimport (
+    run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
+from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.node cimport Node, node_name, node_object, node_release, node_release_saved, node_retain
+from pullback._c.slices cimport apply_copy_slices
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.tensor cimport Tensor, is_tensor, tensor_device, tensor_requires_grad
+from pullback._c.types cimport (
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, layout_shape,
+    node_edges, node_meta, pb_edge, pb_meta, pb_node)
+
+cdef pb_globals *process = globals_()
+
+cdef enum:
+    VISIT_NEEDED = 1            # runs in this pass
+    VISIT_CAPTURED = 2          # the caller asked for a gradient here
+    VISIT_WALKED = 4            # its edges were followed
+    BLOCK_LENGTH = 256
+
+
+ctypedef struct visit_t:
+    pb_node *node
+    void *task
+    int32_t dependencies
+    uint32_t flags
+    uint32_t next_edge          # of the walk that marks paths
+    uint32_t noutputs
+    PyObject *single            # owned; the buffer of a node with one output
+    PyObject **many             # owned; else
+
+
+ctypedef struct block_t:
+    block_t *next
+    uint32_t used
+    visit_t visits[BLOCK_LENGTH]
+
+
+cdef class GraphTask:
+    """One backward pass."""
+    cdef bint keep_graph
+    cdef bint create_graph
+    cdef bint restricted                # only some inputs are asked for
+    cdef block_t *blocks
+    cdef dict table                     # node address -> record, for nodes that others hold
+    cdef visit_t **ready                # a heap: highest sequence number first
+    cdef size_t nready
+    cdef size_t room
+    cdef dict captures                  # (node address, output number) -> positions in `captured`
+    cdef list captured
+    cdef list callbacks
+    cdef void *outer
+
+    def __cinit__(self):
+        self.table = {}
+        self.captures = {}
+        self.callbacks = []
+
+    def __dealloc__(self):
+        task_clear(self)
+        free(self.ready)
+
+
+# ---- records -------------------------------------------------------------------------------------------
+
+cdef PyObject **visit_buffers(visit_t *visit) noexcept:
+    return &visit.single if visit.noutputs == 1 else visit.many
+
+
+cdef visit_t *visit_find(GraphTask task, pb_node *node) except? NULL:
+    """Return the node's record in this pass, or NULL."""
+    cdef visit_t *visit = <visit_t *>node.visit
+    if visit != NULL and visit.task == <void *>task:
+        return visit
+    if not task.table:
+        return NULL
+    found = task.table.get(<size_t>node)
+    return NULL if found is None else <visit_t *><size_t>found
+
+
+cdef visit_t *visit_new(GraphTask task, pb_node *node) except NULL:
+    cdef block_t *block = task.blocks
+    cdef visit_t *visit
+    if block == NULL or block.used == BLOCK_LENGTH:
+        block = <block_t *>malloc(sizeof(block_t))
+        if block == NULL:
+            raise MemoryError()
+        block.used = 0
+        block.next = task.blocks
+        task.blocks = block
+    visit = &block.visits[block.used]
+    memset(visit, 0, sizeof(visit_t))
+    visit.node = node
+    visit.task = <void *>task
+    visit.noutputs = node.noutputs
+    if node.noutputs != 1:
+        visit.many = <PyObject **>calloc(node.noutputs + 1, sizeof(PyObject *))
+        if visit.many == NULL:
+            raise MemoryError()
+    block.used += 1
+    if node.visit == NULL:
+        node.visit = visit
+    else:
+        task.table[<size_t>node] = <size_t>visit
+    node_retain(node)
+    return visit
+
+
+cdef void task_clear(GraphTask task) noexcept:
+    """Give up every buffer and record; the graph is as before the pass."""
+    cdef block_t *block
+    cdef visit_t *visit
+    cdef PyObject *held
+    cdef uint32_t i, k
+    while task.blocks != NULL:
+        block = task.blocks
+        task.blocks = block.next
+        for i in range(block.used):
+            visit = &block.visits[i]
+            if visit.node.visit == visit:
+                visit.node.visit = NULL
+            for k in range(visit.noutputs):
+                held = visit_buffers(visit)[k]
+                visit_buffers(visit)[k] = NULL
+                Py_XDECREF(held)
+            if visit.many != NULL:
+                free(visit.many)
+                visit.many = NULL
+        for i in range(block.used):
+            node_release(block.visits[i].node)
+        free(block)
+
+
+# ---- the ready queue ---------------------------------------------------------------------------------------
+
+cdef int ready_push(GraphTask task, visit_t *visit) except -1:
+    cdef visit_t **grown
+    cdef size_t i, parent
+    cdef uint64_t key = visit.node.sequence
+    if task.nready == task.room:
+        grown = <visit_t **>realloc(task.ready, (task.room * 2 + 32) * sizeof(visit_t *))
+        if grown == NULL:
+            raise MemoryError()
+        task.ready = grown
+        task.room = task.room * 2 + 32
+    i = task.nready
+    task.nready += 1
+    while i > 0:
+        parent = (i - 1) // 2
+        if task.ready[parent].node.sequence >= key:
+            break
+        task.ready[i] = task.ready[parent]
+        i = parent
+    task.ready[i] = visit
+    return 0
+
+
+cdef visit_t *ready_pop(GraphTask task) noexcept:
+    cdef visit_t *top = task.ready[0]
+    cdef visit_t *last
+    cdef size_t i = 0, child, n
+    task.nready -= 1
+    n = task.nready
+    if n == 0:
+        return top
+    last = task.ready[n]
+    while True:
+        child = 2 * i + 1
+        if child >= n:
+            break
+        if child + 1 < n and task.ready[child + 1].node.sequence > task.ready[child].node.sequence:
+            child += 1
+        if task.ready[child].node.sequence <= last.node.sequence:
+            break
+        task.ready[i] = task.ready[child]
+        i = child
+    task.ready[i] = last
+    return top
+
+
+# ---- before the run ----------------------------------------------------------------------------------------
+
+cdef int count_dependencies(GraphTask task, list roots) except -1:
+    """Make a record for every reachable node and count the edges that lead to it."""
+    cdef visit_t **stack = NULL
+    cdef visit_t **grown
+    cdef visit_t *visit
+    cdef visit_t *below
+    cdef pb_edge *edges
+    cdef size_t depth = 0, room = 0
+    cdef uint32_t i
+    cdef pb_node *node
+    try:
+        for root in roots:
+            node = (<Node>root[0]).node
+            if visit_find(task, node) == NULL:
+                visit_new(task, node)
+        for root in roots:
+            visit = visit_find(task, (<Node>root[0]).node)
+            if visit.flags & VISIT_WALKED:
+                continue
+            visit.flags |= VISIT_WALKED
+            while True:
+                edges = node_edges(visit.node)
+                for i in range(visit.node.nedges):
+                    if edges[i].node == NULL:
+                        continue
+                    below = visit_find(task, edges[i].node)
+                    if below == NULL:
+                        below = visit_new(task, edges[i].node)
+                    below.dependencies += 1
+                    if below.flags & VISIT_WALKED:
+                        continue
+                    below.flags |= VISIT_WALKED
+                    if depth == room:
+                        grown = <visit_t **>realloc(stack, (room * 2 + 64) * sizeof(visit_t *))
+                        if grown == NULL:
+                            raise MemoryError()
+                        stack = grown
+                        room = room * 2 + 64
+                    stack[depth] = below
+                    depth += 1
+                if depth == 0:
+                    break
+                depth -= 1
+                visit = stack[depth]
+    finally:
+        free(stack)
+    return 0
+
+
+cdef int mark_paths(GraphTask task, list roots) except -1:
+    """Mark what lies on a path from a root to a captured node; captures are marked already."""
+    cdef visit_t **stack = NULL
+    cdef visit_t **grown
+    cdef visit_t *visit
+    cdef visit_t *below
+    cdef size_t depth, room = 0
+    cdef pb_edge *edge
+    try:
+        for root in roots:
+            visit = visit_find(task, (<Node>root[0]).node)
+            if not visit.flags & VISIT_WALKED:
+                continue
+            visit.flags &= ~VISIT_WALKED            # now means: entered by this walk
+            depth = 0
+            while True:
+                if visit.next_edge < visit.node.nedges:
+                    edge = node_edges(visit.node) + visit.next_edge
+                    visit.next_edge += 1
+                    if edge.node == NULL:
+                        continue
+                    below = visit_find(task, edge.node)
+                    if below.flags & VISIT_WALKED:
+                        below.flags &= ~VISIT_WALKED
+                        if depth == room:
+                            grown = <visit_t **>realloc(stack, (room * 2 + 64) * sizeof(visit_t *))
+                            if grown == NULL:
+                                raise MemoryError()
+                            stack = grown
+                            room = room * 2 + 64
+                        stack[depth] = visit
+                        depth += 1
+                        visit = below
+                    elif below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
+                        visit.flags |= VISIT_NEEDED
+                    continue
+                if depth == 0:
+                    break
+                below = visit
+                depth -= 1
+                visit = stack[depth]
+                if below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
+                    visit.flags |= VISIT_NEEDED
+    finally:
+        free(stack)
+    return 0
+
+
+# ---- gradients between nodes ---------------------------------------------------------------------------------
+
+cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value):
+    """Return a gradient in the shape, dtype and device of the forward input it belongs to."""
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    cdef Tensor grad = <Tensor>value
+    if not layout_same_shape(grad.layout, meta.layout):
+        grad = sum_to_shape(source, position, meta, grad)
+    if grad.dtype != meta.dtype:
+        if (dtype_category[grad.dtype] == CATEGORY_COMPLEX
+                and dtype_category[meta.dtype] != CATEGORY_COMPLEX):
+            if source.kind == NODE_PYTHON:
+                raise RuntimeError(
+                    f"Function {node_name(source)} returned an invalid gradient at index "
+                    f"{position} - expected type {dtype_object(meta.dtype).name} but got "
+                    f"{dtype_object(grad.dtype).name}")
+            grad = op_named("real")(grad)
+        if grad.dtype != meta.dtype:
+            if tensor_requires_grad(grad):
+                grad = op_named("to")(grad, dtype_object(meta.dtype))
+            else:
+                grad = cast_tensor(grad, meta.dtype)
+    if (grad.storage.device_type != meta.device_type
+            or grad.storage.device_index != meta.device_index):
+        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
+                           f"{position} - expected a tensor on the device of the forward input, "
+                           f"but got one on {tensor_device(grad)}")
+    return grad
+
+
+cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor grad):
+    cdef int d, lead = grad.layout.ndim - meta.layout.ndim
+    expected = layout_shape_tuple(meta.layout)
+    cdef bint fits = lead >= 0
+    if fits:
+        for d in range(meta.layout.ndim):
+            if (layout_shape(meta.layout)[d] != layout_shape(grad.layout)[d + lead]
+                    and layout_shape(meta.layout)[d] != 1):
+                fits = False
+    if not fits:
+        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
+                           f"{position} - got {list(layout_shape_tuple(grad.layout))} but expected "
+                           f"shape compatible with {list(expected)}")
+    return op_named("sum_to_size")(grad, expected)
+
+
+cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value) except -1:
+    """Add a gradient to the buffer of the next node; steals the count."""
+    cdef PyObject **slot = visit_buffers(below) + edge.nr
+    cdef object total
+    cdef PyObject *before
+    if slot[0] == NULL:
+        slot[0] = value
+        return 0
+    try:
+        total = sum_grads(slot[0], <Tensor>value, task.create_graph)
+    finally:
+        Py_DECREF(<object>value)
+    if <PyObject *>total != slot[0]:
+        before = slot[0]
+        Py_INCREF(total)
+        slot[0] = <PyObject *>total
+        Py_DECREF(<object>before)
+    return 0
+
+
+# ---- one node ------------------------------------------------------------------------------------------------
+
+cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
+                    bint create_graph) except -1:
+    """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge."""
+    if node.kind == NODE_OP:
+        return op_backward(node, grads, results)
+    if node.kind == NODE_ACCUMULATE:
+        if grads[0] != NULL:
+            accumulate_grad(<Tensor>node.op, grads[0], create_graph)
+        return 0
+    if node.kind == NODE_PYTHON:
+        return apply_python(node, grads, results)
+    if node.kind == NODE_COPY_SLICES:
+        return apply_copy_slices(node, grads, results, create_graph)
+    return apply_error(node)
+
+
+cdef int run_node(GraphTask task, visit_t *visit) except -1:
+    """Hooks, capture, the node itself, and its results on their way."""
+    cdef pb_node *node = visit.node
+    cdef PyObject **grads = visit_buffers(visit)
+    cdef PyObject *few[8]
+    cdef PyObject **results = few
+    cdef uint32_t i, nedges = node.nedges
+    cdef PyObject *held
+    cdef bint hooked = node.flags & NODE_HOOKED != 0
+    if hooked:
+        run_tensor_hooks(node, grads)
+    elif node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
+        run_leaf_hooks(node, grads)
+    if visit.flags & VISIT_CAPTURED:
+        capture(task, node, grads)
+    if not task.restricted or visit.flags & VISIT_NEEDED:
+        if nedges > 8:
+            results = <PyObject **>malloc(nedges * sizeof(PyObject *))
+            if results == NULL:
+                raise MemoryError()
+        memset(results, 0, nedges * sizeof(PyObject *))
+        try:
+            if hooked:
+                run_pre_hooks(node, grads)
+            if process.observer != NULL:
+                apply_observed(node, grads, results, task.create_graph)
+            else:
+                node_apply(node, grads, results, task.create_graph)
+            if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL:
+                run_post_accumulate(node)
+            if hooked:
+                run_post_hooks(node, grads, results)
+            if process.anomaly and process.anomaly_check_nan:
+                check_nan(node, results)
+            if not task.keep_graph:
+                node_release_saved(node)
+            for i in range(visit.noutputs):
+                held = grads[i]
+                grads[i] = NULL
+                Py_XDECREF(held)
+            pass_on(task, node, results)
+        finally:
+            for i in range(nedges):
+                Py_XDECREF(results[i])
+            if results != few:
+                free(results)
+    return 0
+
+
+cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results,
+                        bint create_graph) except -1:
+    cdef pb_event event
+    event.size = sizeof(pb_event)
+    event.kind = PB_EVENT_NODE
+    event.name = static_name(node)
+    event.sequence = <long long>node.sequence
+    event.forward_thread = node.thread
+    process.observer.begin(process.observer.self, &event)
+    try:
+        return node_apply(node, grads, results, create_graph)
+    finally:
+        process.observer.end(process.observer.self, &event)
+
+
+cdef dict static_names = {}
+
+
+cdef const char *static_name(pb_node *node) except NULL:
+    """Return the node's name as C text that lives as long as the process."""
+    name = node_name(node)
+    encoded = static_names.get(name)
+    if encoded is None:
+        encoded = static_names[name] = (<str>name).encode()
+    return <bytes>encoded
+
+
+cdef int capture(GraphTask task, pb_node *node, PyObject **grads) except -1:
+    cdef uint32_t i
+    for i in range(node.noutputs):
+        positions = task.captures.get((<size_t>node, i))
+        if positions is None or grads[i] == NULL:
+            continue
+        for position in positions:
+            task.captured[position] = <object>grads[i]
+    return 0
+
+
+cdef int check_nan(pb_node *node, PyObject **results) except -1:
+    cdef uint32_t i
+    for i in range(node.nedges):
+        if results[i] != NULL and has_nan(<object>results[i]):
+            raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th "
+                               f"output.")
+    return 0
+
+
+cdef bint has_nan(object tensor) except -1:
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    state.grad_enabled = 0
+    try:
+        return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
+    finally:
+        state.grad_enabled = before
+
+
+cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
+    """Hand each result to the node it belongs to; ready nodes go into the queue."""
+    cdef pb_edge *edges = node_edges(node)
+    cdef pb_meta *meta
+    cdef visit_t *below
+    cdef PyObject *value
+    cdef uint32_t i
+    cdef object fitted
+    for i in range(node.nedges):
+        if edges[i].node == NULL:
+            continue
+        below = visit_find(task, edges[i].node)
+        if not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
+            value = results[i]
+            if value != NULL:
+                meta = node_meta(edges[i].node) + edges[i].nr
+                if ((<Tensor>value).layout != meta.layout or (<Tensor>value).dtype != meta.dtype
+                        or (<Tensor>value).storage.device_type != meta.device_type
+                        or (<Tensor>value).storage.device_index != meta.device_index):
+                    fitted = fit_gradient(node, i, &edges[i], <object>value)
+                    if <PyObject *>fitted != value:
+                        Py_INCREF(fitted)
+                        results[i] = <PyObject *>fitted
+                        Py_DECREF(<object>value)
+                        value = <PyObject *>fitted
+                    fitted = None
+                results[i] = NULL
+                deliver(task, &edges[i], below, value)
+        below.dependencies -= 1
+        if below.dependencies == 0 and (
+                not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
+            ready_push(task, below)
+    return 0
+
+
+# ---- the pass ----------------------------------------------------------------------------------------------
+
+cdef GraphTask running(pb_state *state):
+    return None if state.graph_task == NULL else <GraphTask>state.graph_task
+
+
+def queue_callback(callback):
+    """Run ``callback()`` when the outermost backward pass of this thread is done.
+
+    Raises: RuntimeError outside a pass.
+    """
+    cdef pb_state *state = thread_state()
+    cdef GraphTask task
+    if state.graph_task == NULL:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    task = <GraphTask>state.graph_task
+    while task.outer != NULL:
+        task = <GraphTask>task.outer
+    task.callbacks.append(callback)
+
+
+def in_backward():
+    """Return True while this thread runs a backward pass."""
+    return thread_state().graph_task != NULL
+
+
+# What is shown of a failing node.
+cdef object report_failure = None
+
+
+def set_report_failure(function):
+    """Install what anomaly detection does with a node that raised."""
+    global report_failure
+    report_failure = function
+
+
+def run_backward(list roots, list grads, bint keep_graph, bint create_graph, inputs,
+                 bint accumulate):
+    """Run one pass.
+
+    ``roots`` and ``inputs`` are lists of (Node, output number); ``inputs`` is None for all leaves.
+    With ``accumulate`` the inputs' nodes run too. Returns the captured gradients, one per input.
+    """
+    cdef GraphTask task = GraphTask()
+    cdef pb_state *state = thread_state()
+    cdef bint grad_before = state.grad_enabled
+    cdef bint inference_before = state.inference
+    cdef visit_t *visit = NULL
+    task.keep_graph = keep_graph
+    task.create_graph = create_graph
+    task.outer = state.graph_task
+    try:
+        count_dependencies(task, roots)
+        if inputs is not None:
+            prepare_captures(task, roots, inputs, accumulate)
+        seed(task, roots, grads)
+        state.graph_task = <void *>task
+        state.grad_enabled = create_graph
+        state.inference = 0
+        while task.nready > 0:
+            visit = ready_pop(task)
+            run_node(task, visit)
+            visit = NULL
+    except BaseException as error:
+        if visit != NULL and process.anomaly and report_failure is not None:
+            state.graph_task = task.outer
+            report_failure(node_object(visit.node))
+        raise
+    finally:
+        state.graph_task = task.outer
+        state.grad_enabled = grad_before
+        state.inference = inference_before
+        task_clear(task)
+    for callback in task.callbacks:
+        callback()
+    return task.captured
+
+
+cdef int prepare_captures(GraphTask task, list roots, list inputs, bint accumulate) except -1:
+    cdef visit_t *visit
+    cdef pb_node *node
+    task.restricted = True
+    task.captured = [None] * len(inputs)
+    for position, (owner, number) in enumerate(inputs):
+        node = (<Node>owner).node
+        visit = visit_find(task, node)
+        if visit == NULL:
+            continue
+        visit.flags |= VISIT_CAPTURED
+        if accumulate:
+            visit.flags |= VISIT_NEEDED
+        task.captures.setdefault((<size_t>node, number), []).append(position)
+    return mark_paths(task, roots)
+
+
+cdef int seed(GraphTask task, list roots, list grads) except -1:
+    """Put the roots' gradients into their buffers; queue the nodes nothing else leads to."""
+    cdef visit_t *visit
+    cdef pb_edge edge
+    cdef object value
+    cdef set queued = set()
+    for i in range(len(roots)):
+        node, number = roots[i]
+        edge.node = (<Node>node).node
+        edge.nr = number
+        visit = visit_find(task, edge.node)
+        value = grads[i]
+        grads[i] = None
+        if value is not None:
+            Py_INCREF(value)
+            deliver(task, &edge, visit, <PyObject *>value)
+            value = None
+        if visit.dependencies == 0 and <size_t>visit not in queued and (
+                not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
+            queued.add(<size_t>visit)
+            ready_push(task, visit)
+    return 0
+
+
+def current_task_id():
+    """Return a number that identifies this thread's running pass, or -1."""
+    return <size_t>thread_state().graph_task if thread_state().graph_task != NULL else -1
+
+
+def will_compute(Node node not None, unsigned int number):
+    """Return True if the running pass computes the gradient of this forward output."""
+    cdef pb_state *state = thread_state()
+    cdef GraphTask task
+    cdef visit_t *visit
+    if state.graph_task == NULL:
+        return False
+    task = <GraphTask>state.graph_task
+    visit = visit_find(task, node.node)
+    if visit == NULL:
+        return False
+    return not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED) != 0

@@ -1,0 +1,88 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from pullback._c.tensor cimport Tensor
+
+
+cdef enum:
+    MAX_ARGS = 16
+    MAX_TENSOR_ARGS = 8
+    MAX_SAVED = 16
+
+cdef enum argument_kind:
+    ARG_ANY = 0                 # the entry's own code looks at it
+    ARG_TENSOR = 1
+    ARG_OPTIONAL_TENSOR = 2
+    ARG_OPERAND = 3             # a tensor or a number
+    ARG_TENSORS = 4             # a sequence of tensors
+
+cdef enum op_kind:
+    OP_KERNEL = 0               # forward below autograd, recorded as one node
+    OP_COMPOSITE = 1            # written in other ops, which record themselves
+
+cdef enum:
+    OP_INPLACE = 1              # writes its first argument
+    OP_VIEW = 2                 # results share the first argument's memory
+    OP_HAS_OUT = 4              # takes out=
+    OP_VARARGS = 8              # the last positional argument may be spread: view(2, 3)
+    OP_DIFFERENTIABLE = 16
+    OP_ALPHA = 32               # the second operand is scaled by `alpha`
+
+# Where a saved value comes from.
+cdef enum saved_source:
+    SOURCE_ARG = 0
+    SOURCE_OUT = 1
+    SOURCE_EXTRA = 2            # computed by the entry's `save`
+
+
+ctypedef struct saved_spec:
+    uint8_t source
+    uint8_t number              # of the argument or output
+    uint8_t shape_only
+    uint64_t needed_by          # bit i: the formula of tensor argument i uses it
+
+
+ctypedef object (*forward_function)(Op op, PyObject **args, PyObject *target)
+
+
+cdef class Op:
+    cdef void *vectorcall
+    cdef readonly str name
+    cdef bytes encoded_name
+    cdef const char *name_bytes
+    cdef readonly str node_name
+    cdef readonly int id
+    cdef int kind
+    cdef int flags
+    cdef readonly int nargs
+    cdef int npositional
+    cdef readonly tuple arg_names
+    cdef tuple defaults                 # `missing` where there is none
+    cdef uint8_t arg_kinds[MAX_ARGS]
+    cdef int ntensors
+    cdef uint8_t tensor_args[MAX_TENSOR_ARGS]
+    cdef int list_arg                   # position among the arguments, -1: none
+    # the forward pass
+    cdef forward_function forward
+    cdef object python                  # composite, or forward in Python
+    cdef int slot
+    cdef int promote
+    cdef uint32_t dtypes
+    # the backward pass
+    cdef int nsaved
+    cdef saved_spec saved[MAX_SAVED]
+    cdef readonly tuple saved_names
+    cdef readonly dict formulas         # joint tuple of argument names -> callable
+    cdef object save                    # dict: extra name -> callable, or None
+    cdef object backward                # Backward, made at first use
+    cdef readonly Op functional         # of an in-place op
+    cdef readonly object entry          # the table's entry
+    cdef dict __dict__
+    cdef object __weakref__
+
+
+cdef object missing
+cdef list all_ops
+cdef Op op_named(str name)
+cdef int forward_register(str name, forward_function function) except -1
+cdef forward_function forward_named(str name) except NULL

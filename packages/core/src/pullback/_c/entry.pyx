@@ -1,0 +1,122 @@
+"""The runtime form of one entry of the op table: function, method and recording rule in one."""
+
+from cpython.object cimport PyObject, PyTypeObject
+from types import MethodType
+
+__all__ = ["Op", "op_names"]
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    #include <stddef.h>
+    static void pb_make_callable(PyTypeObject *type, Py_ssize_t offset) {
+        type->tp_vectorcall_offset = offset;
+        type->tp_call = PyVectorcall_Call;
+        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+        PyType_Modified(type);
+    }
+    """
+    void pb_make_callable(PyTypeObject *type, Py_ssize_t offset)
+
+
+class Missing:
+    """Stands for "no default": the caller must give the argument."""
+
+    def __repr__(self):
+        return "<required>"
+
+
+missing = Missing()
+all_ops = []
+cdef dict by_name = {}
+
+
+cdef class Op:
+    """A differentiable operation: call it as a function, or through a tensor as a method.
+
+    Attributes: ``name``, ``arg_names``, ``node_name`` (of the node it records), ``entry`` (of the
+    op table), ``formulas`` (its derivatives).
+
+    >>> import pullback
+    >>> pullback.mul(pullback.ones(2), 3)
+    tensor([3., 3.])
+    """
+
+    def __get__(self, instance, owner):
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self):
+        return f"<built-in op {self.name}>"
+
+    def __reduce__(self):
+        return op_by_name, (self.name,)
+
+    @property
+    def is_composite(self):
+        """True when the op is written in other ops, which record themselves."""
+        return self.kind == OP_COMPOSITE
+
+    @property
+    def is_view(self):
+        """True when the result shares the first argument's memory."""
+        return self.flags & OP_VIEW != 0
+
+    @property
+    def is_inplace(self):
+        """True when the op writes its first argument."""
+        return self.flags & OP_INPLACE != 0
+
+    @property
+    def differentiable(self):
+        """True when results can require grad."""
+        return self.flags & OP_DIFFERENTIABLE != 0 or self.kind == OP_COMPOSITE
+
+
+cdef Op op_named(str name):
+    """Return an op by its name."""
+    found = by_name.get(name)
+    if found is None:
+        raise AttributeError(f"there is no op named {name!r}")
+    return <Op>found
+
+
+cdef dict forwards = {}
+
+
+cdef int forward_register(str name, forward_function function) except -1:
+    """Make a compiled forward pass known to the op table by name."""
+    forwards[name] = <size_t>function
+    return 0
+
+
+cdef forward_function forward_named(str name) except NULL:
+    found = forwards.get(name)
+    if found is None:
+        raise ValueError(f"there is no compiled forward pass named {name!r}")
+    return <forward_function><size_t>found
+
+
+def op_by_name(name):
+    """Return an op by its name.
+
+    Raises: AttributeError when there is none.
+    """
+    return op_named(name)
+
+
+def register(Op op not None):
+    """Number an op and make it findable by name."""
+    if op.name in by_name:
+        raise ValueError(f"there is an op named {op.name!r} already")
+    op.id = len(all_ops)
+    all_ops.append(op)
+    by_name[op.name] = op
+
+
+def op_names():
+    """Return the names of all ops."""
+    return list(by_name)
+
+
+cdef Op probe = Op.__new__(Op)
+pb_make_callable(<PyTypeObject *>Op, <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))

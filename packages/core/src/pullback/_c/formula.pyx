@@ -1,0 +1,418 @@
+"""Derivative formulas: one Python callable each, compiled to a short list of op calls.
+
+A formula is written once, in differentiable ops, as a function of named values: `g` (gradient of
+the only output) or `gs` (of all outputs), `out`, the op's arguments, `<argument>_shape` and
+`<argument>_like`, and names that the entry's `save` computes. At first use it is called with
+tracing stand-ins. What it does to them becomes a plan: a list of ops and registers that runs
+without a Python frame. A formula that looks at values or shapes cannot be traced and is simply
+called. Both give the same results; `create_graph` runs the same plan with recording on.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int16_t, uint64_t
+
+from pullback._c.call cimport op_apply
+from pullback._c.create cimport empty_dims
+from pullback._c.entry cimport (
+    MAX_ARGS, OP_COMPOSITE, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, missing, op_named)
+from pullback._c.kernel cimport fill_with
+from pullback._c.layout cimport layout_retain, layout_shape_tuple
+from pullback._c.node cimport node_name
+from pullback._c.saved cimport Like, node_check_alive, saved_unpack
+from pullback._c.tensor cimport Tensor, is_tensor, tensor_new
+from pullback._c.types cimport (
+    NODE_FREED, SAVED_NONE, node_edges, node_meta, node_saved, pb_meta, pb_node)
+
+from pullback._c.call import swap_tracer
+
+__all__ = ["set_compiled"]
+
+cdef enum:
+    MAX_REGISTERS = 96
+
+cdef bint compiled_enabled = True
+
+
+def set_compiled(bint enabled):
+    """Run formulas as plans (the default) or call them; returns the previous setting.
+
+    Both must give equal results; tests compare them.
+    """
+    global compiled_enabled
+    before = compiled_enabled
+    compiled_enabled = enabled
+    return before
+
+
+# ---- tracing -----------------------------------------------------------------------------------------
+
+class Untraceable(Exception):
+    """The formula does something a plan cannot express; it is called instead."""
+
+
+class Trace:
+    """Stands for one value of a formula while its ops are written down."""
+
+    __slots__ = ("builder", "register")
+
+    def __init__(self, builder, register):
+        self.builder = builder
+        self.register = register
+
+    def __getattr__(self, name):
+        try:
+            op = op_named(name)
+        except AttributeError:
+            raise Untraceable(name) from None
+
+        def emit(*args, **kwargs):
+            return self.builder.emit(op, (self, *args), kwargs)
+
+        return emit
+
+    def __bool__(self):
+        raise Untraceable("a truth value")
+
+    def __iter__(self):
+        raise Untraceable("iteration")
+
+    def __len__(self):
+        raise Untraceable("a length")
+
+    def __getitem__(self, key):
+        raise Untraceable("indexing")
+
+
+def trace_operator(name):
+    """Return a method of Trace that writes down the op `name`."""
+
+    @cython.binding(True)
+    def method(self, *others):
+        return self.builder.emit(op_named(name), (self, *others), {})
+
+    return method
+
+
+for python_name, op_name in {
+        "add": "add", "radd": "add", "sub": "sub", "rsub": "rsub", "mul": "mul", "rmul": "mul",
+        "truediv": "div", "pow": "pow", "matmul": "matmul", "neg": "neg", "eq": "eq", "ne": "ne",
+        "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "and": "bitwise_and", "or": "bitwise_or",
+        "invert": "bitwise_not", "abs": "abs"}.items():
+    setattr(Trace, f"__{python_name}__", trace_operator(op_name))
+Trace.__hash__ = object.__hash__
+
+
+class Builder:
+    """Collects the steps of a plan."""
+
+    def __init__(self, inputs):
+        self.count = inputs
+        self.steps = []
+        self.constants = []
+
+    def reference(self, value):
+        """Return a register number, or ~index of a constant."""
+        if isinstance(value, Trace):
+            return value.register
+        if isinstance(value, (tuple, list)) and any(isinstance(v, Trace) for v in value):
+            raise Untraceable("a sequence of values")
+        self.constants.append(value)
+        return ~(len(self.constants) - 1)
+
+    def emit(self, op, args, kwargs):
+        """Write one op down and return what stands for its result."""
+        names = op.arg_names
+        placed = list((<Op?>op).defaults)
+        if len(args) > len(names):
+            raise Untraceable("spread arguments")
+        for position, value in enumerate(args):
+            placed[position] = value
+        for name, value in kwargs.items():
+            if name not in names:
+                raise Untraceable(name)
+            placed[names.index(name)] = value
+        if missing in [v for v in placed if v is missing]:
+            raise TypeError(f"a formula calls {op.name}() without all its arguments")
+        self.steps.append((op, [self.reference(value) for value in placed]))
+        self.count += 1
+        if self.count > MAX_REGISTERS:
+            raise Untraceable("too long")
+        return Trace(self, self.count - 1)
+
+
+cdef class Plan:
+    """The steps of one formula."""
+    cdef int ninputs
+    cdef int nsteps
+    cdef tuple ops
+    cdef tuple constants
+    cdef int16_t arguments[MAX_REGISTERS][MAX_ARGS]
+    cdef tuple outputs                  # register numbers; None: no gradient
+
+    @staticmethod
+    def make(builder, ninputs, outputs):
+        """Return a plan of what a builder collected."""
+        cdef Plan plan = Plan.__new__(Plan)
+        cdef int i, k
+        plan.ninputs = ninputs
+        plan.nsteps = len(builder.steps)
+        plan.ops = tuple([step[0] for step in builder.steps])
+        plan.constants = tuple(builder.constants)
+        plan.outputs = outputs
+        for i in range(plan.nsteps):
+            for k, reference in enumerate(builder.steps[i][1]):
+                plan.arguments[i][k] = reference
+        return plan
+
+
+cdef int plan_run(Plan plan, PyObject **registers) except -1:
+    """Run the steps; registers after the inputs are owned by the caller afterwards."""
+    cdef PyObject *args[MAX_ARGS]
+    cdef int i, k, reference
+    cdef Op op
+    cdef object value
+    for i in range(plan.nsteps):
+        op = <Op>plan.ops[i]
+        for k in range(op.nargs):
+            reference = plan.arguments[i][k]
+            if reference >= 0:
+                args[k] = registers[reference]
+            else:
+                args[k] = <PyObject *>(plan.constants[~reference])
+        value = op_apply(op, args)
+        Py_INCREF(value)
+        registers[plan.ninputs + i] = <PyObject *>value
+    return 0
+
+
+# ---- the formulas of an op ------------------------------------------------------------------------------
+
+cdef enum source_kind:
+    FROM_GRAD = 0
+    FROM_ALL_GRADS = 1
+    FROM_SAVED = 2
+    FROM_SHAPE = 3
+
+
+cdef class Formula:
+    cdef object function
+    cdef tuple names
+    cdef tuple targets                  # numbers of tensor arguments
+    cdef int nsources
+    cdef int kinds[MAX_ARGS]
+    cdef int slots[MAX_ARGS]
+    cdef Plan plan
+    cdef bint tried
+
+
+cdef class Backward:
+    cdef list formulas
+
+
+cdef Formula make_formula(Op op, object names, object function):
+    cdef Formula formula = Formula.__new__(Formula)
+    formula.function = function
+    formula.targets = tuple([target_number(op, name) for name in names])
+    code = function.__code__
+    formula.names = code.co_varnames[:code.co_argcount]
+    formula.nsources = len(formula.names)
+    for i, name in enumerate(formula.names):
+        formula.slots[i] = 0
+        if name == "g":
+            formula.kinds[i] = FROM_GRAD
+        elif name == "gs":
+            formula.kinds[i] = FROM_ALL_GRADS
+        else:
+            formula.kinds[i] = FROM_SHAPE if name.endswith("_shape") else FROM_SAVED
+            formula.slots[i] = op.saved_names.index(name)
+    return formula
+
+
+cdef int target_number(Op op, str name) except -1:
+    cdef int i
+    for i in range(op.ntensors):
+        if op.arg_names[op.tensor_args[i]] == name:
+            return i
+    raise ValueError(f"{op.name}: the table has a derivative for {name!r}, which is no tensor "
+                     f"argument")
+
+
+def write_down(op, args, kwargs):
+    """Write an op call down if an argument is a Trace, else return None."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Trace):
+            return value.builder.emit(op, args, kwargs)
+    return None
+
+
+cdef int compile_formula(Formula formula) except -1:
+    formula.tried = True
+    builder = Builder(formula.nsources)
+    before = swap_tracer(write_down)
+    try:
+        found = formula.function(*[Trace(builder, i) for i in range(formula.nsources)])
+    except (Untraceable, TypeError, AttributeError):
+        return 0
+    finally:
+        swap_tracer(before)
+    if len(formula.targets) == 1 and isinstance(found, Trace):
+        found = (found,)
+    if not isinstance(found, (tuple, list)) or len(found) != len(formula.targets):
+        return 0
+    if not all([item is None or isinstance(item, Trace) for item in found]):
+        return 0
+    formula.plan = Plan.make(builder, formula.nsources,
+                             tuple([None if v is None else v.register for v in found]))
+    return 0
+
+
+cdef Backward backward_of(Op op):
+    cdef Backward backward
+    if op.backward is None:
+        backward = Backward.__new__(Backward)
+        backward.formulas = [make_formula(op, names, function)
+                             for names, function in op.formulas.items()]
+        op.backward = backward
+    return <Backward>op.backward
+
+
+def formula_plans(Op op not None):
+    """Return {argument names: True if compiled} of an op's formulas; for tests and documentation."""
+    cdef Formula formula
+    result = {}
+    for formula in backward_of(op).formulas:
+        if not formula.tried:
+            compile_formula(formula)
+        result[tuple([op.arg_names[op.tensor_args[i]] for i in formula.targets])] = (
+            formula.plan is not None)
+    return result
+
+
+# ---- running ---------------------------------------------------------------------------------------------
+
+cdef object zeros_for(pb_node *node, int number):
+    """Return zeros in the shape of a forward output."""
+    cdef pb_meta *meta = node_meta(node) + number
+    cdef Tensor out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type,
+                                 meta.device_index)
+    fill_with(out, 0)
+    return out
+
+
+cdef int edge_of(Op op, pb_node *node, int target) except -1:
+    """Return the first edge of a tensor argument."""
+    cdef int i, edge = 0
+    for i in range(target):
+        if op.tensor_args[i] == op.list_arg:
+            edge += node.nedges - (op.ntensors - 1)
+        else:
+            edge += 1
+    return edge
+
+
+cdef bint wanted(Op op, pb_node *node, int target) except -1:
+    cdef int edge = edge_of(op, node, target), count = 1, i
+    if op.tensor_args[target] == op.list_arg:
+        count = node.nedges - (op.ntensors - 1)
+    for i in range(count):
+        if node_edges(node)[edge + i].node != NULL:
+            return True
+    return False
+
+
+cdef int put(Op op, pb_node *node, int target, object value, PyObject **results) except -1:
+    """Hand a formula's result to its edge or edges."""
+    cdef int edge = edge_of(op, node, target), i
+    if op.tensor_args[target] == op.list_arg:
+        if value is None:
+            return 0
+        for i, item in enumerate(value):
+            if item is not None and node_edges(node)[edge + i].node != NULL:
+                Py_INCREF(item)
+                results[edge + i] = <PyObject *>item
+        return 0
+    if value is not None:
+        if not is_tensor(value):
+            raise TypeError(f"the derivative of {op.name}() returned {type(value).__name__}, "
+                            f"expected a Tensor")
+        Py_INCREF(value)
+        results[edge] = <PyObject *>value
+    return 0
+
+
+cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads):
+    cdef int k
+    if formula.kinds[i] == FROM_GRAD:
+        if grads[0] == NULL:
+            return zeros_for(node, 0)
+        return <object>grads[0]
+    if formula.kinds[i] == FROM_ALL_GRADS:
+        return tuple([None if grads[k] == NULL else <object>grads[k]
+                      for k in range(<int>node.noutputs)])
+    value = saved_unpack(node, formula.slots[i], formula.names[i])
+    if formula.kinds[i] == FROM_SHAPE and isinstance(value, Like):
+        return (<Like>value).shape
+    return value
+
+
+cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
+                     PyObject **results) except -1:
+    cdef PyObject *registers[MAX_REGISTERS]
+    cdef int i, filled = 0
+    cdef object value, found
+    cdef Plan plan
+    if not formula.tried:
+        compile_formula(formula)
+    plan = formula.plan
+    if plan is None or not compiled_enabled:
+        found = formula.function(*[source_value(formula, i, node, grads)
+                                   for i in range(formula.nsources)])
+        if len(formula.targets) == 1:
+            return put(op, node, <int>formula.targets[0], found, results)
+        for i in range(<int>len(formula.targets)):
+            put(op, node, <int>formula.targets[i], found[i], results)
+        return 0
+    for i in range(plan.ninputs + plan.nsteps):
+        registers[i] = NULL
+    try:
+        for i in range(plan.ninputs):
+            if formula.kinds[i] == FROM_GRAD and grads[0] != NULL:
+                registers[i] = grads[0]
+                Py_INCREF(<object>grads[0])
+                continue
+            value = source_value(formula, i, node, grads)
+            Py_INCREF(value)
+            registers[i] = <PyObject *>value
+        plan_run(plan, registers)
+        for i in range(<int>len(formula.targets)):
+            if plan.outputs[i] is not None:
+                put(op, node, <int>formula.targets[i], <object>registers[<int>plan.outputs[i]],
+                    results)
+    finally:
+        for i in range(plan.ninputs + plan.nsteps):
+            Py_XDECREF(registers[i])
+    return 0
+
+
+cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except -1:
+    """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge."""
+    cdef Op op = <Op>node.op
+    cdef Backward backward = backward_of(op)
+    cdef Formula formula
+    cdef unsigned int k
+    cdef bint any_grad = False
+    for k in range(node.noutputs):
+        if grads[k] != NULL:
+            any_grad = True
+            break
+    if not any_grad:
+        return 0
+    node_check_alive(node)
+    for formula in backward.formulas:
+        for target in formula.targets:
+            if wanted(op, node, <int>target):
+                run_formula(op, formula, node, grads, results)
+                break
+    return 0

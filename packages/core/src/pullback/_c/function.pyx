@@ -1,0 +1,327 @@
+"""Custom functions: the ctx that is the node, and what happens around forward and backward."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint32_t
+
+from pullback._c.dtype cimport dtype_differentiable
+from pullback._c.formula cimport zeros_for
+from pullback._c.layout cimport layout_retain
+from pullback._c.node cimport (
+    Node, node_name, node_new, node_release, node_retain, node_set_meta)
+from pullback._c.record cimport bump_version, rebase, tensor_edge, tensor_needs_grad
+from pullback._c.saved cimport node_check_alive, save_object, save_tensor, saved_unpack
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION, is_tensor, tensor_alias,
+    tensor_set_node)
+from pullback._c.types cimport (
+    NODE_ERROR, NODE_PYTHON, SAVED_TENSOR, node_edges, node_saved, pb_node, pb_saved)
+from pullback._c.views cimport make_view
+
+__all__ = ["FunctionNode"]
+
+
+cdef class FunctionNode(Node):
+    """The ctx of a custom Function and, once forward ran, its node in the graph."""
+    cdef tuple to_save
+    cdef tuple dirty
+    cdef tuple non_differentiable
+    cdef tuple input_is_tensor
+    cdef public tuple needs_input_grad
+    cdef bint materialize
+    cdef bint recorded
+
+    def __cinit__(self):
+        self.materialize = True
+        self.needs_input_grad = ()
+
+    def save_for_backward(self, *tensors):
+        """Keep tensors for backward, with version checks and saved-tensor hooks.
+
+        Raises: TypeError when something is neither a Tensor nor None.
+        """
+        for position, item in enumerate(tensors):
+            if item is not None and not is_tensor(item):
+                raise TypeError(f"save_for_backward can only save variables, but argument "
+                                f"{position} is of type {type(item).__name__}")
+        self.to_save = tensors
+
+    def mark_dirty(self, *tensors):
+        """Tell which inputs forward wrote in place; call it at most once, from forward."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """Tell which outputs do not require grad; call it at most once, from forward."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, bint value):
+        """Choose whether undefined gradients arrive in backward as zeros (the default) or None."""
+        self.materialize = value
+
+    @property
+    def materialize_grads(self):
+        """Whether undefined gradients arrive in backward as zeros."""
+        return self.materialize
+
+    @property
+    def saved_tensors(self):
+        """What save_for_backward kept, as a tuple.
+
+        Raises: RuntimeError after the graph was freed, or when a tensor was modified in place.
+        """
+        cdef int i
+        if self.node == NULL:
+            return tuple(self.to_save or ())
+        node_check_alive(self.node)
+        return tuple([saved_unpack(self.node, i, "saved_tensors")
+                      for i in range(self.node.nsaved)])
+
+    @property
+    def saved_variables(self):
+        """The older name of saved_tensors."""
+        return self.saved_tensors
+
+
+# ---- apply -------------------------------------------------------------------------------------------
+
+def begin(FunctionNode ctx not None, tuple args):
+    """Note which inputs are tensors and need a gradient, before forward runs."""
+    cdef pb_state *state = thread_state()
+    cdef bint any_grad = False
+    needs = []
+    kinds = []
+    for item in args:
+        if is_tensor(item):
+            kinds.append(True)
+            needs.append(bool(tensor_needs_grad(<Tensor>item)))
+            any_grad = any_grad or needs[len(needs) - 1]
+        else:
+            kinds.append(False)
+            needs.append(False)
+    ctx.input_is_tensor = tuple(kinds)
+    ctx.needs_input_grad = tuple(needs)
+    ctx.recorded = any_grad and state.grad_enabled and not state.inference
+
+
+cdef bint among(object item, tuple group) noexcept:
+    if group is None:
+        return False
+    for member in group:
+        if member is item:
+            return True
+    return False
+
+
+def finish(FunctionNode ctx not None, tuple args, outputs):
+    """Make the node after forward ran and attach it; returns what the caller gets."""
+    cdef bint single = not isinstance(outputs, (tuple, list))
+    cdef list raw = [outputs] if single else list(outputs)
+    cdef list tensors = [item for item in args if is_tensor(item)]
+    cdef uint32_t i
+    check_dirty(ctx, raw, tensors)
+    if not ctx.recorded:
+        wrapped = [plain_output(ctx, item, tensors) for item in raw]
+    else:
+        wrapped = attach_outputs(ctx, raw, tensors)
+    ctx.dirty = None
+    ctx.non_differentiable = None
+    if not ctx.recorded:
+        ctx.to_save = None
+    if single:
+        return wrapped[0]
+    return tuple(wrapped)
+
+
+cdef int check_dirty(FunctionNode ctx, list raw, list inputs) except -1:
+    cdef Tensor tensor
+    if ctx.dirty is None:
+        return 0
+    for item in ctx.dirty:
+        if not is_tensor(item):
+            raise TypeError(f"mark_dirty can only accept variables, but argument is of type "
+                            f"{type(item).__name__}")
+        if not among(item, tuple(inputs)):
+            raise RuntimeError("mark_dirty: only inputs of the Function can be marked dirty, but "
+                               "got a tensor that is none of them")
+        if not among(item, tuple(raw)):
+            raise RuntimeError("Some elements marked as dirty during the forward method were not "
+                               "returned as output. The inputs that are modified inplace must all "
+                               "be outputs of the Function.")
+        tensor = <Tensor>item
+        if ctx.recorded:
+            if tensor.node == NULL and tensor.flags & TENSOR_REQUIRES_GRAD:
+                raise RuntimeError("a leaf Variable that requires grad has been used in an "
+                                   "in-place operation.")
+            if tensor.flags & TENSOR_IS_VIEW:
+                base = <Tensor>tensor.extra.base
+                if (<Tensor>base).node == NULL and (<Tensor>base).flags & TENSOR_REQUIRES_GRAD:
+                    raise RuntimeError("a view of a leaf Variable that requires grad is being used "
+                                       "in an in-place operation.")
+                if len(raw) > 1:
+                    raise RuntimeError("If your Function modifies inplace an input that is a view "
+                                       "of another Tensor, your Function cannot return more than "
+                                       "one Tensor.")
+        bump_version(tensor, -1)
+    return 0
+
+
+cdef object plain_output(FunctionNode ctx, object item, list inputs):
+    """An output without a node: an input that is returned as it is becomes a new object."""
+    if is_tensor(item) and among(item, tuple(inputs)) and not among(item, ctx.dirty):
+        return make_view(<Tensor>item, layout_retain((<Tensor>item).layout),
+                         (<Tensor>item).offset, (<Tensor>item).dtype)
+    return item
+
+
+cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
+    cdef tuple saved = ctx.to_save or ()
+    cdef pb_node *node = node_new(NODE_PYTHON, <uint32_t>len(inputs), <uint32_t>len(raw),
+                                  <unsigned short>len(saved))
+    cdef list wrapped = []
+    cdef uint32_t i
+    cdef Tensor tensor
+    node.wrapper = <PyObject *>ctx
+    ctx.node = node
+    for i in range(<uint32_t>len(inputs)):
+        tensor_edge(<Tensor>inputs[i], node_edges(node) + i)
+    for i in range(<uint32_t>len(raw)):
+        item = raw[i]
+        if not is_tensor(item):
+            describe_nothing(node, i, inputs)
+            wrapped.append(item)
+            continue
+        tensor = <Tensor>attach_one(ctx, node, i, <Tensor>item, inputs)
+        node_set_meta(node, i, tensor.layout, tensor.dtype, tensor.storage)
+        wrapped.append(tensor)
+    for i in range(<uint32_t>len(saved)):
+        save_one(node, i, saved[i], raw, wrapped)
+    ctx.to_save = None
+    return wrapped
+
+
+cdef int describe_nothing(pb_node *node, uint32_t number, list inputs) except -1:
+    """Outputs that are no tensors have no gradient; give them the geometry of some tensor."""
+    cdef Tensor some = <Tensor>inputs[0]
+    node_set_meta(node, number, some.layout, some.dtype, some.storage)
+    return 0
+
+
+cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor output,
+                       list inputs):
+    cdef bint is_input = among(output, tuple(inputs))
+    cdef bint is_dirty = among(output, ctx.dirty)
+    cdef Tensor result = output
+    if not dtype_differentiable(output.dtype) or among(output, ctx.non_differentiable):
+        if is_input and not is_dirty:
+            result = tensor_alias(output)
+        elif is_dirty and output.node != NULL:
+            tensor_set_node(output, NULL, 0)
+        return result
+    if is_dirty:
+        if output.flags & TENSOR_IS_VIEW:
+            node_set_meta(node, number, output.layout, output.dtype, output.storage)
+            rebase(output, node)
+            return output
+        output.flags &= ~TENSOR_REQUIRES_GRAD
+    elif is_input:
+        result = make_view(output, layout_retain(output.layout), output.offset, output.dtype)
+        result.extra.view_kind = VIEW_IN_FUNCTION
+    elif output.flags & TENSOR_IS_VIEW:
+        result.extra.view_kind = VIEW_IN_FUNCTION
+        result.extra.view_version = result.storage.version
+    result.flags &= ~TENSOR_REQUIRES_GRAD
+    tensor_set_node(result, node_retain(node), number)
+    return result
+
+
+cdef int save_one(pb_node *node, uint32_t slot, object value, list raw, list wrapped) except -1:
+    """Keep a tensor: outputs without a count on the node, everything else as the object it is."""
+    cdef pb_saved *saved
+    cdef uint32_t i
+    cdef Tensor tensor
+    if value is None:
+        return save_object(node, slot, None)
+    for i in range(<uint32_t>len(raw)):
+        if raw[i] is value and is_tensor(wrapped[i]) and (<Tensor>wrapped[i]).node == node:
+            return save_tensor(node, slot, <Tensor>wrapped[i], True)
+    tensor = <Tensor>value
+    if thread_state().saved_hooks != NULL:
+        return save_tensor(node, slot, tensor, False)
+    saved = node_saved(node) + slot
+    saved.kind = SAVED_TENSOR
+    saved.dtype = tensor.dtype
+    saved.version = tensor.storage.version
+    Py_INCREF(tensor)
+    saved.object = <PyObject *>tensor
+    if tensor.node != NULL:
+        saved.node = node_retain(tensor.node)
+        saved.output_nr = tensor.output_nr
+    return 0
+
+
+# ---- the backward step -------------------------------------------------------------------------------
+
+cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) except -1:
+    """Call the user's backward and sort what it returns to the edges."""
+    cdef FunctionNode ctx = <FunctionNode>node.wrapper
+    cdef list arguments = []
+    cdef uint32_t i, edge = 0
+    cdef Py_ssize_t expected = len(ctx.input_is_tensor)
+    cdef object returned
+    for i in range(node.noutputs):
+        if grads[i] != NULL:
+            arguments.append(<object>grads[i])
+        elif ctx.materialize:
+            arguments.append(zeros_for(node, i))
+        else:
+            arguments.append(None)
+    returned = ctx.apply(*arguments)
+    if not isinstance(returned, (tuple, list)):
+        returned = (returned,)
+    if len(returned) > expected and all([item is None for item in returned[expected:]]):
+        returned = returned[:expected]
+    if len(returned) != expected:
+        raise RuntimeError(f"function {node_name(node)} returned an incorrect number of gradients "
+                           f"(expected {expected}, got {len(returned)})")
+    for i in range(<uint32_t>expected):
+        item = returned[i]
+        if not ctx.input_is_tensor[i]:
+            if item is not None:
+                raise RuntimeError(f"function {node_name(node)} returned a gradient different from "
+                                   f"None at position {i + 1}, but the corresponding forward input "
+                                   f"was not a Variable")
+            continue
+        if item is not None:
+            if not is_tensor(item):
+                raise RuntimeError(f"expected Variable or None (got {type(item).__name__})")
+            if node_edges(node)[edge].node != NULL:
+                Py_INCREF(item)
+                results[edge] = <PyObject *>item
+        edge += 1
+    return 0
+
+
+# ---- nodes that raise -----------------------------------------------------------------------------------
+
+cdef int apply_error(pb_node *node) except -1:
+    raise RuntimeError((<object>node.op)[1])
+
+
+def attach_error(list tensors, list sources, str name, str message):
+    """Give tensors a node that raises RuntimeError(message) when a pass comes to it."""
+    cdef pb_node *node = node_new(NODE_ERROR, <uint32_t>len(sources), <uint32_t>len(tensors), 0)
+    cdef uint32_t i
+    cdef Tensor tensor
+    payload = (name, message)
+    Py_INCREF(payload)
+    node.op = <PyObject *>payload
+    try:
+        for i in range(<uint32_t>len(sources)):
+            tensor_edge(<Tensor?>sources[i], node_edges(node) + i)
+        for i in range(<uint32_t>len(tensors)):
+            tensor = <Tensor?>tensors[i]
+            node_set_meta(node, i, tensor.layout, tensor.dtype, tensor.storage)
+            tensor_set_node(tensor, node_retain(node), i)
+    finally:
+        node_release(node)

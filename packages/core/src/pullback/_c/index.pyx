@@ -1,0 +1,163 @@
+"""Indexing: ints, slices, None and ... become views here; tensors go to the op `index`."""
+
+from cpython.number cimport PyIndex_Check
+from cpython.object cimport PyObject
+
+from pullback._c.call cimport op_apply
+from pullback._c.entry cimport Op, op_named
+from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.types cimport layout_shape
+
+cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS
+
+
+def install():
+    """Look up the ops that indexing is made of."""
+    global SELECT, SLICE, UNSQUEEZE, ALIAS
+    SELECT, SLICE = op_named("select"), op_named("slice")
+    UNSQUEEZE, ALIAS = op_named("unsqueeze"), op_named("alias")
+
+
+cdef object select(Tensor self, object dim, object index):
+    cdef PyObject *args[3]
+    cdef long long size = layout_shape(self.layout)[<int>dim]
+    if index < -size or index >= size:
+        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+    args[0] = <PyObject *>self
+    args[1] = <PyObject *>dim
+    args[2] = <PyObject *>index
+    return op_apply(SELECT, args)
+
+
+cdef object slice_dim(Tensor self, object dim, object bounds):
+    cdef PyObject *args[5]
+    cdef object start = as_bound(bounds.start), stop = as_bound(bounds.stop)
+    cdef object step = 1 if bounds.step is None else as_bound(bounds.step)
+    if start is None and stop is None and step == 1:
+        return self
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    args[0] = <PyObject *>self
+    args[1] = <PyObject *>dim
+    args[2] = <PyObject *>start
+    args[3] = <PyObject *>stop
+    args[4] = <PyObject *>step
+    return op_apply(SLICE, args)
+
+
+cdef object as_bound(object value):
+    if value is None or type(value) is int:
+        return value
+    if not PyIndex_Check(value):
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    return int(value.__index__())
+
+
+cdef object unsqueeze(Tensor self, object dim):
+    cdef PyObject *args[2]
+    args[0] = <PyObject *>self
+    args[1] = <PyObject *>dim
+    return op_apply(UNSQUEEZE, args)
+
+
+cdef int dims_used(object item) except -1:
+    """Return how many dims one part of a key takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if is_tensor(item) and (<Tensor>item).dtype == 0:
+        return (<Tensor>item).layout.ndim
+    return 1
+
+
+def basic_part(Tensor self not None, tuple key):
+    """Apply ints, slices, None and ...; return (view, {dim: index tensor or bool}).
+
+    Items that are not basic keep their dim and are returned in the mapping.
+    """
+    cdef object result = self
+    cdef object advanced = {}
+    cdef int used = 0, dim = 0, ellipses = 0
+    for item in key:
+        used += dims_used(item)
+        ellipses += item is Ellipsis
+    if used > self.layout.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self.layout.ndim}")
+    if ellipses > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    for item in key:
+        if type(item) is int:
+            result = select(<Tensor>result, dim, item)
+        elif type(item) is slice:
+            result = slice_dim(<Tensor>result, dim, item)
+            dim += 1
+        elif item is None:
+            result = unsqueeze(<Tensor>result, dim)
+            dim += 1
+        elif item is Ellipsis:
+            dim += self.layout.ndim - used
+        elif isinstance(item, bool):
+            result = unsqueeze(<Tensor>result, dim)
+            advanced[dim] = item
+            dim += 1
+        elif is_tensor(item):
+            if (<Tensor>item).dtype == 0:
+                check_mask(<Tensor>item, <Tensor>result, dim)
+            advanced[dim] = item
+            dim += dims_used(item)
+            if (<Tensor>item).layout.ndim == 0 and (<Tensor>item).dtype == 0:
+                result = unsqueeze(<Tensor>result, dim)
+                dim += 1
+        elif PyIndex_Check(item):
+            result = select(<Tensor>result, dim, int(item.__index__()))
+        else:
+            raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte "
+                             "Variables are valid indices (got "
+                             f"{type(item).__name__})")
+    return result, advanced
+
+
+cdef int check_mask(Tensor mask, Tensor self, int dim) except -1:
+    cdef int d
+    for d in range(mask.layout.ndim):
+        if layout_shape(mask.layout)[d] != layout_shape(self.layout)[dim + d]:
+            raise IndexError(f"The shape of the mask {list(mask.shape)} at index {d} does not match "
+                             f"the shape of the indexed tensor {list(self.shape)} at index "
+                             f"{dim + d}")
+    return 0
+
+
+# Set by bind(): prepares odd keys, and runs the part with index tensors.
+cdef object normalize_key = None
+cdef object advanced_getitem = None
+
+
+def bind(normalize, advanced):
+    """Install what handles lists, arrays and index tensors."""
+    global normalize_key, advanced_getitem
+    normalize_key = normalize
+    advanced_getitem = advanced
+
+
+def getitem(Tensor self not None, key):
+    """Return self[key]: a view for ints, slices, None and ..., else a copy."""
+    cdef object result
+    if type(key) is int:
+        if self.layout.ndim == 0:
+            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
+                             "convert a 0-dim tensor to a number")
+        return select(self, 0, key)
+    if type(key) is slice and self.layout.ndim > 0:
+        result = slice_dim(self, 0, key)
+    else:
+        result, advanced = basic_part(self, normalize_key(self, key))
+        if advanced:
+            return advanced_getitem(result, advanced)
+    if result is self:
+        return op_alias(self)
+    return result
+
+
+cdef object op_alias(Tensor self):
+    cdef PyObject *args[1]
+    args[0] = <PyObject *>self
+    return op_apply(ALIAS, args)

@@ -1,0 +1,28 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_call, pb_param
+from pullback._c.tensor cimport Tensor
+from pullback._c.types cimport pb_layout
+
+
+cdef enum:
+    MAX_ELEMENTWISE = 6         # operands of one elementwise kernel
+
+
+# One operand of an elementwise call: a tensor (borrowed), or a number in `scalar`.
+ctypedef struct operand:
+    PyObject *tensor
+    double scalar[2]
+
+
+cdef int slot_id(str name) except -1
+cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1
+cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
+cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
+cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1
+cdef int kernel_call(int device_type, pb_call *call, int key, int64_t work) except -1
+cdef void array_fill(pb_array *array, Tensor tensor) noexcept
+cdef int copy_into(Tensor out, Tensor source) except -1
+cdef int fill_with(Tensor out, object value) except -1
+cdef int add_into(Tensor out, Tensor other) except -1

@@ -1,0 +1,605 @@
+"""From tensors to kernel calls: broadcasting, merging of dims, the call, and its fallback."""
+
+import os
+import warnings
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
+
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_E_DTYPE, PB_E_INDEX,
+    PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MAX_OPERANDS,
+    PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array,
+    pb_call, pb_kernel, pb_param)
+from pullback._c.device cimport (
+    DEVICE_META, DEVICE_REF, device_make, device_type, device_types, pb_device_type, pb_entry)
+from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
+from pullback._c.layout cimport (
+    layout_contiguous, layout_new, layout_release, layout_retain, layout_same_shape)
+from pullback._c.tensor cimport Tensor, tensor_data, tensor_new
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+from pullback.optable.slots import SLOT_IDS, SLOTS
+
+cdef enum:
+    NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
+
+cdef bint keep_lock = False     # only ever set while the lock is held
+
+cdef list slot_names = list(SLOT_IDS)
+cdef list slot_params = [[p.partition(":")[0] for p in SLOTS[name].params] for name in slot_names]
+cdef dict slot_ids = SLOT_IDS
+cdef object numpy = None
+cdef object bfloat16 = None
+cdef set warned = set()
+
+
+cdef int slot_id(str name) except -1:
+    """Return the column of a slot."""
+    found = slot_ids.get(name)
+    if found is None:
+        raise ValueError(f"there is no kernel slot named {name!r}")
+    return found
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1:
+    """Broadcast two shapes as NumPy does; return the number of dims."""
+    cdef int ndim = a.ndim if a.ndim > b.ndim else b.ndim
+    cdef int d, da, db
+    cdef int64_t x, y
+    for d in range(ndim):
+        da = d - (ndim - a.ndim)
+        db = d - (ndim - b.ndim)
+        x = layout_shape(a)[da] if da >= 0 else 1
+        y = layout_shape(b)[db] if db >= 0 else 1
+        if x == y or y == 1:
+            shape[d] = x
+        elif x == 1:
+            shape[d] = y
+        else:
+            raise RuntimeError(f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
+                               f"at non-singleton dimension {d}")
+    return ndim
+
+
+cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
+    """Return the layout of an elementwise result; owned. A dense input's order is kept."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef pb_layout *first = NULL
+    cdef pb_layout *other
+    cdef pb_layout *grown
+    cdef int i, ndim
+    cdef bint own = False
+    for i in range(count):
+        if inputs[i].tensor == NULL:
+            continue
+        other = (<Tensor>inputs[i].tensor).layout
+        if first == NULL:
+            first = other
+        elif not layout_same_shape(first, other):
+            try:
+                ndim = broadcast_pair(first, other, shape)
+                grown = layout_contiguous(ndim, shape)
+            finally:
+                if own:
+                    layout_release(first)
+                    own = False
+            first = grown
+            own = True
+    if own:
+        for i in range(count):
+            if inputs[i].tensor == NULL:
+                continue
+            other = (<Tensor>inputs[i].tensor).layout
+            if other.flags & LAYOUT_DENSE and layout_same_shape(first, other):
+                layout_release(first)
+                return layout_retain(other)
+        return first
+    if first.flags & LAYOUT_DENSE:
+        return layout_retain(first)
+    return layout_contiguous(first.ndim, layout_shape(first))
+
+
+# ---- elementwise calls -----------------------------------------------------------------------------
+
+cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
+    """Describe a tensor to a kernel; the description borrows from it."""
+    array.size = sizeof(pb_array)
+    array.dtype = tensor.dtype
+    array.flags = 0
+    array.device = tensor.storage.device_index
+    array.ndim = tensor.layout.ndim
+    array.data = tensor_data(tensor)
+    array.base = tensor.storage.data
+    array.offset = tensor.offset
+    array.shape = layout_shape(tensor.layout)
+    array.strides = layout_strides(tensor.layout)
+
+
+cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept:
+    """Order dims by the output's strides and join those that lie end to end; return how many."""
+    cdef int d, e, k, last = 0
+    cdef int64_t size
+    cdef bint joined
+    # Drop dims of one element.
+    for d in range(ndim):
+        if shape[d] != 1:
+            if last != d:
+                shape[last] = shape[d]
+                for k in range(nop):
+                    strides[k][last] = strides[k][d]
+            last += 1
+    ndim = last
+    if ndim <= 1:
+        return ndim
+    # Insertion sort, largest output stride first; ties keep their order.
+    for d in range(1, ndim):
+        e = d
+        while e > 0 and strides[0][e - 1] < strides[0][e]:
+            shape[e], shape[e - 1] = shape[e - 1], shape[e]
+            for k in range(nop):
+                strides[k][e], strides[k][e - 1] = strides[k][e - 1], strides[k][e]
+            e -= 1
+    last = 0
+    for d in range(1, ndim):
+        joined = True
+        for k in range(nop):
+            if strides[k][last] != strides[k][d] * shape[d]:
+                joined = False
+                break
+        if joined:
+            shape[last] *= shape[d]
+            for k in range(nop):
+                strides[k][last] = strides[k][d]
+        else:
+            last += 1
+            shape[last] = shape[d]
+            for k in range(nop):
+                strides[k][last] = strides[k][d]
+    return last + 1
+
+
+cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1:
+    """Run an elementwise slot into `out`, whose shape is the broadcast one."""
+    cdef pb_array arrays[MAX_ELEMENTWISE]
+    cdef pb_array *pointers[MAX_ELEMENTWISE]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
+    cdef pb_layout *target = out.layout
+    cdef pb_layout *layout
+    cdef pb_call call
+    cdef int i, d, shift, ndim = target.ndim
+    cdef bint simple = target.flags & LAYOUT_DENSE != 0
+    array_fill(&arrays[0], out)
+    arrays[0].flags = PB_ARRAY_WRITE
+    pointers[0] = &arrays[0]
+    for i in range(count):
+        pointers[i + 1] = &arrays[i + 1]
+        if inputs[i].tensor == NULL:
+            arrays[i + 1].size = sizeof(pb_array)
+            arrays[i + 1].dtype = key
+            arrays[i + 1].flags = PB_ARRAY_HOST
+            arrays[i + 1].device = 0
+            arrays[i + 1].data = arrays[i + 1].base = &inputs[i].scalar[0]
+            arrays[i + 1].offset = 0
+            continue
+        array_fill(&arrays[i + 1], <Tensor>inputs[i].tensor)
+        layout = (<Tensor>inputs[i].tensor).layout
+        if layout != target and (layout.flags & target.flags & LAYOUT_CONTIGUOUS == 0
+                                 or layout.numel != target.numel):
+            simple = False
+    if simple:
+        # Every operand walks its memory in the same order: one dim is enough.
+        ndim = 1
+        shape[0] = target.numel
+        for i in range(count + 1):
+            strides[i][0] = 1 if i == 0 or inputs[i - 1].tensor != NULL else 0
+    else:
+        memcpy(shape, layout_shape(target), ndim * sizeof(int64_t))
+        memcpy(strides[0], layout_strides(target), ndim * sizeof(int64_t))
+        for i in range(count):
+            if inputs[i].tensor == NULL:
+                for d in range(ndim):
+                    strides[i + 1][d] = 0
+                continue
+            layout = (<Tensor>inputs[i].tensor).layout
+            shift = ndim - layout.ndim
+            for d in range(ndim):
+                if d < shift or (layout_shape(layout)[d - shift] == 1):
+                    strides[i + 1][d] = 0
+                else:
+                    strides[i + 1][d] = layout_strides(layout)[d - shift]
+        ndim = merge_dims(count + 1, shape, strides, ndim)
+    for i in range(count + 1):
+        arrays[i].ndim = ndim
+        arrays[i].shape = shape
+        arrays[i].strides = strides[i]
+    call.size = sizeof(pb_call)
+    call.slot = slot
+    call.nout = 1
+    call.nin = count
+    call.nparam = 0
+    call.device = out.storage.device_index
+    call.out = &pointers[0]
+    call.in_ = &pointers[1]
+    call.param = NULL
+    return kernel_call(out.storage.device_type, &call, key, target.numel)
+
+
+# ---- the call --------------------------------------------------------------------------------------
+
+cdef int kernel_call(int device_type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel of a slot; raises what it reports."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef pb_device_type *found = device_types() + device_type_id
+    cdef pb_entry *entry
+    cdef pb_kernel kernel
+    cdef int code
+    if device_type_id == DEVICE_META:
+        return 0
+    if not found.loaded:
+        device_type(device_type_id)
+    entry = &found.table[call.slot * PB_NUM_DTYPES + key]
+    kernel = entry.kernel
+    if kernel == NULL:
+        return call_python(found, entry, call, key)
+    call.message = message
+    message[0] = 0
+    call.backend = NULL
+    call.stream = NULL
+    if found.backend != NULL:
+        call.backend = found.backend.self
+        if found.backend.current_stream != NULL:
+            call.stream = found.backend.current_stream(found.backend.self, call.device)
+    if work >= NOGIL_ELEMENTS and not keep_lock:
+        with nogil:
+            code = kernel(call)
+    else:
+        code = kernel(call)
+    if code != PB_OK:
+        raise_code(code, message, call.slot)
+    return 0
+
+
+cdef int raise_code(int code, char *message, int slot) except -1:
+    cdef str text = message.decode("utf-8", "replace")
+    if code == PB_E_PYTHON:
+        raise                           # noqa: the exception is set already
+    if text == "ZeroDivisionError":
+        raise RuntimeError("ZeroDivisionError")
+    if not text:
+        text = f"kernel {slot_names[slot]!r} failed with code {code}"
+    if code == PB_E_MEMORY:
+        raise MemoryError(text)
+    if code == PB_E_INDEX:
+        raise IndexError(text)
+    if code == PB_E_VALUE:
+        raise ValueError(text)
+    if code == PB_E_DTYPE:
+        raise NotImplementedError(text)
+    raise RuntimeError(text)
+
+
+# ---- Python kernels and the fallback ----------------------------------------------------------------
+
+cdef class KernelArray:
+    """One operand as a Python kernel of a backend with its own memory sees it.
+
+    Attributes: ``base`` (what the backend's allocate returned), ``offset`` and ``strides`` in
+    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: ``base`` is the
+    address of one host scalar).
+    """
+    cdef readonly size_t base
+    cdef readonly int64_t offset
+    cdef readonly tuple shape
+    cdef readonly tuple strides
+    cdef readonly str dtype
+    cdef readonly int device
+    cdef readonly bint host
+
+
+cdef object kernel_array(pb_array *array):
+    cdef KernelArray result = KernelArray.__new__(KernelArray)
+    cdef int d
+    result.base = <size_t>array.base
+    result.offset = array.offset
+    result.shape = tuple([array.shape[d] for d in range(array.ndim)])
+    result.strides = tuple([array.strides[d] for d in range(array.ndim)])
+    result.dtype = dtype_object(array.dtype).name
+    result.device = array.device
+    result.host = array.flags & PB_ARRAY_HOST != 0
+    return result
+
+
+cdef class HostMemory:
+    """Lends memory to NumPy for the time of one kernel call."""
+    cdef readonly dict __array_interface__
+
+
+cdef object numpy_dtype(int code):
+    """Return NumPy's dtype of a code; bfloat16 is ml_dtypes'."""
+    global numpy, bfloat16
+    if numpy is None:
+        import numpy as module
+        numpy = module
+    name = dtype_object(code).name
+    if name == "bfloat16":
+        if bfloat16 is None:
+            from ml_dtypes import bfloat16 as found
+            bfloat16 = numpy.dtype(found)
+        return bfloat16
+    return numpy.dtype(name)
+
+
+cdef object host_array(pb_array *array):
+    """Return a NumPy array over host memory; valid as long as the memory is."""
+    cdef HostMemory memory
+    cdef int d
+    dtype = numpy_dtype(array.dtype)
+    shape = tuple([array.shape[d] for d in range(array.ndim)])
+    if 0 in shape:
+        return numpy.empty(shape, dtype)
+    memory = HostMemory.__new__(HostMemory)
+    size = dtype.itemsize
+    plain = "<u2" if dtype.name == "bfloat16" else dtype.str
+    memory.__array_interface__ = {
+        "version": 3, "shape": shape, "typestr": plain,
+        "data": (<size_t>array.data, array.flags & PB_ARRAY_WRITE == 0),
+        "strides": tuple([array.strides[d] * size for d in range(array.ndim)])}
+    result = numpy.asarray(memory)
+    return result.view(dtype) if plain != dtype.str else result
+
+
+cdef dict call_params(pb_call *call):
+    cdef dict params = {}
+    cdef int i, k
+    cdef const pb_param *param
+    for i in range(call.nparam):
+        param = &call.param[i]
+        name = slot_params[call.slot][i]
+        if param.kind == PB_PARAM_INT:
+            params[name] = param.i
+        elif param.kind == PB_PARAM_FLOAT:
+            params[name] = param.d
+        else:
+            params[name] = tuple([param.ints[k] for k in range(param.count)])
+    return params
+
+
+cdef int run_callable(object function, pb_call *call, bint host) except -1:
+    cdef int i
+    outs = []
+    ins = []
+    for i in range(call.nout):
+        call.out[i].flags |= PB_ARRAY_WRITE
+        outs.append(host_array(call.out[i]) if host else kernel_array(call.out[i]))
+    for i in range(call.nin):
+        ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
+    if host:
+        with numpy.errstate(all="ignore"):
+            function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    else:
+        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    return 0
+
+
+cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
+    """Run a Python kernel, or the host's when the backend has none."""
+    cdef pb_entry *fallback
+    if entry.callable != NULL:
+        return run_callable(<object>entry.callable, call, found.host)
+    device = <str>found.name_object
+    slot = slot_names[call.slot]
+    dtype = dtype_object(key).name
+    fallback = &device_type(DEVICE_REF).table[call.slot * PB_NUM_DTYPES + key]
+    if fallback.callable == NULL:
+        raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
+    if os.environ.get("PULLBACK_FALLBACK") == "error":
+        raise NotImplementedError(
+            f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and PULLBACK_FALLBACK=error "
+            f"forbids the fallback to the host")
+    if (device, slot) not in warned:
+        warned.add((device, slot))
+        warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
+                      f"host in NumPy", RuntimeWarning, stacklevel=2)
+    if found.host:
+        return run_callable(<object>fallback.callable, call, True)
+    return run_on_host(found, <object>fallback.callable, call)
+
+
+cdef object fetch(pb_device_type *found, pb_array *array):
+    """Copy an operand of a backend with its own memory to a NumPy array of the same shape."""
+    cdef int64_t high = 0, low = 0
+    cdef int d
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef size_t size = dtype_itemsize[array.dtype]
+    if array.flags & PB_ARRAY_HOST:
+        return host_array(array).copy()
+    for d in range(array.ndim):
+        if array.shape[d] == 0:
+            return host_array(array)
+        if array.strides[d] > 0:
+            high += (array.shape[d] - 1) * array.strides[d]
+        else:
+            low += (array.shape[d] - 1) * array.strides[d]
+    numpy_dtype(array.dtype)
+    flat = numpy.empty((high - low + 1) * size, "u1")
+    cdef size_t address = flat.ctypes.data
+    message[0] = 0
+    if found.backend.copy_bytes(found.backend.self, array.device, <void *>address, 0, array.base,
+                                (array.offset + low) * size, (high - low + 1) * size,
+                                PB_DEVICE_TO_HOST, message):
+        raise RuntimeError(f"copy from device failed: {message.decode()}")
+    cdef pb_array host = array[0]
+    host.data = <void *>(address - low * <int64_t>size)
+    return host_array(&host).copy()
+
+
+cdef int run_on_host(pb_device_type *found, object function, pb_call *call) except -1:
+    cdef int i
+    outs = [fetch(found, call.out[i]) for i in range(call.nout)]
+    ins = [fetch(found, call.in_[i]) for i in range(call.nin)]
+    with numpy.errstate(all="ignore"):
+        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    for i in range(call.nout):
+        put_back(found, call.out[i], outs[i])
+    return 0
+
+
+cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
+    """Write a NumPy array into a strided output, row by row of its last dim where needed."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef size_t size = dtype_itemsize[array.dtype]
+    cdef size_t address
+    cdef int64_t offset
+    cdef int d
+    message[0] = 0
+    for index in numpy.ndindex(result.shape):
+        one = numpy.ascontiguousarray(result[index])
+        address = one.ctypes.data
+        offset = array.offset
+        for d in range(array.ndim):
+            offset += <int64_t>index[d] * array.strides[d]
+        if found.backend.copy_bytes(found.backend.self, array.device, array.base, offset * size,
+                                    <void *>address, 0, size, PB_HOST_TO_DEVICE, message):
+            raise RuntimeError(f"copy to device failed: {message.decode()}")
+    return 0
+
+
+# ---- other calls -------------------------------------------------------------------------------------
+
+cdef int param_fill(pb_param *param, object value, int64_t *room) except -1:
+    cdef int i
+    if isinstance(value, float):
+        param.kind = PB_PARAM_FLOAT
+        param.d = value
+        param.i = 0
+    elif isinstance(value, tuple):
+        if len(value) > PB_MAX_NDIM:
+            raise ValueError("too many values in a kernel parameter")
+        for i in range(<int>len(value)):
+            room[i] = value[i]
+        param.kind = PB_PARAM_INTS
+        param.count = <int>len(value)
+        param.ints = room
+    else:
+        param.kind = PB_PARAM_INT
+        param.i = value
+        param.d = <double>param.i
+    return 0
+
+
+cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1:
+    """Run any slot: outputs and inputs as tensors, parameters in the slot's order."""
+    cdef pb_array arrays[PB_MAX_OPERANDS]
+    cdef pb_array *pointers[PB_MAX_OPERANDS]
+    cdef pb_param values[8]
+    cdef int64_t room[PB_MAX_NDIM]
+    cdef pb_call call
+    cdef int i, nout = <int>len(outs), nin = <int>len(ins)
+    cdef int64_t work = 0
+    if nout + nin > PB_MAX_OPERANDS or len(params) > 8:
+        raise ValueError(f"{slot_names[slot]}: too many operands")
+    for i in range(nout + nin):
+        item = <Tensor?>(outs[i] if i < nout else ins[i - nout])
+        array_fill(&arrays[i], <Tensor>item)
+        if i < nout:
+            arrays[i].flags = PB_ARRAY_WRITE
+        pointers[i] = &arrays[i]
+        work += (<Tensor>item).layout.numel
+    for i in range(<int>len(params)):
+        param_fill(&values[i], params[i], room)
+    call.size = sizeof(pb_call)
+    call.slot = slot
+    call.nout = nout
+    call.nin = nin
+    call.nparam = <int>len(params)
+    call.device = (<Tensor>outs[0]).storage.device_index
+    call.out = &pointers[0]
+    call.in_ = &pointers[nout]
+    call.param = values
+    return kernel_call((<Tensor>outs[0]).storage.device_type, &call, key, work)
+
+
+def run_slot(str slot, outs, ins, *params):
+    """Run a kernel slot on tensors (below autograd); what table entries written in Python call.
+
+    The slot's key decides which operand's dtype selects the kernel.
+    """
+    cdef int number = slot_id(slot)
+    cdef int key = SLOTS[slot].key
+    cdef Tensor keyed
+    if isinstance(outs, Tensor):
+        outs = (outs,)
+    if isinstance(ins, Tensor):
+        ins = (ins,)
+    keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
+    launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
+
+
+cdef int copy_into(Tensor out, Tensor source) except -1:
+    """out = source, cast and broadcast; on one device."""
+    cdef operand one
+    cdef int slot
+    one.tensor = <PyObject *>source
+    if out.layout.numel == 0:
+        return 0
+    return launch_elementwise(COPY, source.dtype, out, &one, 1)
+
+
+cdef int fill_with(Tensor out, object value) except -1:
+    """Set every element to a number, cast to the dtype of `out`."""
+    cdef operand one
+    one.tensor = NULL
+    scalar_write(value, out.dtype, &one.scalar[0])
+    if out.layout.numel == 0:
+        return 0
+    return launch_elementwise(COPY, out.dtype, out, &one, 1)
+
+
+cdef int add_into(Tensor out, Tensor other) except -1:
+    """out += other without letting go of the interpreter lock: no update is lost."""
+    global keep_lock
+    cdef operand inputs[2]
+    cdef bint before = keep_lock
+    inputs[0].tensor = <PyObject *>out
+    inputs[1].tensor = <PyObject *>other
+    if out.layout.numel == 0:
+        return 0
+    keep_lock = True
+    try:
+        return launch_elementwise(ADD, out.dtype, out, inputs, 2)
+    finally:
+        keep_lock = before
+
+
+def explain_entry(str device, str slot, dtype):
+    """Return how a slot is served: 'kernel', 'python', 'host fallback' or 'missing'."""
+    from pullback._c.device import known_device_types
+    cdef int code = dtype.code
+    cdef pb_device_type *found
+    cdef pb_entry *entry
+    if device not in known_device_types():
+        raise RuntimeError(f"there is no device type {device!r}")
+    found = device_type(device_make_type(device))
+    entry = &found.table[slot_id(slot) * PB_NUM_DTYPES + code]
+    if entry.kernel != NULL:
+        return "kernel"
+    if entry.callable != NULL:
+        return "python"
+    if device_type(DEVICE_REF).table[slot_id(slot) * PB_NUM_DTYPES + code].callable != NULL:
+        return "host fallback"
+    return "missing"
+
+
+cdef int device_make_type(str name) except -1:
+    return device_type_id(name, False)
+
+
+from pullback._c.device cimport device_type_id
+
+cdef int COPY = slot_id("copy")
+cdef int ADD = slot_id("add")

@@ -1,0 +1,26 @@
+from libc.stdint cimport int32_t, int64_t
+
+from pullback._c.types cimport layout_shape, layout_strides, pb_layout
+
+cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
+                           const int64_t *strides) except NULL
+cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL
+cdef pb_layout *layout_scalar() noexcept
+cdef void layout_free(pb_layout *layout) noexcept
+cdef bint layout_same_shape(const pb_layout *a, const pb_layout *b) noexcept nogil
+cdef tuple layout_shape_tuple(const pb_layout *layout)
+cdef tuple layout_strides_tuple(const pb_layout *layout)
+cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1
+cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil
+cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil
+
+
+cdef inline pb_layout *layout_retain(pb_layout *layout) noexcept:
+    layout.refcount += 1
+    return layout
+
+
+cdef inline void layout_release(pb_layout *layout) noexcept:
+    layout.refcount -= 1
+    if layout.refcount == 0:
+        layout_free(layout)

@@ -1,0 +1,255 @@
+"""Geometry: shape and strides in one immutable block, shared by tensors of equal geometry."""
+
+from cpython.long cimport PyLong_AsLongLong, PyLong_Check
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcmp, memcpy
+
+from pullback.abi cimport PB_MAX_NDIM
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, LAYOUT_OVERLAPPING, layout_shape, layout_strides, pb_layout)
+
+cdef enum:
+    FREELIST_NDIM = 5
+    FREELIST_LENGTH = 64
+
+cdef pb_layout *free_blocks[FREELIST_NDIM][FREELIST_LENGTH]
+cdef int free_count[FREELIST_NDIM]
+cdef pb_layout *scalar_layout = NULL
+
+cdef int64_t MAX_NUMEL = <int64_t>1 << 58
+
+
+cdef pb_layout *block_new(int32_t ndim) except NULL:
+    cdef pb_layout *layout
+    if ndim < FREELIST_NDIM and free_count[ndim] > 0:
+        free_count[ndim] -= 1
+        layout = free_blocks[ndim][free_count[ndim]]
+    else:
+        layout = <pb_layout *>PyMem_Malloc(sizeof(pb_layout) + 2 * ndim * sizeof(int64_t))
+        if layout == NULL:
+            raise MemoryError()
+    layout.refcount = 1
+    layout.ndim = ndim
+    return layout
+
+
+cdef void layout_free(pb_layout *layout) noexcept:
+    cdef int32_t ndim = layout.ndim
+    if ndim < FREELIST_NDIM and free_count[ndim] < FREELIST_LENGTH:
+        free_blocks[ndim][free_count[ndim]] = layout
+        free_count[ndim] += 1
+    else:
+        PyMem_Free(layout)
+
+
+cdef int count_elements(pb_layout *layout, const int64_t *shape) except -1:
+    cdef int32_t d
+    cdef int64_t numel = 1
+    cdef bint empty = False
+    for d in range(layout.ndim):
+        if shape[d] < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {shape[d]}: "
+                f"{[shape[k] for k in range(layout.ndim)]}")
+        if shape[d] == 0:
+            empty = True
+    if not empty:
+        for d in range(layout.ndim):
+            if numel > MAX_NUMEL // shape[d]:
+                raise RuntimeError(
+                    f"Storage size calculation overflowed with sizes="
+                    f"{[shape[k] for k in range(layout.ndim)]}")
+            numel *= shape[d]
+    layout.numel = 0 if empty else numel
+    return 0
+
+
+cdef int32_t classify(const pb_layout *layout) noexcept nogil:
+    """Return the LAYOUT_ flags of a filled block."""
+    cdef const int64_t *shape = layout_shape(layout)
+    cdef const int64_t *strides = layout_strides(layout)
+    cdef int64_t expected = 1
+    cdef int32_t d, found, flags = 0
+    cdef bint contiguous = True
+    cdef uint64_t used = 0
+    for d in range(layout.ndim - 1, -1, -1):
+        if shape[d] != 1:
+            if strides[d] != expected:
+                contiguous = False
+            expected *= shape[d]
+            if strides[d] == 0:
+                flags |= LAYOUT_OVERLAPPING
+    if contiguous or layout.numel == 0:
+        return (LAYOUT_CONTIGUOUS | LAYOUT_DENSE) if contiguous or layout.numel == 0 else flags
+    if flags & LAYOUT_OVERLAPPING:
+        return flags
+    # Dense: the strides, sorted, are the running products of the sizes.
+    expected = 1
+    while True:
+        found = -1
+        for d in range(layout.ndim):
+            if not (used >> d) & 1 and shape[d] != 1 and strides[d] == expected:
+                found = d
+                break
+        if found < 0:
+            break
+        used |= <uint64_t>1 << found
+        expected *= shape[found]
+    if expected == layout.numel:
+        flags |= LAYOUT_DENSE
+    return flags
+
+
+cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
+                           const int64_t *strides) except NULL:
+    """Return a new block with these sizes and strides; owned."""
+    if ndim > PB_MAX_NDIM:
+        raise RuntimeError(f"a tensor can have at most {PB_MAX_NDIM} dimensions, got {ndim}")
+    cdef pb_layout *layout = block_new(ndim)
+    try:
+        count_elements(layout, shape)
+    except:
+        layout_free(layout)
+        raise
+    memcpy(layout_shape(layout), shape, ndim * sizeof(int64_t))
+    memcpy(layout_strides(layout), strides, ndim * sizeof(int64_t))
+    layout.flags = classify(layout)
+    return layout
+
+
+cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL:
+    """Return a new row-major block; owned."""
+    cdef int32_t d
+    cdef int64_t stride = 1
+    cdef int64_t *strides
+    if ndim > PB_MAX_NDIM:
+        raise RuntimeError(f"a tensor can have at most {PB_MAX_NDIM} dimensions, got {ndim}")
+    cdef pb_layout *layout = block_new(ndim)
+    try:
+        count_elements(layout, shape)
+    except:
+        layout_free(layout)
+        raise
+    memcpy(layout_shape(layout), shape, ndim * sizeof(int64_t))
+    strides = layout_strides(layout)
+    for d in range(ndim - 1, -1, -1):
+        strides[d] = stride
+        stride *= shape[d] if shape[d] > 1 else 1
+    layout.flags = LAYOUT_CONTIGUOUS | LAYOUT_DENSE
+    return layout
+
+
+cdef pb_layout *layout_scalar() noexcept:
+    """Return the 0-d layout; owned."""
+    scalar_layout.refcount += 1
+    return scalar_layout
+
+
+cdef bint layout_same_shape(const pb_layout *a, const pb_layout *b) noexcept nogil:
+    if a == b:
+        return True
+    if a.ndim != b.ndim or a.numel != b.numel:
+        return False
+    return memcmp(layout_shape(a), layout_shape(b), a.ndim * sizeof(int64_t)) == 0
+
+
+cdef tuple dims_tuple(const int64_t *dims, int32_t ndim):
+    cdef tuple result = PyTuple_New(ndim)
+    cdef int32_t d
+    for d in range(ndim):
+        item = dims[d]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(result, d, item)
+    return result
+
+
+cdef tuple layout_shape_tuple(const pb_layout *layout):
+    return dims_tuple(layout_shape(layout), layout.ndim)
+
+
+cdef tuple layout_strides_tuple(const pb_layout *layout):
+    return dims_tuple(layout_strides(layout), layout.ndim)
+
+
+cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1:
+    """Read a sequence of integers into ``out`` (room for PB_MAX_NDIM); return how many."""
+    cdef Py_ssize_t count = 0
+    if PyLong_Check(dims) or (not isinstance(dims, (tuple, list)) and PyIndex_Check(dims)):
+        out[0] = PyLong_AsLongLong(PyNumber_Index(dims))
+        return 1
+    if not isinstance(dims, (tuple, list)):
+        try:
+            dims = tuple(dims)
+        except TypeError:
+            raise TypeError(
+                f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, "
+                f"not {type(dims).__name__}") from None
+    for item in dims:
+        if count >= PB_MAX_NDIM:
+            raise RuntimeError(
+                f"{op.decode()}(): argument '{argument.decode()}' has more than "
+                f"{PB_MAX_NDIM} entries")
+        if isinstance(item, bool) or not PyIndex_Check(item):
+            raise TypeError(
+                f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, but "
+                f"found element of type {type(item).__name__} at pos {count}")
+        try:
+            out[count] = PyLong_AsLongLong(PyNumber_Index(item))
+        except OverflowError:
+            raise RuntimeError(
+                f"{op.decode()}(): argument '{argument.decode()}' holds {item}, which does not "
+                f"fit in 64 bits") from None
+        count += 1
+    return <int>count
+
+
+cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil:
+    """Return the highest element offset that is touched; ``low`` gets the lowest (<= 0)."""
+    cdef const int64_t *shape = layout_shape(layout)
+    cdef const int64_t *strides = layout_strides(layout)
+    cdef int64_t high = 0
+    cdef int32_t d
+    low[0] = 0
+    for d in range(layout.ndim):
+        if strides[d] > 0:
+            high += (shape[d] - 1) * strides[d]
+        else:
+            low[0] += (shape[d] - 1) * strides[d]
+    return high
+
+
+cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil:
+    """True when two indices may name the same element. Exact for strides that nest."""
+    cdef const int64_t *shape = layout_shape(layout)
+    cdef const int64_t *strides = layout_strides(layout)
+    cdef int64_t reach = 0, best
+    cdef int32_t d, pick
+    cdef uint64_t used = 0
+    if layout.flags & LAYOUT_DENSE or layout.numel <= 1:
+        return False
+    if layout.flags & LAYOUT_OVERLAPPING:
+        return True
+    while True:
+        pick = -1
+        best = 0
+        for d in range(layout.ndim):
+            if (used >> d) & 1 or shape[d] == 1:
+                continue
+            if pick < 0 or (strides[d] if strides[d] > 0 else -strides[d]) < best:
+                pick = d
+                best = strides[d] if strides[d] > 0 else -strides[d]
+        if pick < 0:
+            return False
+        if best <= reach:
+            return True
+        reach += best * (shape[pick] - 1)
+        used |= <uint64_t>1 << pick
+
+
+from libc.stdint cimport uint64_t
+
+scalar_layout = layout_contiguous(0, NULL)

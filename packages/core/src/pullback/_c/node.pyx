@@ -1,0 +1,369 @@
+"""Nodes of the graph: C structs with a count, and the Python objects that show them.
+
+A node is freed by a loop, never by recursion: what dies is put on a list, and only the outermost
+caller empties it. The collector sees a node through the tensors and Python objects that own it,
+and only in full collections (see docs/notes/gc.md).
+"""
+
+from cpython.mem cimport PyMem_Free
+from cpython.object cimport PyObject, PyObject_Free, PyObject_Malloc, PyTypeObject, traverseproc, visitproc
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+from pullback._c.layout cimport layout_release
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.storage cimport storage_release
+from pullback._c.types cimport (
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_ERROR, NODE_FREED, NODE_OP, NODE_PYTHON,
+    SAVED_NONE, node_edges, node_meta, node_saved, pb_edge, pb_layout, pb_meta, pb_node,
+    pb_node_extra, pb_saved, pb_storage)
+from pullback._c.state import thread_number
+
+__all__ = ["Node"]
+
+cdef pb_globals *process = globals_()
+cdef pb_node *dying = NULL              # linked by `visit`
+cdef bint draining = False
+cdef list late_objects = []             # Python objects to release from the loop
+
+
+# ---- making --------------------------------------------------------------------------------------
+
+cdef pb_node *node_new(int kind, uint32_t nedges, uint32_t noutputs, uint16_t nsaved) except NULL:
+    """Return a node with empty edges, outputs and saved values; owned."""
+    cdef size_t size = (sizeof(pb_node) + noutputs * sizeof(pb_meta) + nedges * sizeof(pb_edge)
+                        + nsaved * sizeof(pb_saved))
+    cdef pb_node *node = <pb_node *>PyObject_Malloc(size)
+    cdef pb_state *state = thread_state()
+    if node == NULL:
+        raise MemoryError()
+    memset(node, 0, size)
+    node.refcount = 1
+    node.kind = kind
+    node.noutputs = noutputs
+    node.nedges = nedges
+    node.nsaved = nsaved
+    if kind == NODE_ACCUMULATE:
+        node.sequence = <uint64_t>-1
+    else:
+        node.sequence = state.sequence
+        state.sequence += 1
+    if state.thread == 0:
+        thread_number()
+    node.thread = state.thread
+    return node
+
+
+cdef pb_node_extra *node_extra(pb_node *node) except NULL:
+    """Return the node's rarely needed part, made on first use; borrowed."""
+    if node.extra == NULL:
+        node.extra = <pb_node_extra *>calloc(1, sizeof(pb_node_extra))
+        if node.extra == NULL:
+            raise MemoryError()
+    return node.extra
+
+
+cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
+                        pb_storage *storage) noexcept:
+    """Describe forward output `number`."""
+    cdef pb_meta *meta = node_meta(node) + number
+    layout.refcount += 1
+    if meta.layout != NULL:
+        layout_release(meta.layout)
+    meta.layout = layout
+    meta.dtype = dtype
+    meta.device_type = storage.device_type
+    meta.device_index = storage.device_index
+
+
+# ---- freeing -------------------------------------------------------------------------------------
+
+cdef void saved_clear(pb_saved *saved) noexcept:
+    """Drop what a slot holds."""
+    cdef pb_saved held = saved[0]
+    saved.kind = SAVED_NONE
+    saved.storage = NULL
+    saved.layout = NULL
+    saved.node = NULL
+    saved.object = NULL
+    if held.storage != NULL:
+        storage_release(held.storage)
+    if held.layout != NULL:
+        layout_release(held.layout)
+    if held.node != NULL:
+        node_release(held.node)
+    if held.object != NULL:
+        Py_DECREF(<object>held.object)
+
+
+cdef void node_release_saved(pb_node *node) noexcept:
+    """Free the saved values; the node cannot run again if it had any."""
+    cdef pb_saved *saved = node_saved(node)
+    cdef uint32_t i
+    if node.nsaved == 0:
+        return
+    node.flags |= NODE_FREED
+    for i in range(node.nsaved):
+        if saved[i].kind != SAVED_NONE:
+            saved_clear(&saved[i])
+
+
+cdef void extra_free(pb_node *node) noexcept:
+    cdef pb_node_extra *extra = node.extra
+    node.extra = NULL
+    Py_XDECREF(extra.tensor_hooks)
+    Py_XDECREF(extra.pre_hooks)
+    Py_XDECREF(extra.post_hooks)
+    Py_XDECREF(extra.metadata)
+    Py_XDECREF(extra.retain)
+    Py_XDECREF(extra.saved_hooks)
+    free(extra)
+
+
+cdef void node_dispose(pb_node *node) noexcept:
+    cdef pb_edge *edges = node_edges(node)
+    cdef pb_meta *meta = node_meta(node)
+    cdef uint32_t i
+    node_release_saved(node)
+    if node.extra != NULL:
+        extra_free(node)
+    for i in range(node.nedges):
+        if edges[i].node != NULL:
+            node_release(edges[i].node)
+    for i in range(node.noutputs):
+        if meta[i].layout != NULL:
+            layout_release(meta[i].layout)
+    if node.kind != NODE_OP and node.op != NULL:
+        if node.kind == NODE_ACCUMULATE:
+            forget_accumulator(node.op)
+        Py_DECREF(<object>node.op)
+    PyObject_Free(node)
+
+
+cdef void node_dead(pb_node *node) noexcept:
+    """Free a node nobody counts on any more, and everything that dies with it."""
+    global dying
+    node.visit = dying
+    dying = node
+    if not draining:
+        drain()
+
+
+cdef void drain() noexcept:
+    global dying, draining, late_objects
+    cdef pb_node *node
+    cdef list batch
+    draining = True
+    while dying != NULL or late_objects:
+        while dying != NULL:
+            node = dying
+            dying = <pb_node *>node.visit
+            node_dispose(node)
+        if late_objects:
+            batch = late_objects
+            late_objects = []
+            batch.clear()
+    draining = False
+
+
+cdef void release_later(PyObject *object) noexcept:
+    """Give up one count of an object without recursion."""
+    late_objects.append(<object>object)
+    Py_DECREF(<object>object)
+    if not draining:
+        drain()
+
+
+cdef void node_release_python(pb_node *node) noexcept:
+    # The count lives in the Python object; its deallocation ends in node_dead().
+    if draining:
+        late_objects.append(<object>node.wrapper)
+    Py_DECREF(<object>node.wrapper)
+
+
+cdef void (*forget_accumulator)(PyObject *variable) noexcept
+
+
+cdef void on_accumulator_death(void (*hook)(PyObject *) noexcept) noexcept:
+    """Set what is called when a leaf's accumulator dies (the leaf holds it weakly)."""
+    global forget_accumulator
+    forget_accumulator = hook
+
+
+# ---- what the collector sees -----------------------------------------------------------------------
+# Owners arrive at a node one by one. While counts are subtracted, the node's own references are
+# shown only when every owner has arrived, exactly as if it were a container; in all other walks
+# they are shown on the first arrival. see note: gc
+
+cdef visitproc subtracting = NULL       # CPython's visit_decref, learned at import
+cdef visitproc current_visit = NULL
+cdef pb_node **stack = NULL
+cdef size_t stack_room = 0
+
+
+cdef bint arrive(pb_node *node, visitproc visit) noexcept:
+    """Count one owner's arrival; True when the node's references are to be shown."""
+    if node.gc_epoch != process.gc_epoch:
+        node.gc_epoch = process.gc_epoch
+        node.gc_count = 0
+    node.gc_count += 1
+    if visit == subtracting:
+        return node.gc_count == <uint32_t>node.refcount
+    return node.gc_count == 1
+
+
+cdef int show(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept:
+    cdef pb_edge *edges = node_edges(node)
+    cdef pb_saved *saved = node_saved(node)
+    cdef pb_node_extra *extra = node.extra
+    cdef uint32_t i
+    for i in range(node.nsaved):
+        if saved[i].object != NULL and visit(saved[i].object, arg):
+            return 1
+        if saved[i].node != NULL and push(saved[i].node, visit, arg, depth):
+            return 1
+    if extra != NULL:
+        if extra.tensor_hooks != NULL and visit(extra.tensor_hooks, arg):
+            return 1
+        if extra.pre_hooks != NULL and visit(extra.pre_hooks, arg):
+            return 1
+        if extra.post_hooks != NULL and visit(extra.post_hooks, arg):
+            return 1
+        if extra.metadata != NULL and visit(extra.metadata, arg):
+            return 1
+        if extra.retain != NULL and visit(extra.retain, arg):
+            return 1
+        if extra.saved_hooks != NULL and visit(extra.saved_hooks, arg):
+            return 1
+    if node.kind != NODE_OP and node.op != NULL and visit(node.op, arg):
+        return 1
+    for i in range(node.nedges):
+        if edges[i].node != NULL and push(edges[i].node, visit, arg, depth):
+            return 1
+    return 0
+
+
+cdef int push(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept:
+    global stack, stack_room
+    cdef pb_node **grown
+    if node.kind == NODE_PYTHON:
+        return visit(node.wrapper, arg)
+    if not process.full_collection or not arrive(node, visit):
+        return 0
+    if depth[0] == stack_room:
+        grown = <pb_node **>realloc(stack, (stack_room * 2 + 64) * sizeof(void *))
+        if grown == NULL:
+            return 0                    # shown less than there is: only delays collection
+        stack = grown
+        stack_room = stack_room * 2 + 64
+    stack[depth[0]] = node
+    depth[0] += 1
+    return 0
+
+
+cdef int node_traverse(pb_node *node, visitproc visit, void *arg) noexcept:
+    """Show the collector what is reachable from one count on `node`."""
+    cdef size_t depth = 0
+    if push(node, visit, arg, &depth):
+        return 1
+    return show_pushed(visit, arg, depth)
+
+
+cdef int show_pushed(visitproc visit, void *arg, size_t depth) noexcept:
+    while depth > 0:
+        depth -= 1
+        if show(stack[depth], visit, arg, &depth):
+            return 1
+    return 0
+
+
+cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept:
+    """Called once per owner and walk. Another visitor, or an owner seen again, is a new walk."""
+    global current_visit, subtracting
+    if subtracting == NULL:
+        subtracting = visit             # the first walk of the collection made at import
+    if visit != current_visit or mark[0] == process.gc_epoch:
+        current_visit = visit
+        process.gc_epoch += 1
+    mark[0] = process.gc_epoch
+
+
+# ---- the Python object -----------------------------------------------------------------------------
+
+cdef dict node_types = {}
+
+
+cdef str node_name(pb_node *node):
+    """Return the name as torch prints it."""
+    if node.kind == NODE_OP:
+        return (<object>node.op).node_name
+    if node.kind == NODE_PYTHON:
+        return type(<object>node.wrapper).__name__
+    if node.kind == NODE_ACCUMULATE:
+        return "AccumulateGrad"
+    if node.kind == NODE_COPY_SLICES:
+        return "CopySlices"
+    return (<object>node.op)[0]
+
+
+cdef Node node_object(pb_node *node):
+    """Return the Python object of a node, the same one as long as somebody holds it."""
+    cdef Node result
+    if node.wrapper != NULL:
+        return <Node>node.wrapper
+    name = node_name(node)
+    kind = node_types.get(name)
+    if kind is None:
+        kind = node_types[name] = type(name, (Node,), {"__module__": "pullback.autograd.graph"})
+    result = <Node>(<type>Node).__new__(kind)
+    result.node = node_retain(node)
+    node.wrapper = <PyObject *>result
+    return result
+
+
+cdef class Node:
+    """One recorded operation of the graph, as ``tensor.grad_fn`` gives it.
+
+    >>> import pullback
+    >>> (pullback.ones(2, requires_grad=True) * 2).grad_fn.name()
+    'MulBackward0'
+    """
+
+    def __dealloc__(self):
+        cdef pb_node *node = self.node
+        if node == NULL:
+            return
+        self.node = NULL
+        node.wrapper = NULL
+        if node.kind == NODE_PYTHON:
+            node_dead(node)
+        else:
+            node_release(node)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} object at {hex(id(self))}>"
+
+
+cdef int node_object_traverse(PyObject *self, visitproc visit, void *arg) noexcept:
+    cdef Node wrapper = <Node>self
+    cdef PyObject **attributes = _PyObject_GetDictPtr(self)
+    cdef size_t depth = 0
+    if attributes != NULL and attributes[0] != NULL and visit(attributes[0], arg):
+        return 1
+    if wrapper.node == NULL:
+        return 0
+    gc_begin(&wrapper.gc_mark, visit)
+    if wrapper.node.kind != NODE_PYTHON:
+        return node_traverse(wrapper.node, visit, arg)
+    if show(wrapper.node, visit, arg, &depth):
+        return 1
+    return show_pushed(visit, arg, depth)
+
+
+cdef extern from "Python.h":
+    PyObject **_PyObject_GetDictPtr(PyObject *object)
+
+
+(<PyTypeObject *>Node).tp_traverse = <traverseproc>node_object_traverse

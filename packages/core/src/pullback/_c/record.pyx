@@ -1,0 +1,392 @@
+"""Recording: which inputs need a gradient, the node of an op, and histories of in-place writes."""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t
+
+from pullback._c.dtype cimport dtype_differentiable, dtype_object
+from pullback._c.entry cimport (
+    OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
+from pullback._c.layout cimport (
+    layout_may_self_overlap, layout_shape_tuple, layout_strides_tuple)
+from pullback._c.node cimport (
+    node_name, node_new, node_object, node_release, node_retain, node_set_meta,
+    on_accumulator_death)
+from pullback._c.saved cimport save_object, save_shape, save_tensor, set_gradient_node
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT,
+    VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
+    tensor_requires_grad, tensor_set_node)
+from pullback._c.types cimport (
+    LAYOUT_OVERLAPPING, NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, STORAGE_INFERENCE,
+    STORAGE_READONLY, node_edges, pb_edge, pb_node)
+
+
+# ---- who needs a gradient ---------------------------------------------------------------------------
+
+cdef bint tensor_needs_grad(Tensor tensor) except -1:
+    """True if the tensor requires grad, after its history caught up with its base's."""
+    if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_version != tensor.storage.version:
+        view_refresh(tensor)
+    return tensor_requires_grad(tensor)
+
+
+cdef uint64_t needs_grad(Op op, PyObject **args) except? 0xFFFFFFFFFFFFFFFF:
+    """Return a mask: bit i is set if tensor argument i needs a gradient."""
+    cdef uint64_t mask = 0
+    cdef int i
+    cdef object value
+    for i in range(op.ntensors):
+        value = <object>args[op.tensor_args[i]]
+        if is_tensor(value):
+            if tensor_needs_grad(<Tensor>value):
+                mask |= <uint64_t>1 << i
+        elif op.tensor_args[i] == op.list_arg:
+            for item in value:
+                if tensor_needs_grad(<Tensor?>item):
+                    mask |= <uint64_t>1 << i
+    return mask
+
+
+cdef pb_node *accumulator_of(Tensor leaf) except NULL:
+    """Return the node that adds into the leaf's .grad, one per leaf; owned."""
+    cdef pb_node *node
+    tensor_extra(leaf)
+    if leaf.extra.accumulator != NULL:
+        return node_retain(leaf.extra.accumulator)
+    node = node_new(NODE_ACCUMULATE, 0, 1, 0)
+    node_set_meta(node, 0, leaf.layout, leaf.dtype, leaf.storage)
+    Py_INCREF(leaf)
+    node.op = <PyObject *>leaf
+    leaf.extra.accumulator = node
+    return node
+
+
+cdef void accumulator_died(PyObject *variable) noexcept:
+    (<Tensor>variable).extra.accumulator = NULL
+
+
+cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1:
+    """Fill an edge with where the tensor's gradient goes; NULL when nowhere."""
+    if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_version != tensor.storage.version:
+        view_refresh(tensor)
+    if tensor.node != NULL:
+        edge.node = node_retain(tensor.node)
+        edge.nr = tensor.output_nr
+    elif tensor.flags & TENSOR_REQUIRES_GRAD:
+        edge.node = accumulator_of(tensor)
+        edge.nr = 0
+    else:
+        edge.node = NULL
+        edge.nr = 0
+    return 0
+
+
+cdef pb_node *gradient_node(Tensor tensor) except? NULL:
+    cdef pb_edge edge
+    tensor_edge(tensor, &edge)
+    return edge.node
+
+
+on_accumulator_death(accumulator_died)
+set_gradient_node(gradient_node)
+
+
+# ---- the node of an op -------------------------------------------------------------------------------
+
+cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutputs) except NULL:
+    """Return a node with its edges, and the inputs its formulas need; owned."""
+    cdef uint32_t nedges = op.ntensors
+    cdef pb_node *node
+    cdef pb_edge *edges
+    cdef int i
+    cdef object value
+    if op.list_arg >= 0:
+        nedges += <uint32_t>len(<object>args[op.list_arg]) - 1
+    node = node_new(NODE_OP, nedges, noutputs, op.nsaved)
+    node.op = <PyObject *>op
+    edges = node_edges(node)
+    try:
+        for i in range(op.ntensors):
+            value = <object>args[op.tensor_args[i]]
+            if is_tensor(value):
+                tensor_edge(<Tensor>value, edges)
+            elif op.tensor_args[i] == op.list_arg:
+                for item in value:
+                    tensor_edge(<Tensor?>item, edges)
+                    edges += 1
+                continue
+            edges += 1
+        for i in range(op.nsaved):
+            if op.saved[i].source == SOURCE_ARG and op.saved[i].needed_by & mask:
+                save_argument(op, node, i, <object>args[op.saved[i].number])
+    except:
+        node_release(node)
+        raise
+    return node
+
+
+cdef int save_argument(Op op, pb_node *node, int slot, object value) except -1:
+    if is_tensor(value):
+        if op.saved[slot].shape_only:
+            return save_shape(node, slot, <Tensor>value)
+        return save_tensor(node, slot, <Tensor>value, False)
+    if isinstance(value, list):
+        value = tuple(value)
+    return save_object(node, slot, value)
+
+
+cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
+                     uint64_t mask) except -1:
+    """Attach the node to its results and keep the outputs its formulas need. Borrows `node`."""
+    cdef int i, count
+    cdef Tensor output
+    if is_tensor(result):
+        output = <Tensor>result
+        node_set_meta(node, 0, output.layout, output.dtype, output.storage)
+        if dtype_differentiable(output.dtype):
+            attach(op, output, node, 0)
+    else:
+        count = <int>len(<tuple?>result)
+        if count != node.noutputs:
+            raise SystemError(f"{op.name}(): expected {node.noutputs} results, got {count}")
+        for i in range(count):
+            output = <Tensor?>(<tuple>result)[i]
+            node_set_meta(node, i, output.layout, output.dtype, output.storage)
+            if dtype_differentiable(output.dtype):
+                attach(op, output, node, i)
+    return node_save_outputs(op, node, args, result, mask)
+
+
+cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
+                           uint64_t mask) except -1:
+    """Keep what the formulas need of the results, and what the entry computes for them."""
+    cdef int i
+    cdef Tensor output
+    for i in range(op.nsaved):
+        if op.saved[i].needed_by & mask == 0:
+            continue
+        if op.saved[i].source == SOURCE_OUT:
+            if is_tensor(result):
+                output = <Tensor>result
+            else:
+                output = <Tensor>(<tuple>result)[op.saved[i].number]
+            if op.saved[i].shape_only:
+                save_shape(node, i, output)
+            else:
+                save_tensor(node, i, output, True)
+        elif op.saved[i].source == SOURCE_EXTRA:
+            values = [<object>args[k] for k in range(op.nargs)]
+            save_object(node, i, op.save[op.saved_names[i]](*values))
+    return 0
+
+
+cdef int attach(Op op, Tensor output, pb_node *node, int number) except -1:
+    if output.flags & TENSOR_REQUIRES_GRAD:
+        output.flags &= ~TENSOR_REQUIRES_GRAD
+    tensor_set_node(output, node_retain(node), number)
+    if op.flags & OP_VIEW and output.flags & TENSOR_IS_VIEW:
+        output.extra.view_version = output.storage.version
+    return 0
+
+
+# ---- in-place writes ------------------------------------------------------------------------------------
+
+cdef int check_writable(Tensor target) except -1:
+    """Raise unless every element has memory of its own that may be written."""
+    if target.storage.flags & STORAGE_READONLY:
+        raise RuntimeError("the tensor shares the memory of a read-only array and cannot be "
+                           "written; clone() it first")
+    if target.layout.flags & LAYOUT_OVERLAPPING or layout_may_self_overlap(target.layout):
+        raise RuntimeError("unsupported operation: more than one element of the written-to tensor "
+                           "refers to a single memory location. Please clone() the tensor before "
+                           "performing the operation.")
+    if target.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not "
+                           "allowed. You can make a clone to get a normal tensor before doing "
+                           "inplace update.")
+    return 0
+
+
+cdef int check_inplace(Tensor target, bint recorded) except -1:
+    """Raise where torch refuses an in-place write; `recorded`: some operand requires grad."""
+    cdef Tensor base
+    cdef int kind
+    check_writable(target)
+    if not recorded or not thread_state().grad_enabled:
+        return 0
+    if target.flags & TENSOR_IS_VIEW:
+        base = <Tensor>target.extra.base
+        kind = target.extra.view_kind
+        if kind != VIEW_DEFAULT:
+            refuse_view(target, kind)
+        if base.node == NULL and base.flags & TENSOR_REQUIRES_GRAD:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
+                               "in-place operation.")
+    if target.node == NULL and target.flags & TENSOR_REQUIRES_GRAD:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
+                           "operation.")
+    return 0
+
+
+cdef int refuse_view(Tensor view, int kind) except -1:
+    start = f"Output {view.output_nr} of {grad_fn_name(view)} is a view and is being modified inplace. "
+    if kind == VIEW_MULTI_OUTPUT:
+        raise RuntimeError(
+            start + "This view is the output of a function that returns multiple views. Such "
+            "functions do not allow the output views to be modified inplace. You should replace "
+            "the inplace operation by an out-of-place one.")
+    if kind == VIEW_NO_GRAD:
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
+            "can clarify your code by moving both the view and the inplace either both inside the "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "want the inplace to be tracked).")
+    if kind == VIEW_INFERENCE:
+        raise RuntimeError(
+            "A view was created in inference mode and is being modified inplace in normal mode. "
+            "Given that this use case is ambiguous and error-prone, it is forbidden.")
+    raise RuntimeError(
+        start + "This view was created inside a custom Function (or because an input was returned "
+        "as-is) and the autograd logic to handle view+inplace would override the custom backward "
+        "associated with the custom Function, leading to incorrect gradients. This behavior is "
+        "forbidden. You can fix this by cloning the output of the custom Function.")
+
+
+cdef str grad_fn_name(Tensor tensor):
+    return "a leaf" if tensor.node == NULL else node_name(tensor.node)
+
+
+cdef int bump_version(Tensor target, int writer) except -1:
+    """Count one in-place write by the op `writer`."""
+    if not target.storage.flags & STORAGE_INFERENCE:
+        target.storage.version += 1
+    target.storage.last_writer = writer
+    return 0
+
+
+cdef tuple geometry(Tensor tensor):
+    return (layout_shape_tuple(tensor.layout), layout_strides_tuple(tensor.layout), tensor.offset,
+            dtype_object(tensor.dtype))
+
+
+cdef class SliceWrite:
+    """The write of an op to a view, seen from the base."""
+
+    def __dealloc__(self):
+        if self.inner != NULL:
+            node_release(self.inner)
+
+
+cdef int rebase(Tensor target, pb_node *node) except -1:
+    """Give `target` the history `node` (borrowed) after an in-place op; a view's goes to its base."""
+    cdef Tensor base
+    cdef pb_node *slices
+    cdef pb_edge *inner
+    cdef pb_edge *edges
+    cdef SliceWrite write
+    cdef uint32_t i
+    if not target.flags & TENSOR_IS_VIEW:
+        move_retained(target, node)
+        tensor_set_node(target, node_retain(node), 0)
+        target.flags &= ~TENSOR_REQUIRES_GRAD
+        return 0
+    base = <Tensor>target.extra.base
+    slices = node_new(NODE_COPY_SLICES, node.nedges, 1, 0)
+    try:
+        write = SliceWrite.__new__(SliceWrite)
+        write.inner = node_retain(node)
+        write.base = geometry(base)
+        write.view = geometry(target)
+        Py_INCREF(write)
+        slices.op = <PyObject *>write
+        node_set_meta(slices, 0, base.layout, base.dtype, base.storage)
+        edges = node_edges(slices)
+        inner = node_edges(node)
+        tensor_edge(base, &edges[0])
+        for i in range(1, node.nedges):
+            if inner[i].node != NULL:
+                edges[i].node = node_retain(inner[i].node)
+                edges[i].nr = inner[i].nr
+        if inner[0].node != NULL:
+            node_release(inner[0].node)
+            inner[0].node = NULL
+        if edges[0].node != NULL:
+            inner[0].node = node_retain(edges[0].node)
+            inner[0].nr = edges[0].nr
+        move_retained(base, slices)
+        tensor_set_node(base, node_retain(slices), 0)
+        base.flags &= ~TENSOR_REQUIRES_GRAD
+    finally:
+        node_release(slices)
+    if base.flags & TENSOR_IS_VIEW:
+        raise SystemError("the base of a view is a view")
+    target.extra.view_version = target.storage.version - 1
+    view_refresh(target)
+    return 0
+
+
+# Set by surface.pyx: moves what retain_grad() left on the tensor's old node.
+cdef object move_retained_function = None
+
+
+def set_move_retained(function):
+    """Install what follows a retained gradient to a tensor's new node."""
+    global move_retained_function
+    move_retained_function = function
+
+
+cdef int move_retained(Tensor tensor, pb_node *node) except -1:
+    if tensor.flags & TENSOR_RETAINS_GRAD:
+        move_retained_function(tensor, node_object(node))
+    return 0
+
+
+cdef int view_refresh(Tensor view) except -1:
+    """Let a view's history follow what happened to its base since."""
+    cdef Tensor base = <Tensor>view.extra.base
+    cdef Tensor again
+    cdef pb_state *state
+    cdef uint32_t current = view.storage.version
+    if (view.flags & TENSOR_REQUIRES_GRAD and view.node == NULL) or view.storage != base.storage:
+        view.extra.view_version = current
+        return 0
+    if not tensor_requires_grad(base):
+        if view.node == NULL:
+            view.extra.view_version = current
+        return 0
+    state = thread_state()
+    enabled = state.grad_enabled
+    inference = state.inference
+    state.grad_enabled = 1
+    state.inference = 0
+    view.extra.view_version = current
+    try:
+        again = <Tensor?>replay(base, view)
+    finally:
+        state.grad_enabled = enabled
+        state.inference = inference
+    if again.node == NULL:
+        return 0
+    if view.flags & TENSOR_RETAINS_GRAD:
+        move_retained(view, again.node)
+    tensor_set_node(view, node_retain(again.node), again.output_nr)
+    return 0
+
+
+cdef object replay(Tensor base, Tensor view):
+    shape, strides, offset = geometry(view)[:3]
+    if view.dtype != base.dtype:
+        return replay_dtype(base, view)
+    return op_named("as_strided")(base, shape, strides, offset)
+
+
+cdef object replay_dtype(Tensor base, Tensor view):
+    """Redo a view across dtypes: real and imaginary parts of a complex base, or the reverse."""
+    shape, strides, offset = geometry(view)[:3]
+    if view.dtype < base.dtype:
+        return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
+    return op_named("as_strided")(op_named("view_as_complex")(base), shape, strides, offset)
+

@@ -1,0 +1,186 @@
+"""Forward passes of reductions."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport PB_ARRAY_WRITE, PB_BOOL, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call
+from pullback._c.dtype cimport (
+    CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
+    dtype_code, dtype_object, scalar_write)
+from pullback._c.elementwise cimport cast_tensor
+from pullback._c.entry cimport Op, forward_register
+from pullback._c.kernel cimport array_fill, kernel_call, launch_elementwise, operand, slot_id
+from pullback._c.layout cimport layout_contiguous, layout_parse
+from pullback._c.tensor cimport Tensor, tensor_new
+from pullback._c.types cimport layout_shape
+from pullback._c.views cimport dim_of
+
+cdef int DIV = slot_id("div")
+
+
+cdef unsigned long long dims_mask(Op op, Tensor self, object dim) except? 0xFFFFFFFFFFFFFFFF:
+    """Return the set of reduced dims as bits; None and () mean all."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef unsigned long long mask = 0, bit
+    cdef int i, count, ndim = self.layout.ndim
+    if dim is None:
+        return ((<unsigned long long>1 << ndim) - 1) if ndim < 64 else <unsigned long long>-2
+    if type(dim) is int:
+        return <unsigned long long>1 << dim_of(dim, ndim)
+    count = layout_parse(dim, dims, op.name_bytes, "dim")
+    if count == 0:
+        return dims_mask(op, self, None)
+    for i in range(count):
+        bit = <unsigned long long>1 << dim_of(dims[i], ndim)
+        if mask & bit:
+            raise RuntimeError(f"dim {dims[i]} appears multiple times in the list of dims")
+        mask |= bit
+    return mask
+
+
+cdef Tensor reduce_into(int slot, int key, Tensor self, unsigned long long mask, bint keepdim,
+                        int out_dtype):
+    """Run a reduction slot; the kernel sees the result with its reduced dims kept."""
+    cdef int64_t kept[PB_MAX_NDIM]
+    cdef int64_t full[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int d, n = 0, ndim = self.layout.ndim
+    cdef int64_t stride = 1
+    cdef pb_array arrays[2]
+    cdef pb_array *pointers[2]
+    cdef pb_call call
+    cdef Tensor out
+    for d in range(ndim):
+        full[d] = 1 if (mask >> d) & 1 else layout_shape(self.layout)[d]
+        if keepdim or not (mask >> d) & 1:
+            kept[n] = full[d]
+            n += 1
+    out = tensor_new(layout_contiguous(n, kept), out_dtype, self.storage.device_type,
+                     self.storage.device_index)
+    if out.layout.numel == 0:
+        return out
+    for d in range(ndim - 1, -1, -1):
+        strides[d] = stride
+        stride *= full[d]
+    array_fill(&arrays[0], out)
+    array_fill(&arrays[1], self)
+    arrays[0].flags = PB_ARRAY_WRITE
+    arrays[0].ndim = ndim
+    arrays[0].shape = full
+    arrays[0].strides = strides
+    pointers[0] = &arrays[0]
+    pointers[1] = &arrays[1]
+    call.size = sizeof(pb_call)
+    call.slot = slot
+    call.nout = 1
+    call.nin = 1
+    call.nparam = 0
+    call.device = out.storage.device_index
+    call.out = &pointers[0]
+    call.in_ = &pointers[1]
+    call.param = NULL
+    kernel_call(out.storage.device_type, &call, key, self.layout.numel)
+    return out
+
+
+cdef int requested_dtype(Op op, PyObject *value) except -2:
+    if <object>value is None:
+        return -1
+    return dtype_code(<object>value, op.name_bytes)
+
+
+cdef object forward_sum(Op op, PyObject **args, PyObject *target):
+    """sum and prod over (self, dim, keepdim, dtype): integers widen to int64."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef bint keepdim = <object>args[2]
+    cdef int code = requested_dtype(op, args[3])
+    if code < 0:
+        code = PB_I64 if dtype_category[self.dtype] < CATEGORY_FLOATING else self.dtype
+    if self.dtype != code:
+        self = cast_tensor(self, code)
+    if dtype_category[code] < CATEGORY_FLOATING and code != PB_I64:
+        return cast_tensor(reduce_into(op.slot, PB_I64, cast_tensor(self, PB_I64), mask, keepdim,
+                                       PB_I64), code)
+    return reduce_into(op.slot, code, self, mask, keepdim, code)
+
+
+cdef object forward_mean(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor out
+    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef bint keepdim = <object>args[2]
+    cdef int code = requested_dtype(op, args[3]), d, work
+    cdef int64_t count = 1
+    cdef operand inputs[2]
+    if code < 0:
+        code = self.dtype
+    if dtype_category[code] < CATEGORY_FLOATING:
+        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a "
+                           f"floating point or complex dtype. Got: {dtype_object(code).name}")
+    work = code if code >= PB_F32 else PB_F32       # half sums overflow before the division
+    if self.dtype != work:
+        self = cast_tensor(self, work)
+    out = reduce_into(op.slot, work, self, mask, keepdim, work)
+    for d in range(self.layout.ndim):
+        if (mask >> d) & 1:
+            count *= layout_shape(self.layout)[d]
+    inputs[0].tensor = <PyObject *>out
+    inputs[1].tensor = NULL
+    scalar_write(count, work, &inputs[1].scalar[0])
+    if out.layout.numel != 0:
+        launch_elementwise(DIV, work, out, inputs, 2)
+    return out if work == code else cast_tensor(out, code)
+
+
+cdef int refuse_empty(Op op, Tensor self, unsigned long long mask, bint given) except -1:
+    cdef int d
+    for d in range(self.layout.ndim):
+        if (mask >> d) & 1 and layout_shape(self.layout)[d] == 0:
+            if given:
+                raise IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size.")
+            raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
+                               f"input.numel() == 0. Specify the reduction dim with the 'dim' "
+                               f"argument.")
+    return 0
+
+
+cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
+    """amax and amin over (self, dim, keepdim)."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    if dtype_category[self.dtype] == CATEGORY_COMPLEX:
+        raise NotImplementedError(f"\"{op.name}\" not implemented for "
+                                  f"'{dtype_object(self.dtype).name}'")
+    refuse_empty(op, self, mask, <object>args[1] is not None and <object>args[1] != ())
+    return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], self.dtype)
+
+
+cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
+    """argmax and argmin over (self, dim, keepdim): one dim, or all."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef unsigned long long mask
+    if dtype_category[self.dtype] in (CATEGORY_COMPLEX, CATEGORY_BOOL):
+        raise NotImplementedError(f"\"{op.name}\" not implemented for "
+                                  f"'{dtype_object(self.dtype).name}'")
+    if <object>args[1] is None:
+        mask = dims_mask(op, self, None)
+    else:
+        mask = <unsigned long long>1 << dim_of(<object>args[1], self.layout.ndim)
+    refuse_empty(op, self, mask, <object>args[1] is not None)
+    return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_I64)
+
+
+cdef object forward_any(Op op, PyObject **args, PyObject *target):
+    """any and all over (self, dim, keepdim); uint8 stays uint8."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef Tensor out = reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_BOOL)
+    return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
+
+
+forward_register("sum", forward_sum)
+forward_register("mean", forward_mean)
+forward_register("extreme", forward_extreme)
+forward_register("arg_extreme", forward_arg_extreme)
+forward_register("any", forward_any)

@@ -1,0 +1,6 @@
+from cpython.object cimport PyObject
+
+from pullback._c.types cimport pb_node
+
+cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
+                           bint create_graph) except -1

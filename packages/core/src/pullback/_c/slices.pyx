@@ -1,0 +1,84 @@
+"""The backward step of an in-place write to a view.
+
+The gradient of the base goes through unchanged outside the written part; inside, it goes through
+the op that wrote.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free
+
+from pullback._c.entry cimport op_named
+from pullback._c.formula cimport op_backward
+from pullback._c.function cimport apply_python
+from pullback._c.record cimport SliceWrite
+from pullback._c.types cimport NODE_PYTHON, node_edges, pb_node
+from pullback._c.create import empty_tensor
+
+
+cdef tuple extent(tuple geometry):
+    """Return the extent [low, high] of a geometry, in elements."""
+    shape, strides, offset = geometry[:3]
+    high = offset
+    for size, stride in zip(shape, strides):
+        if size == 0:
+            return offset, offset
+        high += (size - 1) * stride
+    return offset, high
+
+
+cdef object written_part(object buffer, object result, SliceWrite write, object low):
+    """Return the view of the gradient that corresponds to the written view."""
+    shape, strides, offset, dtype = write.view
+    if dtype is write.base[3]:
+        return op_named("as_strided")(buffer, shape, strides, offset - low)
+    if dtype.is_complex:
+        whole = op_named("view_as_complex")(result)
+        return op_named("as_strided")(whole, shape, strides, offset - low // 2)
+    whole = op_named("view_as_real")(result)
+    return op_named("as_strided")(whole, shape, strides, offset - low * 2)
+
+
+cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
+                           bint create_graph) except -1:
+    cdef SliceWrite write = <SliceWrite>node.op
+    cdef pb_node *inner = write.inner
+    cdef PyObject **found
+    cdef PyObject *inner_grad
+    cdef uint32_t i
+    cdef object grad, part, seed
+    if grads[0] == NULL:
+        return 0
+    grad = <object>grads[0]
+    low, high = extent(write.base)
+    buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
+    shape, strides, offset = write.base[:3]
+    result = op_named("as_strided")(buffer, shape, strides, offset - low)
+    op_named("copy_")(result, grad)
+    part = written_part(buffer, result, write, low)
+    found = <PyObject **>calloc(inner.nedges, sizeof(PyObject *))
+    if found == NULL:
+        raise MemoryError()
+    try:
+        seed = op_named("clone")(part)
+        inner_grad = <PyObject *>seed
+        if inner.kind == NODE_PYTHON:
+            apply_python(inner, &inner_grad, found)
+        else:
+            op_backward(inner, &inner_grad, found)
+        if found[0] == NULL:
+            op_named("zero_")(part)
+        else:
+            op_named("copy_")(part, <object>found[0])
+        if node_edges(node)[0].node != NULL:
+            Py_INCREF(result)
+            results[0] = <PyObject *>result
+        for i in range(1, node.nedges):
+            results[i] = found[i]
+            found[i] = NULL
+    finally:
+        for i in range(inner.nedges):
+            Py_XDECREF(found[i])
+        free(found)
+    return 0

@@ -1,0 +1,20 @@
+/* Modes of one thread. state.pyx holds the variable. */
+#ifndef PULLBACK_STATE_H
+#define PULLBACK_STATE_H
+#include <Python.h>
+#include <stdint.h>
+
+typedef struct pb_state {
+    uint8_t grad_enabled;
+    uint8_t inference;
+    uint8_t multithreading;
+    uint8_t layout_policy;
+    uint32_t saved_hooks_disabled;
+    int64_t sequence;       /* of the next node this thread makes */
+    uint64_t thread;        /* 1, 2, ... in order of first use */
+    PyObject *saved_hooks;  /* owned list of (pack, unpack), or NULL */
+    PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
+    void *graph_task;       /* innermost running pass */
+} pb_state;
+
+#endif

@@ -1,0 +1,30 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from pullback.abi cimport pb_observer
+
+
+cdef extern from "state.h":
+    ctypedef struct pb_state:
+        uint8_t grad_enabled
+        uint8_t inference
+        uint8_t multithreading
+        uint8_t layout_policy
+        uint32_t saved_hooks_disabled
+        int64_t sequence
+        uint64_t thread
+        PyObject *saved_hooks
+        PyObject *hooks_message
+        void *graph_task
+
+
+# Process-wide switches, each tested on the hot path.
+ctypedef struct pb_globals:
+    pb_observer *observer       # NULL: nobody watches
+    int anomaly                 # 1: record tracebacks
+    int anomaly_check_nan
+    int full_collection         # 1 while the collector runs over its oldest generation
+    uint32_t gc_epoch
+
+cdef pb_globals *globals_() noexcept nogil
+cdef pb_state *thread_state() noexcept nogil

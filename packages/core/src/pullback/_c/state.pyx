@@ -1,0 +1,160 @@
+"""Modes of the current thread and switches of the process."""
+
+import gc
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from pullback._c.state cimport pb_globals, pb_state
+
+__all__ = [
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "set_anomaly_enabled",
+    "swap_grad_enabled",
+    "swap_layout_policy",
+    "swap_multithreading",
+]
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    #define PB_THREAD __declspec(thread)
+    #else
+    #define PB_THREAD __thread
+    #endif
+    static PB_THREAD pb_state pb_thread_state = {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL};
+    """
+    pb_state pb_thread_state
+
+cdef pb_globals process
+cdef uint64_t threads_seen = 0
+
+process.observer = NULL
+process.anomaly = 0
+process.anomaly_check_nan = 1
+process.full_collection = 0
+process.gc_epoch = 1
+
+
+cdef pb_globals *globals_() noexcept nogil:
+    return &process
+
+
+cdef pb_state *thread_state() noexcept nogil:
+    return &pb_thread_state
+
+
+def thread_number():
+    """Return a small number that identifies the current thread, counted from 1."""
+    global threads_seen
+    if pb_thread_state.thread == 0:
+        threads_seen += 1
+        pb_thread_state.thread = threads_seen
+    return pb_thread_state.thread
+
+
+def is_grad_enabled():
+    """Return True if operations of this thread are recorded.
+
+    >>> import pullback
+    >>> pullback.is_grad_enabled()
+    True
+    """
+    return bool(pb_thread_state.grad_enabled and not pb_thread_state.inference)
+
+
+def is_inference_mode_enabled():
+    """Return True inside ``inference_mode`` on this thread."""
+    return bool(pb_thread_state.inference)
+
+
+def swap_grad_enabled(bint mode):
+    """Set this thread's grad mode and return the previous one."""
+    cdef bint before = pb_thread_state.grad_enabled
+    pb_thread_state.grad_enabled = mode
+    return before
+
+
+def swap_multithreading(bint mode):
+    """Set whether this thread's backward passes may use device threads; return the previous."""
+    cdef bint before = pb_thread_state.multithreading
+    pb_thread_state.multithreading = mode
+    return before
+
+
+def swap_layout_policy(bint mode):
+    """Set whether new gradients take their parameter's strides; return the previous value."""
+    cdef bint before = pb_thread_state.layout_policy
+    pb_thread_state.layout_policy = mode
+    return before
+
+
+def is_multithreading_enabled():
+    """Return True if this thread's backward passes may use one worker per device."""
+    return bool(pb_thread_state.multithreading)
+
+
+def is_anomaly_enabled():
+    """Return True while anomaly detection is on, in the whole process."""
+    return bool(process.anomaly)
+
+
+def is_anomaly_check_nan_enabled():
+    """Return True if anomaly detection looks for NaN in gradients."""
+    return bool(process.anomaly_check_nan)
+
+
+def set_anomaly_enabled(bint mode, bint check_nan=True):
+    """Switch anomaly detection on or off for the whole process."""
+    process.anomaly = mode
+    process.anomaly_check_nan = check_nan
+
+
+def push_saved_tensor_hooks(pack, unpack):
+    """Begin to pass every tensor that this thread saves through ``pack``."""
+    if pb_thread_state.saved_hooks_disabled:
+        raise RuntimeError(<object>pb_thread_state.hooks_message)
+    if pb_thread_state.saved_hooks == NULL:
+        stack = []
+        Py_INCREF(stack)
+        pb_thread_state.saved_hooks = <PyObject *>stack
+    (<list>pb_thread_state.saved_hooks).append((pack, unpack))
+
+
+def pop_saved_tensor_hooks():
+    """End the innermost pair of saved-tensor hooks."""
+    if pb_thread_state.saved_hooks == NULL:
+        raise RuntimeError("saved_tensors_hooks: there are no hooks to take away on this thread")
+    stack = <list>pb_thread_state.saved_hooks
+    stack.pop()
+    if not stack:
+        pb_thread_state.saved_hooks = NULL
+        Py_DECREF(stack)
+
+
+def swap_saved_hooks_disabled(message):
+    """Forbid saved-tensor hooks on this thread (None allows them); return the previous message."""
+    before = None
+    if pb_thread_state.hooks_message != NULL:
+        before = <object>pb_thread_state.hooks_message
+        Py_DECREF(before)
+        pb_thread_state.hooks_message = NULL
+    pb_thread_state.saved_hooks_disabled = message is not None
+    if message is not None:
+        if pb_thread_state.saved_hooks != NULL:
+            pb_thread_state.saved_hooks_disabled = before is not None
+            raise RuntimeError(message)
+        Py_INCREF(message)
+        pb_thread_state.hooks_message = <PyObject *>message
+    return before
+
+
+def watch_collection(phase, info):
+    """Tell the traversal of graphs whether the oldest generation is being collected."""
+    process.full_collection = phase == "start" and info["generation"] == 2
+    process.gc_epoch += 1
+
+
+gc.callbacks.append(watch_collection)

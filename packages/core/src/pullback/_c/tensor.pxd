@@ -1,0 +1,81 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t
+
+from pullback._c.types cimport pb_layout, pb_node, pb_storage
+
+
+cdef enum tensor_flags:
+    TENSOR_REQUIRES_GRAD = 1    # of a leaf; non-leaves have a node
+    TENSOR_IS_VIEW = 2
+    TENSOR_RETAINS_GRAD = 4
+    TENSOR_HAS_TANGENT = 8
+    TENSOR_DIFFERENTIABLE_VIEW = 16     # its history follows the base's
+
+# How a view came about: decides which in-place writes it refuses.
+cdef enum view_kind:
+    VIEW_DEFAULT = 0
+    VIEW_MULTI_OUTPUT = 1
+    VIEW_NO_GRAD = 2
+    VIEW_IN_FUNCTION = 3
+    VIEW_INFERENCE = 4
+
+
+# The rarely needed part of a tensor.
+ctypedef struct pb_tensor_extra:
+    PyObject *grad              # owned Tensor
+    PyObject *base              # owned Tensor, the root of a chain of views
+    PyObject *hooks             # owned dict of a leaf's tensor hooks
+    PyObject *post_hooks        # owned dict of post-accumulate hooks
+    PyObject *tangent           # owned Tensor
+    PyObject *name              # owned str
+    pb_node *accumulator        # borrowed: cleared when it dies
+    uint32_t view_version       # storage version that the view's node belongs to
+    uint8_t view_kind
+    int8_t grad_dtype           # -1: the tensor's own; -2: unchecked
+
+
+cdef class Tensor:
+    cdef pb_storage *storage    # owned, never NULL
+    cdef pb_layout *layout      # owned, never NULL
+    cdef pb_node *node          # owned; NULL for leaves
+    cdef pb_tensor_extra *extra # owned, may be NULL
+    cdef int64_t offset         # in elements
+    cdef uint32_t output_nr
+    cdef uint32_t gc_mark
+    cdef uint8_t dtype
+    cdef uint8_t flags
+    cdef dict __dict__
+    cdef object __weakref__
+
+
+cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)
+cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index)
+cdef Tensor tensor_alias(Tensor self)
+cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL
+cdef bint tensor_is_exact(object value) noexcept
+cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexcept
+cdef void *tensor_data(Tensor self) noexcept nogil
+cdef object tensor_device(Tensor self)
+
+
+cdef inline bint is_tensor(object value) noexcept:
+    return tensor_is_exact(value) or isinstance(value, Tensor)
+
+
+cdef inline bint tensor_requires_grad(Tensor self) noexcept nogil:
+    return self.node != NULL or self.flags & TENSOR_REQUIRES_GRAD != 0
+
+
+# What other modules fill in: methods that need ops or the engine.
+cdef class Late:
+    cdef object getitem
+    cdef object setitem
+    cdef object repr
+    cdef object new
+    cdef object array
+    cdef object reduce
+    cdef object deepcopy
+    cdef object iterate
+    cdef object format
+
+cdef Late late

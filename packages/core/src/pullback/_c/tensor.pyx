@@ -1,0 +1,494 @@
+"""The tensor: a view of a storage with a dtype, and its place in the graph.
+
+This module knows memory, geometry and lifetime. Ops, indexing, printing and the autograd surface
+are bound to the class by other modules.
+"""
+
+from cpython.mem cimport PyMem_Free
+from cpython.object cimport (
+    PyObject, PyTypeObject, destructor, inquiry, traverseproc, visitproc)
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport calloc, free
+
+from pullback._c.device cimport DEVICE_META, device_make, device_types
+from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_read
+from pullback._c.layout cimport (
+    layout_contiguous, layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
+from pullback._c.node cimport gc_begin, node_release, node_retain, node_traverse, release_later
+from pullback._c.storage cimport storage_new, storage_release, storage_retain
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
+
+__all__ = ["Tensor"]
+
+cdef extern from "Python.h":
+    void PyObject_GC_Del(void *object)
+    void PyObject_GC_Track(void *object)
+    void PyObject_GC_UnTrack(void *object)
+    bint PyObject_GC_IsTracked(PyObject *object)
+    void PyObject_ClearWeakRefs(PyObject *object)
+    PyObject *_PyObject_GC_New(PyTypeObject *type)
+    PyObject *PyObject_Init(PyObject *object, PyTypeObject *type)
+    PyObject **_PyObject_GetDictPtr(PyObject *object)
+    void PyType_Modified(PyTypeObject *type)
+    int PyObject_GenericSetAttr(PyObject *object, PyObject *name, PyObject *value) except -1
+
+cdef enum:
+    FREELIST_LENGTH = 128
+
+cdef Py_ssize_t weaklist_offset
+cdef PyObject *free_objects[FREELIST_LENGTH]
+cdef int free_count = 0
+
+
+# ---- making --------------------------------------------------------------------------------------
+
+cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype):
+    """Return a leaf over a storage and a layout; steals both counts."""
+    global free_count
+    cdef PyObject *object
+    cdef Tensor self
+    if free_count > 0:
+        free_count -= 1
+        object = free_objects[free_count]
+        PyObject_Init(object, <PyTypeObject *>Tensor)
+    else:
+        object = _PyObject_GC_New(<PyTypeObject *>Tensor)
+        if object == NULL:
+            storage_release(storage)
+            layout_release(layout)
+            raise MemoryError()
+    self = <Tensor>object
+    Py_DECREF(self)                     # Cython counted a new reference
+    self.storage = storage
+    self.layout = layout
+    self.node = NULL
+    self.extra = NULL
+    self.offset = offset
+    self.output_nr = 0
+    self.gc_mark = 0
+    self.dtype = dtype
+    self.flags = 0
+    _PyObject_GetDictPtr(object)[0] = NULL
+    (<PyObject **>(<char *>object + weaklist_offset))[0] = NULL
+    return self
+
+
+cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index):
+    """Return an uninitialised tensor of this geometry; steals the layout's count."""
+    cdef pb_storage *storage
+    try:
+        storage = storage_new(device_type, device_index, layout.numel * dtype_itemsize[dtype])
+    except:
+        layout_release(layout)
+        raise
+    return tensor_wrap(storage, layout, 0, dtype)
+
+
+cdef Tensor tensor_alias(Tensor self):
+    """Return a leaf over the same memory and version counter."""
+    return tensor_wrap(storage_retain(self.storage), layout_retain(self.layout), self.offset,
+                       self.dtype)
+
+
+cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
+    """Return the rarely needed part, made on first use."""
+    if self.extra == NULL:
+        self.extra = <pb_tensor_extra *>calloc(1, sizeof(pb_tensor_extra))
+        if self.extra == NULL:
+            raise MemoryError()
+        self.extra.grad_dtype = -1
+        track(<PyObject *>self)
+    return self.extra
+
+
+cdef void track(PyObject *self) noexcept:
+    if not PyObject_GC_IsTracked(self):
+        PyObject_GC_Track(self)
+
+
+cdef bint tensor_is_exact(object value) noexcept:
+    return type(value) is Tensor
+
+
+cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexcept:
+    """Make `self` output `output_nr` of `node`; steals one count, which may be NULL."""
+    cdef pb_node *before = self.node
+    self.node = node
+    self.output_nr = output_nr
+    if node != NULL:
+        track(<PyObject *>self)
+    if before != NULL:
+        node_release(before)
+
+
+cdef void *tensor_data(Tensor self) noexcept nogil:
+    """Return the address of the first element."""
+    return <char *>self.storage.data + self.offset * dtype_itemsize[self.dtype]
+
+
+# ---- freeing, and what the collector sees ----------------------------------------------------------
+
+cdef void tensor_dealloc(PyObject *object) noexcept:
+    global free_count
+    PyObject_GC_UnTrack(object)
+    if (<PyObject **>(<char *>object + weaklist_offset))[0] != NULL:
+        PyObject_ClearWeakRefs(object)
+    tensor_release(object)
+    if Py_TYPE(object) == <PyTypeObject *>Tensor and free_count < FREELIST_LENGTH:
+        free_objects[free_count] = object
+        free_count += 1
+    else:
+        Py_TYPE(object).tp_free(object)
+
+
+cdef extern from *:
+    PyTypeObject *Py_TYPE(PyObject *object)
+    ctypedef struct tensor_fields "struct __pyx_obj_8pullback_2_c_6tensor_Tensor":
+        pb_storage *storage
+        pb_layout *layout
+        pb_node *node
+        pb_tensor_extra *extra
+        uint32_t gc_mark
+
+
+cdef void tensor_release(PyObject *object) noexcept:
+    """Give up everything the tensor holds; its count is 0, so it must not become a reference."""
+    cdef tensor_fields *self = <tensor_fields *>object
+    tensor_clear(object)
+    if self.storage != NULL:
+        storage_release(self.storage)
+        self.storage = NULL
+    if self.layout != NULL:
+        layout_release(self.layout)
+        self.layout = NULL
+
+
+cdef void extra_release(tensor_fields *self) noexcept:
+    cdef pb_tensor_extra *extra = self.extra
+    self.extra = NULL
+    if extra.grad != NULL:
+        release_later(extra.grad)       # a chain of .grad must not recurse
+    if extra.tangent != NULL:
+        release_later(extra.tangent)
+    Py_XDECREF(extra.base)
+    Py_XDECREF(extra.hooks)
+    Py_XDECREF(extra.post_hooks)
+    Py_XDECREF(extra.name)
+    free(extra)
+
+
+cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
+    cdef tensor_fields *self = <tensor_fields *>object
+    cdef PyObject **attributes = _PyObject_GetDictPtr(object)
+    cdef pb_tensor_extra *extra = self.extra
+    if attributes != NULL and attributes[0] != NULL and visit(attributes[0], arg):
+        return 1
+    if extra != NULL:
+        if extra.grad != NULL and visit(extra.grad, arg):
+            return 1
+        if extra.base != NULL and visit(extra.base, arg):
+            return 1
+        if extra.hooks != NULL and visit(extra.hooks, arg):
+            return 1
+        if extra.post_hooks != NULL and visit(extra.post_hooks, arg):
+            return 1
+        if extra.tangent != NULL and visit(extra.tangent, arg):
+            return 1
+    gc_begin(&self.gc_mark, visit)
+    if self.node != NULL:
+        return node_traverse(self.node, visit, arg)
+    return 0
+
+
+cdef int tensor_clear(PyObject *object) noexcept:
+    """Break cycles: drop history, hooks, gradient and attributes, keep memory and geometry."""
+    cdef tensor_fields *self = <tensor_fields *>object
+    cdef PyObject **attributes = _PyObject_GetDictPtr(object)
+    cdef pb_node *node = self.node
+    cdef PyObject *held
+    self.node = NULL
+    if node != NULL:
+        node_release(node)
+    if self.extra != NULL:
+        extra_release(self)
+    if attributes != NULL and attributes[0] != NULL:
+        held = attributes[0]
+        attributes[0] = NULL
+        Py_XDECREF(held)
+    return 0
+
+
+# ---- the class -------------------------------------------------------------------------------------
+
+class Size(tuple):
+    """The sizes of a tensor's dims: a tuple with ``numel()``.
+
+    >>> import pullback
+    >>> pullback.zeros(2, 3).shape
+    pullback.Size([2, 3])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, dims=()):
+        return tuple.__new__(cls, dims)
+
+    def __repr__(self):
+        return f"pullback.Size({list(self)})"
+
+    def __reduce__(self):
+        return Size, (tuple(self),)
+
+    def __add__(self, other):
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return Size(tuple(self) + tuple(other))
+
+    def __mul__(self, times):
+        return Size(tuple(self) * times)
+
+    def __rmul__(self, times):
+        return Size(tuple(self) * times)
+
+    def __getitem__(self, key):
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def numel(self):
+        """Return the number of elements of a tensor of these sizes."""
+        count = 1
+        for dim in self:
+            count *= dim
+        return count
+
+
+cdef Late late = Late()
+
+
+cdef class Late:
+    pass
+
+
+def bind_late(**functions):
+    """Give the class the behaviour that lives in other modules."""
+    late.getitem = functions.get("getitem", late.getitem)
+    late.setitem = functions.get("setitem", late.setitem)
+    late.repr = functions.get("repr", late.repr)
+    late.new = functions.get("new", late.new)
+    late.array = functions.get("array", late.array)
+    late.reduce = functions.get("reduce", late.reduce)
+    late.deepcopy = functions.get("deepcopy", late.deepcopy)
+    late.iterate = functions.get("iterate", late.iterate)
+    late.format = functions.get("format", late.format)
+
+
+def bind_attribute(str name, value):
+    """Put an attribute on the class; extension types take none from Python."""
+    (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = value
+    PyType_Modified(<PyTypeObject *>Tensor)
+
+
+def adopt(Tensor self not None, Tensor source not None):
+    """Make a freshly allocated tensor a leaf over the memory of another one."""
+    cdef pb_storage *storage = storage_retain(source.storage)
+    cdef pb_layout *layout = layout_retain(source.layout)
+    if self.storage != NULL:
+        storage_release(self.storage)
+        layout_release(self.layout)
+    self.storage = storage
+    self.layout = layout
+    self.offset = source.offset
+    self.dtype = source.dtype
+
+
+cdef int64_t wrap_dim(Tensor self, object dim, const char *op) except -1:
+    cdef int64_t d = dim
+    cdef int64_t ndim = self.layout.ndim if self.layout.ndim > 0 else 1
+    if d < -ndim or d >= ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
+                         f"{ndim - 1}], but got {d})")
+    return d + ndim if d < 0 else d
+
+
+cdef class Tensor:
+    """An n-dimensional array of one dtype on one device, and its place in a graph.
+
+    Make one with :func:`pullback.tensor`, :func:`pullback.zeros` and their like.
+
+    >>> import pullback
+    >>> x = pullback.tensor([[1., 2.], [3., 4.]], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([[2., 4.],
+            [6., 8.]])
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.storage = NULL
+        late.new(self, args, kwargs)
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    @property
+    def shape(self):
+        """The sizes of the dims, as a tuple."""
+        return tuple.__new__(Size, layout_shape_tuple(self.layout))
+
+    @property
+    def dtype(self):
+        """The type of the elements."""
+        return dtype_object(self.dtype)
+
+    @property
+    def device(self):
+        """Where the memory is."""
+        return tensor_device(self)
+
+    @property
+    def ndim(self):
+        """The number of dims."""
+        return self.layout.ndim
+
+    @property
+    def itemsize(self):
+        """Bytes of one element."""
+        return dtype_itemsize[self.dtype]
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements."""
+        return dtype_itemsize[self.dtype] * self.layout.numel
+
+    def dim(self):
+        """Return the number of dims."""
+        return self.layout.ndim
+
+    def numel(self):
+        """Return the number of elements."""
+        return self.layout.numel
+
+    def nelement(self):
+        """Return the number of elements."""
+        return self.layout.numel
+
+    def ndimension(self):
+        """Return the number of dims."""
+        return self.layout.ndim
+
+    def element_size(self):
+        """Return the bytes of one element."""
+        return dtype_itemsize[self.dtype]
+
+    def size(self, dim=None):
+        """Return all sizes, or the size of one dim.
+
+        Raises: IndexError when ``dim`` is out of range.
+        """
+        if dim is None:
+            return tuple.__new__(Size, layout_shape_tuple(self.layout))
+        cdef int64_t d = wrap_dim(self, dim, "size")
+        if self.layout.ndim == 0:
+            raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+        return layout_shape(self.layout)[d]
+
+    def stride(self, dim=None):
+        """Return the strides in elements, or the stride of one dim."""
+        if dim is None:
+            return layout_strides_tuple(self.layout)
+        cdef int64_t d = wrap_dim(self, dim, "stride")
+        if self.layout.ndim == 0:
+            raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+        return layout_strides(self.layout)[d]
+
+    def storage_offset(self):
+        """Return where the first element lies in the storage, in elements."""
+        return self.offset
+
+    def is_contiguous(self):
+        """Return True if the elements lie row by row without gaps."""
+        return self.layout.flags & LAYOUT_CONTIGUOUS != 0
+
+    def is_floating_point(self):
+        """Return True for float16, bfloat16, float32 and float64."""
+        return dtype_object(self.dtype).is_floating_point
+
+    def is_complex(self):
+        """Return True for complex64 and complex128."""
+        return dtype_object(self.dtype).is_complex
+
+    def is_signed(self):
+        """Return True if the dtype has negative values."""
+        return dtype_object(self.dtype).is_signed
+
+    def data_ptr(self):
+        """Return the address of the first element; 0 if there is none."""
+        return <size_t>tensor_data(self) if self.storage.data != NULL else 0
+
+    def get_device(self):
+        """Return the device's number; -1 on host devices."""
+        if device_types()[self.storage.device_type].host:
+            return -1
+        return self.storage.device_index
+
+    def is_inference(self):
+        """Return True if the tensor was allocated in inference mode."""
+        return self.storage.flags & STORAGE_INFERENCE != 0
+
+    def _is_view(self):
+        """Return True if the tensor is a view of another one."""
+        return self.flags & TENSOR_IS_VIEW != 0
+
+    def __len__(self):
+        if self.layout.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return layout_shape(self.layout)[0]
+
+    def __hash__(self):
+        return <Py_ssize_t>(<size_t><PyObject *>self >> 4)
+
+    def __getitem__(self, key):
+        return late.getitem(self, key)
+
+    def __setitem__(self, key, value):
+        late.setitem(self, key, value)
+
+    def __iter__(self):
+        return late.iterate(self)
+
+    def __repr__(self):
+        return late.repr(self)
+
+    def __format__(self, spec):
+        return late.format(self, spec)
+
+    def __array__(self, dtype=None, copy=None):
+        return late.array(self, dtype, copy)
+
+    def __reduce_ex__(self, protocol):
+        return late.reduce(self, protocol)
+
+    def __deepcopy__(self, memo):
+        return late.deepcopy(self, memo)
+
+    def __setattr__(self, name, value):
+        track(<PyObject *>self)         # an attribute can close a cycle
+        PyObject_GenericSetAttr(<PyObject *>self, <PyObject *>name, <PyObject *>value)
+
+    def __delattr__(self, name):
+        PyObject_GenericSetAttr(<PyObject *>self, <PyObject *>name, NULL)
+
+
+cdef object tensor_device(Tensor self):
+    cdef int type_id = self.storage.device_type
+    if device_types()[type_id].host or (type_id == DEVICE_META and self.storage.device_index == 0):
+        return device_make(type_id, -1)
+    return device_make(type_id, self.storage.device_index)
+
+
+weaklist_offset = (<type>Tensor).__weakrefoffset__
+(<PyTypeObject *>Tensor).tp_dealloc = <destructor>tensor_dealloc
+(<PyTypeObject *>Tensor).tp_traverse = <traverseproc>tensor_traverse
+(<PyTypeObject *>Tensor).tp_clear = <inquiry>tensor_clear

@@ -1,0 +1,10 @@
+from libc.stdint cimport int64_t
+
+from pullback._c.tensor cimport Tensor
+from pullback._c.types cimport pb_layout
+
+cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype)
+cdef int64_t dim_of(object dim, int64_t ndim) except -1
+cdef int64_t integer(object value, str op, str argument) except? -1
+cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const int64_t *strides,
+                         int64_t offset)

@@ -1,0 +1,556 @@
+"""Forward passes of views: a new geometry over the same storage."""
+
+from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from pullback.abi cimport PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
+from pullback._c.device cimport DEVICE_META
+from pullback._c.dtype cimport dtype_itemsize
+from pullback._c.elementwise cimport contiguous_copy
+from pullback._c.entry cimport Op, forward_register
+from pullback._c.layout cimport (
+    layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain,
+    layout_shape_tuple)
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.storage cimport storage_retain
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD,
+    pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+
+
+cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype):
+    """Return a view of `source` with this geometry; steals the layout's count."""
+    cdef Tensor view = tensor_wrap(storage_retain(source.storage), layout, offset, dtype)
+    cdef pb_tensor_extra *extra = tensor_extra(view)
+    cdef pb_state *state = thread_state()
+    cdef Tensor base = source
+    extra.view_kind = (VIEW_INFERENCE if state.inference else
+                       VIEW_DEFAULT if state.grad_enabled else VIEW_NO_GRAD)
+    if source.flags & TENSOR_IS_VIEW:
+        base = <Tensor>source.extra.base
+        if extra.view_kind == VIEW_DEFAULT:
+            extra.view_kind = source.extra.view_kind
+    Py_INCREF(base)
+    extra.base = <PyObject *>base
+    extra.view_version = view.storage.version
+    view.flags |= TENSOR_IS_VIEW
+    return view
+
+
+cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const int64_t *strides,
+                         int64_t offset):
+    return make_view(source, layout_new(ndim, shape, strides), offset, source.dtype)
+
+
+# ---- arguments ---------------------------------------------------------------------------------------
+
+cdef int64_t integer(object value, str op, str argument) except? -1:
+    """Read an integer argument."""
+    if isinstance(value, bool) or not PyIndex_Check(value):
+        raise TypeError(f"{op}(): argument '{argument}' must be int, not {type(value).__name__}")
+    try:
+        return PyNumber_Index(value)
+    except OverflowError:
+        raise OverflowError(f"{op}(): argument '{argument}' does not fit in 64 bits: {value}") from None
+
+
+cdef int64_t dim_of(object dim, int64_t ndim) except -1:
+    """Return a dim counted from the front; a 0-d tensor has one for this purpose."""
+    cdef int64_t d
+    cdef int64_t count = ndim if ndim > 0 else 1
+    if isinstance(dim, bool) or not PyIndex_Check(dim):
+        raise TypeError(f"dim must be int, not {type(dim).__name__}")
+    d = PyNumber_Index(dim)
+    if d < -count or d >= count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, "
+                         f"{count - 1}], but got {d})")
+    return d + count if d < 0 else d
+
+
+cdef int fetch(Tensor self, int64_t *shape, int64_t *strides) noexcept:
+    memcpy(shape, layout_shape(self.layout), self.layout.ndim * sizeof(int64_t))
+    memcpy(strides, layout_strides(self.layout), self.layout.ndim * sizeof(int64_t))
+    return self.layout.ndim
+
+
+# ---- order of dims -------------------------------------------------------------------------------------
+
+cdef object forward_transpose(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides)
+    cdef int64_t a = dim_of(<object>args[1], ndim), b = dim_of(<object>args[2], ndim)
+    if ndim > 0:
+        shape[a], shape[b] = shape[b], shape[a]
+        strides[a], strides[b] = strides[b], strides[a]
+    return view_strided(self, ndim, shape, strides, self.offset)
+
+
+cdef object forward_t(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides)
+    if ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
+    if ndim == 2:
+        shape[0], shape[1] = shape[1], shape[0]
+        strides[0], strides[1] = strides[1], strides[0]
+    return view_strided(self, ndim, shape, strides, self.offset)
+
+
+cdef object forward_permute(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = self.layout.ndim, d
+    cdef int64_t k
+    cdef unsigned long long used = 0
+    cdef int count = layout_parse(<object>args[1], dims, "permute", "dims")
+    if count != ndim:
+        raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does "
+                           f"not match the length of the desired ordering of dimensions i.e. "
+                           f"input.dim() = {ndim} is not equal to len(dims) = {count}")
+    for d in range(ndim):
+        k = dim_of(dims[d], ndim)
+        if (used >> k) & 1:
+            raise RuntimeError("permute(): duplicate dims are not allowed.")
+        used |= <unsigned long long>1 << k
+        shape[d] = layout_shape(self.layout)[k]
+        strides[d] = layout_strides(self.layout)[k]
+    return view_strided(self, ndim, shape, strides, self.offset)
+
+
+# ---- number of dims ------------------------------------------------------------------------------------
+
+cdef object forward_unsqueeze(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM + 1]
+    cdef int64_t strides[PB_MAX_NDIM + 1]
+    cdef int ndim = fetch(self, shape, strides), d
+    cdef int64_t at = dim_of(<object>args[1], ndim + 1)
+    for d in range(ndim, at, -1):
+        shape[d] = shape[d - 1]
+        strides[d] = strides[d - 1]
+    strides[at] = shape[at + 1] * strides[at + 1] if at < ndim else 1
+    shape[at] = 1
+    return view_strided(self, ndim + 1, shape, strides, self.offset)
+
+
+cdef object forward_squeeze(Op op, PyObject **args, PyObject *target):
+    """Drop dims of one element: all, one, or several."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = self.layout.ndim, d, count, kept = 0
+    cdef unsigned long long drop = 0
+    if <object>args[1] is None:
+        drop = <unsigned long long>-1
+    else:
+        count = layout_parse(<object>args[1], dims, "squeeze", "dim")
+        for d in range(count):
+            drop |= <unsigned long long>1 << dim_of(dims[d], ndim)
+    for d in range(ndim):
+        if layout_shape(self.layout)[d] == 1 and (drop >> d) & 1:
+            continue
+        shape[kept] = layout_shape(self.layout)[d]
+        strides[kept] = layout_strides(self.layout)[d]
+        kept += 1
+    return view_strided(self, kept, shape, strides, self.offset)
+
+
+cdef object forward_expand(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = self.layout.ndim, d, k
+    cdef int64_t size
+    cdef int count = layout_parse(<object>args[1], shape, "expand", "size")
+    if count < ndim:
+        raise RuntimeError(f"expand({list(layout_shape_tuple(self.layout))}, size="
+                           f"{[shape[d] for d in range(count)]}): the number of sizes provided "
+                           f"({count}) must be greater or equal to the number of dimensions in "
+                           f"the tensor ({ndim})")
+    for d in range(count):
+        k = d - (count - ndim)
+        size = layout_shape(self.layout)[k] if k >= 0 else 1
+        if shape[d] == -1:
+            if k < 0:
+                raise RuntimeError(f"The expanded size of the tensor ({shape[d]}) isn't allowed in "
+                                   f"a leading, non-existing dimension {d}")
+            shape[d] = size
+        if k >= 0 and size == shape[d]:
+            strides[d] = layout_strides(self.layout)[k]
+        elif size == 1 and shape[d] >= 0:
+            strides[d] = 0
+        else:
+            raise RuntimeError(f"The expanded size of the tensor ({shape[d]}) must match the "
+                               f"existing size ({size}) at non-singleton dimension {d}.  Target "
+                               f"sizes: {[shape[k] for k in range(count)]}.  Tensor sizes: "
+                               f"{list(layout_shape_tuple(self.layout))}")
+    return view_strided(self, count, shape, strides, self.offset)
+
+
+# ---- parts ------------------------------------------------------------------------------------------------
+
+cdef object forward_select(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides), d
+    cdef int64_t dim, index, offset
+    if ndim == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    dim = dim_of(<object>args[1], ndim)
+    index = integer(<object>args[2], "select", "index")
+    if index < -shape[dim] or index >= shape[dim]:
+        raise IndexError(f"select(): index {index} out of range for tensor of size "
+                         f"{list(layout_shape_tuple(self.layout))} at dimension {dim}")
+    if index < 0:
+        index += shape[dim]
+    offset = self.offset + index * strides[dim]
+    for d in range(dim, ndim - 1):
+        shape[d] = shape[d + 1]
+        strides[d] = strides[d + 1]
+    return view_strided(self, ndim - 1, shape, strides, offset)
+
+
+cdef object forward_narrow(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides)
+    cdef int64_t dim, start, length, size
+    if ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    dim = dim_of(<object>args[1], ndim)
+    start = integer(<object>args[2], "narrow", "start")
+    length = integer(<object>args[3], "narrow", "length")
+    size = shape[dim]
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if start < -size or start > size:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size}], "
+                         f"but got {start})")
+    if start < 0:
+        start += size
+    if start > size - length:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    shape[dim] = length
+    return view_strided(self, ndim, shape, strides, self.offset + start * strides[dim])
+
+
+cdef object forward_slice(Op op, PyObject **args, PyObject *target):
+    """self[start:end:step] along a dim; None stands for the end of the dim."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides)
+    cdef int64_t dim, start, end, step, size
+    if ndim == 0:
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+    dim = dim_of(<object>args[1], ndim)
+    size = shape[dim]
+    step = integer(<object>args[4], "slice", "step")
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    start = 0 if <object>args[2] is None else clip_index(<object>args[2], "start")
+    end = size if <object>args[3] is None else clip_index(<object>args[3], "end")
+    start = min(max(start + size if start < 0 else start, 0), size)
+    end = min(max(end + size if end < 0 else end, start), size)
+    shape[dim] = (end - start + step - 1) // step
+    offset = self.offset + (start * strides[dim] if shape[dim] > 0 else 0)
+    strides[dim] = strides[dim] * step if shape[dim] > 1 or step <= size else strides[dim]
+    return view_strided(self, ndim, shape, strides, offset)
+
+
+cdef int64_t clip_index(object value, str argument) except? -1:
+    """Read a slice bound: any Python integer, cut to 62 bits."""
+    if isinstance(value, bool) or not PyIndex_Check(value):
+        raise TypeError(f"slice(): argument '{argument}' must be int, not {type(value).__name__}")
+    value = PyNumber_Index(value)
+    return min(max(value, -(1 << 62)), 1 << 62)
+
+
+cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides), d
+    cdef int64_t dim, i, count, step
+    cdef Tensor view
+    if ndim == 0:
+        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+    dim = dim_of(<object>args[1], ndim)
+    count = shape[dim]
+    step = strides[dim]
+    for d in range(dim, ndim - 1):
+        shape[d] = shape[d + 1]
+        strides[d] = strides[d + 1]
+    found = []
+    for i in range(count):
+        view = view_strided(self, ndim - 1, shape, strides, self.offset + i * step)
+        mark_multi(view)
+        found.append(view)
+    return tuple(found)
+
+
+cdef int mark_multi(Tensor view) except -1:
+    if view.extra.view_kind == VIEW_DEFAULT:
+        view.extra.view_kind = VIEW_MULTI_OUTPUT
+    return 0
+
+
+cdef object forward_split(Op op, PyObject **args, PyObject *target):
+    """Cut a dim into parts of the given sizes (which the entry has worked out)."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t sizes[PB_MAX_NDIM]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides)
+    cdef int64_t dim, start = 0
+    cdef Tensor view
+    if ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    dim = dim_of(<object>args[2], ndim)
+    found = []
+    total = sum(<object>args[1])
+    if total != shape[dim] or min(<object>args[1], default=0) < 0:
+        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to "
+                           f"{layout_shape(self.layout)[dim]} (input tensor's size at dimension "
+                           f"{dim}), but got split_sizes={list(<object>args[1])}")
+    for size in <object>args[1]:
+        shape[dim] = size
+        view = view_strided(self, ndim, shape, strides, self.offset + start * strides[dim])
+        mark_multi(view)
+        found.append(view)
+        start += shape[dim]
+    return tuple(found)
+
+
+cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides), d, kept = 0
+    cdef int64_t shift = integer(<object>args[1], "diagonal", "offset")
+    cdef int64_t a = dim_of(<object>args[2], ndim), b = dim_of(<object>args[3], ndim)
+    cdef int64_t length, step, offset = self.offset
+    if ndim < 2 or a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {<object>args[2]}, "
+                           f"{<object>args[3]}")
+    if shift >= 0:
+        length = max(min(shape[a], shape[b] - shift), 0)
+    else:
+        length = max(min(shape[a] + shift, shape[b]), 0)
+    if length > 0:
+        offset += shift * strides[b] if shift >= 0 else -shift * strides[a]
+    step = strides[a] + strides[b]
+    for d in range(ndim):
+        if d != a and d != b:
+            shape[kept] = shape[d]
+            strides[kept] = strides[d]
+            kept += 1
+    shape[kept] = length
+    strides[kept] = step
+    return view_strided(self, kept + 1, shape, strides, offset)
+
+
+# ---- new shapes ---------------------------------------------------------------------------------------------
+
+cdef int infer_shape(Tensor self, object size, int64_t *shape, str op) except -1:
+    """Read a shape with at most one -1, which gets what is left; return its length."""
+    cdef int count = layout_parse(size, shape, "view", "size"), d, guess = -1
+    cdef int64_t known = 1, numel = self.layout.numel
+    listed = [shape[d] for d in range(count)]
+    exact = 1
+    for d in range(count):
+        if shape[d] == -1:
+            if guess >= 0:
+                raise RuntimeError("only one dimension can be inferred")
+            guess = d
+        elif shape[d] < 0:
+            raise RuntimeError(f"invalid shape dimension {shape[d]}")
+        else:
+            exact *= listed[d]
+    if guess >= 0:
+        if exact == 0:
+            raise RuntimeError(f"cannot reshape tensor of {numel} elements into shape {listed} "
+                               f"because the unspecified dimension size -1 can be any value and "
+                               f"is ambiguous")
+        if numel % exact:
+            raise RuntimeError(f"shape '{listed}' is invalid for input of size {numel}")
+        shape[guess] = numel // exact
+    elif exact != numel:
+        raise RuntimeError(f"shape '{listed}' is invalid for input of size {numel}")
+    return count
+
+
+cdef bint strides_for(Tensor self, int count, const int64_t *shape, int64_t *strides) noexcept:
+    """Find strides that give `shape` over the same memory; False when there are none."""
+    cdef const int64_t *old = layout_shape(self.layout)
+    cdef const int64_t *steps = layout_strides(self.layout)
+    cdef int d = self.layout.ndim - 1, v = count - 1
+    cdef int64_t chunk_base, chunk = 1, made = 1
+    cdef int64_t stride = 1
+    if self.layout.numel == 0 or self.layout.flags & LAYOUT_CONTIGUOUS:
+        for v in range(count - 1, -1, -1):
+            strides[v] = stride
+            stride *= shape[v] if shape[v] > 1 else 1
+        return True
+    if self.layout.ndim == 0:
+        for v in range(count):
+            strides[v] = 1
+        return True
+    chunk_base = steps[d]
+    while d >= 0:
+        chunk *= old[d]
+        if d == 0 or (old[d - 1] != 1 and steps[d - 1] != chunk * chunk_base):
+            while v >= 0 and (made < chunk or shape[v] == 1):
+                strides[v] = made * chunk_base
+                made *= shape[v]
+                v -= 1
+            if made != chunk:
+                return False
+            if d > 0:
+                chunk_base = steps[d - 1]
+                chunk = 1
+                made = 1
+        d -= 1
+    return v == -1
+
+
+cdef object forward_view(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int count = infer_shape(self, <object>args[1], shape, "view")
+    if not strides_for(self, count, shape, strides):
+        raise RuntimeError("view size is not compatible with input tensor's size and stride (at "
+                           "least one dimension spans across two contiguous subspaces). Use "
+                           ".reshape(...) instead.")
+    return view_strided(self, count, shape, strides, self.offset)
+
+
+def viewable(Tensor self not None, size):
+    """Return the full shape if ``view(size)`` needs no copy, else None."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int count = infer_shape(self, size, shape, "reshape"), d
+    if not strides_for(self, count, shape, strides):
+        return None
+    return tuple([shape[d] for d in range(count)])
+
+
+def full_shape(Tensor self not None, size):
+    """Return a shape with its -1 worked out."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int count = infer_shape(self, size, shape, "reshape"), d
+    return tuple([shape[d] for d in range(count)])
+
+
+cdef object forward_as_strided(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = layout_parse(<object>args[1], shape, "as_strided", "size"), d
+    cdef int64_t offset = self.offset
+    if layout_parse(<object>args[2], strides, "as_strided", "stride") != ndim:
+        raise RuntimeError("mismatch in length of strides and shape")
+    if <object>args[3] is not None:
+        offset = integer(<object>args[3], "as_strided", "storage_offset")
+    high = offset
+    empty = False
+    for d in range(ndim):
+        if strides[d] < 0:
+            raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got "
+                               f"strides: {[strides[k] for k in range(ndim)]}")
+        if shape[d] < 0:
+            raise RuntimeError(f"as_strided: sizes must not be negative, got "
+                               f"{[shape[k] for k in range(ndim)]}")
+        if shape[d] == 0:
+            empty = True
+        else:
+            high += (int(shape[d]) - 1) * int(strides[d])
+    if offset < 0:
+        raise RuntimeError(f"Tensor: invalid storage offset {offset}")
+    need = (high + 1) * dtype_itemsize[self.dtype]
+    if not empty and need > self.storage.nbytes:
+        raise RuntimeError(f"setStorage: sizes {[shape[k] for k in range(ndim)]}, strides "
+                           f"{[strides[k] for k in range(ndim)]}, storage offset {offset}, and "
+                           f"itemsize {dtype_itemsize[self.dtype]} requiring a storage size of "
+                           f"{need} are out of bounds for storage of size {self.storage.nbytes}")
+    return view_strided(self, ndim, shape, strides, offset)
+
+
+cdef object forward_alias(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    return make_view(self, layout_retain(self.layout), self.offset, self.dtype)
+
+
+cdef object forward_detach(Op op, PyObject **args, PyObject *target):
+    return tensor_alias(<Tensor>args[0])
+
+
+# ---- across dtypes -------------------------------------------------------------------------------------------
+
+cdef object forward_view_as_real(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM + 1]
+    cdef int64_t strides[PB_MAX_NDIM + 1]
+    cdef int ndim = fetch(self, shape, strides), d
+    if self.dtype != PB_C64 and self.dtype != PB_C128:
+        raise RuntimeError("view_as_real is only supported for complex tensors")
+    for d in range(ndim):
+        strides[d] *= 2
+    shape[ndim] = 2
+    strides[ndim] = 1
+    return make_view(self, layout_new(ndim + 1, shape, strides), self.offset * 2,
+                     PB_F32 if self.dtype == PB_C64 else PB_F64)
+
+
+cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int ndim = fetch(self, shape, strides), d
+    if self.dtype != PB_F32 and self.dtype != PB_F64:
+        raise RuntimeError("view_as_complex is only supported for half, float and double tensors, "
+                           "but got a tensor of another dtype")
+    if ndim == 0 or shape[ndim - 1] != 2 or strides[ndim - 1] != 1 or self.offset % 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2 with stride 1")
+    for d in range(ndim - 1):
+        if strides[d] % 2:
+            raise RuntimeError(f"Tensor must have a stride divisible by 2 for all but last "
+                               f"dimension")
+        strides[d] //= 2
+    return make_view(self, layout_new(ndim - 1, shape, strides), self.offset // 2,
+                     PB_C64 if self.dtype == PB_F32 else PB_C128)
+
+
+forward_register("transpose", forward_transpose)
+forward_register("t", forward_t)
+forward_register("permute", forward_permute)
+forward_register("unsqueeze", forward_unsqueeze)
+forward_register("squeeze", forward_squeeze)
+forward_register("expand", forward_expand)
+forward_register("select", forward_select)
+forward_register("narrow", forward_narrow)
+forward_register("slice", forward_slice)
+forward_register("unbind", forward_unbind)
+forward_register("split", forward_split)
+forward_register("diagonal", forward_diagonal)
+forward_register("view", forward_view)
+forward_register("as_strided", forward_as_strided)
+forward_register("alias", forward_alias)
+forward_register("detach", forward_detach)
+forward_register("view_as_real", forward_view_as_real)
+forward_register("view_as_complex", forward_view_as_complex)

@@ -1,0 +1,256 @@
+"""Tensor methods and functions that are no ops: conversions, printing, comparisons of wholes."""
+
+from __future__ import annotations
+
+import builtins
+
+from pullback._c import create, dtype as _dtype, index as _index
+from pullback._c.tensor import Tensor, adopt, bind_attribute, bind_late
+from pullback.optable import indexing as _indexing, ops
+
+_BY_NAME = {d.name: d for d in _dtype.ALL}
+_SHORT = {"half": "float16", "float": "float32", "double": "float64", "short": "int16",
+          "int": "int32", "long": "int64", "bool": "bool", "byte": "uint8", "char": "int8",
+          "bfloat16": "bfloat16", "cfloat": "complex64", "cdouble": "complex128"}
+
+
+# ---- functions -----------------------------------------------------------------------------------------
+
+def is_tensor(obj):
+    """Return True for tensors.
+
+    >>> import pullback
+    >>> pullback.is_tensor(pullback.ones(1)), pullback.is_tensor(1)
+    (True, False)
+    """
+    return isinstance(obj, Tensor)
+
+
+def is_floating_point(input):
+    """Return True if the tensor has a floating-point dtype."""
+    return input.is_floating_point()
+
+
+def is_complex(input):
+    """Return True if the tensor has a complex dtype."""
+    return input.is_complex()
+
+
+def numel(input):
+    """Return the number of elements of a tensor."""
+    return input.numel()
+
+
+def can_cast(from_, to):
+    """Return True if promotion may turn the first dtype into the second.
+
+    >>> import pullback
+    >>> pullback.can_cast(pullback.float64, pullback.int64)
+    False
+    """
+    return _rank(from_) <= _rank(to)
+
+
+def _rank(dtype):
+    return "biufc".index({"u": "i"}.get(dtype.kind, dtype.kind))
+
+
+def result_type(tensor1, tensor2):
+    """Return the dtype of an arithmetic result of two tensors or numbers.
+
+    >>> import pullback
+    >>> pullback.result_type(pullback.ones(1, dtype=pullback.int64), 1.0)
+    pullback.float32
+    """
+    from pullback._c.elementwise import result_dtype
+
+    return result_dtype(tensor1, tensor2)
+
+
+def equal(input, other):
+    """Return True if two tensors have one shape and equal elements.
+
+    Raises: TypeError when an argument is no tensor.
+    """
+    for value in (input, other):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"equal(): expected Tensor, not {type(value).__name__}")
+    return input.shape == other.shape and builtins.bool(ops.all(input.detach() == other.detach()))
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Return where ``|input - other| <= atol + rtol * |other|``, elementwise.
+
+    >>> import pullback
+    >>> pullback.isclose(pullback.tensor([1.]), pullback.tensor([1.0000001]))
+    tensor([True])
+    """
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got rtol="
+                           f"{rtol}, atol={atol}")
+    input, other = input.detach(), other.detach()
+    close = input == other
+    if equal_nan:
+        close = close | ((input != input) & (other != other))
+    if input.dtype.kind in "bui" and rtol == 0 and atol == 0:
+        return close
+    if input.dtype.kind in "bui":
+        input, other = input.to(_BY_NAME["float64"]), other.to(_BY_NAME["float64"])
+    allowed = atol + ops.abs(rtol * other)
+    error = ops.abs(input - other)
+    return close | (ops.isfinite(error) & (error <= allowed))
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Return True if all elements are close; see ``isclose``."""
+    return builtins.bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
+
+
+# ---- methods -------------------------------------------------------------------------------------------
+
+def item(self):
+    """Return the only element as a Python number.
+
+    Raises: RuntimeError when there is not exactly one element.
+    """
+    return create.item(self)
+
+
+def cpu(self):
+    """Return the tensor in host memory."""
+    from pullback._interop import _host_device
+
+    return self.to(_host_device())
+
+
+def type_as(self, other):
+    """Return the tensor in the dtype of another one."""
+    return self.to(other.dtype)
+
+
+def tensor_type(self, dtype=None, non_blocking=False):
+    """Return the name of the type, or the tensor in another dtype."""
+    if dtype is None:
+        return f"pullback.{self.dtype.name}"
+    return self.to(dtype)
+
+
+def zero_grad(self, set_to_none=True):
+    """Forget the accumulated gradient, or set it to zeros."""
+    if set_to_none or self.grad is None:
+        self.grad = None
+    else:
+        self.grad.detach_().zero_()
+
+
+def _transposed(self):
+    return self.permute(tuple(range(self.ndim - 1, -1, -1)))
+
+
+def _matrix_transposed(self):
+    if self.ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got "
+                           f"{self.ndim}-D tensor.")
+    return self.transpose(-2, -1)
+
+
+def _converter(name, target):
+    def convert(self, memory_format=None):
+        return self.to(_BY_NAME[target])
+
+    convert.__name__ = name
+    convert.__doc__ = f"Return the tensor as {target}."
+    return convert
+
+
+def iterate(self):
+    """Iterate over the first dim.
+
+    Raises: TypeError for 0-d tensors.
+    """
+    if self.ndim == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def contains(self, element):
+    """Return True if a number or tensor occurs among the elements."""
+    if not isinstance(element, (Tensor, bool, builtins.int, builtins.float, complex)):
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in "
+                           f"a {type(element)}.")
+    return builtins.bool(ops.any(self == element))
+
+
+def format_value(self, spec):
+    """Format a 0-d tensor as its number, others as their text."""
+    if self.ndim == 0 and type(self) is Tensor:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+def to_complex(self):
+    """Return ``complex(self)`` of a tensor of one element."""
+    return complex(self.item())
+
+
+def new_instance(self, args, kwargs):
+    """The constructor ``Tensor(...)``: sizes, or data, in the default dtype."""
+    from pullback._construct import tensor
+
+    unknown = set(kwargs) - {"device", "requires_grad"}
+    if unknown and type(self) is Tensor:
+        raise TypeError(f"Tensor() got an unexpected keyword argument '{unknown.pop()}'")
+    device = kwargs.get("device")
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        adopt(self, args[0].detach())
+    elif len(args) == 1 and not isinstance(args[0], builtins.int):
+        adopt(self, tensor(args[0], dtype=_dtype.get_default_dtype(), device=device))
+    elif all(isinstance(size, builtins.int) for size in args):
+        adopt(self, create.empty_tensor(tuple(args) or (0,), None, device))
+    elif type(self) is Tensor:
+        raise TypeError(f"Tensor(): expected sizes, a sequence or a tensor, got "
+                        f"{', '.join(type(a).__name__ for a in args)}")
+    else:
+        adopt(self, create.empty_tensor((0,), None, device))
+
+
+def as_subclass(self, cls):
+    """Return the same memory and history as an instance of a subclass.
+
+    Raises: TypeError when ``cls`` is no subclass of Tensor.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+        raise TypeError(f"as_subclass(): cls must be a subclass of Tensor, not {cls!r}")
+    made = cls.__new__(cls)
+    adopt(made, ops.alias(self) if self.requires_grad else self)
+    return made
+
+
+def install():
+    """Bind everything that is no op to the class."""
+    from pullback import _interop
+    from pullback._printing import format_tensor
+    from pullback.autograd import _entry, graph
+
+    bind_late(getitem=_index.getitem, setitem=_indexing.setitem, repr=format_tensor,
+              new=new_instance, array=_interop.array_protocol, reduce=_interop.reduce,
+              deepcopy=_interop.deepcopy, iterate=iterate, format=format_value)
+    _index.bind(_indexing.normalize_key, _indexing.advanced_getitem)
+    for name, method in {
+            "item": item, "tolist": _interop.tolist, "numpy": _interop.numpy_method, "cpu": cpu,
+            "type_as": type_as, "type": tensor_type, "zero_grad": zero_grad, "equal": equal,
+            "isclose": isclose, "allclose": allclose, "__contains__": contains,
+            "__complex__": to_complex, "as_subclass": as_subclass,
+            "backward": _entry.tensor_backward}.items():
+        bind_attribute(name, method)
+    for name, target in _SHORT.items():
+        bind_attribute(name, _converter(name, target))
+    for name, getter in {"T": _transposed, "mT": _matrix_transposed,
+                         "H": lambda self: _matrix_transposed(self).conj()}.items():
+        bind_attribute(name, property(getter))
+    bind_attribute("real", property(ops.real))
+    bind_attribute("imag", property(ops.imag))
+    bind_attribute("__array_priority__", 1000)
+    graph.install()

@@ -1,0 +1,29 @@
+"""Reverse-mode automatic differentiation with torch.autograd's interface."""
+
+from pullback._c.state import is_multithreading_enabled
+from pullback.autograd import (
+    anomaly_mode, function, grad_mode, graph, variable,
+)
+from pullback.autograd._entry import backward, execute_backward, grad
+from pullback.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from pullback.autograd.function import Function, NestedIOFunction
+from pullback.autograd.grad_mode import (
+    enable_grad, no_grad, set_grad_enabled, set_multithreading_enabled,
+)
+from pullback.autograd.gradcheck import gradcheck, gradgradcheck
+from pullback.autograd.variable import Variable
+
+__all__ = [
+    "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
+    "enable_grad", "execute_backward", "function", "grad", "grad_mode", "gradcheck",
+    "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad", "set_detect_anomaly",
+    "set_grad_enabled", "set_multithreading_enabled", "variable",
+]
+
+
+def __getattr__(name):
+    if name == "profiler":
+        import importlib
+
+        return importlib.import_module("pullback.autograd.profiler")
+    raise AttributeError(f"module 'pullback.autograd' has no attribute {name!r}")

@@ -1,0 +1,344 @@
+"""``backward`` and ``grad``: arguments are checked and put in order, then one pass runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+from pullback._c import create, engine, surface
+from pullback._c.tensor import Tensor
+from pullback.autograd.graph import GradientEdge
+
+__all__ = ["backward", "execute_backward", "grad"]
+
+_warned_cycle = False
+
+
+def _as_sequence(value, name):
+    """Return a tensor, an edge or a sequence of them as a tuple."""
+    if isinstance(value, (Tensor, GradientEdge)):
+        return (value,)
+    if isinstance(value, (list, tuple)):
+        found = tuple(value)
+    else:
+        try:
+            found = tuple(value)
+        except TypeError:
+            raise TypeError(f"{name} must be a Tensor, a GradientEdge or a sequence of them, but "
+                            f"got {type(value).__name__}") from None
+    for position, item in enumerate(found):
+        if not isinstance(item, (Tensor, GradientEdge)):
+            raise TypeError(f"{name}: expected Tensor or GradientEdge at position {position}, but "
+                            f"got {type(item).__name__}")
+    return found
+
+
+def _seeds(value, count, name):
+    """Return one gradient or None per root."""
+    if value is None:
+        return (None,) * count
+    if isinstance(value, Tensor):
+        return (value,)
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a Tensor, None or a sequence of them, but got "
+                        f"{type(value).__name__}")
+    return tuple(value)
+
+
+def _why_no_grad(root):
+    if not isinstance(root, Tensor):
+        return ""
+    if not (root.dtype.is_floating_point or root.dtype.is_complex):
+        return f" (its dtype {root.dtype} has no derivatives)"
+    return (" (it is a leaf made without requires_grad=True, was made under no_grad, or was "
+            "detached)")
+
+
+def _root_edge(position, root):
+    """Return (node, output number, shape, dtype, device) of a root."""
+    if isinstance(root, GradientEdge):
+        node, number = root.node, root.output_nr
+        if node is None:
+            raise RuntimeError(f"element {position} of tensors does not require grad and does not "
+                               f"have a grad_fn")
+        return (node, number, *surface.seed_description(node, number))
+    edge = surface.gradient_edge(root)
+    if edge is None:
+        raise RuntimeError(f"element {position} of tensors does not require grad and does not have "
+                           f"a grad_fn{_why_no_grad(root)}")
+    return (*edge, root.shape, root.dtype, root.device)
+
+
+def _numel(shape):
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _make_seed(shape, dtype, device):
+    if _numel(shape) != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
+                           f"output has shape {list(shape)}: reduce it, for example with .sum(), "
+                           f"or pass gradient=")
+    if not dtype.is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
+                           f"{dtype}")
+    return create.fill_tensor(create.empty_tensor(shape, dtype, device), 1)
+
+
+def _check_seed(position, seed, shape, dtype, batched):
+    """Return a seed in the root's dtype.
+
+    Raises: RuntimeError when its shape or complexness does not fit.
+    """
+    expected = tuple(seed.shape[1:]) if batched else tuple(seed.shape)
+    if batched and seed.ndim == 0 or expected != tuple(shape):
+        if batched:
+            raise RuntimeError(f"If `is_grads_batched=True`, we interpret the first dimension of "
+                               f"each grad_output as the batch dimension. The sizes of the "
+                               f"remaining dimensions are expected to match the shape of "
+                               f"corresponding output, but a mismatch was detected: "
+                               f"grad_output[{position}] has a shape of {seed.shape} and "
+                               f"output[{position}] has a shape of {list(shape)}.")
+        raise RuntimeError(f"Mismatch in shape: grad_output[{position}] has a shape of "
+                           f"{seed.shape} and output[{position}] has a shape of {list(shape)}.")
+    if seed.dtype.is_complex != dtype.is_complex:
+        raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have "
+                           f"the same dtype. Mismatch in dtype: grad_output[{position}] has a dtype "
+                           f"of {seed.dtype} and output[{position}] has a dtype of {dtype}.")
+    return seed if seed.dtype == dtype else seed.to(dtype)
+
+
+def _prepare(roots, seeds, batched=False):
+    """Return the engine's roots and their gradients."""
+    if len(seeds) != len(roots):
+        raise RuntimeError(f"got {len(roots)} tensors and {len(seeds)} gradients")
+    edges, grads = [], []
+    for position, (root, seed) in enumerate(zip(roots, seeds)):
+        if seed is not None and not isinstance(seed, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got "
+                            f"{type(seed).__name__} at position {position}")
+        node, number, shape, dtype, device = _root_edge(position, root)
+        if seed is None:
+            seed = _make_seed(shape, dtype, device)
+        else:
+            seed = _check_seed(position, seed, shape, dtype, batched)
+        edges.append((node, number))
+        grads.append(seed)
+    return edges, grads
+
+
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
+             grad_variables=None, inputs=None):
+    """Add the gradients of ``tensors`` to the ``.grad`` of the leaves they depend on.
+
+    ``grad_tensors``: one gradient per tensor, of its shape; None stands for 1 where the tensor has
+    one element. ``retain_graph`` keeps saved values for another pass (default: as
+    ``create_graph``); ``create_graph`` records the pass itself; ``inputs`` restricts it.
+
+    Raises: RuntimeError when a tensor does not require grad, a gradient does not fit, or saved
+    values were freed or modified; TypeError for arguments of a wrong type.
+
+    >>> import pullback
+    >>> x = pullback.tensor(3., requires_grad=True)
+    >>> pullback.autograd.backward(x * x)
+    >>> x.grad
+    tensor(6.)
+    """
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.",
+                      FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both "
+                               "passed to `backward()`. Please only use `grad_tensors`.")
+        grad_tensors = grad_variables
+    if inputs is not None:
+        inputs = _as_sequence(inputs, "inputs")
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    roots = _as_sequence(tensors, "tensors")
+    seeds = _seeds(grad_tensors, len(roots), "grad_tensors")
+    if retain_graph is None:
+        retain_graph = create_graph
+    if create_graph:
+        _warn_cycle()
+    edges, grads = _prepare(roots, seeds)
+    del seeds, grad_tensors
+    if inputs is None:
+        engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph), None, True)
+        return
+    _backward_to(edges, grads, retain_graph, create_graph, inputs)
+
+
+def _warn_cycle():
+    global _warned_cycle
+    if not _warned_cycle:
+        _warned_cycle = True
+        warnings.warn("Using backward() with create_graph=True will create a reference cycle "
+                      "between the parameter and its gradient which can cause a memory leak. We "
+                      "recommend using autograd.grad when creating the graph to avoid this. If you "
+                      "have to use this function, make sure to reset the .grad fields of your "
+                      "parameters to None after use to break the cycle and avoid the leak.",
+                      UserWarning, stacklevel=3)
+
+
+def _input_edges(inputs):
+    edges = []
+    for item in inputs:
+        if isinstance(item, GradientEdge):
+            edges.append((item.node, item.output_nr))
+            continue
+        edge = surface.gradient_edge(item)
+        if edge is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+        edges.append(edge)
+    return edges
+
+
+def _backward_to(edges, grads, retain_graph, create_graph, inputs):
+    """Accumulate into ``inputs`` alone: leaves by their accumulators, others from captures."""
+    targets = _input_edges(inputs)
+    found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph), targets, True)
+    for item, (node, _), gradient in zip(inputs, targets, found):
+        if (isinstance(item, Tensor) and gradient is not None and not item.retains_grad
+                and not surface.is_accumulator(node)):
+            surface.accumulate_in_place_of(item, gradient)
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
+         only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
+    """Return the sum of the gradients of ``outputs`` with respect to each of ``inputs``.
+
+    Nothing is added to ``.grad``. ``inputs`` is a tensor, an edge, a sequence or a dict of
+    tensors; a dict gives a dict. ``allow_unused`` permits inputs that do not matter (None);
+    ``materialize_grads`` gives zeros for them. With ``is_grads_batched`` the first dim of every
+    ``grad_outputs`` is a batch, and so is the results'.
+
+    Raises: RuntimeError when an input was not used, an output does not require grad or a gradient
+    does not fit; ValueError for contradicting flags; TypeError for arguments of a wrong type.
+
+    >>> import pullback
+    >>> x = pullback.tensor(3., requires_grad=True)
+    >>> pullback.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    keys = None
+    if isinstance(inputs, Mapping):
+        if type(inputs) is not dict and not isinstance(inputs, dict):
+            raise TypeError(f"inputs must be a dict, a Tensor, a GradientEdge or a sequence, but "
+                            f"got {type(inputs).__name__}")
+        keys, inputs = list(inputs), list(inputs.values())
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when "
+                         "materialize_grads=True, but got: allow_unused=False.")
+    if allow_unused is None:
+        allow_unused = materialize_grads
+    if not only_inputs:
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). "
+                      "To accumulate gradient for other parts of the graph, please use "
+                      "torch.autograd.backward.", FutureWarning, stacklevel=2)
+    roots = _as_sequence(outputs, "outputs")
+    inputs = _as_sequence(inputs, "inputs")
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    _refuse_edges(roots, inputs, is_grads_batched)
+    if retain_graph is None:
+        retain_graph = create_graph
+    seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
+    if is_grads_batched:
+        found = _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused)
+    else:
+        edges, grads = _prepare(roots, seeds)
+        del seeds, grad_outputs
+        found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
+                                    _input_edges(inputs), False)
+    return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
+
+
+def _refuse_edges(roots, inputs, batched):
+    if batched and any(isinstance(item, GradientEdge) for item in (*roots, *inputs)):
+        raise RuntimeError("`is_grads_batched=True` does not support GradientEdge: pass Tensors")
+
+
+def _finish(found, inputs, keys, allow_unused, materialize, create_graph):
+    """Check for unused inputs, fill in zeros where asked, and restore the input's structure."""
+    result = []
+    for position, (gradient, item) in enumerate(zip(found, inputs)):
+        if gradient is None:
+            if not allow_unused:
+                where = f"with the key {keys[position]!r}" if keys else f"at index {position}"
+                raise RuntimeError(f"The differentiated Tensor {where} appears to not have been "
+                                   f"used in the graph. Set allow_unused=True if this is the "
+                                   f"desired behavior. (A copy or view made after the computation "
+                                   f"is another tensor.)")
+            if materialize:
+                if isinstance(item, GradientEdge):
+                    raise RuntimeError("materialize_grads cannot be used when the given input is a "
+                                       "GradientEdge")
+                gradient = create.fill_tensor(
+                    create.empty_tensor(item.shape, item.dtype, item.device), 0)
+                if create_graph:
+                    gradient.requires_grad_()
+        result.append(gradient)
+    return dict(zip(keys, result)) if keys is not None else tuple(result)
+
+
+def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused):
+    """One pass per element of the batch; results are stacked."""
+    import pullback
+
+    sizes = {seed.shape[0] for seed in seeds if seed is not None and seed.ndim}
+    if any(seed is None for seed in seeds) or len(sizes) != 1:
+        raise RuntimeError("If `is_grads_batched=True`, every grad_output must be given, with one "
+                           "batch size as its first dimension")
+    _prepare(roots, seeds, batched=True)
+    count = sizes.pop()
+    targets = _input_edges(inputs)
+    rows = []
+    for k in range(count):
+        edges, grads = _prepare(roots, [seed[k] for seed in seeds])
+        last = k == count - 1
+        rows.append(engine.run_backward(edges, grads, bool(retain_graph) or not last,
+                                        bool(create_graph), targets, False))
+    found = []
+    for position, item in enumerate(inputs):
+        column = [row[position] for row in rows]
+        if all(part is None for part in column):
+            found.append(None)
+            continue
+        zeros = pullback.zeros(item.shape, dtype=item.dtype, device=item.device)
+        found.append(pullback.stack([zeros if part is None else part for part in column]))
+    return found
+
+
+def execute_backward(root, grad, retain_graph=False):
+    """Run backward from one root with an explicit gradient: ``backward([root], [grad], ...)``.
+
+    >>> import pullback
+    >>> x = pullback.ones(2, requires_grad=True)
+    >>> pullback.autograd.execute_backward(x * 2, pullback.ones(2))
+    >>> x.grad
+    tensor([2., 2.])
+    """
+    backward([root], [grad], retain_graph)
+
+
+def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Add the gradients of this tensor to the ``.grad`` of the leaves; see ``autograd.backward``.
+
+    >>> import pullback
+    >>> x = pullback.tensor(2., requires_grad=True)
+    >>> (x * 5).backward()
+    >>> x.grad
+    tensor(5.)
+    """
+    if gradient is not None and not isinstance(gradient, Tensor):
+        raise TypeError(f"backward(): argument 'gradient' must be Tensor or None, not "
+                        f"{type(gradient).__name__}")
+    if inputs is not None or create_graph:
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        return
+    edges, grads = _prepare((self,), (gradient,))
+    del gradient
+    engine.run_backward(edges, grads, bool(retain_graph), False, None, True)

@@ -1,0 +1,242 @@
+"""Derivatives as gradcheck needs them: by differences, by backward and by forward mode.
+
+The derivatives of output i with respect to input j form a matrix with one row for each input
+element and one column for each output element.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pullback as pb
+
+Tensor = Any
+Function = Callable[..., Any]
+
+
+class GradcheckError(RuntimeError):
+    """A derivative is wrong, or a backward formula breaks a rule that gradcheck tests."""
+
+    __module__ = "pullback.autograd.gradcheck"
+
+
+class Problem(NamedTuple):
+    """What one call of gradcheck works on; positions count in the caller's tuples."""
+
+    func: Function
+    inputs: tuple[Any, ...]
+    inputs_at: list[int]  # inputs that require grad
+    outputs: tuple[Any, ...]
+    outputs_at: list[int]  # outputs that require grad
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+
+    def checked_inputs(self) -> list[Tensor]:
+        return [self.inputs[j] for j in self.inputs_at]
+
+    def checked_outputs(self) -> list[Tensor]:
+        return [self.outputs[i] for i in self.outputs_at]
+
+
+def call_function(func: Function, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Call the function and return its outputs as a tuple of dense tensors.
+
+    Sparse tensors can only come from extensions, which mark them by ``is_sparse``.
+    """
+    outputs = as_tuple(func(*inputs))
+    for output in outputs:
+        if not isinstance(output, pb.Tensor):
+            raise TypeError(
+                "gradcheck expects func to return a tensor or a tuple of tensors, got "
+                f"{type(output).__name__}"
+            )
+        if getattr(output, "is_sparse", False):
+            raise ValueError(
+                "Sparse output is not supported at gradcheck yet. Please call to_dense() on the "
+                "output of func for gradcheck."
+            )
+    return outputs
+
+
+def central_difference(
+    evaluate: Callable[[], list[Tensor]], x: Tensor, at: Any, step: Any, eps: float
+) -> list[Tensor]:
+    """Return central differences of all outputs while ``x[at]`` moves along ``step``.
+
+    ``x`` is moved in place, because the function may also reach it by other ways than its
+    arguments; it is given back bit for bit. ``.data`` keeps the version counter out of it.
+    """
+    data = x.data
+    saved = data[at].clone()
+    try:
+        data[at] = saved + eps * step
+        above = evaluate()
+        data[at] = saved - eps * step
+        below = evaluate()
+    finally:
+        data[at] = saved
+    return [(high - low) / (2 * eps) for high, low in zip(above, below)]
+
+
+def axes_of(x: Tensor) -> tuple[complex, ...]:
+    return (1, 1j) if x.is_complex() else (1,)
+
+
+def numerical_jacobian(
+    evaluate: Callable[[], list[Tensor]], x: Tensor, outputs: Sequence[Tensor], eps: float
+) -> list[list[Tensor]]:
+    """Return, for each axis of ``x`` (real, imaginary), the matrix of each output."""
+    return [
+        [
+            stack_matrix([column[i] for column in columns], output.numel(), output, 0)
+            for i, output in enumerate(outputs)
+        ]
+        for columns in (
+            [central_difference(evaluate, x, at, axis, eps) for at in places_of(x)]
+            for axis in axes_of(x)
+        )
+    ]
+
+
+def make_evaluator(problem: Problem) -> Callable[[], list[Tensor]]:
+    """Return a function that computes the checked outputs anew, as copies without a graph."""
+    expected = [output.shape for output in problem.checked_outputs()]
+
+    def evaluate() -> list[Tensor]:
+        outputs = call_function(problem.func, problem.inputs)
+        if len(outputs) != len(problem.outputs):
+            raise AssertionError(
+                f"Expected `func` to return {len(problem.outputs)} outputs when inputs are "
+                f"perturbed, but got {len(outputs)}"
+            )
+        checked = [outputs[i].detach().clone() for i in problem.outputs_at]
+        for output, shape in zip(checked, expected):
+            if output.shape != shape:
+                raise AssertionError(
+                    "Expected `func` to return outputs with the same shape when inputs are "
+                    f"perturbed, but got: shapes {tuple(shape)} and {tuple(output.shape)}."
+                )
+        return checked
+
+    return evaluate
+
+
+def run_backward(output: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list[Tensor]:
+    """Return the gradient of one output by each input, zeros where there is none."""
+    grads = pb.autograd.grad([output], inputs, [seed], retain_graph=True, allow_unused=True)
+    for grad, x in zip(grads, inputs):
+        if grad is not None and grad.shape != x.shape:
+            raise GradcheckError("Analytical gradient has incorrect size")
+    return [
+        make_zeros(x.shape, x) if grad is None else grad.detach() for grad, x in zip(grads, inputs)
+    ]
+
+
+def analytical_jacobian(output: Tensor, inputs: Sequence[Tensor], part: complex) -> list[Tensor]:
+    """Return the matrix of one part (1 real, 1j imaginary) of an output by each input."""
+    columns: list[list[Tensor]] = []
+    for at in places_of(output):
+        seed = make_zeros(output.shape, output)
+        seed[at] = part
+        columns.append(run_backward(output, inputs, seed))
+    return [
+        stack_matrix([column[j] for column in columns], x.numel(), x, 1)
+        for j, x in enumerate(inputs)
+    ]
+
+
+def run_forward(problem: Problem, j: int, tangent: Tensor) -> list[Tensor]:
+    """Return the tangents of the checked outputs when input ``j`` has this tangent."""
+    forward_ad = pb.autograd.forward_ad
+    with forward_ad.dual_level():
+        arguments = list(problem.inputs)
+        arguments[j] = forward_ad.make_dual(arguments[j], tangent)
+        outputs = call_function(problem.func, tuple(arguments))
+        tangents = [forward_ad.unpack_dual(outputs[i]).tangent for i in problem.outputs_at]
+    return [
+        make_zeros(output.shape, output) if tangent is None else tangent.detach().clone()
+        for tangent, output in zip(tangents, problem.checked_outputs())
+    ]
+
+
+def forward_jacobian(problem: Problem, j: int, axis: complex) -> list[Tensor]:
+    """Return the matrix of each checked output by one axis of input ``j``."""
+    x, rows = problem.inputs[j], []
+    for at in places_of(x):
+        tangent = make_zeros(x.shape, x)
+        tangent[at] = axis
+        rows.append(run_forward(problem, j, tangent))
+    return [
+        stack_matrix([row[i] for row in rows], output.numel(), output, 0)
+        for i, output in enumerate(problem.checked_outputs())
+    ]
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def requires_grad(value: Any) -> bool:
+    return isinstance(value, pb.Tensor) and value.requires_grad
+
+
+def places_of(x: Tensor) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(range(size) for size in x.shape))
+
+
+def make_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    return pb.zeros(tuple(shape), dtype=like.dtype, device=like.device)
+
+
+def stack_matrix(vectors: Sequence[Tensor], length: int, like: Tensor, dim: int) -> Tensor:
+    """Stack flattened tensors as rows (dim 0) or columns (dim 1)."""
+    if not vectors:
+        return make_zeros((0, length) if dim == 0 else (length, 0), like)
+    return pb.stack([vector.reshape(-1) for vector in vectors], dim)
+
+
+def part_of(x: Tensor, part: complex) -> Tensor:
+    """Return the real part (1) or the imaginary part (1j); of a real tensor, itself."""
+    if not x.is_complex():
+        return x
+    return pb.real(x) if part == 1 else pb.imag(x)
+
+
+def combine_axes(along_real: Tensor, along_imaginary: Tensor | None = None) -> Tensor:
+    return along_real if along_imaginary is None else along_real + 1j * along_imaginary
+
+
+def real_dtype(x: Tensor) -> Any:
+    return {pb.complex64: pb.float32, pb.complex128: pb.float64}.get(x.dtype, x.dtype)
+
+
+def random_unit(like: Tensor, generator: random.Random) -> Tensor:
+    """Return a real vector of length 1, shaped like a tensor, with positive elements only."""
+    numbers = [generator.random() for _ in range(like.numel())]
+    length = sum(number * number for number in numbers) ** 0.5
+    units = [number / length for number in numbers]
+    flat = pb.tensor(units, dtype=real_dtype(like), device=like.device)
+    return flat.reshape(tuple(like.shape))
+
+
+def dot_product(a: Tensor, b: Tensor) -> float:
+    return float((a * b.to(device=a.device)).sum())
+
+
+def is_close(computed: Tensor, expected: Tensor, rtol: float, atol: float) -> bool:
+    """Compare as allclose does: equal infinities agree, NaN agrees with nothing."""
+    expected = expected.to(device=computed.device)
+    error = (computed - expected).abs()
+    near = (error <= atol + rtol * expected.abs()) & (error < float("inf"))
+    return bool((near | (computed == expected)).all())
+
+
+def max_difference(a: Tensor, b: Tensor) -> float:
+    if a.numel() == 0:
+        return 0.0
+    return float((a - b.to(device=a.device)).abs().amax())

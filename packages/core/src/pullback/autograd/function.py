@@ -1,0 +1,204 @@
+"""Custom differentiable functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+
+from pullback._c import function as _function, state
+from pullback._c.tensor import Tensor
+
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
+           "NestedIOFunction", "once_differentiable"]
+
+
+class FunctionCtx(_function.FunctionNode):
+    """What a custom Function uses to hand values from forward to backward."""
+
+    def mark_shared_storage(self, *pairs):
+        """Deprecated; does nothing."""
+        warnings.warn("mark_shared_storage is deprecated. Tensors with shared storages are "
+                      "automatically tracked. Note that calls to `set_()` are not tracked",
+                      FutureWarning, stacklevel=2)
+
+    def save_for_forward(self, *tensors):
+        """Keep tensors for ``jvp``.
+
+        Raises: AssertionError when something is neither a Tensor nor None.
+        """
+        for tensor in tensors:
+            assert isinstance(tensor, Tensor) or tensor is None, (
+                "save_for_forward expects all arguments to be tensors; you should save "
+                "non-tensors as attributes on ctx.")
+        self.saved_for_forward = tensors
+
+
+class BackwardCFunction(FunctionCtx):
+    """The node of a custom Function: its ctx, with the user's backward."""
+
+    def apply(self, *args):
+        """Run the user's backward (or vjp)."""
+        cls = self._forward_cls
+        if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
+                               "not allowed. You should only implement one of them.")
+        return (cls.vjp if cls.vjp is not Function.vjp else cls.backward)(self, *args)
+
+    def name(self):
+        """Return the name of the node."""
+        return type(self).__name__
+
+
+class FunctionMeta(type):
+    """Gives every Function class the class of its nodes, named <Name>Backward."""
+
+    def __init__(cls, name, bases, attributes):
+        super().__init__(name, bases, attributes)
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {
+            "_forward_cls": cls, "__module__": cls.__module__})
+
+
+class Function(metaclass=FunctionMeta):
+    """Base class of custom functions: override ``forward`` and ``backward``, call ``apply``.
+
+    ``forward(ctx, *args)`` computes, with recording off. ``backward(ctx, *grad_outputs)`` returns
+    one gradient per argument of forward, None for arguments that are no tensors. Alternatively
+    ``forward(*args)`` without ctx, and ``setup_context(ctx, inputs, output)``.
+
+    >>> import pullback
+    >>> class Double(pullback.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> Double.apply(x).backward()
+    >>> x.grad
+    tensor([2.])
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args, **kwargs):
+        warnings.warn(f"{self.__class__} should not be instantiated. Methods on autograd functions "
+                      f"are all static, so you should invoke them on the class itself. "
+                      f"Instantiating an autograd function will raise an error in a future version "
+                      f"of PyTorch.", DeprecationWarning, stacklevel=2)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. "
+                           "Please use new-style autograd function with static forward method.")
+
+    @staticmethod
+    def forward(*args, **kwargs):
+        """Compute the outputs; override it."""
+        raise NotImplementedError("You must implement the forward function for custom "
+                                  "autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        """Save what backward needs; override it to write ``forward`` without ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        """Return the gradients of forward's arguments; override it (or ``vjp``)."""
+        raise NotImplementedError("You must implement either the backward or vjp method for your "
+                                  "custom autograd.Function to use it with backward mode AD.")
+
+    @staticmethod
+    def vjp(ctx, *grad_outputs):
+        """Another name of ``backward``."""
+        raise NotImplementedError("You must implement either the backward or vjp method for your "
+                                  "custom autograd.Function to use it with backward mode AD.")
+
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        """Return the tangents of the outputs; override it for forward mode."""
+        raise NotImplementedError("You must implement the jvp function for custom "
+                                  "autograd.Function to use it with forward mode AD.")
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Run ``forward`` and record one node for it; returns forward's outputs."""
+        separate = cls.setup_context is not Function.setup_context
+        if separate:
+            args, kwargs = _bind_defaults(cls.forward, args, kwargs), {}
+        elif kwargs:
+            return _apply_with_keywords(cls, args, kwargs)
+        ctx = cls._backward_cls()
+        _function.begin(ctx, args)
+        before = state.swap_grad_enabled(False)
+        try:
+            if separate:
+                outputs = cls.forward(*args)
+                cls.setup_context(ctx, args, outputs)
+            else:
+                outputs = cls.forward(ctx, *args)
+        finally:
+            state.swap_grad_enabled(before)
+        return _function.finish(ctx, args, outputs)
+
+
+def _bind_defaults(forward, args, kwargs):
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError("keyword-only arguments of forward are not supported with setup_context")
+    return bound.args
+
+
+def _apply_with_keywords(cls, args, kwargs):
+    """Keyword arguments of a combined forward are handed through; they take no gradient."""
+    ctx = cls._backward_cls()
+    _function.begin(ctx, args)
+    before = state.swap_grad_enabled(False)
+    try:
+        outputs = cls.forward(ctx, *args, **kwargs)
+    finally:
+        state.swap_grad_enabled(before)
+    return _function.finish(ctx, args, outputs)
+
+
+def once_differentiable(fn):
+    """Mark a backward that cannot be differentiated: its body runs without recording.
+
+    Raises: RuntimeError when a second derivative is asked for.
+    """
+    @functools.wraps(fn)
+    def wrapper(ctx, *args):
+        recording = state.is_grad_enabled()
+        before = state.swap_grad_enabled(False)
+        try:
+            outputs = fn(ctx, *args)
+        finally:
+            state.swap_grad_enabled(before)
+        if not recording:
+            return outputs
+        sources = [arg for arg in args if isinstance(arg, Tensor) and arg.requires_grad]
+        if not sources:
+            return outputs
+        single = not isinstance(outputs, tuple)
+        found = [outputs] if single else list(outputs)
+        fresh = [None if t is None else t.detach() for t in found]
+        _function.attach_error(
+            [t for t in fresh if t is not None], sources, "DelayedError",
+            "trying to differentiate twice a function that was marked with @once_differentiable")
+        return fresh[0] if single else tuple(fresh)
+
+    return wrapper
+
+
+class InplaceFunction(Function):
+    """Legacy base class of functions with an in-place variant."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+
+class NestedIOFunction(Function):
+    """Legacy base class of functions over nested structures of tensors."""

@@ -1,0 +1,217 @@
+"""Modes of recording, as context managers, decorators and functions. All are thread-local."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+
+from pullback._c import state
+
+__all__ = ["enable_grad", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+
+
+class _Mode:
+    """A context manager that is also a decorator of functions, generators and coroutines."""
+
+    def clone(self):
+        """Return a fresh manager of the same mode, one per call."""
+        return self.__class__()
+
+    def __call__(self, function):
+        if inspect.isclass(function):
+            warnings.warn(f"Decorating classes is deprecated and will be disabled in future "
+                          f"versions. You should only decorate functions or methods. To preserve "
+                          f"the current behavior of class decoration, you can directly decorate the "
+                          f"`__init__` method and nothing else.", FutureWarning, stacklevel=2)
+            function.__init__ = self(function.__init__)
+            return function
+        if inspect.isgeneratorfunction(function):
+            return _wrap_generator(self, function)
+        if inspect.iscoroutinefunction(function):
+            return _wrap_coroutine(self, function)
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+def _wrap_generator(mode, function):
+    """The mode holds while the generator's body runs, not while its caller does."""
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        generator = function(*args, **kwargs)
+        try:
+            with mode.clone():
+                response = generator.send(None)
+            while True:
+                try:
+                    request = yield response
+                except GeneratorExit:
+                    with mode.clone():
+                        generator.close()
+                    raise
+                except BaseException as error:
+                    with mode.clone():
+                        response = generator.throw(error)
+                else:
+                    with mode.clone():
+                        response = generator.send(request)
+        except StopIteration as stop:
+            return stop.value
+
+    return wrapped
+
+
+class _Stepped:
+    """Runs each step of a coroutine inside the mode."""
+
+    def __init__(self, mode, coroutine):
+        self.mode = mode
+        self.coroutine = coroutine
+
+    def __await__(self):
+        return _steps(self.mode, self.coroutine)
+
+
+def _steps(mode, coroutine):
+    send, value = coroutine.send, None
+    while True:
+        try:
+            with mode.clone():
+                waiting = send(value)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            send, value = coroutine.send, (yield waiting)
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            send, value = coroutine.throw, error
+
+
+def _wrap_coroutine(mode, function):
+    @functools.wraps(function)
+    async def wrapped(*args, **kwargs):
+        return await _Stepped(mode, function(*args, **kwargs))
+
+    return wrapped
+
+
+class _BareDecorator(_Mode):
+    """A mode without arguments: usable as ``@mode`` and ``@mode()``."""
+
+    def __new__(cls, function=None):
+        if function is None:
+            return super().__new__(cls)
+        return cls()(function)
+
+    def __init__(self, function=None):
+        self.before = []
+
+
+class no_grad(_BareDecorator):
+    """Record nothing: results do not require grad.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> with pullback.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    def __enter__(self):
+        self.before.append(state.swap_grad_enabled(False))
+
+    def __exit__(self, kind, value, traceback):
+        state.swap_grad_enabled(self.before.pop())
+
+
+class enable_grad(_BareDecorator):
+    """Record again inside ``no_grad``.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> with pullback.no_grad():
+    ...     with pullback.enable_grad():
+    ...         (x * 2).requires_grad
+    True
+    """
+
+    def __enter__(self):
+        self.before.append(state.swap_grad_enabled(True))
+
+    def __exit__(self, kind, value, traceback):
+        state.swap_grad_enabled(self.before.pop())
+
+
+class set_grad_enabled(_Mode):
+    """Switch recording on or off, at once; as a context manager it is undone at the end.
+
+    >>> import pullback
+    >>> with pullback.set_grad_enabled(False):
+    ...     pullback.is_grad_enabled()
+    False
+    """
+
+    def __init__(self, mode):
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not "
+                            f"{type(mode).__name__}")
+        self.before = [state.swap_grad_enabled(mode)]
+        self.mode = mode
+        self.entered = False
+
+    def __call__(self, function):
+        state.swap_grad_enabled(self.before[0])
+        return super().__call__(function)
+
+    def __enter__(self):
+        if self.entered:
+            self.before.append(state.swap_grad_enabled(self.mode))
+        else:
+            state.swap_grad_enabled(self.mode)
+        self.entered = True
+
+    def __exit__(self, kind, value, traceback):
+        state.swap_grad_enabled(self.before.pop() if len(self.before) > 1 else self.before[0])
+
+    def clone(self):
+        return _Fixed(self.mode)
+
+    def __repr__(self):
+        return f"{type(self).__qualname__}(mode={self.mode})"
+
+
+class _Fixed(_Mode):
+    """What a decorated function enters: it acts only inside the call."""
+
+    def __init__(self, mode):
+        self.mode = mode
+
+    def __enter__(self):
+        self.before = state.swap_grad_enabled(self.mode)
+
+    def __exit__(self, kind, value, traceback):
+        state.swap_grad_enabled(self.before)
+
+
+class set_multithreading_enabled(_Mode):
+    """Choose whether backward passes of this thread may use one worker per device."""
+
+    def __init__(self, mode):
+        self.before = state.swap_multithreading(bool(mode))
+        self.mode = bool(mode)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, value, traceback):
+        state.swap_multithreading(self.before)
+
+    def clone(self):
+        return set_multithreading_enabled(self.mode)

@@ -1,0 +1,309 @@
+"""The graph as users see it: nodes, edges, hooks and saved tensors."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from pullback._c import state, surface
+from pullback._c.node import Node
+from pullback._c.tensor import Tensor
+from pullback.utils.hooks import RemovableHandle
+
+__all__ = [
+    "GradientEdge", "Node", "disable_saved_tensors_hooks", "enforce_grad_layout_policy",
+    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
+    "saved_tensors_hooks",
+]
+
+
+class GradientEdge(NamedTuple):
+    """Where a gradient arrives: a node and the number of one of its forward outputs."""
+
+    node: Node
+    output_nr: int
+    ownership_token: Node | None = None
+
+
+def get_gradient_edge(tensor):
+    """Return the edge that the gradient of a tensor arrives at.
+
+    Raises: RuntimeError when the tensor does not require grad.
+
+    >>> import pullback
+    >>> y = pullback.ones(1, requires_grad=True) * 2
+    >>> pullback.autograd.graph.get_gradient_edge(y).output_nr
+    0
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"get_gradient_edge(): expected a Tensor, not {type(tensor).__name__}")
+    edge = surface.gradient_edge(tensor)
+    if edge is None:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
+                           "require gradients")
+    return GradientEdge(*edge)
+
+
+def increment_version(tensor):
+    """Count a write that another library made into the memory of a tensor (or of several)."""
+    for item in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        if not item.is_inference():
+            surface.increment_version_of(item)
+
+
+class saved_tensors_hooks:
+    """Pass every tensor that is saved for backward through a pair of hooks.
+
+    ``pack_hook(tensor)`` runs when a tensor is saved, ``unpack_hook(packed)`` whenever it is
+    needed. The innermost pair counts; hooks are thread-local.
+
+    >>> import pullback
+    >>> x = pullback.tensor([2.], requires_grad=True)
+    >>> with pullback.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), pullback.tensor):
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([4.])
+    """
+
+    def __init__(self, pack_hook, unpack_hook):
+        for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
+            if not callable(hook):
+                raise TypeError(f"saved_tensors_hooks(): {name} must be callable, not "
+                                f"{type(hook).__name__}")
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self):
+        state.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *args):
+        state.pop_saved_tensor_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keep saved tensors in host memory and bring them back when they are needed."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        from pullback._c import interop
+
+        def pack(tensor):
+            return tensor.device, tensor if interop.is_host(tensor) else tensor.to("cpu")
+
+        def unpack(packed):
+            device, tensor = packed
+            return tensor.to(device)
+
+        super().__init__(pack, unpack)
+
+
+class disable_saved_tensors_hooks:
+    """Make entering ``saved_tensors_hooks`` raise RuntimeError with this message."""
+
+    def __init__(self, error_message):
+        self.error_message = error_message
+        self.before = []
+
+    def __enter__(self):
+        self.before.append(state.swap_saved_hooks_disabled(self.error_message))
+
+    def __exit__(self, *args):
+        state.swap_saved_hooks_disabled(self.before.pop())
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with disable_saved_tensors_hooks(self.error_message):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+class enforce_grad_layout_policy:
+    """Choose whether new gradients take their parameter's strides (the default) or the engine's.
+
+    Acts at once; as a context manager it is undone at the end. Thread-local.
+    """
+
+    def __init__(self, enable=True):
+        self.before = state.swap_layout_policy(bool(enable))
+        self.enable = bool(enable)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        state.swap_layout_policy(self.before)
+
+    def __call__(self, function):
+        state.swap_layout_policy(self.before)
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with enforce_grad_layout_policy(self.enable):
+                return function(*args, **kwargs)
+
+        return wrapped
+
+
+# ---- hooks -------------------------------------------------------------------------------------------
+
+def _callable(hook, name):
+    if not callable(hook):
+        raise TypeError(f"{name}(): the hook must be callable, not {type(hook).__name__}")
+
+
+def register_hook(self, hook):
+    """Call ``hook(grad)`` whenever the gradient of this tensor was computed.
+
+    It may return a gradient to use instead. Returns a handle with ``remove()``.
+    Raises: RuntimeError when the tensor does not require grad.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(lambda g: g * 10)
+    >>> (x * 2).backward()
+    >>> x.grad
+    tensor([20.])
+    """
+    _callable(hook, "register_hook")
+    table, number = surface.tensor_hook_table(self)
+    handle = RemovableHandle(table)
+    table[handle.id] = hook if number is None else (number, hook)
+    return handle
+
+
+def register_post_accumulate_grad_hook(self, hook):
+    """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf.
+
+    Raises: RuntimeError for non-leaves and tensors that do not require grad.
+    """
+    _callable(hook, "register_post_accumulate_grad_hook")
+    table = surface.post_accumulate_table(self)
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def _node_register_hook(self, fn):
+    """Call ``fn(grad_inputs, grad_outputs)`` after this node ran."""
+    _callable(fn, "register_hook")
+    table = surface.node_hook_table(self, False)
+    handle = RemovableHandle(table)
+    table[handle.id] = fn
+    return handle
+
+
+def _node_register_prehook(self, fn):
+    """Call ``fn(grad_outputs)`` before this node runs."""
+    _callable(fn, "register_prehook")
+    table = surface.node_hook_table(self, True)
+    handle = RemovableHandle(table)
+    table[handle.id] = fn
+    return handle
+
+
+class _NodeInputMetadata(NamedTuple):
+    """Shape, dtype and device of one forward output of a node."""
+
+    shape: tuple
+    dtype: object
+    device: object
+    is_nested_tensor: bool = False
+
+
+def _node_input_metadata(self):
+    """What the node expects of the gradients it receives, one entry per forward output."""
+    return [_NodeInputMetadata(*surface.seed_description(self, k))
+            for k in range(surface.node_output_count(self))]
+
+
+def install():
+    """Bind the hook methods to Tensor and Node."""
+    from pullback._c.tensor import bind_attribute
+
+    bind_attribute("register_hook", register_hook)
+    bind_attribute("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook)
+    surface.bind_node("register_hook", _node_register_hook)
+    surface.bind_node("register_prehook", _node_register_prehook)
+    surface.bind_node("_input_metadata", property(_node_input_metadata))
+
+
+class _MultiHandle(RemovableHandle):
+    """Removes several hooks at once."""
+
+    def __init__(self, handles):
+        self.handles = tuple(handles)
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+    def __getstate__(self):
+        return self.handles
+
+    def __setstate__(self, state):
+        self.handles = state
+
+
+def register_multi_grad_hook(tensors: Sequence, fn: Callable, *, mode: str = "all"):
+    """Call ``fn`` once per pass: with all gradients of ``tensors``, or with the first one.
+
+    In mode 'all' it runs when every tensor that the pass reaches has its gradient; the others are
+    None. In mode 'any' it gets the first gradient.
+    Raises: ValueError for another mode; RuntimeError in mode 'all' for a tensor without grad.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    _callable(fn, "register_multi_grad_hook")
+    if mode == "any":
+        return _any_hook([t for t in tensors if t.requires_grad], fn)
+    for position, tensor in enumerate(tensors):
+        if not tensor.requires_grad:
+            raise RuntimeError(f"register_multi_grad_hook: tensor {position} does not require grad")
+    return _all_hook(list(tensors), fn)
+
+
+def _any_hook(tensors, fn):
+    from pullback._c import engine
+
+    lock = threading.Lock()
+    fired = set()
+
+    def first(grad):
+        task = engine.current_task_id()
+        with lock:
+            if task in fired:
+                return
+            fired.add(task)
+        engine.queue_callback(lambda: fired.discard(task))
+        fn(grad)
+
+    return _MultiHandle([register_hook(t, first) for t in tensors])
+
+
+def _all_hook(tensors, fn):
+    from pullback._c import engine
+
+    lock = threading.Lock()
+    passes: dict = {}
+    edges = [surface.gradient_edge(t) for t in tensors]
+
+    def collect(position, grad):
+        task = engine.current_task_id()
+        with lock:
+            if task not in passes:
+                expected = sum(engine.will_compute(node, number) for node, number in edges)
+                passes[task] = [expected, [None] * len(tensors)]
+                engine.queue_callback(lambda: passes.pop(task, None))
+            entry = passes[task]
+            entry[0] -= 1
+            entry[1][position] = grad
+            done = entry[0] == 0
+        if done:
+            fn(entry[1])
+
+    return _MultiHandle([register_hook(t, functools.partial(collect, k))
+                         for k, t in enumerate(tensors)])

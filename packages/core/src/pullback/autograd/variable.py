@@ -1,0 +1,40 @@
+"""The legacy name of tensors."""
+
+from __future__ import annotations
+
+from pullback._c.tensor import Tensor
+
+__all__ = ["Variable"]
+
+
+class VariableMeta(type):
+    """Makes every tensor an instance of Variable."""
+
+    def __instancecheck__(cls, other):
+        return isinstance(other, Tensor)
+
+
+class Variable(metaclass=VariableMeta):
+    """``Variable(tensor)`` returns the tensor; kept for old code."""
+
+    def __new__(cls, data=None, requires_grad=False, volatile=None):
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        made = data.detach()
+        return made.requires_grad_() if requires_grad else made
+
+
+def _engine():
+    class Engine:
+        """Gives plugins a way to run code at the end of a pass."""
+
+        @staticmethod
+        def queue_callback(callback):
+            from pullback._c.engine import queue_callback
+
+            queue_callback(callback)
+
+    return Engine()
+
+
+Variable._execution_engine = _engine()

@@ -1,0 +1,46 @@
+"""The interface of backend plugins: hooks, dtype masks, and how a slot is served.
+
+See ``docs/howto/write-a-backend.md``; the compiled contract is ``abi.h`` in ``get_include()``.
+"""
+
+from __future__ import annotations
+
+from pullback.backend import masks
+from pullback.backend.registry import installed, plugin_manager
+
+__all__ = ["explain", "hookimpl", "installed", "masks", "plugin_manager"]
+
+
+def __getattr__(name):
+    if name in ("hookimpl", "hookspec"):            # pluggy is imported only for plugins
+        from pullback.backend import hookspecs
+        return getattr(hookspecs, name)
+    raise AttributeError(f"module 'pullback.backend' has no attribute {name!r}")
+
+
+def explain(op: str, device: str | None = None) -> str:
+    """Return how an op is served on a device: by which kind of kernel, for which dtypes.
+
+    Raises: AttributeError for unknown ops; RuntimeError for devices that cannot be used.
+
+    >>> import pullback
+    >>> print(pullback.backend.explain("matmul", "ref"))
+    matmul on ref: composition of other ops
+    """
+    import pullback
+    from pullback._c.entry import op_by_name
+    from pullback._c.kernel import explain_entry
+
+    found = op_by_name(op)
+    where = pullback.device(device or pullback.get_default_device())
+    kind = where.type
+    if found.entry.composite is not None:
+        return f"{op} on {kind}: composition of other ops"
+    slot = found.entry.kernel
+    if slot is None:
+        return f"{op} on {kind}: written in core (no kernel slot of its own)"
+    served: dict[str, list[str]] = {}
+    for dtype in pullback._dtypes():
+        served.setdefault(explain_entry(kind, slot, dtype), []).append(dtype.name)
+    lines = [f"{how} for {', '.join(names)}" for how, names in served.items()]
+    return f"{op} on {kind}: slot {slot!r}: " + "; ".join(lines)

@@ -1,0 +1,24 @@
+"""The hooks that a backend plugin implements, found by pluggy and run once per device type."""
+
+import pluggy
+
+hookspec = pluggy.HookspecMarker("pullback")
+hookimpl = pluggy.HookimplMarker("pullback")
+
+
+@hookspec(firstresult=True)
+def pullback_backend(device: str):
+    """Return a PyCapsule named ``pb_backend`` for the device type, or None if it is not yours.
+
+    The capsule holds a ``pb_backend *`` of abi.h; it must stay valid until the process ends.
+    """
+
+
+@hookspec
+def pullback_register_kernels(table, device: str):
+    """Add kernels of the device type: ``table.add(slot, dtype_mask, capsule_or_callable)``."""
+
+
+@hookspec
+def pullback_register_ops(op):
+    """Declare ops of your own with ``op(...)``, as the modules of ``pullback.optable`` do."""

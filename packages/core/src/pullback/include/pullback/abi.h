@@ -1,0 +1,165 @@
+/* The C contract between pullback's core and everything that is compiled apart from it.
+ *
+ * A backend gives memory and kernels; it never sees tensors or the graph. All structs are plain
+ * data. Each begins with its size as the writer knew it; new fields are appended, so a reader
+ * tests `size` before it touches a field that was added later. Nothing here raises, and no
+ * kernel needs the interpreter lock.
+ */
+#ifndef PULLBACK_ABI_H
+#define PULLBACK_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PB_ABI_VERSION 1
+#define PB_MAX_NDIM 64
+#define PB_MAX_OPERANDS 68 /* outputs and inputs of one kernel call together */
+#define PB_MESSAGE_SIZE 256
+
+/* Capsule names. A capsule whose name differs is refused when it is registered. */
+#define PB_KERNEL_CAPSULE "int (pb_call *)"
+#define PB_BACKEND_CAPSULE "pb_backend"
+
+/* ---- dtypes ---------------------------------------------------------------------------- */
+
+enum pb_dtype {
+    PB_BOOL = 0, /* one byte, 0 or 1 */
+    PB_U8 = 1,
+    PB_I8 = 2,
+    PB_I16 = 3,
+    PB_I32 = 4,
+    PB_I64 = 5,
+    PB_F16 = 6,
+    PB_BF16 = 7,
+    PB_F32 = 8,
+    PB_F64 = 9,
+    PB_C64 = 10,
+    PB_C128 = 11,
+    PB_NUM_DTYPES = 12
+};
+
+#define PB_MASK(dtype) (1u << (dtype))
+#define PB_MASK_INTEGRAL 0x03Eu /* u8 i8 i16 i32 i64 */
+#define PB_MASK_HALF 0x0C0u     /* f16 bf16 */
+#define PB_MASK_FLOATING 0x3C0u /* f16 bf16 f32 f64 */
+#define PB_MASK_COMPLEX 0xC00u  /* c64 c128 */
+#define PB_MASK_ALL 0xFFFu
+
+/* ---- kernel calls ------------------------------------------------------------------------ */
+
+enum pb_array_flags {
+    PB_ARRAY_HOST = 1, /* `data` is host memory on any backend: one scalar, all strides 0 */
+    PB_ARRAY_WRITE = 2 /* an output */
+};
+
+/* One operand. `data` is the first element (base + offset); a backend whose pointers cannot be
+ * added to, because they are handles, uses `base` and `offset`. Strides count elements and may
+ * be zero or negative. An array with ndim 0 has one element. */
+typedef struct pb_array {
+    uint32_t size;
+    int16_t dtype;
+    int16_t flags;
+    int32_t device; /* index among the backend's devices */
+    int32_t ndim;
+    void *data;
+    void *base;     /* what allocate() returned */
+    int64_t offset; /* in elements */
+    const int64_t *shape;
+    const int64_t *strides;
+} pb_array;
+
+enum pb_param_kind { PB_PARAM_INT = 0, PB_PARAM_FLOAT = 1, PB_PARAM_INTS = 2 };
+
+/* One parameter, in the order in which the slot declares them. */
+typedef struct pb_param {
+    int32_t kind;
+    int32_t count; /* length of `ints` */
+    int64_t i;
+    double d;
+    const int64_t *ints;
+} pb_param;
+
+typedef struct pb_call {
+    uint32_t size;
+    int32_t slot;
+    int32_t nout;
+    int32_t nin;
+    int32_t nparam;
+    int32_t device;
+    pb_array **out; /* allocated by core; never NULL, may have no elements */
+    pb_array **in;
+    const pb_param *param;
+    void *stream;
+    void *backend; /* pb_backend.self */
+    char *message; /* PB_MESSAGE_SIZE bytes: why it failed */
+} pb_call;
+
+enum pb_error {
+    PB_OK = 0,
+    PB_E_RUNTIME = 1, /* RuntimeError */
+    PB_E_MEMORY = 2,  /* MemoryError */
+    PB_E_INDEX = 3,   /* IndexError */
+    PB_E_VALUE = 4,   /* ValueError */
+    PB_E_DTYPE = 5,   /* TypeError: this dtype has no kernel after all */
+    PB_E_PYTHON = 6   /* a Python exception is set */
+};
+
+typedef int (*pb_kernel)(pb_call *call);
+
+/* ---- backends ----------------------------------------------------------------------------- */
+
+enum pb_backend_flags {
+    PB_BACKEND_HOST = 1 /* memory of this backend is host memory: core may read and write it */
+};
+
+enum pb_copy_kind { PB_HOST_TO_DEVICE = 0, PB_DEVICE_TO_HOST = 1, PB_DEVICE_TO_DEVICE = 2 };
+
+/* Memory and devices. Every function may be called from any thread, with the interpreter lock
+ * held. `allocate` returns NULL when there is no memory; it is never asked for zero bytes. */
+typedef struct pb_backend {
+    uint32_t size;
+    uint32_t abi_version;
+    uint32_t flags;
+    void *self;
+    int (*device_count)(void *self);
+    void *(*allocate)(void *self, int device, size_t nbytes);
+    void (*release)(void *self, int device, void *data, size_t nbytes);
+    /* May be NULL for host backends. Offsets are in bytes, for pointers that are handles. */
+    int (*copy_bytes)(void *self, int device, void *dst, size_t dst_offset, const void *src,
+                      size_t src_offset, size_t nbytes, int kind, char *message);
+    int (*synchronize)(void *self, int device, char *message);          /* may be NULL */
+    void *(*current_stream)(void *self, int device);                    /* may be NULL */
+    /* Bytes in use, peak in use, held from the system, allocations made; may be NULL. */
+    void (*memory_stats)(void *self, int device, int64_t stats[4]);
+    void (*empty_cache)(void *self, int device);                        /* may be NULL */
+} pb_backend;
+
+/* ---- observers ---------------------------------------------------------------------------- */
+
+enum pb_event_kind { PB_EVENT_OP = 0, PB_EVENT_NODE = 1, PB_EVENT_RANGE = 2 };
+
+typedef struct pb_event {
+    uint32_t size;
+    int32_t kind;
+    const char *name;        /* lives as long as the process */
+    int64_t sequence;        /* of the node made or run; -1 without one */
+    uint64_t forward_thread; /* of a node that runs */
+} pb_event;
+
+/* What a profiler hangs on core's single pointer. Called with the interpreter lock held. */
+typedef struct pb_observer {
+    uint32_t size;
+    void *self;
+    void (*begin)(void *self, const pb_event *event);
+    void (*end)(void *self, const pb_event *event);
+    void (*memory)(void *self, int backend, int device, void *data, int64_t delta);
+} pb_observer;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

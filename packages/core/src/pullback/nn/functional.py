@@ -1,0 +1,1 @@
+"""Functions of networks: activations, losses, dropout. Filled from the op table."""

@@ -1,0 +1,366 @@
+"""Reading and writing elements by index tensors."""
+
+from pullback.optable.schema import op, ops
+
+
+def _run(slot, outs, ins, *params):
+    from pullback._c.kernel import run_slot
+    run_slot(slot, outs, ins, *params)
+
+
+def _empty(like, shape, dtype=None):
+    from pullback._c.create import empty_tensor
+    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
+
+
+def _int64():
+    import pullback
+    return pullback.int64
+
+
+def _as_index(index, name):
+    """Index tensors become int64."""
+    if index.dtype.is_floating_point or index.dtype.is_complex:
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if str(index.dtype) in ("pullback.bool", "pullback.uint8"):
+        return index
+    return index if index.dtype == _int64() else ops.cast(index, _int64())
+
+
+def _nonzero(self):
+    count = int(ops.sum(self != 0).item())
+    out = _empty(self, (count, self.ndim), _int64())
+    if count and self.ndim:
+        _run("nonzero", (out,), (self,))
+    return out
+
+
+op("nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor",
+   composite=lambda self, as_tuple: (ops.nonzero_raw(self).unbind(1) if as_tuple
+                                     else ops.nonzero_raw(self)),
+   ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.")
+op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, method=False, function=False,
+   doc="Return the coordinates of the elements that are not 0.")
+
+
+# -- x[...] with index tensors ------------------------------------------------------------------------------
+
+def _expand_masks(self, indices):
+    """Replace bool masks by their coordinates; returns one index or None per dim."""
+    found = []
+    for index in indices:
+        if index is None:
+            found.append(None)
+        elif str(index.dtype) in ("pullback.bool", "pullback.uint8"):
+            found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
+        else:
+            found.append(_as_index(index, "index"))
+    if len(found) > self.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got "
+                         f"{len(found)})")
+    return found + [None] * (self.ndim - len(found))
+
+
+def _broadcast_indices(indices):
+    shape = ()
+    for index in indices:
+        try:
+            shape = _broadcast_shape(shape, tuple(index.shape))
+        except ValueError:
+            shapes = ", ".join(str(list(i.shape)) for i in indices)
+            raise IndexError("shape mismatch: indexing tensors could not be broadcast together "
+                             f"with shapes {shapes}") from None
+    return shape, [index.expand(shape) for index in indices]
+
+
+def _broadcast_shape(a, b):
+    length = max(len(a), len(b))
+    a, b = (1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b
+    for x, y in zip(a, b):
+        if x != y and x != 1 and y != 1:
+            raise ValueError
+    return tuple(y if x == 1 else x for x, y in zip(a, b))
+
+
+def _plan(self, indices):
+    """Return (dims that are indexed, the broadcast indices, their shape, where they go)."""
+    indices = _expand_masks(self, indices)
+    dims = [d for d, index in enumerate(indices) if index is not None]
+    shape, used = _broadcast_indices([indices[d] for d in dims])
+    together = all(b - a == 1 for a, b in zip(dims, dims[1:]))
+    return dims, used, shape, dims[0] if dims and together else 0
+
+
+def _front(self, dims):
+    """Return self with the indexed dims first, and the order that undoes it."""
+    rest = [d for d in range(self.ndim) if d not in dims]
+    return self.permute(tuple(dims + rest))
+
+
+def _index(self, indices):
+    dims, used, shape, at = _plan(self, indices)
+    if not dims:
+        return self.clone()
+    moved = _front(self, dims)
+    rest = tuple(moved.shape[len(dims):])
+    out = _empty(self, shape + rest)
+    if out.numel():
+        if 0 in moved.shape[:len(dims)]:
+            raise IndexError("index is out of bounds for dimension with size 0")
+        _run("index", (out,), (moved, *used))
+    return _place(out, len(shape), at)
+
+
+def _place(out, count, at):
+    """Move the `count` leading dims that indexing made to where they belong."""
+    if at == 0 or count == 0:
+        return out
+    order = list(range(count, count + at)) + list(range(count)) + list(range(count + at, out.ndim))
+    return ops.row_major(out.permute(tuple(order)))
+
+
+op("index(self: Tensor, indices: any) -> Tensor", forward=_index, method=False, function=False,
+   vjp={"self": lambda g, self_like, indices: ops.index_backward(
+       g, self_like.shape, indices)},
+   doc="Return the elements at index tensors, one per dim or None; as self[indices].")
+op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=False,
+   function=False, vjp={"self": lambda g, indices: ops.index(g, indices)},
+   forward=lambda self, size, indices: _write(ops.new_zeros(self, size), indices, self, True),
+   node="IndexPutBackward0", doc="Return zeros with self added at index tensors.")
+
+
+def _write(target, indices, values, accumulate):
+    dims, used, shape, at = _plan(target, indices)
+    moved = _front(target, dims)
+    count = len(dims)
+    full = shape + tuple(moved.shape[count:])
+    if at and shape:
+        order = list(range(at, at + len(shape))) + list(range(at)) + list(
+            range(at + len(shape), len(full)))
+        placed = list(full[len(shape):])
+        placed[at:at] = shape
+        values = _fit(values, tuple(placed)).permute(tuple(order))
+    else:
+        values = _fit(values, full)
+    if not values.numel():
+        return target
+    if not dims:
+        ops.copy_(target, target + values if accumulate else values)
+        return target
+    if values.data_ptr() == target.data_ptr():
+        values = values.clone()
+    _run("index_put", (moved,), (values, *used), int(bool(accumulate)))
+    return target
+
+
+def _fit(values, shape):
+    extra = values.ndim - len(shape)
+    if extra > 0 and all(size == 1 for size in values.shape[:extra]):
+        values = values.reshape(tuple(values.shape[extra:]))
+    try:
+        return values.expand(shape)
+    except RuntimeError:
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be "
+                           f"broadcast to indexing result of shape {list(shape)}") from None
+
+
+def _index_put_forward(self, indices, values, accumulate):
+    if values.dtype != self.dtype:
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
+                           f"{self.dtype} for the destination and {values.dtype} for the source.")
+    return _write(self, tuple(indices), values, accumulate)
+
+
+def _index_put_self_vjp(g, indices, accumulate):
+    if accumulate:
+        return g
+    return ops.index_put(g, indices, ops.new_zeros(g, ()), False)
+
+
+op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+   forward=_index_put_forward, inplace="only", function=False, node="IndexPutBackward0",
+   vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
+   doc="Write values (or add them) at index tensors; returns self.")
+op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+   composite=lambda self, indices, values, accumulate: ops.index_put_(
+       self.clone(), indices, values, accumulate),
+   doc="Return a copy with values written (or added) at index tensors.")
+
+
+# -- along one dim ---------------------------------------------------------------------------------------------
+
+def _check_gather(name, self, dim, index):
+    if str(index.dtype) != "pullback.int64":
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
+    ndim = max(self.ndim, 1)
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
+                         f"{ndim - 1}], but got {dim})")
+    dim %= ndim
+    if index.numel() and max(index.ndim, 1) != ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    return dim
+
+
+def _gather(self, dim, index, sparse_grad):
+    dim = _check_gather("gather", self, dim, index)
+    for d, (i, s) in enumerate(zip(index.shape, self.shape)):
+        if d != dim and i > s:
+            raise RuntimeError(f"Size does not match at dimension {d} expected index "
+                               f"{list(index.shape)} to be no larger than self "
+                               f"{list(self.shape)} apart from dimension {dim}")
+    out = _empty(self, index.shape)
+    if out.numel():
+        if not self.ndim:
+            self, index, out_ = self.reshape(1), index.reshape(-1), out.reshape(-1)
+        else:
+            out_ = out
+        part = self
+        for d, size in enumerate(index.shape):
+            if d != dim:
+                part = part.narrow(d, 0, size)
+        _run("gather", (out_,), (part, index), dim)
+    return out
+
+
+op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
+   forward=_gather, out=True, ref="numpy.take_along_axis",
+   vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
+       ops.zeros_of(self_like), dim, index, g)},
+   doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.")
+
+
+def _scatter_into(slot):
+    def forward(self, dim, index, src):
+        dim = _check_gather(slot, self, dim, index)
+        if src.dtype != self.dtype:
+            raise RuntimeError(f"{slot}(): Expected self.dtype to be equal to src.dtype")
+        for d, (i, s, n) in enumerate(zip(index.shape, src.shape, self.shape)):
+            if i > s or (d != dim and i > n):
+                raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
+                                   f"{list(self.shape)} apart from dimension {dim} and to be no "
+                                   f"larger size than src {list(src.shape)}")
+        if not index.numel():
+            return self
+        target = self
+        for d, size in enumerate(index.shape):
+            src = src.narrow(d, 0, size)
+            if d != dim:
+                target = target.narrow(d, 0, size)
+        if not self.ndim:
+            target, index, src = target.reshape(1), index.reshape(1), src.reshape(1)
+        _run(slot, (target,), (index, src), dim)
+        return self
+    return forward
+
+
+op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
+   forward=_scatter_into("scatter_add"), inplace="only", function=False,
+   node="ScatterAddBackward0",
+   vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
+   doc="Add src to self at index along a dim; returns self.")
+op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
+   composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
+   doc="Return self with src added at index along a dim.")
+
+
+def _index_select(self, dim, index):
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
+                         f"{index.ndim}")
+    if str(index.dtype) not in ("pullback.int64", "pullback.int32"):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    if not self.ndim:
+        return ops.index(self.reshape(1), (index.reshape(-1),)).reshape(())
+    if not -self.ndim <= dim < self.ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-self.ndim}, "
+                         f"{self.ndim - 1}], but got {dim})")
+    return ops.index(self, (None,) * (dim % self.ndim) + (index.reshape(-1),))
+
+
+op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_index_select,
+   out=True, ref="numpy.take", doc="Return the slices of a dim at an index vector.",
+   vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
+       g, self_like.shape, _at_dim(self_like, dim, index))})
+
+
+def _at_dim(like, dim, index):
+    return (None,) * (dim % max(len(like.shape), 1)) + (index,)
+
+
+# -- self[key] and self[key] = value ------------------------------------------------------------------------------
+
+def normalize_key(self, key):
+    """Return a key as a tuple of ints, slices, None, ..., bools and index tensors."""
+    import pullback
+    if not isinstance(key, tuple):
+        key = (key,)
+    found = []
+    for item in key:
+        if isinstance(item, (list, range)) or type(item).__module__ == "numpy":
+            if getattr(item, "shape", None) == () and hasattr(item, "item"):
+                item = item.item()
+            else:
+                item = pullback.as_tensor(list(item) if isinstance(item, range) else item)
+                if item.numel() == 0 and item.dtype.is_floating_point:
+                    item = item.to(pullback.int64)
+        if isinstance(item, pullback.Tensor):
+            if item.device != self.device and item.device.type != "meta":
+                item = item.to(self.device)
+            if item.ndim == 0 and str(item.dtype) not in ("pullback.bool", "pullback.uint8"):
+                if item.dtype.is_floating_point or item.dtype.is_complex:
+                    raise IndexError("tensors used as indices must be long, int, byte or bool "
+                                     "tensors")
+                item = int(item.item())
+        found.append(item)
+    return tuple(found)
+
+
+def _index_tuple(self, advanced):
+    """Turn {dim: index} into one index or None per dim."""
+    import pullback
+    indices = []
+    at = 0
+    for dim in sorted(advanced):
+        while at < dim:
+            indices.append(None)
+            at += 1
+        item = advanced[dim]
+        if isinstance(item, bool):
+            item = pullback.tensor([0] if item else [], dtype=pullback.int64, device=self.device)
+        elif item.ndim == 0:
+            item = pullback.tensor([0] if item.item() else [], dtype=pullback.int64,
+                                   device=self.device)
+        indices.append(item)
+        at += max(item.ndim, 1) if str(item.dtype) in ("pullback.bool", "pullback.uint8") else 1
+    return tuple(indices)
+
+
+def advanced_getitem(self, advanced):
+    """Return self at index tensors; ``advanced`` maps dims to them."""
+    return ops.index(self, _index_tuple(self, advanced))
+
+
+def setitem(self, key, value):
+    """self[key] = value, broadcast and cast as torch does."""
+    import pullback
+    from pullback._c.index import basic_part
+    part, advanced = basic_part(self, normalize_key(self, key))
+    if not isinstance(value, pullback.Tensor):
+        if advanced or not isinstance(value, (bool, int, float, complex)):
+            value = pullback.as_tensor(value, dtype=self.dtype, device=self.device)
+        else:
+            ops.fill_(part if part is not self else self, value)
+            return
+    if advanced:
+        if value.device != self.device and value.ndim == 0:
+            value = value.to(self.device)
+        ops.index_put_(part, _index_tuple(part, advanced), value.to(self.dtype))
+        return
+    if value.ndim > part.ndim:
+        extra = value.ndim - part.ndim
+        if any(size != 1 for size in value.shape[:extra]):
+            raise RuntimeError(f"The expanded size of the tensor ({list(part.shape)}) must match "
+                               f"the existing size ({list(value.shape)})")
+        value = value.reshape(tuple(value.shape[extra:]))
+    ops.copy_(part, value)

@@ -1,0 +1,132 @@
+"""What one entry of the op table is, and how its signature is written.
+
+A signature reads like an annotated Python function::
+
+    sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) -> Tensor
+
+``Tensor``, ``Tensor?`` (may be None), ``Operand`` (a tensor or a number) and ``Tensor[]`` take part
+in recording; every other type is looked at by the entry's own code and documents itself.
+This package is data: it imports only its own modules, and without compiled code.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+BOOL = 0x001
+INTEGRAL = 0x03E
+HALF = 0x0C0
+FLOATING = 0x3C0
+COMPLEX = 0xC00
+ALL = 0xFFF
+NUMBERS = INTEGRAL | FLOATING | COMPLEX
+REAL = BOOL | INTEGRAL | FLOATING
+FLOAT_COMPLEX = FLOATING | COMPLEX
+
+
+class Argument(NamedTuple):
+    """One argument of a signature."""
+
+    name: str
+    type: str
+    default: Any
+    required: bool
+    keyword_only: bool
+
+
+class Entry(NamedTuple):
+    """Everything that defines one op."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    returns: str
+    forward: str | Callable | None
+    composite: Callable | None
+    kernel: str | None
+    promote: str
+    dtypes: int
+    vjp: dict
+    save: dict | None
+    node: str
+    inplace: bool | str
+    out: bool
+    view: bool
+    varargs: bool
+    method: bool | str
+    function: bool
+    namespaces: tuple[str, ...]
+    aliases: tuple[str, ...]
+    ref: str | Callable | None
+    samples: Callable | None
+    doc: str
+    signature: str
+
+
+ENTRIES: dict[str, Entry] = {}
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split an argument list at its top-level commas."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += character in "([{"
+        depth -= character in ")]}"
+        if character == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += character
+    if current.strip():
+        parts.append(current.strip())
+    return parts
+
+
+def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
+    """Return name, arguments and result type of a signature."""
+    head, _, returns = signature.rpartition("->")
+    name, _, rest = head.strip().partition("(")
+    arguments = []
+    keyword_only = False
+    for part in split_arguments(rest.rstrip().removesuffix(")")):
+        if part == "*":
+            keyword_only = True
+            continue
+        declared, equals, default = part.partition("=")
+        argument, _, kind = declared.partition(":")
+        value = ast.literal_eval(default.strip()) if equals else None
+        arguments.append(Argument(argument.strip(), kind.strip(), value, not equals, keyword_only))
+    return name.strip(), tuple(arguments), returns.strip()
+
+
+def camel(name: str) -> str:
+    """Return the node name torch gives an op: ``log_softmax`` gives ``LogSoftmaxBackward0``."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
+
+
+def op(signature: str, *, forward=None, composite=None, kernel=None, promote="default", dtypes=ALL,
+       vjp=None, save=None, node=None, inplace=False, out=False, view=False, varargs=False,
+       method=True, function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
+    """Declare one op; see ``docs/howto/add-an-op.md`` for every field."""
+    name, arguments, returns = parse_signature(signature)
+    if name in ENTRIES:
+        raise ValueError(f"the op table has two entries for {name!r}")
+    if kernel is not None and forward is None and composite is None:
+        forward = "elementwise"
+    ENTRIES[name] = Entry(
+        name, arguments, returns, forward, composite, kernel, promote, dtypes, vjp or {}, save,
+        node or camel(name), inplace, out, view, varargs, method, function,
+        (namespace,) if isinstance(namespace, str) else tuple(namespace),
+        tuple(aliases), ref, samples, doc.strip(), signature)
+    return ENTRIES[name]
+
+
+class Ops:
+    """Ops by name, for entries written in other ops. Filled when the table is bound."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"the op table has no entry {name!r}, or is not bound yet")
+
+
+ops = Ops()

@@ -1,0 +1,148 @@
+"""The kernel slots: what a backend may implement, and what each slot computes.
+
+A slot is one column of the dense table ``kernel[device][slot][dtype]``. ``required`` slots cannot
+be composed from others; a backend without one of them falls back to the host. Every other slot
+has a decomposition in the op table, so a backend may leave it out.
+
+``key`` names the operand whose dtype selects the kernel. Conventions that hold for every slot:
+
+* Elementwise slots: all operands have the same shape (already broadcast: stride 0), dimensions are
+  coalesced, all inputs have the key's dtype unless said otherwise; an input may be one host
+  scalar (``PB_ARRAY_HOST``). The output may be the very memory of an input, element for element.
+* Reductions: ``out`` has the input's number of dimensions and size 1 where it is reduced. An
+  output element whose input range is empty gets the identity.
+* Python callables are called as ``fn(out, *inputs, **params)``; ``out`` is a tuple if there are
+  several outputs. Backends with host memory receive NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Slot(NamedTuple):
+    """One kernel slot: its name, operands, parameters and what it computes."""
+
+    name: str
+    family: str
+    inputs: str
+    params: tuple[str, ...]
+    key: int
+    required: bool
+    doc: str
+
+
+SLOTS: dict[str, Slot] = {}
+
+
+def _slot(name, family, inputs, doc, *, params=(), key=0, required=False):
+    SLOTS[name] = Slot(name, family, inputs, tuple(params), key, required, doc)
+
+
+def _unary(doc_of, *, required):
+    for name, doc in doc_of.items():
+        _slot(name, "unary", "self", doc, required=required)
+
+
+def _binary(doc_of, *, required):
+    for name, doc in doc_of.items():
+        _slot(name, "binary", "self other", doc, required=required)
+
+
+# -- data movement and creation ------------------------------------------------------------------
+_slot("copy", "unary", "self",
+      "out = self, cast to out's dtype as C casts (complex to real drops the imaginary part, "
+      "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
+      "a host scalar fills.", required=True)
+_slot("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
+      "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"),
+      key=-1, required=True)
+_slot("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
+      params=("seed:int", "offset:int"), key=-1, required=True)
+_slot("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
+      params=("seed:int", "offset:int"), key=-1, required=True)
+_slot("randint", "random", "", "Philox4x32-10 integers in [low, high).",
+      params=("seed:int", "offset:int", "low:int", "high:int"), key=-1, required=True)
+
+# -- elementwise -----------------------------------------------------------------------------------
+_unary({
+    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; NaN stays",
+    "exp": "e^x", "log": "natural logarithm", "sqrt": "square root", "sin": "sine",
+    "cos": "cosine", "tanh": "hyperbolic tangent", "atan": "arctangent",
+    "log1p": "log(1 + x)", "expm1": "e^x - 1", "erf": "error function",
+    "floor": "round down", "ceil": "round up", "trunc": "round to zero",
+    "round": "round half to even", "bitwise_not": "~x; logical not for bool",
+    "logical_not": "x == 0, bool output", "conj": "complex conjugate",
+}, required=True)
+_unary({
+    "sigmoid": "1 / (1 + e^-x)", "relu": "max(x, 0), NaN stays", "rsqrt": "1 / sqrt(x)",
+    "reciprocal": "1 / x", "square": "x * x", "tan": "tangent", "asin": "arcsine",
+    "acos": "arccosine", "sinh": "hyperbolic sine", "cosh": "hyperbolic cosine",
+    "log2": "base-2 logarithm", "log10": "base-10 logarithm", "exp2": "2^x",
+    "isnan": "x != x, bool output",
+    "isfinite": "neither infinite nor NaN, bool output",
+}, required=False)
+_binary({
+    "add": "x + y; logical or for bool", "sub": "x - y", "mul": "x * y; logical and for bool",
+    "div": "x / y for floating and complex dtypes",
+    "floor_divide": "floor(x / y); integers: PB_E_RUNTIME 'ZeroDivisionError' when y is 0",
+    "fmod": "C's remainder, sign of x", "remainder": "Python's remainder, sign of y",
+    "pow": "x ** y; integer dtypes: exact, negative exponents give 0, 1 or -1",
+    "maximum": "the larger, NaN wins", "minimum": "the smaller, NaN wins",
+    "atan2": "angle of (y=x, x=y)",
+    "bitwise_and": "x & y", "bitwise_or": "x | y", "bitwise_xor": "x ^ y",
+    "lshift": "x << y", "rshift": "x >> y",
+    "eq": "x == y, bool output", "ne": "x != y, bool output", "lt": "x < y, bool output",
+    "le": "x <= y, bool output", "gt": "x > y, bool output", "ge": "x >= y, bool output",
+}, required=True)
+_slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
+      key=1, required=True)
+
+# -- reductions and scans ------------------------------------------------------------------------------
+for _name, _doc in {
+    "sum": "Sum; half and bfloat16 accumulate in float32. bool and integers: in and out int64.",
+    "prod": "Product, as sum.",
+    "amax": "Largest element, NaN wins.", "amin": "Smallest element, NaN wins.",
+    "any": "Any element non-zero; bool output.", "all": "All elements non-zero; bool output.",
+}.items():
+    _slot(_name, "reduce", "self", _doc, required=True)
+for _name in ("argmax", "argmin"):
+    _slot(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
+          "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
+_slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
+
+# -- linear algebra --------------------------------------------------------------------------------------
+_slot("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
+      "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
+      required=True)
+
+# -- indexing ------------------------------------------------------------------------------------------------
+_slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
+      "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),
+      required=True)
+_slot("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., i, ..] along dim; "
+      "out already holds the values that stay.", params=("dim:int",), key=1, required=True)
+_slot("scatter_add", "index", "index src", "As scatter, adding; in index order.",
+      params=("dim:int",), key=1, required=True)
+_slot("index", "index", "self *indices", "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
+      "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
+      "Negative indices count from the end. Out of range: PB_E_INDEX.", required=True)
+_slot("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = values[i..., r...], or "
+      "+= when accumulate, in index order.", params=("accumulate:int",), required=True)
+_slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elements in row-major "
+      "order; out (int64) has exactly as many rows as there are.", required=True)
+_slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices. "
+      "NaN is largest.", params=("descending:int",), required=True)
+
+# -- fused, all with decompositions --------------------------------------------------------------------------
+for _name, _doc in {
+    "softmax": "exp(x - max) / sum(exp(x - max)) along dim.",
+    "log_softmax": "x - logsumexp(x) along dim.",
+}.items():
+    _slot(_name, "fused", "self", _doc, params=("dim:int",))
+_slot("softmax_backward", "fused", "grad out", "out * (grad - sum(grad * out, dim)).",
+      params=("dim:int",))
+_slot("log_softmax_backward", "fused", "grad out", "grad - exp(out) * sum(grad, dim).",
+      params=("dim:int",))
+
+SLOT_IDS: dict[str, int] = {name: number for number, name in enumerate(SLOTS)}

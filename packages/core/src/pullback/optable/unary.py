@@ -1,0 +1,102 @@
+"""Elementwise ops of one operand."""
+
+from pullback.optable.schema import (
+    BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, INTEGRAL, NUMBERS, REAL, op, ops,
+)
+
+
+def _unary(name, vjp, doc, *, dtypes=FLOAT_COMPLEX, promote="float", inplace=True, **fields):
+    op(f"{name}(self: Tensor) -> Tensor", kernel=name, promote=promote, dtypes=dtypes,
+       vjp={} if vjp is None else {"self": vjp}, inplace=inplace, out=True, doc=doc, **fields)
+
+
+def _no_slope(g):
+    return ops.zeros_like(g)
+
+
+def _abs_vjp(g, self):
+    return g * ops.sgn(self)
+
+
+def _sgn(self):
+    """x / |x|, and 0 at 0."""
+    if not self.is_complex():
+        return ops.sign(self)
+    size = ops.abs(self)
+    return ops.where(size == 0, 0, self / size)
+
+
+_unary("abs", _abs_vjp, "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
+       dtypes=REAL | COMPLEX, promote="real", aliases=("absolute",), ref="numpy.abs")
+_unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
+       "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos")
+_unary("asin", lambda g, self: g * (1 - self * self).rsqrt().conj(),
+       "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin")
+_unary("atan", lambda g, self: g / (self * self + 1).conj(),
+       "Return the arctangent of each element.", aliases=("arctan",), ref="numpy.arctan")
+_unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
+       dtypes=BOOL | INTEGRAL, promote="default", ref="numpy.invert")
+_unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
+       promote="default", ref="numpy.ceil")
+op("conj(self: Operand) -> Tensor", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
+   ref="numpy.conj", doc="Return the complex conjugate; a real tensor is returned as it is.")
+_unary("cos", lambda g, self: g * -self.sin().conj(), "Return the cosine of each element.",
+       ref="numpy.cos")
+_unary("cosh", lambda g, self: g * self.sinh().conj(),
+       "Return the hyperbolic cosine of each element.", ref="numpy.cosh")
+_unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
+       "Return the error function of each element.\n\nSource: DLMF 7.2.1.", dtypes=FLOATING,
+       ref="scipy.special.erf")
+_unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each element.",
+       ref="numpy.exp")
+_unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
+       "Return 2 to the power of each element.", ref="numpy.exp2", dtypes=FLOATING)
+_unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
+       ref="numpy.expm1")
+_unary("floor", _no_slope, "Return each element rounded down.", dtypes=INTEGRAL | FLOATING,
+       promote="default", ref="numpy.floor")
+_unary("isfinite", None, "Return whether each element is neither infinite nor NaN.",
+       dtypes=REAL | COMPLEX, promote="bool", inplace=False, ref="numpy.isfinite")
+_unary("isnan", None, "Return whether each element is NaN.", dtypes=REAL | COMPLEX, promote="bool",
+       inplace=False, ref="numpy.isnan")
+_unary("log", lambda g, self: g / self.conj(), "Return the natural logarithm of each element.",
+       ref="numpy.log")
+_unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
+       "Return the base-10 logarithm of each element.", ref="numpy.log10")
+_unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
+       ref="numpy.log1p")
+_unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
+       "Return the base-2 logarithm of each element.", ref="numpy.log2")
+_unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
+       promote="bool", ref="numpy.logical_not")
+_unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS | BOOL,
+       promote="default", aliases=("negative",), ref="numpy.negative")
+_unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
+       ref="numpy.reciprocal")
+_unary("relu", lambda g, out: ops.where(out > 0, g, 0),
+       "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
+       dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"))
+_unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
+       dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round")
+_unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
+       "Return 1 / sqrt(x) of each element.")
+op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
+   doc="Return x / |x| of each element, and 0 of 0.")
+_unary("sigmoid", lambda g, out: g * (out * (1 - out)).conj(),
+       "Return the logistic function 1 / (1 + e**-x) of each element.", ref="scipy.special.expit", namespace=("", "functional"))
+_unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
+       promote="default", ref="numpy.sign")
+_unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
+       ref="numpy.sin")
+_unary("sinh", lambda g, self: g * self.cosh().conj(),
+       "Return the hyperbolic sine of each element.", ref="numpy.sinh")
+_unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of each element.",
+       ref="numpy.sqrt")
+_unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
+       dtypes=NUMBERS, promote="default", node="PowBackward0", ref="numpy.square")
+_unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
+       ref="numpy.tan")
+_unary("tanh", lambda g, out: g * (1 - out * out).conj(),
+       "Return the hyperbolic tangent of each element.", ref="numpy.tanh", namespace=("", "functional"))
+_unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
+       promote="default", aliases=("fix",), ref="numpy.trunc")

@@ -1,0 +1,151 @@
+"""Seeded random numbers: Philox4x32-10 counters, the same numbers on every backend.
+
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11, section 3.3.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pullback._c.kernel import run_slot
+
+__all__ = ["Generator", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
+           "seed", "set_rng_state"]
+
+_MASK = (1 << 64) - 1
+
+
+class Generator:
+    """A stream of random numbers: a seed and a position.
+
+    >>> import pullback
+    >>> a = pullback.Generator().manual_seed(7)
+    >>> b = pullback.Generator().manual_seed(7)
+    >>> bool((pullback.rand(3, generator=a) == pullback.rand(3, generator=b)).all())
+    True
+    """
+
+    def __init__(self, device="cpu"):
+        self.device = device
+        self._lock = threading.Lock()
+        self._seed = 67280421310721
+        self._offset = 0
+
+    def manual_seed(self, seed):
+        """Begin the stream of this seed; returns the generator.
+
+        Raises: RuntimeError unless the seed fits in 64 bits.
+        """
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+            raise TypeError(f"manual_seed expected a long, but got {type(seed).__name__}")
+        seed = seed.__index__()
+        if not -(1 << 63) <= seed <= _MASK:
+            raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit in 64 bits")
+        with self._lock:
+            self._seed, self._offset = seed & _MASK, 0
+        return self
+
+    def seed(self):
+        """Begin an unpredictable stream and return its seed."""
+        chosen = int.from_bytes(os.urandom(8), "little") >> 1
+        self.manual_seed(chosen)
+        return chosen
+
+    def initial_seed(self):
+        """Return the seed of the stream."""
+        return self._seed
+
+    def get_state(self):
+        """Return the state as a uint8 tensor."""
+        import pullback
+
+        data = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+        return pullback.tensor(list(data), dtype=pullback.uint8)
+
+    def set_state(self, state):
+        """Restore a state that ``get_state`` returned.
+
+        Raises: TypeError unless it is a uint8 tensor of 16 elements.
+        """
+        import pullback
+
+        if not isinstance(state, pullback.Tensor) or state.dtype != pullback.uint8:
+            raise TypeError("expected a torch.ByteTensor, but got "
+                            f"{type(state).__name__}: the state must be a uint8 tensor")
+        if state.numel() != 16:
+            raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {state.numel()}")
+        data = bytes(state.reshape(-1).tolist())
+        with self._lock:
+            self._seed = int.from_bytes(data[:8], "little")
+            self._offset = int.from_bytes(data[8:], "little")
+        return self
+
+    def take(self, blocks):
+        """Reserve counter blocks; return (seed, first block)."""
+        with self._lock:
+            first = self._offset
+            self._offset = (first + blocks) & _MASK
+            return self._seed, first
+
+    def __reduce__(self):
+        return _restore, (self._seed, self._offset)
+
+
+def _restore(seed, offset):
+    generator = Generator()
+    generator._seed, generator._offset = seed, offset
+    return generator
+
+
+default_generator = Generator()
+
+
+def draw(kind, out, generator, *params):
+    """Fill a tensor with random numbers of a kernel slot; returns it."""
+    if generator is None:
+        generator = default_generator
+    elif not isinstance(generator, Generator):
+        raise TypeError(f"generator must be a pullback.Generator, not {type(generator).__name__}")
+    count = out.numel()
+    if not count:
+        return out
+    wide = kind == "randint" or out.dtype.itemsize == 8 * (1 + out.dtype.is_complex)
+    reals = count * (2 if out.dtype.is_complex else 1)
+    seed, first = generator.take(-(-reals // (2 if wide else 4)))
+    signed = [value - (1 << 64) if value >> 63 else value for value in (seed, first)]
+    run_slot(kind, (out,), (), *signed, *params)
+    return out
+
+
+def manual_seed(seed):
+    """Seed the default generator and return it.
+
+    >>> import pullback
+    >>> _ = pullback.manual_seed(0)
+    >>> x = pullback.rand(2)
+    >>> _ = pullback.manual_seed(0)
+    >>> bool((x == pullback.rand(2)).all())
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def seed():
+    """Seed the default generator unpredictably and return the seed."""
+    return default_generator.seed()
+
+
+def initial_seed():
+    """Return the seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state():
+    """Return the state of the default generator as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state):
+    """Restore a state of the default generator."""
+    default_generator.set_state(new_state)

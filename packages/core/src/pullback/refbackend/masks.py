@@ -1,0 +1,13 @@
+"""Dtype masks: bit ``n`` stands for the dtype that ``abi.h`` numbers ``n``."""
+
+BOOL = 0x001
+INTEGRAL = 0x03E
+INT64 = 0x020
+FLOATING = 0x3C0
+COMPLEX = 0xC00
+ALL = 0xFFF
+
+REAL_NUMBERS = INTEGRAL | FLOATING
+NUMBERS = REAL_NUMBERS | COMPLEX
+INEXACT = FLOATING | COMPLEX
+REAL = BOOL | REAL_NUMBERS

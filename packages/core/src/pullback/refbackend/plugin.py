@@ -1,0 +1,31 @@
+"""Plugin of the device ``ref``: registers the reference kernels.
+
+There is no ``pullback_backend`` hook here because core itself gives ``ref`` its memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backend import hookimpl
+from . import binary, creation, elementwise, fused, indexing, linalg, reductions
+from .arrays import Kernel
+
+KERNELS: dict[str, tuple[int, Kernel]] = {
+    **elementwise.KERNELS,
+    **binary.KERNELS,
+    **creation.KERNELS,
+    **reductions.KERNELS,
+    **linalg.KERNELS,
+    **indexing.KERNELS,
+    **fused.KERNELS,
+}
+
+
+@hookimpl
+def pullback_register_kernels(table: Any, device: str) -> None:
+    """Add a callable for every slot."""
+    if device != "ref":
+        return
+    for slot, (mask, kernel) in KERNELS.items():
+        table.add(slot, mask, kernel)

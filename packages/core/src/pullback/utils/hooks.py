@@ -1,0 +1,73 @@
+"""Handles of registered hooks."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+
+__all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
+
+
+class RemovableHandle:
+    """Takes a hook away again, by ``remove()`` or at the end of a ``with`` block.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> with x.register_hook(lambda g: g * 2):
+    ...     (x * 3).sum().backward()
+    >>> x.grad
+    tensor([6.])
+    """
+
+    next_id = 0
+
+    def __init__(self, hooks_dict, *, extra_dict=None):
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        others = () if extra_dict is None else (
+            extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,))
+        self.extra_dict_ref = tuple(weakref.ref(other) for other in others)
+
+    def remove(self):
+        """Take the hook away; nothing happens the second time."""
+        for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = reference()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self):
+        return self.hooks_dict_ref(), self.id
+
+    def __setstate__(self, state):
+        from collections import OrderedDict
+
+        hooks = OrderedDict() if state[0] is None else state[0]
+        self.hooks_dict_ref = weakref.ref(hooks)
+        self.id = state[1]
+        self.extra_dict_ref = ()
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.remove()
+
+
+def unserializable_hook(f):
+    """Mark a hook that need not be pickled, so that pickling its tensor does not warn."""
+    f.__torch_unserializable__ = True
+    return f
+
+
+def warn_if_has_hooks(tensor):
+    """Warn if a tensor has hooks that pickling would lose."""
+    from pullback._c.surface import leaf_hooks
+
+    for hook in leaf_hooks(tensor):
+        if not hasattr(hook, "__torch_unserializable__"):
+            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized.  If this is "
+                          f"expected, you can decorate the function with "
+                          f"@pullback.utils.hooks.unserializable_hook to suppress this warning",
+                          stacklevel=3)

@@ -1,0 +1,236 @@
+"""Graph nodes and edges as the user sees them: names, links, metadata, sequence numbers."""
+
+import threading
+
+import pullback as pb
+import pytest
+
+Node = pb.autograd.graph.Node
+GradientEdge = pb.autograd.graph.GradientEdge
+get_gradient_edge = pb.autograd.graph.get_gradient_edge
+F = pb.nn.functional
+
+
+def leaf(*values, dtype=pb.float64):
+    return pb.tensor(list(values), dtype=dtype, requires_grad=True)
+
+
+def square():
+    return pb.ones(2, 2, requires_grad=True)
+
+
+NAMES = [
+    ("AddBackward0", lambda x: x + 1),
+    ("AddBackward0", lambda x: x + x),
+    ("SubBackward0", lambda x: x - x),
+    ("RsubBackward1", lambda x: 1 - x),
+    ("MulBackward0", lambda x: x * 2),
+    ("DivBackward0", lambda x: x / x),
+    ("NegBackward0", lambda x: -x),
+    ("PowBackward0", lambda x: x**2),
+    ("PowBackward1", lambda x: x**x),
+    ("ExpBackward0", lambda x: x.exp()),
+    ("LogBackward0", lambda x: x.log()),
+    ("TanhBackward0", lambda x: x.tanh()),
+    ("SigmoidBackward0", lambda x: x.sigmoid()),
+    ("ReluBackward0", lambda x: x.relu()),
+    ("ReluBackward0", F.relu),
+    ("SqrtBackward0", lambda x: x.sqrt()),
+    ("AbsBackward0", lambda x: x.abs()),
+    ("SumBackward0", lambda x: x.sum()),
+    ("SumBackward1", lambda x: x.sum(0)),
+    ("MeanBackward0", lambda x: x.mean()),
+    ("MeanBackward1", lambda x: x.mean(1)),
+    ("AmaxBackward0", lambda x: x.amax(0)),
+    ("MmBackward0", lambda x: x.mm(x)),
+    ("MmBackward0", lambda x: x @ x),
+    ("MvBackward0", lambda x: x @ x[0]),
+    ("BmmBackward0", lambda x: x[None].bmm(x[None])),
+    ("AddmmBackward0", lambda x: pb.addmm(x, x, x)),
+    ("ViewBackward0", lambda x: x.view(4)),
+    ("ViewBackward0", lambda x: x.reshape(4)),
+    ("TBackward0", lambda x: x.t()),
+    ("TransposeBackward0", lambda x: x.transpose(0, 1)),
+    ("PermuteBackward0", lambda x: x.permute(1, 0)),
+    ("ExpandBackward0", lambda x: x.expand(3, 2, 2)),
+    ("SqueezeBackward0", lambda x: x.squeeze()),
+    ("SqueezeBackward1", lambda x: x.squeeze(0)),
+    ("UnsqueezeBackward0", lambda x: x.unsqueeze(0)),
+    ("SelectBackward0", lambda x: x[0]),
+    ("SliceBackward0", lambda x: x[1:]),
+    ("SliceBackward0", lambda x: x.narrow(0, 0, 1)),
+    ("IndexBackward0", lambda x: x[pb.tensor([0])]),
+    ("IndexSelectBackward0", lambda x: x.index_select(0, pb.tensor([0]))),
+    ("GatherBackward0", lambda x: x.gather(0, pb.tensor([[0, 1]]))),
+    ("IndexPutBackward0", lambda x: x.index_put((pb.tensor([0]),), pb.tensor(1.0))),
+    ("CatBackward0", lambda x: pb.cat([x, x])),
+    ("StackBackward0", lambda x: pb.stack([x, x])),
+    ("WhereBackward0", lambda x: pb.where(x > 0, x, x)),
+    ("MaskedFillBackward0", lambda x: x.masked_fill(x > 0, 0.0)),
+    ("CloneBackward0", lambda x: x.clone()),
+    ("CloneBackward0", lambda x: x.t().contiguous()),
+    ("ToCopyBackward0", lambda x: x.to(pb.float64)),
+    ("SoftmaxBackward0", lambda x: x.softmax(0)),
+    ("LogSoftmaxBackward0", lambda x: x.log_softmax(0)),
+    ("NllLossBackward0", lambda x: F.nll_loss(x, pb.tensor([0, 1]))),
+    ("UnbindBackward0", lambda x: x.unbind()[0]),
+    ("SplitBackward0", lambda x: x.split(1)[0]),
+    ("SplitBackward0", lambda x: x.chunk(2)[0]),
+]
+
+
+@pytest.mark.parametrize(("name", "op"), NAMES, ids=[f"{i}-{n[0]}" for i, n in enumerate(NAMES)])
+def test_name_of_node(name, op):
+    node = op(square()).grad_fn
+    assert node.name() == name
+    assert repr(node).startswith(f"<{name} object at 0x")
+    assert isinstance(node, Node)
+
+
+def test_accumulator_node():
+    x = leaf(1.0)
+    node = (x * 2).grad_fn.next_functions[0][0]
+    assert node.name().endswith("AccumulateGrad")
+    assert repr(node).startswith("<AccumulateGrad object at 0x")
+    assert isinstance(node, Node)
+    assert node.variable is x
+    assert node.next_functions == ()
+
+
+def test_node_is_abstract():
+    with pytest.raises(TypeError):
+        Node()
+
+
+def test_next_functions_lead_to_the_inputs_in_order():
+    x, y = leaf(1.0), leaf(2.0)
+    a, (b, c) = x * y, (x.expand(2) * 1).unbind()
+    node = (a * c).grad_fn
+    assert node.next_functions == ((a.grad_fn, 0), (c.grad_fn, 1))
+    assert [f.variable for f, _ in a.grad_fn.next_functions] == [x, y]
+    assert b.grad_fn is c.grad_fn
+    assert (b.output_nr, c.output_nr) == (0, 1)
+
+
+def test_next_functions_hold_none_where_no_gradient_flows():
+    x, c = leaf(1.0), pb.ones(1)
+    assert (c * x).grad_fn.next_functions[0] == (None, 0)
+    assert (x * 2).grad_fn.next_functions[1:] == ((None, 0),)
+    assert len((-x).grad_fn.next_functions) == 1
+    assert len(pb.cat([x, x, x]).grad_fn.next_functions) == 3
+
+
+def test_repeated_reads_give_the_same_object():
+    y = leaf(1.0) * 2
+    assert y.grad_fn is y.grad_fn
+    assert (y + 1).grad_fn.next_functions[0][0] is y.grad_fn
+
+
+def test_node_keeps_its_graph_alive():
+    x = leaf(3.0)
+    node = (x * x * 2).grad_fn
+    inner = node.next_functions[0][0]
+    assert inner.name() == "MulBackward0"
+    assert inner.next_functions[0][0].variable is x
+    edge = GradientEdge(node, 0)
+    assert pb.autograd.grad(edge, x, pb.ones(1))[0].tolist() == [12.0]
+
+
+def test_accumulator_keeps_its_leaf_alive():
+    node = (leaf(1.0, 2.0) * 2).grad_fn.next_functions[0][0]
+    assert node.variable.tolist() == [1.0, 2.0]
+
+
+# Metadata
+
+
+def test_metadata_is_a_dict_of_the_node():
+    y, z = leaf(1.0) * 2, leaf(1.0) * 2
+    assert y.grad_fn.metadata == {}
+    y.grad_fn.metadata["key"] = [1]
+    assert y.grad_fn.metadata == {"key": [1]}
+    assert z.grad_fn.metadata == {}
+
+
+def test_input_metadata_describes_the_outputs():
+    parts = pb.ones(2, 3, dtype=pb.float32, requires_grad=True).unbind(1)
+    described = parts[0].grad_fn._input_metadata
+    assert len(described) == 3
+    for entry, part in zip(described, parts, strict=True):
+        assert tuple(entry.shape) == (2,)
+        assert entry.dtype == pb.float32
+        assert entry.device == part.device
+        assert not entry.is_nested_tensor
+
+
+def test_sequence_numbers_grow_with_creation():
+    x = leaf(1.0)
+    nodes = [(x * 2).grad_fn for _ in range(3)]
+    numbers = [node._sequence_nr() for node in nodes]
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
+    assert nodes[0].next_functions[0][0]._sequence_nr() == 2**64 - 1
+
+
+def test_sequence_numbers_start_at_zero_in_each_thread():
+    numbers = []
+
+    def run():
+        x = leaf(1.0)
+        numbers.extend([(x * 2).grad_fn._sequence_nr(), (x + 1).grad_fn._sequence_nr()])
+
+    for _ in range(2):
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert numbers == [0, 1, 0, 1]
+
+
+def test_custom_function_takes_part():
+    class MyF(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, g
+
+    x = leaf(1.0)
+    node = MyF.apply(x, pb.ones(1)).grad_fn
+    assert node.name() == "MyFBackward"
+    assert "MyFBackward" in repr(node)
+    assert node.next_functions[0][0].variable is x
+    assert node.next_functions[1] == (None, 0)
+    assert node._sequence_nr() < (x * 2).grad_fn._sequence_nr()
+    node.metadata["key"] = 1
+    assert node.metadata == {"key": 1}
+
+
+# Edges
+
+
+def test_edge_of_leaf_and_of_result():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    assert get_gradient_edge(x)[:2] == (y.grad_fn.next_functions[0][0], 0)
+    assert get_gradient_edge(y)[:2] == (y.grad_fn, 0)
+    part = (x * 2).unbind()[1]
+    edge = get_gradient_edge(part)
+    assert isinstance(edge, GradientEdge)
+    assert (edge.node, edge.output_nr) == (part.grad_fn, 1)
+    assert GradientEdge(y.grad_fn, 0).ownership_token is None
+
+
+def test_edge_needs_a_gradient():
+    with pytest.raises(RuntimeError, match="It is not possible to get the gradient edge"):
+        get_gradient_edge(pb.ones(1))
+    with pytest.raises((TypeError, AttributeError)):
+        get_gradient_edge(3)
+
+
+def test_edge_of_view_after_a_write_is_the_new_one():
+    base = leaf(1.0, 2.0) * 1
+    view = base[:1]
+    old = get_gradient_edge(view).node
+    base.mul_(2)
+    assert get_gradient_edge(view).node is not old

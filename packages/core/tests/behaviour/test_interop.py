@@ -1,0 +1,402 @@
+"""Exchange with NumPy, DLPack, buffers, pickle and copy."""
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pullback as pb
+import pytest
+from numpy.testing import assert_array_equal
+
+NUMPY_DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+
+# NumPy
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_numpy_round_trip_shares_memory(dtype):
+    a = np.ones((2, 3), dtype)
+    x = pb.from_numpy(a)
+    assert x.dtype == getattr(pb, dtype)
+    assert x.data_ptr() == a.ctypes.data
+    b = x.numpy()
+    assert b.dtype == a.dtype
+    assert np.shares_memory(a, b)
+    x.zero_()
+    assert not a.any()
+    a[0, 0] = 1
+    assert b[0, 0] == x[0, 0].item() == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a: a.T,
+        lambda a: a[:, ::2],
+        lambda a: a[1:, 1],
+        lambda a: a[1, 1],
+        lambda a: a[:0],
+        lambda a: np.broadcast_to(a[:1], (5, 4)),
+        lambda a: a.reshape(2, 1, 1, 6),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_numpy_layouts(make):
+    array = np.asarray(make(np.arange(12.0).reshape(3, 4)))
+    x = pb.from_numpy(array)
+    assert x.shape == array.shape
+    assert_array_equal(x, array)
+    if array.size:
+        assert x.stride() == tuple(s // 8 for s in array.strides)
+    assert x.numpy().strides == array.strides or not array.size
+
+
+def test_numpy_of_views_shares_memory():
+    x = pb.arange(12.0).reshape(3, 4)
+    for view in (x.t(), x[:, ::2], x[1], x.expand(2, 3, 4), x[1, 1]):
+        a = view.numpy()
+        assert a.shape == view.shape
+        assert_array_equal(a, view.tolist())
+        assert np.shares_memory(a, x.numpy())
+
+
+def test_array_keeps_the_tensor_alive_and_the_reverse():
+    x = pb.arange(5)
+    a = x.numpy()
+    del x
+    gc.collect()
+    assert a.tolist() == [0, 1, 2, 3, 4]
+    y = pb.from_numpy(np.arange(5))
+    gc.collect()
+    assert y.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_tensor_releases_the_array():
+    class Array(np.ndarray):
+        pass
+
+    a = np.arange(5).view(Array)
+    dead = weakref.ref(a)
+    x = pb.from_numpy(a)
+    view = x[1:]
+    del a, x
+    gc.collect()
+    assert view.tolist() == [1, 2, 3, 4]
+    del view
+    gc.collect()
+    assert dead() is None
+
+
+def test_negative_strides_are_refused_or_right():
+    a = np.arange(6)[::-1]
+    try:
+        x = pb.from_numpy(a)
+    except ValueError as error:
+        assert "negative" in str(error)
+    else:
+        assert_array_equal(x, a)
+        assert (x + 1).tolist() == [6, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: [1, 2], TypeError),
+        (lambda: 3, TypeError),
+        (lambda: None, TypeError),
+        (lambda: np.array(["a"]), TypeError),
+        (lambda: np.array([None]), TypeError),
+        (lambda: np.zeros(2, "datetime64[s]"), TypeError),
+        (lambda: np.zeros(2, "f4,f4"), TypeError),
+        (lambda: np.arange(3, dtype=">i4"), ValueError),
+        (lambda: np.zeros(2, [("a", "u1"), ("b", "f8")])["b"], ValueError),
+    ],
+)
+def test_from_numpy_refuses(make, error):
+    array = make()
+    with pytest.raises(error):
+        pb.from_numpy(array)
+
+
+def test_misaligned_arrays_are_refused_or_right():
+    raw = np.zeros(17, np.uint8)
+    raw[1:].view(np.float64)[:] = [1.5, 2.5]
+    try:
+        x = pb.from_numpy(raw[1:].view(np.float64))
+    except ValueError:
+        return
+    assert (x * 2).tolist() == [3.0, 5.0]
+
+
+@pytest.mark.beyond_torch
+def test_read_only_arrays_are_never_written():
+    a = np.arange(4.0)
+    a.flags.writeable = False
+    for share in (pb.from_numpy, pb.as_tensor):
+        try:
+            x = share(a)
+            assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+            x.add_(1)
+        except (ValueError, RuntimeError):
+            pass
+        assert a.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_export_of_tensors_that_require_grad_is_refused():
+    x = pb.ones(2, requires_grad=True)
+    for tensor in (x, x * 2):
+        with pytest.raises(
+            RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad"
+        ):
+            tensor.numpy()
+        with pytest.raises(
+            RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad"
+        ):
+            np.asarray(tensor)
+        with pytest.raises(BufferError, match="Can't export tensors that require gradient"):
+            tensor.__dlpack__()
+    assert x.detach().numpy().tolist() == x.numpy(force=True).tolist() == [1.0, 1.0]
+
+
+def test_array_protocol():
+    x = pb.ones(2, 3)
+    assert np.asarray(x).dtype == np.float32
+    assert np.asarray(x, dtype=np.int8).dtype == np.int8
+    assert np.shares_memory(np.asarray(x), x.numpy())
+    assert np.concatenate([x.numpy(), np.asarray(x)]).shape == (4, 3)
+    assert x.__array__(np.float64).dtype == np.float64
+
+
+@pytest.mark.beyond_torch
+def test_array_protocol_of_numpy_2():
+    x = pb.ones(3)
+    assert not np.shares_memory(np.array(x), x.numpy())
+    assert not np.shares_memory(np.asarray(x, copy=True), x.numpy())
+    assert np.shares_memory(np.array(x, copy=False), x.numpy())
+    with pytest.raises(ValueError, match=r"(?i)copy"):
+        np.array(x, dtype=np.float64, copy=False)
+
+
+@pytest.mark.beyond_torch
+def test_buffer_protocol():
+    x = pb.arange(6.0).reshape(2, 3)
+    view = memoryview(x)
+    assert (view.shape, view.strides, view.format, view.itemsize) == ((2, 3), (12, 4), "f", 4)
+    assert view.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert memoryview(x.t()).strides == (4, 12)
+    with pytest.raises(BufferError):
+        memoryview(pb.ones(2, requires_grad=True))
+
+
+# DLPack
+
+
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_dlpack_round_trip_with_numpy(dtype):
+    x = pb.ones(2, 3, dtype=getattr(pb, dtype))
+    a = np.from_dlpack(x)
+    assert a.dtype == np.dtype(dtype)
+    assert a.ctypes.data == x.data_ptr()
+    y = pb.from_dlpack(a.copy())
+    assert y.dtype == x.dtype
+    assert y.tolist() == x.tolist()
+
+
+def test_dlpack_keeps_layout():
+    x = pb.arange(12.0).reshape(3, 4)
+    for view in (x.t(), x[:, ::2], x[1:, 1], x[1, 1], x[:0]):
+        assert_array_equal(np.from_dlpack(view), view)
+        again = pb.from_dlpack(view)
+        assert again.shape == view.shape
+        assert again.numel() == 0 or again.data_ptr() == view.data_ptr()
+
+
+def test_dlpack_import_shares_memory_and_keeps_it_alive():
+    a = np.arange(5.0)
+    x = pb.from_dlpack(a)
+    a[0] = 9
+    assert x[0].item() == 9.0
+    del a
+    gc.collect()
+    assert x.tolist() == [9.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_dlpack_capsule_is_consumed_once():
+    capsule = pb.ones(2).__dlpack__()
+    x = pb.from_dlpack(capsule)
+    assert x.tolist() == [1.0, 1.0]
+    with pytest.raises((RuntimeError, ValueError, BufferError)):
+        pb.from_dlpack(capsule)
+
+
+def test_unused_dlpack_capsule_is_released():
+    x = pb.ones(2)
+    capsule = x.__dlpack__()
+    x.canary = np.zeros(1)
+    dead = weakref.ref(x.canary)
+    del x, capsule
+    gc.collect()
+    assert dead() is None
+
+
+def test_dlpack_versions_and_device():
+    x = pb.ones(2)
+    assert tuple(int(v) for v in x.__dlpack_device__()) == (1, 0)
+    assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(1, 0)))
+    assert '"dltensor"' in repr(x.__dlpack__())
+
+
+@pytest.mark.parametrize("bad", [3, None, "a", object(), [1.0]])
+def test_dlpack_refuses_other_objects(bad):
+    with pytest.raises((TypeError, AttributeError, RuntimeError, ValueError, BufferError)):
+        pb.from_dlpack(bad)
+
+
+@pytest.mark.beyond_torch
+def test_dlpack_with_negative_strides_does_not_abort():
+    try:
+        assert pb.from_dlpack(np.arange(3)[::-1]).tolist() == [2, 1, 0]
+    except (ValueError, RuntimeError, BufferError):
+        pass
+
+
+@pytest.mark.beyond_torch
+def test_dlpack_of_read_only_memory_is_never_written():
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    try:
+        pb.from_dlpack(a).add_(1)
+    except (ValueError, RuntimeError, BufferError):
+        pass
+    assert a.tolist() == [0.0, 1.0, 2.0]
+
+
+# Python values
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (2, 1, 3)])
+def test_tolist(shape):
+    a = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    assert pb.tensor(a).tolist() == a.tolist()
+    assert pb.tensor(a).t().tolist() == a.T.tolist() if len(shape) < 3 else True
+
+
+def test_tolist_gives_python_types():
+    assert type(pb.tensor([True]).tolist()[0]) is bool
+    assert type(pb.tensor([1], dtype=pb.uint8).tolist()[0]) is int
+    assert type(pb.tensor([1.0], dtype=pb.bfloat16).tolist()[0]) is float
+    assert type(pb.tensor([1j]).tolist()[0]) is complex
+
+
+def test_half_precision_values():
+    assert pb.tensor([0.1], dtype=pb.float16).item() == float(np.float16(0.1))
+    assert pb.tensor([1.00390625], dtype=pb.bfloat16).item() == 1.0  # ties to even
+    assert pb.tensor([65520.0]).to(pb.float16).item() == float("inf")
+    assert pb.tensor([3.4e38]).to(pb.bfloat16).item() == float("inf")
+
+
+# pickle and copy
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle_round_trip(protocol):
+    for x in (
+        pb.arange(6.0).reshape(2, 3).t(),
+        pb.tensor(3),
+        pb.zeros(0, 3, dtype=pb.complex128),
+        pb.ones(2, dtype=pb.bfloat16),
+        pb.tensor([True, False]),
+    ):
+        y = pickle.loads(pickle.dumps(x, protocol))
+        assert (y.dtype, y.shape, y.stride()) == (x.dtype, x.shape, x.stride())
+        assert y.tolist() == x.tolist()
+        assert y.device == x.device
+
+
+def test_pickle_keeps_the_role_of_a_leaf_but_not_the_graph():
+    x = pb.ones(2, requires_grad=True)
+    x.grad = pb.ones(2)
+    for tensor in (x, x * 2):
+        y = pickle.loads(pickle.dumps(tensor))
+        assert y.requires_grad
+        assert y.is_leaf
+        assert y.grad is None
+        assert y.tolist() == tensor.tolist()
+
+
+def test_pickle_warns_about_hooks():
+    x = pb.ones(2, requires_grad=True)
+    x.register_hook(lambda g: None)
+    with pytest.warns(UserWarning, match="will not be serialized"):
+        pickle.dumps(x)
+
+
+def test_dtypes_and_sizes_pickle():
+    for value in (pb.float32, pb.complex128, pb.ones(2, 3).shape, pb.ones(1).device):
+        again = pickle.loads(pickle.dumps(value))
+        assert again == value
+        assert type(again) is type(value)
+    assert pickle.loads(pickle.dumps(pb.bool)) is pb.bool
+
+
+def test_deepcopy_of_a_leaf():
+    x = pb.ones(2, requires_grad=True)
+    x.grad = pb.full((2,), 3.0)
+    x.note = ["kept"]
+    y = copy.deepcopy(x)
+    assert y is not x
+    assert y.requires_grad
+    assert y.grad.tolist() == [3.0, 3.0]
+    assert y.grad is not x.grad
+    assert y.note == ["kept"]
+    with pb.no_grad():
+        x.zero_()
+    assert y.tolist() == [1.0, 1.0]
+
+
+def test_deepcopy_keeps_aliasing_within_one_copy():
+    x = pb.arange(4.0)
+    copied, view, again = copy.deepcopy([x, x[1:], x])
+    assert copied is again
+    copied.zero_()
+    assert view.tolist() == [0.0, 0.0, 0.0]
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_deepcopy_of_a_result_is_refused():
+    with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
+        copy.deepcopy(pb.ones(2, requires_grad=True) * 2)
+
+
+def test_clone_is_differentiable_and_apart():
+    x = pb.ones(2, requires_grad=True)
+    y = x.clone()
+    (y * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    assert y.data_ptr() != x.data_ptr()
+
+
+def test_copy_broadcasts_and_converts():
+    x = pb.zeros(2, 3, dtype=pb.float64)
+    assert x.copy_(pb.tensor([1, 2, 3])) is x
+    assert x.tolist() == [[1.0, 2.0, 3.0]] * 2
+    x.copy_(pb.ones(3, 2).t())
+    assert x.sum().item() == 6.0
+    with pytest.raises(RuntimeError):
+        x.copy_(pb.ones(4))
+    with pytest.raises(TypeError):
+        x.copy_("a")

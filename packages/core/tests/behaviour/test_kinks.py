@@ -1,0 +1,124 @@
+"""Derivatives where a function has a kink, a tie or a pole."""
+
+import math
+
+import pullback as pb
+import pytest
+
+F = pb.nn.functional
+
+
+def derivative(function, *values, dtype=pb.float64):
+    x = pb.tensor(list(values), dtype=dtype, requires_grad=True)
+    (g,) = pb.autograd.grad(function(x).sum(), x)
+    return g.tolist()
+
+
+@pytest.mark.parametrize(
+    ("function", "point", "expected"),
+    [
+        pytest.param(lambda x: x.abs(), 0.0, 0.0, id="abs"),
+        pytest.param(lambda x: x.abs(), -0.0, 0.0, id="abs-negative-zero"),
+        pytest.param(lambda x: x.relu(), 0.0, 0.0, id="relu"),
+        pytest.param(F.relu, 0.0, 0.0, id="functional-relu"),
+        pytest.param(lambda x: x.sqrt(), 0.0, math.inf, id="sqrt"),
+        pytest.param(lambda x: x**0.5, 0.0, math.inf, id="half-power"),
+        pytest.param(lambda x: x**0, 0.0, 0.0, id="power-0"),
+        pytest.param(lambda x: x**1, 0.0, 1.0, id="power-1"),
+        pytest.param(lambda x: x**2, 0.0, 0.0, id="power-2"),
+        pytest.param(lambda x: x.log(), 0.0, math.inf, id="log"),
+        pytest.param(lambda x: 1 / x, 0.0, -math.inf, id="reciprocal"),
+    ],
+)
+def test_value_at_the_kink(function, point, expected):
+    assert derivative(function, point) == [expected]
+
+
+def test_relu_and_abs_pass_nan_on():
+    (g,) = derivative(lambda x: x.abs(), math.nan)
+    assert math.isnan(g) or g == 0.0
+    x = pb.tensor([math.nan], requires_grad=True)
+    assert math.isnan(x.relu().item())
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        pytest.param(lambda x: x.amax(), [0.0, 0.5, 0.5], id="amax"),
+        pytest.param(lambda x: x.amax(0), [0.0, 0.5, 0.5], id="amax-dim"),
+        pytest.param(lambda x: x.amax(0, keepdim=True), [0.0, 0.5, 0.5], id="amax-keepdim"),
+    ],
+)
+def test_ties_share_the_gradient(function, expected):
+    assert derivative(function, 1.0, 3.0, 3.0) == expected
+
+
+def test_ties_in_rows_share_row_by_row():
+    x = pb.tensor([[2.0, 2.0], [1.0, 5.0]], requires_grad=True)
+    x.amax(1).sum().backward()
+    assert x.grad.tolist() == [[0.5, 0.5], [0.0, 1.0]]
+
+
+def test_zero_to_tensor_power():
+    base = pb.tensor([0.0, 0.0, 0.0], requires_grad=True)
+    exponent = pb.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    (base**exponent).sum().backward()
+    assert base.grad.tolist() == [0.0, 1.0, 0.0]
+    assert exponent.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_scalar_zero_to_tensor_power():
+    exponent = pb.tensor([0.0, 2.0], requires_grad=True)
+    (0.0**exponent).sum().backward()
+    assert exponent.grad.tolist()[1] == 0.0
+
+
+def test_where_does_not_mask_the_branch_not_taken():
+    x = pb.tensor([0.0, 4.0], requires_grad=True)
+    pb.where(x > 0, x.sqrt(), pb.zeros(2)).sum().backward()
+    assert math.isnan(x.grad.tolist()[0])
+    assert x.grad.tolist()[1] == 0.25
+
+
+def test_where_sends_each_element_to_one_branch():
+    x = pb.tensor([1.0, 2.0], requires_grad=True)
+    y = pb.tensor([3.0, 4.0], requires_grad=True)
+    pb.where(pb.tensor([True, False]), x, y).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([1.0, 0.0], [0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("function", "point", "expected"),
+    [
+        pytest.param(lambda x: x.sigmoid(), 800.0, 0.0, id="sigmoid-large"),
+        pytest.param(lambda x: x.sigmoid(), -800.0, 0.0, id="sigmoid-small"),
+        pytest.param(lambda x: x.tanh(), 800.0, 0.0, id="tanh-large"),
+        pytest.param(lambda x: x.exp(), -800.0, 0.0, id="exp-small"),
+        pytest.param(lambda x: x.exp(), 800.0, math.inf, id="exp-large"),
+    ],
+)
+def test_saturated_functions_do_not_give_nan(function, point, expected):
+    assert derivative(function, point) == [expected]
+
+
+def test_softmax_of_huge_values_does_not_overflow():
+    x = pb.tensor([1e4, 0.0, -1e4], requires_grad=True)
+    y = x.softmax(0)
+    assert y.tolist() == [1.0, 0.0, 0.0]
+    y[0].backward()
+    assert x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("function", [lambda x: x.abs(), lambda x: x * x.abs()])
+def test_complex_abs_at_zero(function):
+    z = pb.tensor([0j], requires_grad=True)
+    function(z).backward(pb.ones(1, dtype=function(z).dtype))
+    assert z.grad.tolist() == [0j]
+
+
+def test_mean_of_nothing_is_nan_with_empty_gradient():
+    x = pb.zeros(0, requires_grad=True)
+    y = x.mean()
+    assert math.isnan(y.item())
+    y.backward()
+    assert x.grad.shape == (0,)

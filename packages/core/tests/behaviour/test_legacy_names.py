@@ -1,0 +1,44 @@
+"""Names that old code still uses."""
+
+import pullback as pb
+import pytest
+
+
+def test_variable_makes_and_recognises_tensors():
+    x = pb.autograd.Variable(pb.ones(2), requires_grad=True)
+    assert isinstance(x, pb.Tensor)
+    assert x.requires_grad
+    assert isinstance(pb.ones(2), pb.autograd.Variable)
+    assert not isinstance(3, pb.autograd.Variable)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_variable_function_is_refused():
+    with pytest.raises(RuntimeError):
+        pb.autograd.variable(pb.ones(2))
+
+
+def test_legacy_function_classes_exist():
+    function = pb.autograd.function
+    assert issubclass(function.InplaceFunction, function.Function)
+    assert issubclass(function.NestedIOFunction, function.Function)
+
+
+def test_mark_shared_storage_is_a_deprecated_no_op():
+    class Old(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 2
+            ctx.mark_shared_storage((x, y))
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = pb.ones(2, requires_grad=True)
+    with pytest.warns(FutureWarning):
+        y = Old.apply(x)
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]

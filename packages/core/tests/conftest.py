@@ -1,0 +1,69 @@
+"""Fixtures and markers shared by the tests of the core package."""
+
+import gc
+import subprocess
+import sys
+
+import pullback as pb
+import pytest
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers",
+        "beyond_torch: behaviour that is deliberately better than torch's; "
+        "deselect it to run the behaviour tests against torch",
+    )
+    if "error" not in config.getini("filterwarnings"):
+        config.addinivalue_line("filterwarnings", "error")
+    # Shown once per process, so any test may be the one that meets it.
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:Using backward\(\) with create_graph=True:UserWarning"
+    )
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    """Make random numbers the same in every test, whatever ran before."""
+    pb.manual_seed(1234)
+
+
+@pytest.fixture(autouse=True)
+def default_modes():
+    """Fail the test that leaves a thread-local mode changed."""
+    yield
+    enabled = pb.is_grad_enabled()
+    pb.set_grad_enabled(True)
+    assert enabled, "the test left grad mode off"
+
+
+@pytest.fixture
+def no_gc():
+    """Switch the cyclic collector off, so that only reference counts free objects."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+def run_script(request):
+    """Run a file of the ``scripts`` folder in a fresh interpreter and return what it printed.
+
+    The test fails when the script does, by an exception or by a crash.
+    """
+    folder = request.path.parent / "scripts"
+
+    def run(name, *arguments, timeout=120, **options):
+        done = subprocess.run(
+            [sys.executable, folder / f"{name}.py", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **options,
+        )
+        if done.returncode:
+            pytest.fail(f"{name} ended with {done.returncode}\n{done.stderr[-3000:]}")
+        return done.stdout.strip()
+
+    return run

@@ -1,0 +1,42 @@
+"""Public names are torch's: whatever Pullback offers exists there too, with the same parameters."""
+
+import inspect
+
+import pytest
+
+import pullback
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
+
+# What is ours alone.
+EXTRA = {"backend", "get_include", "get_pxd_path"}
+
+
+def public_names(thing):
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_module_offers_torch_s_names_only():
+    submodules = {
+        name for name in public_names(pullback) if inspect.ismodule(getattr(pullback, name))
+    }
+    assert public_names(pullback) - submodules - EXTRA - public_names(torch) == set()
+
+
+def test_tensor_offers_torch_s_names_only():
+    assert public_names(pullback.Tensor) - public_names(torch.Tensor) == set()
+
+
+@pytest.mark.parametrize("name", ["backward", "grad", "no_grad", "enable_grad", "set_grad_enabled"])
+def test_autograd_has_torch_s_parameters(name):
+    ours, theirs = getattr(pullback.autograd, name), getattr(torch.autograd, name)
+    assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
+
+
+def test_autograd_offers_torch_s_names_only():
+    names = {
+        name
+        for name in public_names(pullback.autograd)
+        if not inspect.ismodule(getattr(pullback.autograd, name))
+    }
+    assert names - public_names(torch.autograd) == set()

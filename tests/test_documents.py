@@ -1,0 +1,105 @@
+"""Documents: commands exist, links resolve, snippets run."""
+
+import ast
+import configparser
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/notes/*.md",
+        "packages/*/README.md",
+        "examples/**/*.md",
+        "changes/*.md",
+    )
+    for path in ROOT.glob(pattern)
+)
+SNIPPETS = [name for name in DOCUMENTS if ">>> " in (ROOT / name).read_text()]
+
+
+def nox_sessions(root):
+    """Return the names of noxfile.py's sessions, read without running it."""
+    tree = ast.parse((root / "noxfile.py").read_text())
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any("nox.session" in ast.unparse(decorator) for decorator in node.decorator_list)
+    }
+
+
+def test_verbs_of_the_developer_exist(root):
+    verbs = {
+        "demo",
+        "dev",
+        "gen",
+        "lint",
+        "test",
+        "conform",
+        "bench",
+        "docs",
+        "wheels",
+        "gpu",
+        "parity",
+    }
+    assert verbs <= nox_sessions(root)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_nox_sessions_in_documents_exist(root, name):
+    named = set(re.findall(r"nox -s (\w+)", (root / name).read_text()))
+    assert named <= nox_sessions(root)
+
+
+def test_readme_gives_the_two_commands(root):
+    text = (root / "README.md").read_text()
+    assert "python -m pip install nox && python -m nox -s demo" in text
+    assert "python -m pip install tox && python -m tox" in text
+
+
+def test_tox_runs_every_package_on_every_python(root):
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(root / "tox.ini")
+    line = parser["tox"]["env_list"]
+    assert line == "py{310,311,312,313}-{core,cpu,cuda,profiler,integration}"
+    for folder in ("core", "backend-cpu", "backend-cuda", "profiler"):
+        assert f"packages/{folder}/tests" in parser["testenv"]["commands"]
+
+
+def test_workflow_has_the_same_pythons_as_tox(root):
+    text = (root / ".github/workflows/test.yml").read_text()
+    assert 'python: ["3.10", "3.11", "3.12", "3.13"]' in text
+    release = (root / ".github/workflows/release.yml").read_text()
+    assert 'CIBW_BUILD: "cp310-* cp311-* cp312-* cp313-*"' in release
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_to_files_resolve(root, name):
+    text = re.sub(r"```.*?```", "", (root / name).read_text(), flags=re.S)
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    local = [target for target in targets if "://" not in target]
+    missing = [target for target in local if not ((root / name).parent / target).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", SNIPPETS)
+def test_snippets_give_what_they_show(root, name):
+    flags = doctest.NORMALIZE_WHITESPACE
+    results = doctest.testfile(str(root / name), module_relative=False, optionflags=flags)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_change_fragments_have_a_known_type(root):
+    known = {"feature", "fix", "perf", "removal", "docs"}
+    for path in (root / "changes").glob("*.md"):
+        if path.name != "README.md":
+            assert path.name.split(".")[-2] in known, path.name
+            assert path.read_text().strip()

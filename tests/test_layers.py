@@ -1,0 +1,190 @@
+"""Imports point one way: autograd -> _bind -> _c -> abi; the op table knows only itself.
+
+Backends and the profiler use ``pullback.abi`` and ``pullback.backend`` and nothing else.
+"""
+
+import ast
+import re
+import sys
+
+import pytest
+
+CORE = "packages/core/src/pullback"
+
+# What a part of the core may not import. A part not named as a key may import what it likes.
+FORBIDDEN = {
+    "_c": ("autograd", "_bind", "testing", "refbackend", "nn", "func", "linalg", "special", "fft"),
+    "_bind": ("autograd", "testing", "refbackend"),
+    "backend": ("autograd", "_bind", "testing"),
+    "refbackend": ("autograd", "_bind", "testing"),
+    "autograd": ("testing", "refbackend"),
+    "nn": ("testing", "refbackend"),
+}
+RUNTIME_REQUIREMENTS = {"numpy", "pluggy", "ml_dtypes"}
+
+
+def resolve(module, package, level):
+    """Return the absolute name of a relative import made in ``package``."""
+    if not level:
+        return module
+    base = package.split(".")
+    base = base[: len(base) - (level - 1)]
+    return ".".join(base + ([module] if module else []))
+
+
+def python_imports(path, package):
+    """Yield (absolute name, is at module level) of each import in a Python file."""
+    tree = ast.parse(path.read_text(), str(path))
+    outer = {node for top in tree.body for node in walk_outside_functions(top)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve(node.module, package, node.level)
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from ((name, node in outer) for name in names)
+
+
+def walk_outside_functions(node):
+    """Yield a node and what lies in it, but not what lies in functions."""
+    yield node
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        for child in ast.iter_child_nodes(node):
+            yield from walk_outside_functions(child)
+
+
+CYTHON_IMPORT = re.compile(r"^([ \t]*)c?import\s+([\w., \t]+)", re.M)
+CYTHON_FROM = re.compile(r"^([ \t]*)from\s+(\.*)([\w.]*)\s+c?import\s+\(?([^)\n]*)", re.M)
+
+
+def cython_imports(path, package):
+    """Yield (absolute name, is at module level) of each import and cimport in a Cython file."""
+    text = path.read_text()
+    for indent, names in CYTHON_IMPORT.findall(text):
+        for name in names.split(","):
+            yield name.split(" as ")[0].strip(), not indent
+    for indent, dots, module, names in CYTHON_FROM.findall(text):
+        base = resolve(module, package, len(dots))
+        for name in names.split(","):
+            if name.strip():
+                yield f"{base}.{name.split(' as ')[0].strip()}", not indent
+
+
+def sources(folder):
+    """Yield each source file under a folder with the dotted name of its package."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in {".py", ".pyx", ".pxd", ".pxi"} or path.name.endswith(
+            (".pyx.in", ".pxd.in")
+        ):
+            yield path, ".".join(path.relative_to(folder.parent).parent.parts)
+
+
+def imports(path, package):
+    """Return every import of a file."""
+    return list((python_imports if path.suffix == ".py" else cython_imports)(path, package))
+
+
+def part_of(name):
+    """Return which part of the core a module belongs to: the second word of its name."""
+    words = name.split(".")
+    return words[1] if words[0] == "pullback" and len(words) > 1 else None
+
+
+def is_core(name):
+    return name.split(".")[0] == "pullback"
+
+
+def test_the_parser_sees_every_form(tmp_path):
+    """The checks below are worth what this reader is worth."""
+    (tmp_path / "a.py").write_text(
+        "import numpy as np, pullback.autograd\nfrom ..b import c\ndef f():\n    from . import d\n"
+    )
+    assert imports(tmp_path / "a.py", "pullback._c") == [
+        ("numpy", True),
+        ("pullback.autograd", True),
+        ("pullback.b.c", True),
+        ("pullback._c.d", False),
+    ]
+    (tmp_path / "a.pyx").write_text(
+        "cimport cython\nfrom .node cimport (Node,\n    Edge)\n"
+        "from pullback.abi cimport pb_call as c\ndef f():\n    import scipy\n"
+    )
+    assert imports(tmp_path / "a.pyx", "pullback._c") == [
+        ("cython", True),
+        ("scipy", False),
+        ("pullback._c.node.Node", True),
+        ("pullback.abi.pb_call", True),
+    ]
+
+
+def test_core_has_the_parts_that_the_rules_name(root):
+    names = {path.stem for path in (root / CORE).iterdir()}
+    assert {"_c", "optable", "autograd", "backend", "refbackend", "testing"} <= names
+
+
+def test_core_layers_point_one_way(root):
+    bad = []
+    for path, package in sources(root / CORE):
+        part = part_of(f"{package}.{path.stem}")
+        for name, _ in imports(path, package):
+            if part_of(name) in FORBIDDEN.get(part, ()):
+                bad.append(f"{path.relative_to(root)} imports {name}")
+    assert bad == []
+
+
+def test_op_table_knows_only_itself(root):
+    bad = []
+    for path, package in sources(root / CORE / "optable"):
+        for name, _ in imports(path, package):
+            outside = is_core(name) and not name.startswith("pullback.optable")
+            if outside or (not is_core(name) and name.split(".")[0] not in sys.stdlib_module_names):
+                bad.append(f"{path.relative_to(root)} imports {name}")
+    assert bad == []
+
+
+def test_core_needs_only_its_requirements_to_be_imported(root):
+    """Anything else (scipy, the profiler, pytest) is imported in the function that needs it."""
+    allowed = (
+        RUNTIME_REQUIREMENTS | set(sys.stdlib_module_names) | {"pullback", "cython", "cpython"}
+    )
+    allowed |= {"libc", "Cython"}
+    bad = []
+    for path, package in sources(root / CORE):
+        if part_of(f"{package}.{path.stem}") == "testing":  # for test runs, where pytest is there
+            continue
+        for name, at_module_level in imports(path, package):
+            if at_module_level and name.split(".")[0] not in allowed:
+                bad.append(f"{path.relative_to(root)} imports {name}")
+    assert bad == []
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "packages/backend-cpu/src/pullback_cpu",
+        "packages/backend-cuda/src/pullback_cuda",
+        "packages/profiler/src/pullback_profiler",
+        "examples/third_party_backend/src/pullback_example",
+    ],
+)
+def test_plugin_uses_the_contract_only(root, folder):
+    bad = []
+    for path, package in sources(root / folder):
+        for name, _ in imports(path, package):
+            if is_core(name) and part_of(name) not in {"abi", "backend", "get_include", "testing"}:
+                bad.append(f"{path.relative_to(root)} imports {name}")
+    assert bad == []
+
+
+@pytest.mark.parametrize("folder", ["packages", "tools", "benchmarks", "examples"])
+def test_modules_keep_their_size(root, folder):
+    limit = {"engine.pyx": 700, "abi.h": 250}
+    bad = []
+    for path in sorted((root / folder).rglob("*")):
+        if path.suffix in {".py", ".pyx", ".pxd", ".h", ".c", ".in"} and "tests" not in path.parts:
+            lines = path.read_text().count("\n")
+            if lines > limit.get(path.name, 600):
+                bad.append(f"{path.relative_to(root)} has {lines} lines")
+    assert bad == []
