@@ -213,7 +213,8 @@ cdef bint scalar_fits(object value, int code) noexcept:
     return kind >= 0 and dtype_category[kind] <= dtype_category[code]
 
 
-cdef PyObject *ONE = <PyObject *>1
+cdef object one = 1                     # the interned int, which defaults are too
+cdef PyObject *ONE = <PyObject *>one
 
 
 cdef object scale_operand(Op op, PyObject **values, object alpha):

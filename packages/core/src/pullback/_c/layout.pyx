@@ -160,6 +160,7 @@ cdef bint layout_same_shape(const pb_layout *a, const pb_layout *b) noexcept nog
 cdef tuple dims_tuple(const int64_t *dims, int32_t ndim):
     cdef tuple result = PyTuple_New(ndim)
     cdef int32_t d
+    cdef object item                    # must be an object: its count is handled below
     for d in range(ndim):
         item = dims[d]
         Py_INCREF(item)

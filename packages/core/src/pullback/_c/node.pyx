@@ -137,7 +137,7 @@ cdef void node_dispose(pb_node *node) noexcept:
             layout_release(meta[i].layout)
     if node.kind != NODE_OP and node.op != NULL:
         if node.kind == NODE_ACCUMULATE:
-            forget_accumulator(node.op)
+            forget_accumulator(node.op, node)
         Py_DECREF(<object>node.op)
     PyObject_Free(node)
 
@@ -183,10 +183,10 @@ cdef void node_release_python(pb_node *node) noexcept:
     Py_DECREF(<object>node.wrapper)
 
 
-cdef void (*forget_accumulator)(PyObject *variable) noexcept
+cdef void (*forget_accumulator)(PyObject *variable, pb_node *node) noexcept
 
 
-cdef void on_accumulator_death(void (*hook)(PyObject *) noexcept) noexcept:
+cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noexcept:
     """Set what is called when a leaf's accumulator dies (the leaf holds it weakly)."""
     global forget_accumulator
     forget_accumulator = hook

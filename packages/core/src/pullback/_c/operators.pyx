@@ -56,7 +56,8 @@ cdef extern from *:
 cdef Op ADD, SUB, MUL, DIV, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, NEG, ABS, INVERT
 cdef Op AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
 cdef Op ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_
-cdef PyObject *ONE = <PyObject *>1
+cdef object one = 1                     # the interned int, which defaults are too
+cdef PyObject *ONE = <PyObject *>one
 
 
 cdef object as_operand(object value):

@@ -53,7 +53,7 @@ cdef pb_node *accumulator_of(Tensor leaf) except NULL:
     """Return the node that adds into the leaf's .grad, one per leaf; owned."""
     cdef pb_node *node
     tensor_extra(leaf)
-    if leaf.extra.accumulator != NULL:
+    if leaf.extra.accumulator != NULL and leaf.extra.accumulator.refcount > 0:
         return node_retain(leaf.extra.accumulator)
     node = node_new(NODE_ACCUMULATE, 0, 1, 0)
     node_set_meta(node, 0, leaf.layout, leaf.dtype, leaf.storage)
@@ -63,8 +63,10 @@ cdef pb_node *accumulator_of(Tensor leaf) except NULL:
     return node
 
 
-cdef void accumulator_died(PyObject *variable) noexcept:
-    (<Tensor>variable).extra.accumulator = NULL
+cdef void accumulator_died(PyObject *variable, pb_node *node) noexcept:
+    cdef Tensor leaf = <Tensor>variable
+    if leaf.extra != NULL and leaf.extra.accumulator == node:
+        leaf.extra.accumulator = NULL
 
 
 cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1:
