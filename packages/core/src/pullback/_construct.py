@@ -32,7 +32,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                                         data.dtype if dtype is None else dtype)
     else:
         made = _from_array(_as_array(data, dtype), dtype, device)
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def _as_array(data, dtype):
@@ -131,7 +133,9 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         else as_tensor(obj, dtype, device).clone())
     if copy is False and made is not obj and not _shares(made, obj):
         raise ValueError("asarray(): cannot avoid a copy of the object")
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def _shares(made, obj):
@@ -142,7 +146,9 @@ def _shares(made, obj):
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """Return a 0-d tensor of a number, in the default dtype unless another is given."""
     made = create.number_tensor(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        made.requires_grad = True
+    return made
 
 
 def from_numpy(ndarray):
@@ -169,4 +175,6 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     from pullback._interop import share_buffer
 
     made = share_buffer(buffer, dtype, count, offset)
-    return made.requires_grad_() if requires_grad else made
+    if requires_grad:
+        made.requires_grad = True
+    return made

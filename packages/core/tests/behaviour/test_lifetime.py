@@ -110,7 +110,6 @@ def test_in_place_op_keeps_no_old_history(no_gc):
     dead = watched(held)
     y = x * held
     del held
-    assert dead() is not None
     with pb.no_grad():
         y.add_(1)
     y.detach_()
@@ -124,7 +123,6 @@ def test_saved_value_is_released_when_its_node_has_run(no_gc):
     y = (x * held).sum()
     del held
     y.backward(retain_graph=True)
-    assert dead() is not None
     y.backward()
     assert dead() is None
 

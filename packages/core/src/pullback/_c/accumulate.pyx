@@ -83,7 +83,9 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     cdef Tensor grad = <Tensor>incoming
     cdef pb_tensor_extra *extra = tensor_extra(leaf)
     cdef Tensor current, kept
-    cdef int wanted = leaf.dtype if extra.grad_dtype == -1 else extra.grad_dtype
+    cdef int wanted = extra.grad_dtype
+    if wanted == -1:
+        wanted = leaf.dtype
     if wanted >= 0 and grad.dtype != wanted:
         if create_graph and tensor_requires_grad(grad):
             grad = op_named("to")(grad, dtype_object(wanted))

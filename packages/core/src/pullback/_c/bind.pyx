@@ -8,7 +8,7 @@ from pullback._c.elementwise cimport (
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, MAX_SAVED,
     MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_KERNEL,
-    OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
+    OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
 from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor, is_tensor
@@ -153,7 +153,7 @@ def make_op(entry, str name, str node_name, int flags, Op functional=None):
 
 
 FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
-         "alpha": OP_ALPHA}
+         "alpha": OP_ALPHA, "overlap": OP_OVERLAP}
 
 
 def set_composite(Op op not None, function):

@@ -14,10 +14,11 @@ from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.dtype cimport dtype_category, dtype_itemsize, dtype_object, dtype_of_scalar
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE,
-    OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_VARARGS, Op, missing)
+    OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
+    OP_VARARGS, Op, missing)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
-from pullback._c.node cimport node_release
+from pullback._c.node cimport node_release, node_set_meta
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -256,6 +257,7 @@ cdef object op_apply_inplace(Op op, PyObject **args):
         return run_composite(op, args)
     if state.grad_enabled and not state.inference:
         mask = needs_grad(op, args)
+    check_writable(target, op.flags & OP_OVERLAP != 0)
     check_inplace(target, mask != 0)
     if mask != 0 and op.flags & OP_DIFFERENTIABLE:
         node = node_begin(op, args, mask, 1)
@@ -263,6 +265,7 @@ cdef object op_apply_inplace(Op op, PyObject **args):
         run_forward(op, args, args[0])
         bump_version(target, op.id)
         if node != NULL:
+            node_set_meta(node, 0, target.layout, target.dtype, target.storage)
             rebase(target, node)
             node_save_outputs(op, node, args, target, mask)
             if process.anomaly:
@@ -309,7 +312,7 @@ cdef int put_out(Op op, Tensor target, Tensor result) except -1:
     if dtype_category[target.dtype] < dtype_category[result.dtype]:
         raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
                            f"desired output type {dtype_object(target.dtype).name}")
-    check_writable(target)
+    check_writable(target, False)
     if (target.storage.device_type != result.storage.device_type
             or target.storage.device_index != result.storage.device_index):
         raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")

@@ -15,6 +15,8 @@ owns; a node points to its record while the pass runs. If another pass holds the
 (reentrant or concurrent backward), the record is found in a table of this pass instead.
 """
 
+import logging
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -558,6 +560,26 @@ def in_backward():
     return thread_state().graph_task != NULL
 
 
+cdef object logger = logging.getLogger("pullback.autograd.graph")
+
+
+cdef int log_node(visit_t *visit) except -1:
+    """Tell the logger which node runs, with its gradients as f32[2, 3]."""
+    cdef uint32_t i
+    cdef Tensor grad
+    parts = []
+    for i in range(visit.noutputs):
+        if visit_buffers(visit)[i] == NULL:
+            parts.append("None")
+            continue
+        grad = <Tensor>visit_buffers(visit)[i]
+        dtype = dtype_object(grad.dtype)
+        parts.append(f"{dtype.kind}{8 * dtype.itemsize}"
+                     f"{list(layout_shape_tuple(grad.layout))}")
+    logger.debug("Executing: %s with grad_outputs: [%s]", node_name(visit.node), ", ".join(parts))
+    return 0
+
+
 # What is shown of a failing node.
 cdef object report_failure = None
 
@@ -591,8 +613,11 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, inp
         state.graph_task = <void *>task
         state.grad_enabled = create_graph
         state.inference = 0
+        logged = logger.isEnabledFor(10)
         while task.nready > 0:
             visit = ready_pop(task)
+            if logged:
+                log_node(visit)
             run_node(task, visit)
             visit = NULL
     except BaseException as error:

@@ -27,6 +27,7 @@ cdef enum:
     OP_VARARGS = 8              # the last positional argument may be spread: view(2, 3)
     OP_DIFFERENTIABLE = 16
     OP_ALPHA = 32               # the second operand is scaled by `alpha`
+    OP_OVERLAP = 64             # writes one value: elements may share memory
 
 # Where a saved value comes from.
 cdef enum saved_source:

@@ -8,7 +8,7 @@ from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.formula cimport zeros_for
 from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
-    Node, node_name, node_new, node_release, node_retain, node_set_meta)
+    Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
 from pullback._c.record cimport bump_version, rebase, tensor_edge, tensor_needs_grad
 from pullback._c.saved cimport node_check_alive, save_object, save_tensor, saved_unpack
 from pullback._c.state cimport pb_state, thread_state
@@ -28,9 +28,13 @@ cdef class FunctionNode(Node):
     cdef tuple dirty
     cdef tuple non_differentiable
     cdef tuple input_is_tensor
+    cdef tuple output_is_tensor
     cdef public tuple needs_input_grad
     cdef bint materialize
     cdef bint recorded
+    cdef bint clear_on_access
+    cdef bint boxed_grads
+    cdef bint accessed
 
     def __cinit__(self):
         self.materialize = True
@@ -73,9 +77,16 @@ cdef class FunctionNode(Node):
         cdef int i
         if self.node == NULL:
             return tuple(self.to_save or ())
+        if self.accessed:
+            raise RuntimeError("saved_tensors can only be accessed once when "
+                               "clear_saved_tensors_on_access=True")
         node_check_alive(self.node)
-        return tuple([saved_unpack(self.node, i, "saved_tensors")
-                      for i in range(self.node.nsaved)])
+        found = tuple([saved_unpack(self.node, i, "saved_tensors")
+                       for i in range(self.node.nsaved)])
+        if self.clear_on_access:
+            self.accessed = True
+            node_release_saved(self.node)
+        return found
 
     @property
     def saved_variables(self):
@@ -85,8 +96,8 @@ cdef class FunctionNode(Node):
 
 # ---- apply -------------------------------------------------------------------------------------------
 
-def begin(FunctionNode ctx not None, tuple args):
-    """Note which inputs are tensors and need a gradient, before forward runs."""
+def begin(FunctionNode ctx not None, cls, tuple args):
+    """Note which inputs are tensors and need a gradient, before forward of `cls` runs."""
     cdef pb_state *state = thread_state()
     cdef bint any_grad = False
     needs = []
@@ -99,6 +110,8 @@ def begin(FunctionNode ctx not None, tuple args):
         else:
             kinds.append(False)
             needs.append(False)
+    ctx.clear_on_access = cls.clear_saved_tensors_on_access
+    ctx.boxed_grads = cls.boxed_grads_call
     ctx.input_is_tensor = tuple(kinds)
     ctx.needs_input_grad = tuple(needs)
     ctx.recorded = any_grad and state.grad_enabled and not state.inference
@@ -183,6 +196,7 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
     cdef Tensor tensor
     node.wrapper = <PyObject *>ctx
     ctx.node = node
+    ctx.output_is_tensor = tuple([is_tensor(item) for item in raw])
     for i in range(<uint32_t>len(inputs)):
         tensor_edge(<Tensor>inputs[i], node_edges(node) + i)
     for i in range(<uint32_t>len(raw)):
@@ -272,11 +286,11 @@ cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) excep
     for i in range(node.noutputs):
         if grads[i] != NULL:
             arguments.append(<object>grads[i])
-        elif ctx.materialize:
+        elif ctx.materialize and ctx.output_is_tensor[i]:
             arguments.append(zeros_for(node, i))
         else:
             arguments.append(None)
-    returned = ctx.apply(*arguments)
+    returned = ctx.apply(arguments) if ctx.boxed_grads else ctx.apply(*arguments)
     if not isinstance(returned, (tuple, list)):
         returned = (returned,)
     if len(returned) > expected and all([item is None for item in returned[expected:]]):

@@ -124,11 +124,8 @@ cdef int take_tuple(object hook, object result, tuple before, PyObject **slots) 
     """Put what a node hook returned into the buffers."""
     cdef uint32_t i
     if not isinstance(result, tuple):
-        if len(before) == 1 and is_tensor(result):
-            result = (result,)
-        else:
-            raise TypeError(f"expected tuple, but hook '{hook_name(hook)}' returned "
-                            f"'{type(result).__name__}'")
+        raise TypeError(f"expected tuple, but hook '{hook_name(hook)}' returned "
+                        f"'{type(result).__name__}'")
     if len(result) != len(before):
         raise RuntimeError(f"hook '{hook_name(hook)}' has returned an incorrect number of values "
                            f"(got {len(result)}, but expected {len(before)})")

@@ -1,6 +1,7 @@
 """From tensors to kernel calls: broadcasting, merging of dims, the call, and its fallback."""
 
 import os
+import threading
 import warnings
 
 from cpython.object cimport PyObject
@@ -33,6 +34,7 @@ cdef dict slot_ids = SLOT_IDS
 cdef object numpy = None
 cdef object bfloat16 = None
 cdef set warned = set()
+cdef object accumulating = threading.RLock()
 
 
 cdef int slot_id(str name) except -1:
@@ -569,6 +571,10 @@ cdef int add_into(Tensor out, Tensor other) except -1:
     inputs[1].tensor = <PyObject *>other
     if out.layout.numel == 0:
         return 0
+    if device_types()[out.storage.device_type].table[
+            ADD * PB_NUM_DTYPES + out.dtype].kernel == NULL:
+        with accumulating:              # a Python kernel may be interrupted half-way
+            return launch_elementwise(ADD, out.dtype, out, inputs, 2)
     keep_lock = True
     try:
         return launch_elementwise(ADD, out.dtype, out, inputs, 2)

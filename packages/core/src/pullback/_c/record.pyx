@@ -19,7 +19,7 @@ from pullback._c.tensor cimport (
     VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
     tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
-    LAYOUT_OVERLAPPING, NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, STORAGE_INFERENCE,
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, STORAGE_INFERENCE,
     STORAGE_READONLY, node_edges, pb_edge, pb_node)
 
 
@@ -195,12 +195,12 @@ cdef int attach(Op op, Tensor output, pb_node *node, int number) except -1:
 
 # ---- in-place writes ------------------------------------------------------------------------------------
 
-cdef int check_writable(Tensor target) except -1:
-    """Raise unless every element has memory of its own that may be written."""
+cdef int check_writable(Tensor target, bint overlap) except -1:
+    """Raise unless the memory may be written and, without `overlap`, no two elements share it."""
     if target.storage.flags & STORAGE_READONLY:
         raise RuntimeError("the tensor shares the memory of a read-only array and cannot be "
                            "written; clone() it first")
-    if target.layout.flags & LAYOUT_OVERLAPPING or layout_may_self_overlap(target.layout):
+    if not overlap and layout_may_self_overlap(target.layout):
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor "
                            "refers to a single memory location. Please clone() the tensor before "
                            "performing the operation.")
@@ -215,7 +215,8 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
     """Raise where torch refuses an in-place write; `recorded`: some operand requires grad."""
     cdef Tensor base
     cdef int kind
-    check_writable(target)
+    if not recorded and target.flags & TENSOR_IS_VIEW:
+        recorded = tensor_requires_grad(<Tensor>target.extra.base)
     if not recorded or not thread_state().grad_enabled:
         return 0
     if target.flags & TENSOR_IS_VIEW:

@@ -44,8 +44,8 @@ def get_requires_grad(Tensor self not None):
 
 def set_requires_grad(Tensor self not None, value):
     """Change the flag of a leaf."""
-    if not isinstance(value, bool) and value not in (0, 1):
-        raise RuntimeError("requires_grad must be a bool")
+    if not isinstance(value, bool):
+        raise TypeError(f"requires_grad must be a bool, not {type(value).__name__}")
     tensor_needs_grad(self)             # a view's history catches up with its base's
     if self.node != NULL:
         if not value:
@@ -193,7 +193,9 @@ def set_grad(Tensor self not None, value):
         raise RuntimeError("can't assign Variable as its own grad")
     grad = <Tensor>value
     tensor_extra(self)
-    wanted = self.dtype if self.extra.grad_dtype == -1 else self.extra.grad_dtype
+    wanted = self.extra.grad_dtype
+    if wanted == -1:
+        wanted = self.dtype
     if wanted >= 0 and grad.dtype != wanted:
         raise RuntimeError(f"attempting to assign a gradient with dtype "
                            f"'{dtype_object(grad.dtype).name}' to a tensor with grad_dtype "

@@ -21,6 +21,12 @@ __all__ = [
 ]
 
 
+def variable(*args, **kwargs):
+    """Removed; raises RuntimeError."""
+    raise RuntimeError("pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) "
+                       "instead")
+
+
 def __getattr__(name):
     if name == "profiler":
         import importlib

@@ -225,7 +225,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     """
     keys = None
     if isinstance(inputs, Mapping):
-        if type(inputs) is not dict and not isinstance(inputs, dict):
+        if type(inputs) is not dict:
             raise TypeError(f"inputs must be a dict, a Tensor, a GradientEdge or a sequence, but "
                             f"got {type(inputs).__name__}")
         keys, inputs = list(inputs), list(inputs.values())

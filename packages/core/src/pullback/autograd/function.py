@@ -81,6 +81,8 @@ class Function(metaclass=FunctionMeta):
     """
 
     generate_vmap_rule = False
+    clear_saved_tensors_on_access = False
+    boxed_grads_call = False
 
     def __init__(self, *args, **kwargs):
         warnings.warn(f"{self.__class__} should not be instantiated. Methods on autograd functions "
@@ -126,11 +128,11 @@ class Function(metaclass=FunctionMeta):
         """Run ``forward`` and record one node for it; returns forward's outputs."""
         separate = cls.setup_context is not Function.setup_context
         if separate:
-            args, kwargs = _bind_defaults(cls.forward, args, kwargs), {}
+            args = _bound(cls.forward, args, kwargs)
         elif kwargs:
-            return _apply_with_keywords(cls, args, kwargs)
+            args = _bound(cls.forward, (None, *args), kwargs)[1:]
         ctx = cls._backward_cls()
-        _function.begin(ctx, args)
+        _function.begin(ctx, cls, args)
         before = state.swap_grad_enabled(False)
         try:
             if separate:
@@ -143,24 +145,13 @@ class Function(metaclass=FunctionMeta):
         return _function.finish(ctx, args, outputs)
 
 
-def _bind_defaults(forward, args, kwargs):
+def _bound(forward, args, kwargs):
+    """Return all arguments of forward by position, defaults included."""
     bound = inspect.signature(forward).bind(*args, **kwargs)
     bound.apply_defaults()
     if bound.kwargs:
-        raise TypeError("keyword-only arguments of forward are not supported with setup_context")
+        raise TypeError("keyword-only arguments of a custom Function's forward are not supported")
     return bound.args
-
-
-def _apply_with_keywords(cls, args, kwargs):
-    """Keyword arguments of a combined forward are handed through; they take no gradient."""
-    ctx = cls._backward_cls()
-    _function.begin(ctx, args)
-    before = state.swap_grad_enabled(False)
-    try:
-        outputs = cls.forward(ctx, *args, **kwargs)
-    finally:
-        state.swap_grad_enabled(before)
-    return _function.finish(ctx, args, outputs)
 
 
 def once_differentiable(fn):

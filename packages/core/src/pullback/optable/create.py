@@ -11,7 +11,7 @@ def _create():
 def _filled(shape, value, dtype, device, requires_grad):
     create = _create()
     out = create.fill_tensor(create.empty_tensor(shape, dtype, device), value)
-    return out.requires_grad_() if requires_grad else out
+    return _requires(out, requires_grad)
 
 
 def _into(out, made):
@@ -45,7 +45,9 @@ _factory("ones", "size: int[]",
 
 
 def _requires(tensor, requires_grad):
-    return tensor.requires_grad_() if requires_grad else tensor
+    if requires_grad:
+        tensor.requires_grad = True
+    return tensor
 
 
 def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_grad):
@@ -208,11 +210,11 @@ def _fill(self, value):
     return _create().fill_tensor(self, value)
 
 
-op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only", function=False,
+op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only", overlap=True, function=False,
    node="FillBackward0", vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
    doc="Set every element to a number; returns self.")
 op("zero_(self: Tensor) -> Tensor", forward=lambda self: _create().fill_tensor(self, 0),
-   inplace="only", function=False, node="ZeroBackward0",
+   inplace="only", overlap=True, function=False, node="ZeroBackward0",
    vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.")
 
 

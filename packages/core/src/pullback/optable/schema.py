@@ -53,6 +53,7 @@ class Entry(NamedTuple):
     inplace: bool | str
     out: bool
     view: bool
+    overlap: bool
     varargs: bool
     method: bool | str
     function: bool
@@ -106,7 +107,8 @@ def camel(name: str) -> str:
 
 
 def op(signature: str, *, forward=None, composite=None, kernel=None, promote="default", dtypes=ALL,
-       vjp=None, save=None, node=None, inplace=False, out=False, view=False, varargs=False,
+       vjp=None, save=None, node=None, inplace=False, out=False, view=False, overlap=False,
+       varargs=False,
        method=True, function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field."""
     name, arguments, returns = parse_signature(signature)
@@ -116,7 +118,7 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, promote="de
         forward = "elementwise"
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, kernel, promote, dtypes, vjp or {}, save,
-        node or camel(name), inplace, out, view, varargs, method, function,
+        node or camel(name), inplace, out, view, overlap, varargs, method, function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]
