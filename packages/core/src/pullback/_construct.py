@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pullback._c import create, dtype as _dtype
+from pullback._c.surface import require_grad_of_new
 from pullback._c.tensor import Tensor
 
 __all__ = ["as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor", "tensor"]
@@ -32,9 +33,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                                         data.dtype if dtype is None else dtype)
     else:
         made = _from_array(_as_array(data, dtype), dtype, device)
-    if requires_grad:
-        made.requires_grad = True
-    return made
+    return require_grad_of_new(made) if requires_grad else made
 
 
 def _as_array(data, dtype):
@@ -133,9 +132,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
         else as_tensor(obj, dtype, device).clone())
     if copy is False and made is not obj and not _shares(made, obj):
         raise ValueError("asarray(): cannot avoid a copy of the object")
-    if requires_grad:
-        made.requires_grad = True
-    return made
+    return require_grad_of_new(made) if requires_grad else made
 
 
 def _shares(made, obj):
@@ -146,9 +143,7 @@ def _shares(made, obj):
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """Return a 0-d tensor of a number, in the default dtype unless another is given."""
     made = create.number_tensor(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
-    if requires_grad:
-        made.requires_grad = True
-    return made
+    return require_grad_of_new(made) if requires_grad else made
 
 
 def from_numpy(ndarray):
@@ -175,6 +170,4 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     from pullback._interop import share_buffer
 
     made = share_buffer(buffer, dtype, count, offset)
-    if requires_grad:
-        made.requires_grad = True
-    return made
+    return require_grad_of_new(made) if requires_grad else made

@@ -135,7 +135,7 @@ def test_memory_does_not_grow(step, count):
         gc.collect()
         return resident(), len(gc.get_objects())
 
-    run(count // 4)
+    run(count)                          # garbage waits for the collector: reach its high-water mark
     memory, objects = run(count // 4)
     after, objects_after = run(count)
     # An object kept per step would show as `count` of them and at least 100 bytes each.

@@ -315,28 +315,3 @@ def test_save_on_cpu_gives_the_same_gradient():
     with_hooks, x.grad = x.grad, None
     (x.exp() * x).backward()
     assert with_hooks.tolist() == x.grad.tolist()
-
-
-def test_mutation_of_saved_values_may_be_allowed():
-    allow = pb.autograd.graph.allow_mutation_on_saved_tensors
-    x = leaf(3.0)
-    with allow() as context:
-        y = x * 1
-        z = y * y
-        y.zero_()
-        z.backward()
-        assert x.grad.tolist() == [6.0]
-        z = (x * 1).exp()
-        context.clear()
-    with allow(), pytest.raises(RuntimeError, match="contexts cannot be nested"), allow():
-        pass
-
-
-def test_backward_after_the_mutation_context_is_refused():
-    x = leaf(3.0)
-    with pb.autograd.graph.allow_mutation_on_saved_tensors():
-        y = x * 1
-        z = y * y
-        y.zero_()
-    with pytest.raises(AssertionError, match="Trying to backward outside of"):
-        z.backward()

@@ -189,6 +189,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
     if target is not None:
         return apply_out(op, out, target)
     if op.flags & OP_INPLACE:
+        if not is_tensor(<object>out[0]):
+            raise TypeError(f"{op.name}(): argument 'self' (position 1) must be Tensor, not "
+                            f"{type(<object>out[0]).__name__}")
         return op_apply_inplace(op, out)
     return op_apply(op, out)
 

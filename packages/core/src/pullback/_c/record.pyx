@@ -6,7 +6,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pullback._c.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.entry cimport (
-    OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
+    OP_INPLACE, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
 from pullback._c.layout cimport (
     layout_may_self_overlap, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.node cimport (
@@ -133,6 +133,8 @@ cdef int save_argument(Op op, pb_node *node, int slot, object value) except -1:
     if is_tensor(value):
         if op.saved[slot].shape_only:
             return save_shape(node, slot, <Tensor>value)
+        if op.flags & OP_INPLACE and op.saved[slot].number == 0:
+            value = op_named("clone")(value)        # it is about to be overwritten
         return save_tensor(node, slot, <Tensor>value, False)
     if isinstance(value, list):
         value = tuple(value)

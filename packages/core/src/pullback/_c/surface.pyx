@@ -54,8 +54,8 @@ def set_requires_grad(Tensor self not None, value):
                                "differentiation use var_no_grad = var.detach().")
         return
     if value and not dtype_differentiable(self.dtype):
-        raise RuntimeError(f"Only Tensors of floating point and complex dtype can require "
-                           f"gradients, got {dtype_object(self.dtype).name}")
+        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
+                           f"{dtype_object(self.dtype).name}")
     if value and self.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode "
                            "is not allowed.")
@@ -70,10 +70,16 @@ def requires_grad_(Tensor self not None, requires_grad=True):
 
     Raises: RuntimeError for non-leaves and for dtypes that have no derivatives.
     """
-    if requires_grad and not dtype_differentiable(self.dtype):
-        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
-                           f"{dtype_object(self.dtype).name}")
-    set_requires_grad(self, bool(requires_grad))
+    set_requires_grad(self, requires_grad)
+    return self
+
+
+def require_grad_of_new(Tensor self not None):
+    """Let a fresh tensor require grad, as factories do with requires_grad=True; returns it."""
+    if not dtype_differentiable(self.dtype):
+        raise RuntimeError(f"Only Tensors of floating point and complex dtype can require "
+                           f"gradients, got {dtype_object(self.dtype).name}")
+    set_requires_grad(self, True)
     return self
 
 

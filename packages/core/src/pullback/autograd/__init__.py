@@ -7,6 +7,7 @@ from pullback.autograd import (
 from pullback.autograd._entry import backward, execute_backward, grad
 from pullback.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from pullback.autograd.function import Function, NestedIOFunction
+from pullback.autograd.graph import enforce_grad_layout_policy
 from pullback.autograd.grad_mode import (
     enable_grad, no_grad, set_grad_enabled, set_multithreading_enabled,
 )
@@ -15,7 +16,7 @@ from pullback.autograd.variable import Variable
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
-    "enable_grad", "execute_backward", "function", "grad", "grad_mode", "gradcheck",
+    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "function", "grad", "grad_mode", "gradcheck",
     "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad", "set_detect_anomaly",
     "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]

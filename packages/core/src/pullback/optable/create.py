@@ -45,9 +45,10 @@ _factory("ones", "size: int[]",
 
 
 def _requires(tensor, requires_grad):
-    if requires_grad:
-        tensor.requires_grad = True
-    return tensor
+    if not requires_grad:
+        return tensor
+    from pullback._c.surface import require_grad_of_new
+    return require_grad_of_new(tensor)
 
 
 def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_grad):
