@@ -57,6 +57,29 @@ def test_import_loads_no_plugin(run_python):
     assert succeed(run_python(code)) == "[]"
 
 
+def test_first_tensor_scans_no_distributions(run_python):
+    """Asking them for entry points takes longer than the rest of the start."""
+    code = "import sys, pullback as pb; pb.ones(1); print('importlib.metadata' in sys.modules)"
+    assert succeed(run_python(code)) == "False"
+
+
+def test_broken_cpu_backend_says_how_to_work_without_it(run_python, tmp_path):
+    (tmp_path / "pullback_cpu").mkdir()
+    (tmp_path / "pullback_cpu/__init__.py").write_text("raise OSError('libblas is gone')\n")
+    code = (
+        "import pullback as pb\n"
+        "print((pb.ones(2, device='ref') + 1).tolist())\n"
+        "try:\n"
+        "    pb.ones(2)\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
+    )
+    values, message = succeed(run_python(code, PYTHONPATH=str(tmp_path))).splitlines()
+    assert values == "[2.0, 2.0]"
+    assert "'cpu'" in message and "libblas is gone" in message
+    assert "PULLBACK_PLUGINS=off" in message
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -83,6 +106,59 @@ def test_broken_plugin_spoils_its_own_device_only(run_python, write_plugin, text
     assert "nothing was raised" not in output
     assert "plugin_of_broken" in output or "libnothing.so.7 is gone" in output
     assert values == "[2.0, 2.0] [2.0, 2.0]"
+
+
+BAD_HOOK = (
+    "from pullback.backend import hookimpl\n"
+    "@hookimpl\n"
+    "def pullback_backend(wrong):\n"
+    "    return None\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(BAD_HOOK, "wrong"), ("", "returned None")],
+    ids=["unknown-argument", "no-hooks"],
+)
+def test_plugin_with_bad_hooks_is_refused(run_python, write_plugin, text, expected):
+    code = "import pullback as pb; pb.ones(3, device='odd')"
+    process = run_python(code, PYTHONPATH=write_plugin("odd", text))
+    message = process.stderr.rpartition("RuntimeError: ")[2]
+    assert message.startswith("the plugin of device 'odd' cannot be used: ")
+    assert expected in message
+
+
+def test_two_plugins_of_one_device_are_refused(run_python, write_plugin, tmp_path):
+    write_plugin("odd", "")
+    other = tmp_path / "another-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: another\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[pullback.backends]\nodd = another\n")
+    code = "import pullback as pb; pb.ones(3, device='odd')"
+    process = run_python(code, PYTHONPATH=str(tmp_path))
+    last = process.stderr.splitlines()[-1]
+    assert last.startswith("RuntimeError: device 'odd' is provided by more than one plugin")
+    assert "another" in last and "plugin_of_odd" in last
+
+
+def test_loaded_plugin_is_not_asked_for_other_devices(run_python, write_plugin):
+    text = (
+        "from pullback.backend import hookimpl\n"
+        "@hookimpl\n"
+        "def pullback_backend(device):\n"
+        "    raise RuntimeError('asked for ' + device)\n"
+        "@hookimpl\n"
+        "def pullback_register_kernels(table, device):\n"
+        "    raise RuntimeError('asked for ' + device)\n"
+    )
+    code = (
+        "import pullback as pb, plugin_of_odd\n"
+        "pb.backend.plugin_manager().register(plugin_of_odd)\n"
+        "print((pb.ones(2) + 1).tolist(), (pb.ones(2, device='ref') + 1).tolist())\n"
+    )
+    output = succeed(run_python(code, PYTHONPATH=write_plugin("odd", text)))
+    assert output == "[2.0, 2.0] [2.0, 2.0]"
 
 
 @pytest.mark.parametrize(
@@ -164,6 +240,11 @@ def test_core_alone_in_a_fresh_environment(wheels, tmp_path):
     unpack([wheels["pullback"]], site)
     copy_distributions(("numpy", "pluggy", "ml_dtypes"), site)
     result = subprocess.run([python, "-c", WORK + REPORT], capture_output=True, text=True)
+    assert succeed(result) == "ref [2.0, 2.0, 2.0]"
+    (tmp_path / "pullback_cpu").mkdir()  # a folder of that name is no backend
+    result = subprocess.run(
+        [python, "-c", WORK + REPORT], capture_output=True, text=True, cwd=tmp_path
+    )
     assert succeed(result) == "ref [2.0, 2.0, 2.0]"
     code = "import pullback as pb; pb.ones(3, device='cpu')"
     result = subprocess.run([python, "-c", code], capture_output=True, text=True)

@@ -33,14 +33,18 @@ def test_wheel_holds_one_import_name_only(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {wheel.import_name}
 
 
-def test_wheel_leaves_sources_and_tests_out(wheel):
-    # The shipped suite is part of the core; compiled sources and a package's own tests are not.
+def test_wheel_holds_modules_markers_and_nothing_else(wheel):
+    """No compiled sources, no caches, no tests: the shipped suite is a module like others."""
+    inside = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    contract = f"{wheel.import_name}/include/"
     unwanted = [
         name
-        for name in wheel.namelist()
-        if name.endswith((".pyx", ".c", ".in", ".tp", ".pyc", "meson.build")) or "/tests/" in name
+        for name in inside
+        if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed"))
+        and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
     ]
     assert unwanted == []
+    assert [name for name in inside if "/tests/" in name or "__pycache__" in name] == []
 
 
 def test_wheel_states_licence_version_and_python(wheel):
@@ -59,10 +63,22 @@ def test_wheel_is_typed(wheel):
 
 def test_core_wheel_has_the_contract_and_stubs(wheels):
     names = names_of(wheels, "pullback")
-    assert "pullback/include/pullback/abi.h" in names
-    assert "pullback/include/pullback/abi.pxd" in names
+    headers = {name for name in names if name.endswith((".h", ".pxd"))}
+    folder = "pullback/include/pullback"
+    assert headers == {f"{folder}/{name}" for name in ("abi.h", "abi.pxd", "__init__.pxd")}
     assert any(name.endswith(".pyi") for name in names)
-    assert [name for name in names if name.endswith(".pxd") and "/include/" not in name] == []
+
+
+def test_core_wheel_has_every_module_of_the_source(root, wheels):
+    source = root / "packages/core/src"
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    compiled = {
+        path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*.pyx")
+    }
+    names = names_of(wheels, "pullback")
+    built = {name.partition(".")[0] for name in names if name.endswith((".so", ".pyd"))}
+    assert modules - names == set()
+    assert compiled - built == set()
 
 
 @pytest.mark.parametrize(("name", "device"), [("pullback_cpu", "cpu"), ("pullback_cuda", "cuda")])

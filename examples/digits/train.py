@@ -17,7 +17,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pullback.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -25,6 +24,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import pullback as pb
+import pullback.nn.functional as F
 
 REQUIRED_ACCURACY = 0.97
 BATCH_SIZE = 32

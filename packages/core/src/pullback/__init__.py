@@ -25,6 +25,9 @@ def get_include():
 
 
 from pullback._c import dtype as _dtype, surface as _surface, tensor as _tensor
+from pullback._c.copies import (
+    channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format,
+)
 from pullback._c.device import (
     device, empty_cache, get_default_device, memory_stats, set_default_device, synchronize,
 )
@@ -42,6 +45,7 @@ from pullback._construct import (
     as_tensor, asarray, from_numpy, frombuffer, scalar_tensor, tensor,
 )
 from pullback._printing import get_printoptions, printoptions, set_printoptions
+from pullback.utils.dlpack import from_dlpack, to_dlpack
 from pullback.random import (
     Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state,
 )

@@ -10,7 +10,7 @@ from pullback.optable import ENTRIES, ops
 def _flags(entry) -> int:
     wanted = {"view": entry.view, "overlap": entry.overlap, "out": entry.out, "varargs": entry.varargs,
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
-              and entry.forward == "elementwise"}
+              and entry.arguments[1].type == "Operand"}
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
 
 

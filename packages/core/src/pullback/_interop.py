@@ -1,49 +1,18 @@
-"""NumPy arrays, buffers and pickles. Nothing here writes through read-only memory."""
+"""NumPy arrays, buffers, pickles and copies. Nothing here writes through read-only memory."""
 
 from __future__ import annotations
 
-from pullback._c import create, dtype as _dtype, interop
-from pullback._c.tensor import Tensor
+import copy as _copy
+import math
 
-_BY_NAME = {d.name: d for d in _dtype.ALL}
-
-
-def dtype_of_array(array):
-    """Return the dtype of a NumPy array's elements.
-
-    Raises: TypeError for NumPy dtypes that tensors do not have.
-    """
-    found = _BY_NAME.get(array.dtype.name)
-    if found is None:
-        raise TypeError(f"can't convert np.ndarray of type {array.dtype}. The only supported types "
-                        f"are: {', '.join(_BY_NAME)}.")
-    return found
+from pullback._c import create, dtype as _dtype, interop, literal
+from pullback._c.tensor import Tensor, adopt, bind_attribute
+from pullback.utils import dlpack
 
 
-def _host_device():
-    """Return the default device if it is the host's, else the reference backend."""
-    from pullback._c.device import get_default_device
+# ---- from NumPy and buffers ------------------------------------------------------------------------------
 
-    default = get_default_device()
-    return default if default.type in ("cpu", "ref") else "ref"
-
-
-def _wrap(array, readonly):
-    """Return a tensor over an array's memory, which must be native and aligned."""
-    size = array.dtype.itemsize
-    if any(stride < 0 for stride in array.strides):
-        raise ValueError("At least one stride in the given numpy array is negative, and tensors "
-                         "with negative strides are not currently supported. (You can probably "
-                         "work around this by making a copy of your array with array.copy().)")
-    if any(stride % size for stride in array.strides) or not array.flags.aligned:
-        raise ValueError("given numpy array strides not a multiple of the element byte size. Copy "
-                         "the numpy array to reallocate the memory.")
-    if not array.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order. "
-                         "Conversion between byte orders is currently not supported.")
-    return interop.wrap_memory(array.__array_interface__["data"][0], array.shape,
-                               [stride // size for stride in array.strides],
-                               dtype_of_array(array), _host_device(), array, readonly)
+_dtypes = {}                # native NumPy dtypes that were met, with ours
 
 
 def share_array(array):
@@ -52,26 +21,37 @@ def share_array(array):
 
     if not isinstance(array, numpy.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
-    return _wrap(array, not array.flags.writeable)
+    dtype = _dtypes.get(array.dtype)
+    if dtype is None:
+        dtype = interop.dtype_of_array(array)
+        if not array.dtype.isnative:
+            raise ValueError("given numpy array has byte order different from the native byte "
+                             "order. Conversion between byte orders is currently not supported.")
+        _dtypes[array.dtype] = dtype
+    if dtype.name == "bfloat16":            # the buffer protocol has no such type
+        return interop.share_array(array.view("int16"), dtype)
+    return interop.share_array(array, dtype)
 
 
 def copy_array(array, dtype, device):
-    """Return a new tensor with a copy of a NumPy array."""
+    """Return a new tensor with a copy of a NumPy array, of any layout and byte order."""
+    try:
+        source = share_array(array)
+    except (TypeError, ValueError):
+        source = share_array(_regular(array))
+    out = create.empty_tensor(source.shape, source.dtype if dtype is None else dtype, device)
+    return create.copy_raw(out, source)
+
+
+def _regular(array):
+    """Copy an array into native, aligned rows; dtypes that tensors lack become wider ones."""
     import numpy
 
-    name = array.dtype.name
-    if name not in _BY_NAME:
-        wider = {"uint16": "int32", "uint32": "int64", "longdouble": "float64",
-                 "float128": "float64", "clongdouble": "complex128"}.get(name)
-        if wider is None:
-            dtype_of_array(array)
-        array = array.astype(wider)
-    array = numpy.ascontiguousarray(array).reshape(array.shape)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    source = _wrap(array, True)
-    out = create.empty_tensor(array.shape, source.dtype if dtype is None else dtype, device)
-    return create.copy_raw(out, source)
+    wider = {"uint16": "int32", "uint32": "int64", "uint64": "int64", "longdouble": "float64",
+             "clongdouble": "complex128"}.get(array.dtype.name)
+    if wider == "int64" and array.size and array.max() > numpy.iinfo("int64").max:
+        raise RuntimeError("Overflow when unpacking long: a uint64 array holds a number above 2**63")
+    return array.astype(wider or array.dtype.newbyteorder("="), order="C")
 
 
 def share_buffer(buffer, dtype, count, offset):
@@ -79,11 +59,12 @@ def share_buffer(buffer, dtype, count, offset):
     if not isinstance(dtype, _dtype.dtype):
         raise TypeError(f"frombuffer(): argument 'dtype' must be pullback.dtype, not "
                         f"{type(dtype).__name__}")
-    try:
-        view = memoryview(buffer).cast("B")
-    except TypeError as error:
-        raise ValueError(f"object does not implement Python buffer protocol: {error}") from None
-    length, size = view.nbytes, dtype.itemsize
+    for name, value in (("count", count), ("offset", offset)):
+        if not isinstance(value, int):
+            raise TypeError(f"frombuffer(): argument '{name}' must be int, not "
+                            f"{type(value).__name__}")
+    memory = _bytes_of(buffer)
+    length, size = memory.nbytes, dtype.itemsize
     if length == 0 or count == 0:
         raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
     if not 0 <= offset < length:
@@ -97,45 +78,35 @@ def share_buffer(buffer, dtype, count, offset):
     if offset + count * size > length:
         raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} "
                          f"bytes) must not be greater than actual buffer length ({length} bytes)")
-    import numpy
-
-    array = numpy.frombuffer(view, numpy.uint8, count * size, offset)
-    return interop.wrap_memory(array.__array_interface__["data"][0], (count,), (1,), dtype,
-                               _host_device(), array, view.readonly)
+    return interop.share_bytes(memory[offset:offset + count * size], dtype, count)
 
 
-# ---- to NumPy ----------------------------------------------------------------------------------------
+def _bytes_of(buffer):
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ValueError("object does not implement Python buffer protocol.") from None
+    if not view.c_contiguous:
+        raise ValueError("could not retrieve buffer from object: it is not contiguous")
+    if 0 in view.shape:
+        return memoryview(b"")
+    return view.cast("B")
 
-class _Lent:
-    """Keeps a tensor alive under the array that shows its memory."""
 
-    def __init__(self, tensor, interface):
-        self.tensor = tensor
-        self.__array_interface__ = interface
-
+# ---- to NumPy --------------------------------------------------------------------------------------------
 
 def as_array(tensor):
-    """Return a NumPy array over a host tensor's memory."""
+    """Return a NumPy array over the memory of a host tensor that does not require grad."""
     import numpy
 
     if not interop.is_host(tensor):
         raise TypeError(f"can't convert {tensor.device} device type tensor to numpy. Use "
                         f"Tensor.cpu() to copy the tensor to host memory first.")
-    name = tensor.dtype.name
-    if name == "bfloat16":
-        import ml_dtypes
-        kind, plain = numpy.dtype(ml_dtypes.bfloat16), "<u2"
-    else:
-        kind = numpy.dtype(name)
-        plain = kind.str
-    if not tensor.numel():
-        return numpy.empty(tuple(tensor.shape), kind)
-    lent = _Lent(tensor, {
-        "version": 3, "shape": tuple(tensor.shape), "typestr": plain,
-        "data": (tensor.data_ptr(), interop.is_readonly(tensor)),
-        "strides": tuple(stride * kind.itemsize for stride in tensor.stride())})
-    array = numpy.asarray(lent)
-    return array if plain == kind.str else array.view(kind)
+    if tensor.dtype.name == "bfloat16":
+        from ml_dtypes import bfloat16
+
+        return numpy.asarray(interop.halves_as_integers(tensor)).view(bfloat16)
+    return numpy.asarray(memoryview(tensor))
 
 
 def numpy_method(self, *, force=False):
@@ -145,7 +116,7 @@ def numpy_method(self, *, force=False):
     """
     if force:
         detached = self.detach()
-        return as_array(detached if interop.is_host(self) else detached.to(_host_device()))
+        return as_array(detached if interop.is_host(self) else detached.cpu())
     if self.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
@@ -153,99 +124,154 @@ def numpy_method(self, *, force=False):
 
 
 def array_protocol(self, dtype=None, copy=None):
-    """``__array__``: what numpy.asarray calls."""
+    """``__array__``: what numpy.asarray calls.
+
+    Raises: ValueError when ``copy=False`` and another dtype is wanted; as ``numpy()`` otherwise.
+    """
     array = numpy_method(self)
     if dtype is not None and array.dtype != dtype:
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
         return array.astype(dtype)
     return array.copy() if copy else array
 
 
+def array_wrap(self, array, context=None, return_scalar=False):
+    """``__array_wrap__``: what NumPy's functions return when a tensor is among the arguments."""
+    return share_array(array)
+
+
+def array_interface(self):
+    """NumPy's description of the memory, for libraries that look at it.
+
+    Raises: AttributeError when the memory cannot be described so, as NumPy expects.
+    """
+    if self.requires_grad or not interop.is_host(self) or self.dtype.name == "bfloat16":
+        raise AttributeError(f"'Tensor' object has no attribute '__array_interface__': a "
+                             f"{self.dtype} tensor on {self.device} (requires_grad="
+                             f"{self.requires_grad}) cannot be shared with NumPy")
+    return as_array(self).__array_interface__
+
+
 def tolist(self):
-    """Return nested lists of Python numbers; a number for 0-d tensors."""
-    if self.dtype.name == "bfloat16":
-        self = self.detach().to(_BY_NAME["float32"])
-    detached = self.detach()
-    if not interop.is_host(detached):
-        detached = detached.to(_host_device())
-    return as_array(detached).tolist()
+    """Return nested lists of Python numbers; a number for 0-d tensors.
+
+    >>> import pullback
+    >>> pullback.tensor([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
+    return literal.nested_list(self)
 
 
-# ---- copies and pickles ---------------------------------------------------------------------------------
+# ---- copies ----------------------------------------------------------------------------------------------
 
 def deepcopy(self, memo):
-    """Copy data, requires_grad and .grad of a leaf.
+    """Copy data, requires_grad and .grad of a leaf; tensors that share memory share it again.
 
     Raises: RuntimeError for non-leaves.
     """
-    import copy
-
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment.  If you were attempting to deepcopy a "
-                           "module, this may be because of a torch.nn.utils.weight_norm usage, see "
-                           "https://github.com/pytorch/pytorch/pull/103001")
-    made = self.detach().clone()
-    if type(self) is not Tensor:
-        from pullback._c.tensor import adopt
-
-        source, made = made, type(self).__new__(type(self))
-        adopt(made, source)
+                           "deepcopy protocol at the moment. Copy a result with "
+                           "tensor.detach().clone() instead.")
+    address, memory = interop.whole_memory(self)
+    copies = memo.setdefault("pullback memory", {})
+    if address not in copies:               # the original is kept: its address stays taken
+        copies[address] = memory, memory.clone()
+    made = _as_kind(type(self), interop.place_in(copies[address][1], self))
     memo[id(self)] = made
     if self.requires_grad:
         made.requires_grad_()
-    grad = self.grad
-    if grad is not None:
-        made.grad = copy.deepcopy(grad.detach() if not grad.is_leaf else grad, memo)
+    if self.is_leaf and self.grad is not None:
+        made.grad = _copy.deepcopy(self.grad if self.grad.is_leaf else self.grad.detach(), memo)
     for name, value in vars(self).items():
-        setattr(made, name, copy.deepcopy(value, memo))
+        setattr(made, name, _copy.deepcopy(value, memo))
     return made
 
 
-def rebuild(kind, data, dtype, shape, requires_grad, attributes):
+def shallow_copy(self):
+    """``copy.copy``: a leaf over the same memory, with the same requires_grad and attributes."""
+    made = _as_kind(type(self), create.alias_raw(self))
+    if self.requires_grad:
+        made.requires_grad_()
+    vars(made).update(vars(self))
+    return made
+
+
+def _as_kind(kind, tensor):
+    """Return a leaf as an instance of a subclass."""
+    if kind is Tensor:
+        return tensor
+    made = kind.__new__(kind)
+    adopt(made, tensor)
+    return made
+
+
+# ---- pickles ---------------------------------------------------------------------------------------------
+
+def reduce(self, protocol):
+    """Pickle data, geometry, requires_grad and attributes; not history, hooks or .grad."""
+    from pullback.utils.hooks import warn_if_has_hooks
+
+    warn_if_has_hooks(self)
+    device = None if interop.is_host(self) else str(self.device)
+    plain = self.detach()
+    if not interop.is_dense(plain):
+        plain = plain.clone()
+    data = b""
+    if self.device.type != "meta":
+        data = interop.read_bytes(plain if device is None else plain.cpu())
+    return rebuild, (type(self), data, self.dtype, tuple(plain.shape), plain.stride(), device,
+                     bool(self.requires_grad), dict(vars(self)))
+
+
+def rebuild(kind, data, dtype, shape, stride, device, requires_grad, attributes):
     """Make a tensor of pickled parts; what a pickle calls.
 
     Raises: ValueError when the parts do not fit together.
     """
-    if not (isinstance(kind, type) and issubclass(kind, Tensor)):
-        raise ValueError(f"pickled tensor: {kind!r} is no tensor class")
-    if not isinstance(dtype, _dtype.dtype) or not isinstance(data, (bytes, bytearray)):
-        raise ValueError("pickled tensor: wrong type of dtype or data")
-    count = 1
-    for size in shape:
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise ValueError(f"pickled tensor: bad shape {shape!r}")
-        count *= size
-    if count * dtype.itemsize != len(data):
-        raise ValueError(f"pickled tensor: {len(data)} bytes for {count} elements of {dtype}")
-    made = create.empty_tensor(tuple(shape), dtype, _host_device())
-    if data:
-        create.copy_raw(made, share_buffer(bytes(data), dtype, -1, 0).reshape(tuple(shape)))
-    if kind is not Tensor:
-        from pullback._c.tensor import adopt
-
-        source, made = made, kind.__new__(kind)
-        adopt(made, source)
+    _check_parts(kind, data, dtype, shape, stride, device, attributes)
+    where = interop.host_device() if device is None else device
+    if device == "meta":
+        made = create.empty_strided_tensor(shape, stride, dtype, where)
+    else:
+        made = create.empty_strided_tensor(shape, stride, dtype, interop.host_device())
+        interop.write_bytes(made, data)
+        made = made.to(where)
+    made = _as_kind(kind, made)
     if requires_grad:
         made.requires_grad_()
-    for name, value in (attributes or {}).items():
+    for name, value in attributes.items():
         setattr(made, name, value)
     return made
 
 
-def reduce(self, protocol):
-    """Pickle data, dtype, shape, requires_grad and attributes; not history, hooks or .grad."""
-    from pullback._c.surface import leaf_hooks
+def _check_parts(kind, data, dtype, shape, stride, device, attributes):
+    """Raise unless pickled parts have the right types and sizes; a pickle may hold anything."""
+    if not (isinstance(kind, type) and issubclass(kind, Tensor)):
+        raise ValueError(f"pickled tensor: {kind!r} is no tensor class")
+    if not (isinstance(dtype, _dtype.dtype) and isinstance(data, bytes)
+            and isinstance(device, (str, type(None))) and isinstance(attributes, dict)):
+        raise ValueError("pickled tensor: a part has a wrong type")
+    for dims in (shape, stride):
+        if not isinstance(dims, tuple) or not all(type(d) is int and d >= 0 for d in dims):
+            raise ValueError(f"pickled tensor: {dims!r} is no tuple of sizes or strides")
+    count = math.prod(shape)
+    reach = sum((size - 1) * step for size, step in zip(shape, stride)) + 1 if count else 0
+    if len(shape) != len(stride) or reach != count:
+        raise ValueError(f"pickled tensor: strides {stride} do not fit shape {shape}")
+    if device != "meta" and count * dtype.itemsize != len(data):
+        raise ValueError(f"pickled tensor: {len(data)} bytes for {count} elements of {dtype}")
 
-    if leaf_hooks(self):
-        from pullback.utils.hooks import warn_if_has_hooks
 
-        warn_if_has_hooks(self)
-    plain = self.detach()
-    if not interop.is_host(plain):
-        plain = plain.to(_host_device())
-    plain = plain.contiguous()
-    data = as_array(plain).tobytes() if plain.numel() else b""
-    return rebuild, (type(self), data, self.dtype, tuple(self.shape), bool(self.requires_grad),
-                     dict(vars(self)))
+def install():
+    """Bind what this module has to the class."""
+    interop.install()
+    for name, value in {
+            "numpy": numpy_method, "tolist": tolist, "__copy__": shallow_copy,
+            "__array_interface__": property(array_interface), "__array_priority__": 1000,
+            "__array_wrap__": array_wrap,
+            "__dlpack__": dlpack.lend, "__dlpack_device__": dlpack.lent_device}.items():
+        bind_attribute(name, value)

@@ -120,9 +120,9 @@ def item(self):
 
 def cpu(self):
     """Return the tensor in host memory."""
-    from pullback._interop import _host_device
+    from pullback._c.interop import host_device
 
-    return self.to(_host_device())
+    return self.to(host_device())
 
 
 def type_as(self, other):
@@ -234,14 +234,13 @@ def install():
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
-    bind_late(getitem=_index.getitem, setitem=_indexing.setitem, repr=format_tensor,
+    bind_late(getitem=_index.getitem, setitem=_indexing.setitem, repr=format_tensor, contains=contains,
               new=new_instance, array=_interop.array_protocol, reduce=_interop.reduce,
               deepcopy=_interop.deepcopy, iterate=iterate, format=format_value)
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem)
     for name, method in {
-            "item": item, "tolist": _interop.tolist, "numpy": _interop.numpy_method, "cpu": cpu,
-            "type_as": type_as, "type": tensor_type, "zero_grad": zero_grad, "equal": equal,
-            "isclose": isclose, "allclose": allclose, "__contains__": contains,
+            "item": item, "cpu": cpu, "type_as": type_as, "type": tensor_type,
+            "zero_grad": zero_grad, "equal": equal, "isclose": isclose, "allclose": allclose,
             "__complex__": to_complex, "as_subclass": as_subclass,
             "backward": _entry.tensor_backward}.items():
         bind_attribute(name, method)
@@ -252,5 +251,5 @@ def install():
         bind_attribute(name, property(getter))
     bind_attribute("real", property(ops.real))
     bind_attribute("imag", property(ops.imag))
-    bind_attribute("__array_priority__", 1000)
+    _interop.install()
     graph.install()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 
+from pullback._c.device import device as _device
 from pullback._c.kernel import run_slot
 
 __all__ = ["Generator", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
@@ -27,7 +28,7 @@ class Generator:
     """
 
     def __init__(self, device="cpu"):
-        self.device = device
+        self.device = _device(device)       # a name only: all devices give the same numbers
         self._lock = threading.Lock()
         self._seed = 67280421310721
         self._offset = 0
@@ -89,12 +90,12 @@ class Generator:
             return self._seed, first
 
     def __reduce__(self):
-        return _restore, (self._seed, self._offset)
+        return _restore, (self._seed, self._offset, self.device)
 
 
-def _restore(seed, offset):
-    generator = Generator()
-    generator._seed, generator._offset = seed, offset
+def _restore(seed, offset, device):
+    generator = Generator(device)
+    generator._seed, generator._offset = int(seed) & _MASK, int(offset) & _MASK
     return generator
 
 

@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import struct
 import weakref
 
 import numpy as np
@@ -202,6 +203,155 @@ def test_buffer_protocol():
         memoryview(pb.ones(2, requires_grad=True))
 
 
+@pytest.mark.beyond_torch
+def test_buffers_show_what_their_request_asks_for():
+    x = pb.arange(6.0).reshape(2, 3)
+    assert bytes(x) == bytes(x.numpy())
+    assert bytes(x.t()) == x.t().numpy().tobytes()
+    assert np.frombuffer(x, np.float32).tolist() == x.reshape(-1).tolist()
+    with pytest.raises((BufferError, ValueError)):
+        np.frombuffer(x.t(), np.float32)  # one that is not row-major has no flat view
+    struct.pack_into("f", x, 4, 9.0)
+    assert x[0, 1].item() == 9.0
+    assert memoryview(pb.tensor(3)).tolist() == 3
+    assert memoryview(pb.zeros(0, 3)).shape == (0, 3)
+
+
+@pytest.mark.beyond_torch
+@pytest.mark.parametrize("dtype", NUMPY_DTYPES)
+def test_buffers_have_the_types_of_numpy(dtype):
+    x = pb.ones(2, dtype=getattr(pb, dtype))
+    assert np.asarray(memoryview(x)).dtype == np.dtype(dtype)
+
+
+@pytest.mark.beyond_torch
+def test_what_has_no_buffer():
+    for x in (pb.ones(2, dtype=pb.bfloat16), pb.empty(2, device="meta")):
+        with pytest.raises(BufferError):
+            memoryview(x)
+
+
+@pytest.mark.beyond_torch
+def test_a_buffer_keeps_memory_that_its_tensor_gave_up():
+    x = pb.full((10_000,), 7.0)
+    view = memoryview(x)
+    x.data = pb.zeros(2)
+    other = pb.full((10_000,), 1.0)
+    assert view[0] == view[9_999] == 7.0
+    del x, other
+    gc.collect()
+    assert view[9_999] == 7.0
+
+
+@pytest.mark.beyond_torch
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: memoryview(x).__setitem__(0, 1.0),
+        lambda x: x.numpy().__setitem__(0, 1.0),
+        lambda x: np.asarray(x).__setitem__(0, 1.0),
+        lambda x: np.from_dlpack(x).__setitem__(0, 1.0),
+        lambda x: pb.from_dlpack(x).zero_(),
+        lambda x: x.__dlpack__(),  # the first form of DLPack cannot say "read-only"
+        lambda x: struct.pack_into("d", x, 0, 1.0),
+        lambda x: x.detach()[1:].zero_(),
+        lambda x: x.data.zero_(),
+        lambda x: copy.copy(x).zero_(),
+        lambda x: pb.add(x, 1, out=x),
+        lambda x: x.__setitem__(0, 1.0),
+    ],
+)
+def test_memory_of_read_only_arrays_stays_read_only(write):
+    a = np.arange(4.0)
+    a.flags.writeable = False
+    x = pb.from_numpy(a)
+    with pytest.raises((RuntimeError, ValueError, TypeError, BufferError)):
+        write(x)
+    assert a.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.beyond_torch
+def test_gradients_are_not_added_into_read_only_memory():
+    a = np.ones(2, np.float32)
+    a.flags.writeable = False
+    x = pb.ones(2, requires_grad=True)
+    x.grad = pb.from_numpy(a)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    assert a.tolist() == [1.0, 1.0]
+
+
+def test_numpy_functions_return_tensors():
+    x = pb.ones(3)
+    for y in (np.sin(x), x + np.ones(3), np.multiply(np.ones(3), x)):
+        assert isinstance(y, pb.Tensor)
+    assert (x + np.ones(3)).tolist() == [2.0, 2.0, 2.0]
+
+
+# frombuffer, as_tensor, asarray
+
+
+def test_frombuffer_shares_memory_and_keeps_it():
+    data = bytearray(np.arange(4, dtype=np.int32).tobytes())
+    x = pb.frombuffer(data, dtype=pb.int32, count=2, offset=4)
+    assert x.tolist() == [1, 2]
+    x.zero_()
+    assert np.frombuffer(data, np.int32).tolist() == [0, 0, 0, 3]
+    with pytest.raises(BufferError):
+        data.extend(b"more")  # would move the memory
+    assert pb.frombuffer(np.ones((2, 2)), dtype=pb.float64).tolist() == [1.0] * 4
+    assert pb.frombuffer(data, dtype=pb.bfloat16).shape == (8,)
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"count": 0}, "must not be 0"),
+        ({"count": 3}, "must not be greater than actual buffer length"),
+        ({"count": 2**62}, "must not be greater than actual buffer length"),
+        ({"offset": 8}, "must be non-negative and no greater than buffer length"),
+        ({"offset": -1}, "must be non-negative and no greater than buffer length"),
+        ({"offset": 2}, "must be a multiple of element size"),
+    ],
+)
+def test_frombuffer_stays_within_the_buffer(options, fragment):
+    with pytest.raises(ValueError, match=fragment):
+        pb.frombuffer(bytearray(8), dtype=pb.int32, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((3, pb.int32), ValueError),
+        ((bytearray(4), 3), TypeError),
+        ((bytearray(0), pb.int32), ValueError),
+        ((np.ones((2, 2)).T, pb.int32), (ValueError, RuntimeError)),
+    ],
+)
+def test_frombuffer_refuses(arguments, error):
+    with pytest.raises(error):
+        pb.frombuffer(arguments[0], dtype=arguments[1])
+
+
+@pytest.mark.beyond_torch
+def test_frombuffer_refuses_misaligned_elements():
+    with pytest.raises(ValueError, match="aligned"):
+        pb.frombuffer(bytearray(9), dtype=pb.int32, count=1, offset=1)
+
+
+def test_asarray():
+    a, x = np.ones(2), pb.ones(2)
+    assert pb.asarray(x) is x
+    assert pb.asarray(x, copy=True).data_ptr() != x.data_ptr()
+    assert pb.asarray(a).data_ptr() == a.ctypes.data
+    assert pb.asarray(a, copy=True).data_ptr() != a.ctypes.data
+    assert pb.asarray(a, dtype=pb.float32).dtype == pb.float32
+    assert pb.asarray(bytearray(4), dtype=pb.uint8).tolist() == [0, 0, 0, 0]
+    for obj, options in (([1], {}), (3, {}), (x, {"dtype": pb.float64})):
+        with pytest.raises(ValueError, match="alias"):
+            pb.asarray(obj, copy=False, **options)
+
+
 # DLPack
 
 
@@ -258,6 +408,47 @@ def test_dlpack_versions_and_device():
     assert tuple(int(v) for v in x.__dlpack_device__()) == (1, 0)
     assert "dltensor_versioned" in repr(x.__dlpack__(max_version=(1, 0)))
     assert '"dltensor"' in repr(x.__dlpack__())
+
+
+def test_dlpack_copies_when_asked_to():
+    x = pb.ones(2)
+    assert pb.from_dlpack(x.__dlpack__(copy=True)).data_ptr() != x.data_ptr()
+    assert pb.from_dlpack(x, copy=True).data_ptr() != x.data_ptr()
+    assert pb.from_dlpack(x, copy=False).data_ptr() == x.data_ptr()
+    assert pb.from_dlpack(x, device=x.device).data_ptr() == x.data_ptr()
+    assert pb.from_dlpack(x.__dlpack__(dl_device=(1, 0))).data_ptr() == x.data_ptr()
+    assert x.__dlpack__(stream=-1)
+
+
+def test_dlpack_of_a_producer_of_the_first_protocol():
+    class Producer:
+        def __dlpack__(self, stream=None):
+            return x.__dlpack__()
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+    x = pb.ones(2)
+    assert pb.from_dlpack(Producer()).data_ptr() == x.data_ptr()
+    assert pb.from_dlpack(Producer(), copy=True).data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"stream": "a"}, TypeError),
+        ({"stream": 7}, AssertionError),
+        ({"max_version": 3}, TypeError),
+        ({"dl_device": 3}, TypeError),
+        ({"dl_device": (2, 0), "copy": False}, (BufferError, RuntimeError)),
+        ({"dl_device": (99, 0)}, (BufferError, RuntimeError)),
+        ({"dl_device": ("a", 0)}, (TypeError, ValueError)),
+    ],
+    ids=str,
+)
+def test_dlpack_refuses_options(options, error):
+    with pytest.raises(error):
+        pb.ones(2).__dlpack__(**options)
 
 
 @pytest.mark.parametrize("bad", [3, None, "a", object(), [1.0]])
@@ -375,6 +566,37 @@ def test_deepcopy_keeps_aliasing_within_one_copy():
     copied.zero_()
     assert view.tolist() == [0.0, 0.0, 0.0]
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_copy_shares_memory():
+    x = pb.ones(2, requires_grad=True)
+    x.note = ["kept"]
+    for tensor in (x, x * 1):
+        y = copy.copy(tensor)
+        assert y is not tensor
+        assert y.is_leaf
+        assert y.requires_grad
+        assert y.data_ptr() == tensor.data_ptr()
+    assert copy.copy(x).note is x.note
+
+
+class Named(pb.Tensor):
+    pass
+
+
+def test_copies_and_pickles_keep_the_class():
+    x = pb.ones(2).as_subclass(Named)
+    x.note = 1
+    for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert type(y) is Named
+        assert y.note == 1
+        assert y.tolist() == [1.0, 1.0]
+
+
+def test_tensors_without_data_pickle():
+    x = pb.empty(2, 3, device="meta", dtype=pb.float64).t()
+    for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert (y.device, y.dtype, y.shape, y.stride()) == (x.device, x.dtype, (3, 2), (1, 3))
 
 
 def test_deepcopy_of_a_result_is_refused():

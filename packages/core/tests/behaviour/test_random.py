@@ -168,6 +168,8 @@ def test_randint_covers_its_range_evenly(low, high, dtype):
 def test_randint_spellings():
     assert pb.randint(5, (2, 3)).shape == pb.randint(0, 5, (2, 3)).shape == (2, 3)
     assert pb.randint(5, (3,)).dtype == pb.int64
+    assert pb.randint(high=5, size=(3,)).shape == (3,)
+    assert pb.randint(pb.tensor(5), (np.int64(3),)).shape == (3,)
     assert pb.randint(3, 4, (5,)).tolist() == [3] * 5
     assert pb.randint(2**62, (100,)).to(pb.float64).mean().item() > 2**60
 
@@ -181,6 +183,16 @@ def test_randint_spellings():
         (lambda: pb.randint(0, 5, 2), TypeError),
         (lambda: pb.randint(3), TypeError),
         (lambda: pb.randint("a", (3,)), TypeError),
+        (lambda: pb.randint(0, 2.5, (3,)), TypeError),
+        (lambda: pb.randint(-1, 3, (3,), dtype=pb.uint8), RuntimeError),
+        (lambda: pb.randint(0, 3, (3,), dtype=pb.bool), RuntimeError),
+        (lambda: pb.randint(0, 2**20, (3,), dtype=pb.float16), RuntimeError),
+        (lambda: pb.randint(0, 3, (3,), dtype=pb.complex64), RuntimeError),
+        (lambda: pb.randint(0, 2**64, (3,)), (ValueError, OverflowError, RuntimeError)),
+        (lambda: pb.randint_like(3, 5), TypeError),
+        (lambda: pb.zeros(2).uniform_(3, 1), RuntimeError),
+        (lambda: pb.zeros(2).normal_(0, -1), RuntimeError),
+        (lambda: pb.zeros(2, dtype=pb.int64).normal_(), (NotImplementedError, RuntimeError)),
         (lambda: pb.randn(2, dtype=pb.int64), (NotImplementedError, RuntimeError)),
         (lambda: pb.rand(2, dtype=pb.int64), (NotImplementedError, RuntimeError)),
         (lambda: pb.rand_like(pb.tensor([1])), (NotImplementedError, RuntimeError)),
@@ -198,6 +210,22 @@ def test_like_variants_keep_shape_and_dtype():
         x = make(template)
         assert (x.shape, x.dtype) == (template.shape, template.dtype)
         assert x.tolist() != template.tolist()
+
+
+def test_out_receives_numbers_of_its_dtype():
+    for make in (pb.rand, pb.randn):
+        out = pb.zeros(3, dtype=pb.float64)
+        assert make(3, out=out) is out
+        assert out.tolist() != [0.0, 0.0, 0.0]
+        with pytest.raises(RuntimeError, match="out"):
+            make(3, out=out, dtype=pb.float32)
+
+
+def test_in_place_distributions():
+    x = pb.zeros(1000, dtype=pb.float64)
+    assert x.uniform_(2, to=4) is x
+    assert 2 <= x.numpy().min() < 2.1 < 3.9 < x.numpy().max() < 4
+    assert abs(x.normal_(5, 0.01).numpy().mean() - 5) < 0.01
 
 
 def test_empty_requests_are_allowed():

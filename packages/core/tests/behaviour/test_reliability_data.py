@@ -10,6 +10,18 @@ import pytest
         ("{'strides': None}", "accepted [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] 15.0"),
         ("{'byte_offset': 4, 'shape': (1, 3)}", "accepted [[1.0, 2.0, 3.0]] 6.0"),
         ("{'data': None, 'shape': (0, 3)}", "accepted [] 0.0"),
+        ("{'name': b'dltensor_versioned'}", "accepted [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] 15.0"),
+        (
+            "{'name': b'dltensor_versioned', 'version': (1, 99), 'strides': (0, 1)}",
+            "accepted [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]] 6.0",
+        ),
+        pytest.param(
+            "{'name': b'dltensor_versioned', 'flags': 1}",
+            "accepted [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]] 15.0",
+            marks=pytest.mark.beyond_torch,
+        ),
+        ("{'deleter': None, 'shape': (1, 2), 'strides': (1, 2)}", "accepted [[0.0, 2.0]] 2.0"),
+        ("{'ndim': 0, 'shape': None, 'strides': None, 'byte_offset': 20}", "accepted 5.0 5.0"),
     ],
 )
 def test_proper_dlpack_capsules_are_accepted(change, answer, run_script):
@@ -39,6 +51,15 @@ def test_proper_dlpack_capsules_are_accepted(change, answer, run_script):
         "{'device': (99, 0)}",
         "{'device': (1, -5)}",
         "{'byte_offset': 2**64 - 1}",
+        "{'byte_offset': 2}",
+        pytest.param("{'strides': (1, 2**62), 'shape': (3, 1)}", marks=pytest.mark.beyond_torch),
+        pytest.param("{'ndim': 2**31 - 1}", marks=pytest.mark.beyond_torch),
+        "{'name': b'dltensor_versioned', 'version': (2, 0)}",
+        "{'name': b'dltensor_versioned', 'version': (0, 8)}",
+        pytest.param(
+            "{'name': b'dltensor_versioned', 'data': None}", marks=pytest.mark.beyond_torch
+        ),
+        "{'name': b'used_dltensor_versioned'}",
         "{'name': b'something else'}",
         "{'name': b'used_dltensor'}",
     ],

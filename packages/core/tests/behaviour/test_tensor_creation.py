@@ -1,5 +1,6 @@
 """Factories: values, shapes, dtypes, strides, and refused arguments."""
 
+import array
 import math
 
 import numpy as np
@@ -50,6 +51,59 @@ def test_tensor_infers_dtype_and_shape(data, dtype, shape):
     assert x.dtype == dtype
     assert x.shape == shape
     assert x.tolist() == np.asarray(data).tolist()
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "values"),
+    [
+        ([np.float64(2), 1], pb.float64, [2.0, 1.0]),
+        ([np.int8(3)], pb.int8, [3]),
+        ([np.float32(1), 2], pb.float32, [1.0, 2.0]),
+        ([np.ones(2), [1, 2]], pb.float64, [[1.0, 1.0], [1.0, 2.0]]),
+        ([range(2), (5, 6)], pb.int64, [[0, 1], [5, 6]]),
+        ([pb.tensor(1, dtype=pb.int16), 2.5], pb.float32, [1.0, 2.5]),
+        (bytearray(b"ab"), pb.int64, [97, 98]),
+        (array.array("f", [1, 2]), pb.float32, [1.0, 2.0]),
+        (np.arange(3)[1:], pb.int64, [1, 2]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
+def test_tensor_reads_mixed_data(data, dtype, values):
+    x = pb.tensor(data)
+    assert x.dtype == dtype
+    assert x.tolist() == values
+
+
+def test_tensor_of_numbers_of_the_user():
+    class Number:
+        def __float__(self):
+            return 3.5
+
+        def __index__(self):
+            return 3
+
+    with pytest.raises(RuntimeError, match="Could not infer dtype of Number"):
+        pb.tensor([Number()])
+    assert pb.tensor([Number()], dtype=pb.float32).tolist() == [3.5]
+    assert pb.tensor([Number()], dtype=pb.int8).tolist() == [3]
+
+
+@pytest.mark.beyond_torch
+def test_tensor_of_a_list_that_changes_while_it_is_read():
+    class Growing:
+        def __len__(self):
+            data.append(1)
+            return 1
+
+        def __getitem__(self, i):
+            data.append(1)
+            if i:
+                raise IndexError
+            return 1
+
+    data = [Growing(), Growing()]
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        pb.tensor(data)
 
 
 def test_tensor_of_tensors():
@@ -116,11 +170,40 @@ def test_tensor_refuses_other_data(data, error):
         (math.nan, pb.int64),
         (math.inf, pb.int8),
         (1e30, pb.int64),
+        ([127.0, 128.0], pb.int8),
+        ([-129], pb.int8),
+        ([2**63], pb.int64),
+        ([-256], pb.uint8),
     ],
 )
 def test_tensor_refuses_values_that_do_not_fit(data, dtype):
     with pytest.raises((RuntimeError, OverflowError, ValueError)):
         pb.tensor(data, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (300, pb.uint8),
+        (math.nan, pb.int8),
+        (1j, pb.float32),
+        (2**63, pb.int64),
+        (1e10, pb.float16),
+        (1e40, pb.float32),
+    ],
+)
+def test_filling_refuses_values_that_do_not_fit(value, dtype):
+    for call in (
+        lambda: pb.full((2,), value, dtype=dtype),
+        lambda: pb.zeros(2, dtype=dtype).fill_(value),
+    ):
+        with pytest.raises((RuntimeError, OverflowError, TypeError)):
+            call()
+
+
+def test_negative_numbers_wrap_around_in_uint8():
+    assert pb.tensor([-1, -255], dtype=pb.uint8).tolist() == [255, 1]
+    assert pb.full((1,), -1, dtype=pb.uint8).tolist() == [255]
 
 
 def test_tensor_refuses_complex_for_real_dtype():

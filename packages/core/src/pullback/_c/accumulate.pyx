@@ -16,7 +16,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
     tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, layout_strides, pb_layout)
 
 cdef extern from "Python.h":
     PyTypeObject *Py_TYPE(PyObject *value)
@@ -105,7 +105,7 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         extra.grad = <PyObject *>kept
         return 0
     current = <Tensor>extra.grad
-    if (create_graph or current.dtype != grad.dtype
+    if (create_graph or current.dtype != grad.dtype or current.storage.flags & STORAGE_READONLY
             or not layout_same_shape(current.layout, grad.layout)):
         kept = op_call2(op_named("add"), current, grad)
         Py_INCREF(kept)

@@ -6,20 +6,22 @@ from pullback.abi cimport PB_MASK_ALL
 from pullback._c.elementwise cimport (
     PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.entry cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, MAX_SAVED,
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, MAX_SAVED,
     MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_KERNEL,
     OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
 from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor, is_tensor
-from pullback._c import elementwise, matmul, reduce, views    # they register their forwards
+from pullback._c import copies, elementwise, matmul, reduce, views    # they register their forwards
 from pullback._c.call import enable
 from pullback._c.entry import register
+from pullback.optable.schema import camel
 from cpython.object cimport PyObject
 
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
               "real": PROMOTE_REAL_OUT, "where": PROMOTE_WHERE}
 KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OPERAND,
+         "Operand?": ARG_OPTIONAL_OPERAND,
          "Tensor[]": ARG_TENSORS}
 
 
@@ -88,6 +90,14 @@ cdef int place_saved(Op op, entry) except -1:
             if name not in names:
                 names.append(name)
             needed[name] = needed.get(name, 0) | mask
+    if op.namer is not None:
+        code = op.namer.__code__
+        for name in code.co_varnames[:code.co_argcount]:
+            if name not in names:
+                names.append(name)
+            needed[name] = (1 << op.ntensors) - 1
+        op.namer_slots = tuple([names.index(name)
+                                for name in code.co_varnames[:code.co_argcount]])
     if len(names) > MAX_SAVED:
         raise ValueError(f"{op.name}: formulas name more than {MAX_SAVED} values")
     op.nsaved = <int>len(names)
@@ -115,13 +125,14 @@ cdef int place_saved(Op op, entry) except -1:
     return 0
 
 
-def make_op(entry, str name, str node_name, int flags, Op functional=None):
+def make_op(entry, str name, node_name, int flags, Op functional=None):
     """Return the runtime op of a table entry: the function, or its in-place form."""
     cdef Op op = Op.__new__(Op)
     op.name = name
     op.encoded_name = name.encode()
     op.name_bytes = op.encoded_name
-    op.node_name = node_name
+    op.namer = node_name if callable(node_name) else None
+    op.node_name = camel(entry.name) if callable(node_name) else node_name
     op.entry = entry
     op.__name__ = name
     op.__qualname__ = name
@@ -140,7 +151,9 @@ def make_op(entry, str name, str node_name, int flags, Op functional=None):
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
     op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)
-    if entry.composite is not None:
+    if isinstance(entry.composite, str):
+        op.forward = forward_named(entry.composite)
+    elif entry.composite is not None:
         op.python = entry.composite
     elif callable(entry.forward):
         op.python = entry.forward

@@ -13,7 +13,7 @@ from libc.stdint cimport uint64_t
 from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.dtype cimport dtype_category, dtype_itemsize, dtype_object, dtype_of_scalar
 from pullback._c.entry cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE,
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE,
     OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
     OP_VARARGS, Op, missing)
 from pullback._c.kernel cimport copy_into
@@ -68,7 +68,7 @@ cdef int fail_count(Op op, Py_ssize_t given) except -1:
 
 
 cdef int fail_kind(Op op, int position, object value) except -1:
-    wanted = "Tensor or number" if op.arg_kinds[position] == ARG_OPERAND else (
+    wanted = "Tensor or number" if op.arg_kinds[position] in (ARG_OPERAND, ARG_OPTIONAL_OPERAND) else (
         "tuple of Tensors" if op.arg_kinds[position] == ARG_TENSORS else "Tensor")
     raise TypeError(f"{op.name}(): argument '{op.arg_names[position]}' (position {position + 1}) "
                     f"must be {wanted}, not {type(value).__name__}")
@@ -115,8 +115,8 @@ cdef int check_kinds(Op op, PyObject **out) except -1:
             continue
         if kind == ARG_TENSOR:
             fail_kind(op, i, value)
-        elif kind == ARG_OPERAND:
-            if dtype_of_scalar(value) < 0:
+        elif kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
+            if dtype_of_scalar(value) < 0 and (kind == ARG_OPERAND or value is not None):
                 fail_kind(op, i, value)
         elif kind == ARG_OPTIONAL_TENSOR:
             if value is not None:
@@ -177,7 +177,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             place_keyword(op, name, args[nargs + i] if spread is None else args[
                 op.npositional - 1 + len(spread) + i], out, nargs)
     for i in range(op.nargs):
-        if op.arg_kinds[i] == ARG_OPERAND and out[i] != <PyObject *>missing:
+        if ((op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND)
+                and out[i] != <PyObject *>missing):
             value = <object>out[i]
             if not is_tensor(value) and dtype_of_scalar(value) < 0:
                 value = number_operand(value)
@@ -217,6 +218,8 @@ cdef object run_forward(Op op, PyObject **args, PyObject *target):
 
 cdef object run_composite(Op op, PyObject **args):
     cdef int i
+    if op.python is None:
+        return op.forward(op, args, NULL)
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+from math import isfinite
 
 from pullback.abi cimport (
     PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MESSAGE_SIZE)
@@ -9,7 +10,8 @@ from pullback._c.device cimport (
     DEVICE_META, device, device_default_ordinal, device_default_type, device_index, device_parse,
     device_type, pb_device_type)
 from pullback._c.dtype cimport (
-    dtype_code, dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, scalar_read)
+    CATEGORY_FLOATING, dtype_category, dtype_code, dtype_default, dtype_itemsize, dtype_object,
+    scalar_check, scalar_read, scalar_write)
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
 from pullback._c.kernel cimport copy_into, fill_with
 from pullback._c.layout cimport (
@@ -97,21 +99,18 @@ cdef Tensor scalar_tensor(object value, int dtype, Tensor like):
     return out
 
 
-def number_tensor(value, dtype=None, device=None):
-    """Return a 0-d tensor of a Python number."""
-    cdef int type_id, ordinal, code
-    cdef Tensor out
-    code = dtype_of_scalar(value) if dtype is None else dtype_code(dtype, "tensor")
-    if code < 0:
-        raise TypeError(f"tensor(): expected a number, got {type(value).__name__}")
-    place(device, &type_id, &ordinal)
-    out = tensor_new(layout_scalar(), code, type_id, ordinal)
-    fill_with(out, value)
-    return out
-
-
 def fill_tensor(Tensor out not None, value):
-    """Set every element to a number, outside the graph; returns the tensor."""
+    """Set every element to a number, outside the graph; returns the tensor.
+
+    Raises: RuntimeError when the dtype cannot hold the number.
+    """
+    cdef char written[16]
+    scalar_check(value, out.dtype)
+    scalar_write(value, out.dtype, written)
+    if dtype_category[out.dtype] == CATEGORY_FLOATING and isfinite(value) and not isfinite(
+            <double>scalar_read(written, out.dtype)):
+        raise RuntimeError(f"value cannot be converted to type {dtype_object(out.dtype).name} "
+                           f"without overflow: {value}")
     fill_with(out, value)
     return out
 
@@ -163,8 +162,10 @@ def to_device(Tensor source not None, where):
 cdef int cross_copy(Tensor out, Tensor source) except -1:
     """out = source over devices: packed on the source's side, moved, unpacked on the other."""
     cdef Tensor staged, landed
-    if out.storage.device_type == DEVICE_META or source.storage.device_type == DEVICE_META:
+    if out.storage.device_type == DEVICE_META:
         return 0
+    if source.storage.device_type == DEVICE_META:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if (out.storage.device_type == source.storage.device_type
             and out.storage.device_index == source.storage.device_index):
         return copy_into(out, source)

@@ -31,5 +31,6 @@ cdef int dtype_code(object value, const char *op) except -1
 cdef int dtype_default() noexcept nogil
 cdef int dtype_of_scalar(object value) except -2
 cdef bint dtype_differentiable(int code) noexcept nogil
+cdef int scalar_check(object value, int code) except -1
 cdef int scalar_write(object value, int code, void *out) except -1
 cdef object scalar_read(const void *data, int code)

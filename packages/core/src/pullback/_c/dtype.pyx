@@ -5,6 +5,7 @@ from cpython.complex cimport PyComplex_Check, PyComplex_AsCComplex, PyComplex_Fr
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyIndex_Check, PyNumber_Index
+from libc.math cimport trunc
 from libc.stdint cimport (
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 from libc.string cimport memcpy
@@ -340,6 +341,32 @@ cdef int write_integer(int64_t value, int code, void *out) noexcept nogil:
         (<uint8_t *>out)[0] = value != 0
     else:
         write_real(<double>value, code, out)
+    return 0
+
+
+cdef int scalar_check(object value, int code) except -1:
+    """Raise if an integer dtype cannot hold a number; ``scalar_write`` wraps around instead.
+
+    As in torch, negative numbers may wrap around in uint8.
+    """
+    cdef int overflow = 0
+    cdef int bits = 8 * dtype_itemsize[code] - (code != PB_U8)
+    cdef bint fits
+    cdef double real
+    cdef int64_t integer, low, high
+    if dtype_category[code] != CATEGORY_INTEGRAL or PyComplex_Check(value):
+        return 0                        # scalar_write refuses complex numbers
+    high = ((<int64_t>1 << (bits - 1)) - 1) * 2 + 1
+    low = -high if code == PB_U8 else -high - 1
+    if PyFloat_Check(value):
+        real = trunc(PyFloat_AsDouble(value))
+        fits = real >= <double>low and real < <double>high + 1.0
+    else:
+        integer = PyLong_AsLongLongAndOverflow(value, &overflow)
+        fits = not overflow and low <= integer <= high
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {dtype_object(code).name} without "
+                           f"overflow: {value}")
     return 0
 
 

@@ -1,23 +1,25 @@
 """Forward passes of elementwise ops: promotion, broadcasting, and the kernel call."""
 
+import warnings
+
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_BOOL
+from pullback.abi cimport PB_BOOL, PB_MAX_NDIM, PB_U8
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
     scalar_read, scalar_write)
-from pullback._c.entry cimport OP_ALPHA, Op, forward_register
+from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
+    MAX_ELEMENTWISE, broadcast_pair, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
 from pullback._c.device cimport device_types
 from pullback._c.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_device, tensor_new)
-from pullback._c.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
+from pullback._c.types cimport LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
 
 cdef int MUL = slot_id("mul")
 
@@ -44,9 +46,6 @@ cdef int common_dtype(PyObject **values, int count) except -2:
 
 cdef int unsupported(Op op, int code) except -1:
     name = dtype_object(code).name
-    if op.name in ("sub", "sub_", "rsub") and code == PB_BOOL:
-        raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not supported. "
-                           "Use the `^` or `logical_xor()` operator instead.")
     if op.name in ("neg", "neg_") and code == PB_BOOL:
         raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
                            "are trying to invert a mask, use the `~` or `logical_not()` operator "
@@ -92,6 +91,20 @@ cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
     cdef size_t begin_b = <size_t>tensor_data(b) + low_b * dtype_itemsize[b.dtype]
     cdef size_t end_b = <size_t>tensor_data(b) + (high_b + 1) * dtype_itemsize[b.dtype]
     return begin_a < end_b and begin_b < end_a
+
+
+cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1:
+    """Raise if the two share memory, but not element for element.
+
+    As in torch, strided tensors with gaps are let through: callers read them from a copy.
+    """
+    if target is source or not (target.layout.flags & source.layout.flags & LAYOUT_DENSE):
+        return 0
+    if memory_overlaps(target, source) and not same_elements(target, source):
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the "
+                           "written-to tensor refer to a single memory location. Please clone() "
+                           "the tensor before performing the operation.")
+    return 0
 
 
 cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
@@ -187,7 +200,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                 return out
             if is_tensor(<object>values[1]):
                 b = <Tensor>values[1]
-                if (b.dtype == a.dtype and b.layout == a.layout
+                if (b.dtype == a.dtype and same_walk(a.layout, b.layout)
                         and b.storage.device_type == a.storage.device_type
                         and b.storage.device_index == a.storage.device_index):
                     out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
@@ -205,6 +218,11 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                 launch_elementwise(op.slot, a.dtype, out, inputs, 2)
                 return out
     return forward_general(op, values, count, target)
+
+
+cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
+    """True if both have one shape and lie in memory in one order."""
+    return a == b or (a.flags & b.flags & LAYOUT_CONTIGUOUS != 0 and layout_same_shape(a, b))
 
 
 cdef bint scalar_fits(object value, int code) noexcept:
@@ -268,6 +286,10 @@ cdef object forward_general(Op op, PyObject **values, int count, PyObject *targe
     cdef pb_layout *layout
     if leader is None:
         raise TypeError(f"{op.name}(): expected at least one Tensor")
+    if target != NULL:
+        for i in range(count):
+            if is_tensor(<object>values[i]):
+                refuse_partial_overlap(<Tensor>target, <Tensor>values[i])
     compute = result_dtypes(op, values, count, &out_dtype)
     on_one_device(op, values, count, leader)
     kept = [fill_operand(&inputs[i], <object>values[i],
@@ -355,9 +377,112 @@ cdef object forward_pow(Op op, PyObject **args, PyObject *target):
     return forward_elementwise(op, args, target)
 
 
+cdef inline bint is_bool(PyObject *value) noexcept:
+    if is_tensor(<object>value):
+        return (<Tensor>value).dtype == PB_BOOL
+    return <object>value is True or <object>value is False
+
+
+cdef object forward_sub(Op op, PyObject **args, PyObject *target):
+    """self - alpha * other; bools have no difference."""
+    if is_bool(args[0]) or is_bool(args[1]):
+        if is_bool(args[0]) and is_bool(args[1]):
+            raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not "
+                               "supported. Use the `^` or `logical_xor()` operator instead.")
+        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If "
+                           "you are trying to invert a mask, use the `~` or `logical_not()` "
+                           "operator instead.")
+    return forward_elementwise(op, args, target)
+
+
+cdef object forward_rsub(Op op, PyObject **args, PyObject *target):
+    """other - alpha * self."""
+    cdef PyObject *swapped[3]
+    swapped[0] = args[1]
+    swapped[1] = args[0]
+    swapped[2] = args[2]
+    return forward_sub(op, swapped, target)
+
+
+cdef object forward_where(Op op, PyObject **args, PyObject *target):
+    """self or other by a condition; the positions where it holds if only that is given."""
+    cdef int code = (<Tensor>args[0]).dtype
+    if <object>args[1] is None and <object>args[2] is None:
+        return op_named("nonzero")(<object>args[0], as_tuple=True)
+    if <object>args[1] is None or <object>args[2] is None:
+        raise TypeError(f"{op.name}(): expected a condition alone, or with both self and other")
+    if code == PB_U8:
+        warnings.warn("where received a uint8 condition tensor. This behavior is deprecated and "
+                      "will be removed in a future version. Use a boolean condition instead.",
+                      UserWarning, stacklevel=1)
+    elif code != PB_BOOL:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor "
+                           f"with dtype {dtype_object(code).name}")
+    return forward_elementwise(op, args, target)
+
+
+cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
+    """(self, mask, value): value where the mask holds, in the dtype of self."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor mask = <Tensor>args[1]
+    cdef Tensor out
+    cdef PyObject *values[3]
+    cdef operand inputs[3]
+    cdef int i
+    if is_tensor(<object>args[2]) and (<Tensor>args[2]).layout.ndim > 0:
+        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got "
+                           f"tensor with {(<Tensor>args[2]).layout.ndim} dimension(s).")
+    if mask.dtype != PB_BOOL:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype "
+                           f"{dtype_object(mask.dtype).name}")
+    values[0] = args[1]
+    values[1] = args[2]
+    values[2] = args[0]
+    on_one_device(op, values, 3, self)
+    kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
+            for i in range(3)]
+    if target != NULL:
+        return into_target(op, <Tensor>target, inputs, 3, self.dtype, self.dtype)
+    out = tensor_new(elementwise_layout(inputs, 3), self.dtype, self.storage.device_type,
+                     self.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, self.dtype, out, inputs, 3)
+    return out
+
+
+cdef object forward_copy(Op op, PyObject **args, PyObject *target):
+    """Write src into self, cast and broadcast, also between devices."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor source = <Tensor>args[1]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int d, ndim
+    if not layout_same_shape(self.layout, source.layout):
+        ndim = broadcast_pair(self.layout, source.layout, shape)
+        if ndim != self.layout.ndim or any(
+                [shape[d] != layout_shape(self.layout)[d] for d in range(ndim)]):
+            raise RuntimeError(f"output with shape {list(layout_shape_tuple(self.layout))} doesn't "
+                               f"match the broadcast shape {[shape[d] for d in range(ndim)]}")
+    if (self.storage.device_type != source.storage.device_type
+            or self.storage.device_index != source.storage.device_index):
+        from pullback._c.create import copy_raw
+        return copy_raw(self, source)
+    refuse_partial_overlap(self, source)
+    if memory_overlaps(self, source):
+        if same_elements(self, source):
+            return self
+        source = contiguous_copy(source)
+    copy_into(self, source)
+    return self
+
+
 forward_register("conj", forward_conj)
-forward_register("scaled", forward_scaled)
+forward_register("copy", forward_copy)
+forward_register("masked_fill", forward_masked_fill)
 forward_register("pow", forward_pow)
+forward_register("rsub", forward_rsub)
+forward_register("scaled", forward_scaled)
+forward_register("sub", forward_sub)
+forward_register("where", forward_where)
 
 
 def result_dtype(first, second):

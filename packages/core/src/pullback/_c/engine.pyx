@@ -26,18 +26,22 @@ from libc.string cimport memset
 from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
 from pullback._c.call cimport op_call2
-from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category, dtype_object
+from pullback._c.dtype cimport (
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
-from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.kernel cimport fill_with
+from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport Node, node_name, node_object, node_release, node_release_saved, node_retain
+from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_device, tensor_requires_grad
+from pullback._c.tensor cimport (
+    Tensor, is_tensor, tensor_device, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, layout_shape,
     node_edges, node_meta, pb_edge, pb_meta, pb_node)
@@ -48,6 +52,7 @@ cdef enum:
     VISIT_NEEDED = 1            # runs in this pass
     VISIT_CAPTURED = 2          # the caller asked for a gradient here
     VISIT_WALKED = 4            # its edges were followed
+    VISIT_QUEUED = 8            # a root that is ready
     BLOCK_LENGTH = 256
 
 
@@ -83,11 +88,6 @@ cdef class GraphTask:
     cdef list callbacks
     cdef void *outer
 
-    def __cinit__(self):
-        self.table = {}
-        self.captures = {}
-        self.callbacks = []
-
     def __dealloc__(self):
         task_clear(self)
         free(self.ready)
@@ -104,7 +104,7 @@ cdef visit_t *visit_find(GraphTask task, pb_node *node) except? NULL:
     cdef visit_t *visit = <visit_t *>node.visit
     if visit != NULL and visit.task == <void *>task:
         return visit
-    if not task.table:
+    if task.table is None:
         return NULL
     found = task.table.get(<size_t>node)
     return NULL if found is None else <visit_t *><size_t>found
@@ -133,6 +133,8 @@ cdef visit_t *visit_new(GraphTask task, pb_node *node) except NULL:
     if node.visit == NULL:
         node.visit = visit
     else:
+        if task.table is None:
+            task.table = {}
         task.table[<size_t>node] = <size_t>visit
     node_retain(node)
     return visit
@@ -212,7 +214,7 @@ cdef visit_t *ready_pop(GraphTask task) noexcept:
 
 # ---- before the run ----------------------------------------------------------------------------------------
 
-cdef int count_dependencies(GraphTask task, list roots) except -1:
+cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
     """Make a record for every reachable node and count the edges that lead to it."""
     cdef visit_t **stack = NULL
     cdef visit_t **grown
@@ -221,14 +223,13 @@ cdef int count_dependencies(GraphTask task, list roots) except -1:
     cdef pb_edge *edges
     cdef size_t depth = 0, room = 0
     cdef uint32_t i
-    cdef pb_node *node
+    cdef Py_ssize_t k
     try:
-        for root in roots:
-            node = (<Node>root[0]).node
-            if visit_find(task, node) == NULL:
-                visit_new(task, node)
-        for root in roots:
-            visit = visit_find(task, (<Node>root[0]).node)
+        for k in range(nroots):
+            if visit_find(task, roots[k].node) == NULL:
+                visit_new(task, roots[k].node)
+        for k in range(nroots):
+            visit = visit_find(task, roots[k].node)
             if visit.flags & VISIT_WALKED:
                 continue
             visit.flags |= VISIT_WALKED
@@ -261,7 +262,7 @@ cdef int count_dependencies(GraphTask task, list roots) except -1:
     return 0
 
 
-cdef int mark_paths(GraphTask task, list roots) except -1:
+cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
     """Mark what lies on a path from a root to a captured node; captures are marked already."""
     cdef visit_t **stack = NULL
     cdef visit_t **grown
@@ -269,9 +270,10 @@ cdef int mark_paths(GraphTask task, list roots) except -1:
     cdef visit_t *below
     cdef size_t depth, room = 0
     cdef pb_edge *edge
+    cdef Py_ssize_t k
     try:
-        for root in roots:
-            visit = visit_find(task, (<Node>root[0]).node)
+        for k in range(nroots):
+            visit = visit_find(task, roots[k].node)
             if not visit.flags & VISIT_WALKED:
                 continue
             visit.flags &= ~VISIT_WALKED            # now means: entered by this walk
@@ -536,10 +538,6 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
 
 # ---- the pass ----------------------------------------------------------------------------------------------
 
-cdef GraphTask running(pb_state *state):
-    return None if state.graph_task == NULL else <GraphTask>state.graph_task
-
-
 def queue_callback(callback):
     """Run ``callback()`` when the outermost backward pass of this thread is done.
 
@@ -552,6 +550,8 @@ def queue_callback(callback):
     task = <GraphTask>state.graph_task
     while task.outer != NULL:
         task = <GraphTask>task.outer
+    if task.callbacks is None:
+        task.callbacks = []
     task.callbacks.append(callback)
 
 
@@ -590,26 +590,104 @@ def set_report_failure(function):
     report_failure = function
 
 
-def run_backward(list roots, list grads, bint keep_graph, bint create_graph, inputs,
+cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
+    """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
+    if is_tensor(item):
+        tensor_edge(<Tensor>item, edge)
+        if edge.node == NULL:
+            raise RuntimeError(refusal)
+        return 0
+    edge.node = node_retain((<Node?>item[0]).node)
+    edge.nr = item[1]
+    if edge.nr >= edge.node.noutputs:
+        node_release(edge.node)
+        edge.node = NULL
+        raise RuntimeError(f"{node_name((<Node>item[0]).node)} has no output number {item[1]}")
+    return 0
+
+
+cdef object implicit_seed(pb_edge *edge):
+    """Return the gradient 1 of an output with one element."""
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    cdef Tensor out
+    if meta.layout.numel != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
+                           f"output has shape {list(layout_shape_tuple(meta.layout))}: reduce it, "
+                           f"for example with .sum(), or pass gradient=")
+    if dtype_category[meta.dtype] != CATEGORY_FLOATING:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
+                           f"{dtype_object(meta.dtype)}")
+    out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type, meta.device_index)
+    fill_with(out, 1)
+    return out
+
+
+def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
                  bint accumulate):
     """Run one pass.
 
-    ``roots`` and ``inputs`` are lists of (Node, output number); ``inputs`` is None for all leaves.
-    With ``accumulate`` the inputs' nodes run too. Returns the captured gradients, one per input.
+    ``roots`` and ``inputs`` hold tensors or (Node, output number) pairs; ``inputs`` is None for
+    all leaves. ``grads`` holds one tensor per root, or None for 1. With ``accumulate`` the inputs'
+    nodes run too. Returns the captured gradients, one per input.
     """
-    cdef GraphTask task = GraphTask()
+    cdef Py_ssize_t k, nroots = len(roots), ninputs = 0 if inputs is None else len(inputs)
+    cdef pb_edge few[8]
+    cdef pb_edge *edges = few
+    if nroots + ninputs > 8:
+        edges = <pb_edge *>calloc(nroots + ninputs, sizeof(pb_edge))
+        if edges == NULL:
+            raise MemoryError()
+    else:
+        memset(few, 0, sizeof(few))
+    try:
+        for k in range(nroots):
+            edge_of_item(roots[k], &edges[k],
+                         f"element {k} of tensors does not require grad and does not have a "
+                         f"grad_fn" if not is_tensor(roots[k]) else why_no_grad(k, roots[k]))
+            if grads[k] is None:
+                grads[k] = implicit_seed(&edges[k])
+        for k in range(ninputs):
+            edge_of_item(inputs[k], &edges[nroots + k], NO_INPUT)
+        return run_pass(edges, nroots, grads, keep_graph, create_graph, inputs is not None,
+                        ninputs, accumulate)
+    finally:
+        for k in range(nroots + ninputs):
+            if edges[k].node != NULL:
+                node_release(edges[k].node)
+        if edges != few:
+            free(edges)
+
+
+cdef str NO_INPUT = "One of the differentiated Tensors does not require grad"
+
+
+cdef str why_no_grad(Py_ssize_t position, Tensor root):
+    """Return the message for a root without history; made only when it is needed."""
+    if tensor_requires_grad(root):
+        return ""
+    reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
+    if dtype_category[root.dtype] < CATEGORY_FLOATING:
+        reason = f"its dtype {dtype_object(root.dtype)} has no derivatives"
+    return (f"element {position} of tensors does not require grad and does not have a grad_fn "
+            f"({reason})")
+
+
+cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
+                     bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
+    cdef GraphTask task = GraphTask.__new__(GraphTask)
     cdef pb_state *state = thread_state()
     cdef bint grad_before = state.grad_enabled
     cdef bint inference_before = state.inference
     cdef visit_t *visit = NULL
+    cdef bint logged
     task.keep_graph = keep_graph
     task.create_graph = create_graph
     task.outer = state.graph_task
     try:
-        count_dependencies(task, roots)
-        if inputs is not None:
-            prepare_captures(task, roots, inputs, accumulate)
-        seed(task, roots, grads)
+        count_dependencies(task, edges, nroots)
+        if restricted:
+            prepare_captures(task, edges, nroots, ninputs, accumulate)
+        seed(task, edges, nroots, grads)
         state.graph_task = <void *>task
         state.grad_enabled = create_graph
         state.inference = 0
@@ -620,7 +698,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, inp
                 log_node(visit)
             run_node(task, visit)
             visit = NULL
-    except BaseException as error:
+    except BaseException:
         if visit != NULL and process.anomaly and report_failure is not None:
             state.graph_task = task.outer
             report_failure(node_object(visit.node))
@@ -630,48 +708,47 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, inp
         state.grad_enabled = grad_before
         state.inference = inference_before
         task_clear(task)
-    for callback in task.callbacks:
-        callback()
+    if task.callbacks is not None:
+        for callback in task.callbacks:
+            callback()
     return task.captured
 
 
-cdef int prepare_captures(GraphTask task, list roots, list inputs, bint accumulate) except -1:
+cdef int prepare_captures(GraphTask task, pb_edge *edges, Py_ssize_t nroots, Py_ssize_t ninputs,
+                          bint accumulate) except -1:
     cdef visit_t *visit
-    cdef pb_node *node
+    cdef pb_edge *edge
+    cdef Py_ssize_t position
     task.restricted = True
-    task.captured = [None] * len(inputs)
-    for position, (owner, number) in enumerate(inputs):
-        node = (<Node>owner).node
-        visit = visit_find(task, node)
+    task.captured = [None] * ninputs
+    task.captures = {}
+    for position in range(ninputs):
+        edge = &edges[nroots + position]
+        visit = visit_find(task, edge.node)
         if visit == NULL:
             continue
         visit.flags |= VISIT_CAPTURED
         if accumulate:
             visit.flags |= VISIT_NEEDED
-        task.captures.setdefault((<size_t>node, number), []).append(position)
-    return mark_paths(task, roots)
+        task.captures.setdefault((<size_t>edge.node, edge.nr), []).append(position)
+    return mark_paths(task, edges, nroots)
 
 
-cdef int seed(GraphTask task, list roots, list grads) except -1:
+cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) except -1:
     """Put the roots' gradients into their buffers; queue the nodes nothing else leads to."""
     cdef visit_t *visit
-    cdef pb_edge edge
     cdef object value
-    cdef set queued = set()
-    for i in range(len(roots)):
-        node, number = roots[i]
-        edge.node = (<Node>node).node
-        edge.nr = number
-        visit = visit_find(task, edge.node)
-        value = grads[i]
-        grads[i] = None
-        if value is not None:
-            Py_INCREF(value)
-            deliver(task, &edge, visit, <PyObject *>value)
-            value = None
-        if visit.dependencies == 0 and <size_t>visit not in queued and (
+    cdef Py_ssize_t k
+    for k in range(nroots):
+        visit = visit_find(task, edges[k].node)
+        value = grads[k]
+        grads[k] = None
+        Py_INCREF(value)
+        deliver(task, &edges[k], visit, <PyObject *>value)
+        value = None
+        if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (
                 not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
-            queued.add(<size_t>visit)
+            visit.flags |= VISIT_QUEUED
             ready_push(task, visit)
     return 0
 

@@ -15,6 +15,7 @@ cdef enum argument_kind:
     ARG_OPTIONAL_TENSOR = 2
     ARG_OPERAND = 3             # a tensor or a number
     ARG_TENSORS = 4             # a sequence of tensors
+    ARG_OPTIONAL_OPERAND = 5
 
 cdef enum op_kind:
     OP_KERNEL = 0               # forward below autograd, recorded as one node
@@ -52,6 +53,8 @@ cdef class Op:
     cdef bytes encoded_name
     cdef const char *name_bytes
     cdef readonly str node_name
+    cdef readonly object namer          # None, or gives the node's name from kept values
+    cdef readonly tuple namer_slots     # which saved values it takes
     cdef readonly int id
     cdef int kind
     cdef int flags

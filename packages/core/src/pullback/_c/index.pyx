@@ -1,6 +1,6 @@
 """Indexing: ints, slices, None and ... become views here; tensors go to the op `index`."""
 
-from cpython.number cimport PyIndex_Check
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 
 from pullback._c.call cimport op_apply
@@ -20,7 +20,11 @@ def install():
 
 cdef object select(Tensor self, object dim, object index):
     cdef PyObject *args[3]
-    cdef long long size = layout_shape(self.layout)[<int>dim]
+    cdef long long size
+    if self.layout.ndim == 0:
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert "
+                         "a 0-dim tensor to a number")
+    size = layout_shape(self.layout)[<int>dim]
     if index < -size or index >= size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
     args[0] = <PyObject *>self
@@ -29,11 +33,12 @@ cdef object select(Tensor self, object dim, object index):
     return op_apply(SELECT, args)
 
 
-cdef object slice_dim(Tensor self, object dim, object bounds):
+cdef object slice_dim(Tensor self, object dim, object bounds, bint always=False):
+    """self[bounds] along a dim; the tensor itself for a bare ``:``, unless told otherwise."""
     cdef PyObject *args[5]
     cdef object start = as_bound(bounds.start), stop = as_bound(bounds.stop)
     cdef object step = 1 if bounds.step is None else as_bound(bounds.step)
-    if start is None and stop is None and step == 1:
+    if start is None and stop is None and step == 1 and not always:
         return self
     if step <= 0:
         raise ValueError("step must be greater than zero")
@@ -50,7 +55,7 @@ cdef object as_bound(object value):
         return value
     if not PyIndex_Check(value):
         raise TypeError("slice indices must be integers or None or have an __index__ method")
-    return int(value.__index__())
+    return PyNumber_Index(value)
 
 
 cdef object unsqueeze(Tensor self, object dim):
@@ -80,7 +85,7 @@ def basic_part(Tensor self not None, tuple key):
     for item in key:
         used += dims_used(item)
         ellipses += item is Ellipsis
-    if used > self.layout.ndim:
+    if used > self.layout.ndim and not (self.layout.ndim == 0 and type(key[0]) is int):
         raise IndexError(f"too many indices for tensor of dimension {self.layout.ndim}")
     if ellipses > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
@@ -108,7 +113,7 @@ def basic_part(Tensor self not None, tuple key):
                 result = unsqueeze(<Tensor>result, dim)
                 dim += 1
         elif PyIndex_Check(item):
-            result = select(<Tensor>result, dim, int(item.__index__()))
+            result = select(<Tensor>result, dim, PyNumber_Index(item))
         else:
             raise IndexError("only integers, slices (`:`), ellipsis (`...`), None and long or byte "
                              "Variables are valid indices (got "
@@ -138,20 +143,31 @@ def bind(normalize, advanced):
     advanced_getitem = advanced
 
 
+cdef bint is_plain(object key) noexcept:
+    """True for a tuple of ints, slices, None and ..., which needs no preparation."""
+    if type(key) is not tuple:
+        return False
+    for item in <tuple>key:
+        if not (type(item) is int or type(item) is slice or item is None or item is Ellipsis):
+            return False
+    return True
+
+
+def part_of(Tensor self not None, key):
+    """Return what ``basic_part`` does for any key."""
+    return basic_part(self, key if is_plain(key) else normalize_key(self, key))
+
+
 def getitem(Tensor self not None, key):
     """Return self[key]: a view for ints, slices, None and ..., else a copy."""
     cdef object result
     if type(key) is int:
-        if self.layout.ndim == 0:
-            raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
-                             "convert a 0-dim tensor to a number")
         return select(self, 0, key)
     if type(key) is slice and self.layout.ndim > 0:
-        result = slice_dim(self, 0, key)
-    else:
-        result, advanced = basic_part(self, normalize_key(self, key))
-        if advanced:
-            return advanced_getitem(result, advanced)
+        return slice_dim(self, 0, key, True)
+    result, advanced = part_of(self, key)
+    if advanced:
+        return advanced_getitem(result, advanced)
     if result is self:
         return op_alias(self)
     return result

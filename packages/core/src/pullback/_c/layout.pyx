@@ -5,7 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from pullback.abi cimport PB_MAX_NDIM
@@ -15,10 +15,12 @@ from pullback._c.types cimport (
 cdef enum:
     FREELIST_NDIM = 5
     FREELIST_LENGTH = 64
+    MEMORY_LENGTH = 256         # a power of 2
 
 cdef pb_layout *free_blocks[FREELIST_NDIM][FREELIST_LENGTH]
 cdef int free_count[FREELIST_NDIM]
 cdef pb_layout *scalar_layout = NULL
+cdef pb_layout *memory[MEMORY_LENGTH]
 
 cdef int64_t MAX_NUMEL = <int64_t>1 << 58
 
@@ -121,7 +123,39 @@ cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
     return layout
 
 
+cdef pb_layout **remembered(int32_t ndim, const int64_t *shape) noexcept nogil:
+    """Return where a row-major block of this shape would be remembered."""
+    cdef uint64_t hashed = <uint64_t>ndim
+    cdef int32_t d
+    for d in range(ndim):
+        hashed = (hashed ^ <uint64_t>shape[d]) * <uint64_t>0x9E3779B97F4A7C15
+    return &memory[(hashed >> 32) & (MEMORY_LENGTH - 1)]
+
+
 cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL:
+    """Return a row-major block; owned. Recent ones are shared, so that equal shapes are often the
+    same block and need no comparison."""
+    cdef pb_layout **known
+    cdef pb_layout *layout
+    if 0 < ndim <= 4:
+        known = remembered(ndim, shape)
+        layout = known[0]
+        if layout != NULL and layout.ndim == ndim and memcmp(
+                layout_shape(layout), shape, ndim * sizeof(int64_t)) == 0:
+            layout.refcount += 1
+            return layout
+        layout = contiguous_new(ndim, shape)
+        if known[0] != NULL:
+            known[0].refcount -= 1
+            if known[0].refcount == 0:
+                layout_free(known[0])
+        known[0] = layout
+        layout.refcount += 1
+        return layout
+    return contiguous_new(ndim, shape)
+
+
+cdef pb_layout *contiguous_new(int32_t ndim, const int64_t *shape) except NULL:
     """Return a new row-major block; owned."""
     cdef int32_t d
     cdef int64_t stride = 1
@@ -250,7 +284,5 @@ cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil:
         reach += best * (shape[pick] - 1)
         used |= <uint64_t>1 << pick
 
-
-from libc.stdint cimport uint64_t
 
 scalar_layout = layout_contiguous(0, NULL)

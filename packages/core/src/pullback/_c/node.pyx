@@ -13,7 +13,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from pullback._c.layout cimport layout_release
+from pullback._c.layout cimport layout_release, layout_shape_tuple
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_release
 from pullback._c.types cimport (
@@ -300,7 +300,7 @@ cdef dict node_types = {}
 cdef str node_name(pb_node *node):
     """Return the name as torch prints it."""
     if node.kind == NODE_OP:
-        return (<object>node.op).node_name
+        return op_node_name(node)
     if node.kind == NODE_PYTHON:
         return type(<object>node.wrapper).__name__
     if node.kind == NODE_ACCUMULATE:
@@ -308,6 +308,21 @@ cdef str node_name(pb_node *node):
     if node.kind == NODE_COPY_SLICES:
         return "CopySlices"
     return (<object>node.op)[0]
+
+
+cdef str op_node_name(pb_node *node):
+    """Return an op's name for its node; overloads of torch are told apart by what was kept."""
+    op = <object>node.op
+    if op.namer is None:
+        return op.node_name
+    return op.namer(*[kept_value(node_saved(node) + <int>slot) for slot in op.namer_slots])
+
+
+cdef object kept_value(pb_saved *saved):
+    """Return a parameter, or the shape of a tensor kept by shape; None for other tensors."""
+    if saved.kind == SAVED_OBJECT:
+        return <object>saved.object
+    return layout_shape_tuple(saved.layout) if saved.kind == SAVED_SHAPE else None
 
 
 cdef Node node_object(pb_node *node):

@@ -5,9 +5,12 @@ from cpython.object cimport (
 
 from pullback._c.call cimport op_apply, op_apply_inplace
 from pullback._c.create import item
-from pullback._c.dtype cimport CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar
+from pullback._c.dtype cimport (
+    CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
 from pullback._c.entry cimport Op, op_named
 from pullback._c.tensor cimport Tensor, is_tensor
+
+from numpy import ndarray
 
 cdef extern from *:
     """
@@ -16,6 +19,14 @@ cdef extern from *:
     static PyNumberMethods *pb_number_methods(PyTypeObject *type) {
         if (type->tp_as_number == NULL) type->tp_as_number = &pb_methods;
         return type->tp_as_number;
+    }
+    /* A method of `type` that calls `slot` as `pattern`, another type's, calls its own. */
+    static PyObject *pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot) {
+        if (!Py_IS_TYPE(pattern, &PyWrapperDescr_Type)) {
+            PyErr_SetString(PyExc_TypeError, "the pattern is no method of a slot");
+            return NULL;
+        }
+        return PyDescr_NewWrapper(type, ((PyWrapperDescrObject *)pattern)->d_base, slot);
     }
     """
     ctypedef struct PyNumberMethods:
@@ -47,15 +58,19 @@ cdef extern from *:
         void *nb_inplace_floor_divide
         void *nb_inplace_remainder
         void *nb_inplace_power
+        void *nb_inplace_lshift
+        void *nb_inplace_rshift
         void *nb_inplace_and
         void *nb_inplace_or
         void *nb_inplace_xor
     PyNumberMethods *pb_number_methods(PyTypeObject *type)
+    object pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot)
     void PyType_Modified(PyTypeObject *type)
 
-cdef Op ADD, SUB, MUL, DIV, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, NEG, ABS, INVERT
+cdef Op ADD, SUB, RSUB, MUL, DIV, RECIPROCAL, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, MV, DOT
+cdef Op NEG, ABS, INVERT
 cdef Op AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
-cdef Op ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_
+cdef Op ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_, LSHIFT_, RSHIFT_
 cdef object one = 1                     # the interned int, which defaults are too
 cdef PyObject *ONE = <PyObject *>one
 
@@ -102,13 +117,17 @@ cdef object slot_add(object a, object b):
     return run2(ADD, a, b)
 
 cdef object slot_sub(object a, object b):
-    return run2(SUB, a, b)
+    return run2(SUB, a, b) if is_tensor(a) else run2(RSUB, b, a)
 
 cdef object slot_mul(object a, object b):
     return run2(MUL, a, b)
 
 cdef object slot_div(object a, object b):
-    return run2(DIV, a, b)
+    if is_tensor(a):
+        return run2(DIV, a, b)
+    if as_operand(a) is None:
+        return NotImplemented
+    return run2(MUL, run1(RECIPROCAL, b), a)        # as torch, whose nodes this gives
 
 cdef object slot_floor_divide(object a, object b):
     return run2(FLOOR_DIVIDE, a, b)
@@ -124,8 +143,13 @@ cdef object slot_pow(object a, object b, object modulus):
 cdef object slot_matmul(object a, object b):
     if not is_tensor(a) or not is_tensor(b):
         return NotImplemented
-    if (<Tensor>a).layout.ndim == 2 and (<Tensor>b).layout.ndim == 2:
-        return run2(MM, a, b)
+    if (<Tensor>a).layout.ndim == 2:
+        if (<Tensor>b).layout.ndim == 2:
+            return run2(MM, a, b)
+        if (<Tensor>b).layout.ndim == 1:
+            return run2(MV, a, b)
+    elif (<Tensor>a).layout.ndim == 1 and (<Tensor>b).layout.ndim == 1:
+        return run2(DOT, a, b)
     return run2(MATMUL, a, b)
 
 cdef object slot_and(object a, object b):
@@ -147,6 +171,8 @@ cdef object slot_neg(object a):
     return run1(NEG, a)
 
 cdef object slot_pos(object a):
+    if dtype_category[(<Tensor>a).dtype] == CATEGORY_BOOL:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return a
 
 cdef object slot_abs(object a):
@@ -178,6 +204,12 @@ cdef object slot_iremainder(object a, object b):
 
 cdef object slot_ipow(object a, object b, object modulus):
     return run2_(POW_, a, b)
+
+cdef object slot_ilshift(object a, object b):
+    return run2_(LSHIFT_, a, b)
+
+cdef object slot_irshift(object a, object b):
+    return run2_(RSHIFT_, a, b)
 
 cdef object slot_iand(object a, object b):
     return run2_(AND_, a, b)
@@ -240,12 +272,14 @@ cdef object slot_index(object a):
 
 def install():
     """Fill the slots of the Tensor type; the ops must exist."""
-    global ADD, SUB, MUL, DIV, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, NEG, ABS, INVERT
-    global AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
-    global ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_
+    global ADD, SUB, RSUB, MUL, DIV, RECIPROCAL, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, MV, DOT
+    global NEG, ABS, INVERT, AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
+    global ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_, LSHIFT_, RSHIFT_
     ADD, SUB, MUL, DIV = op_named("add"), op_named("sub"), op_named("mul"), op_named("div")
+    RSUB, RECIPROCAL = op_named("rsub"), op_named("reciprocal")
     FLOOR_DIVIDE, REMAINDER = op_named("floor_divide"), op_named("remainder")
-    POW, MATMUL, MM = op_named("pow"), op_named("matmul"), op_named("mm")
+    POW, MATMUL = op_named("pow"), op_named("matmul")
+    MM, MV, DOT = op_named("mm"), op_named("mv"), op_named("dot")
     NEG, ABS, INVERT = op_named("neg"), op_named("abs"), op_named("bitwise_not")
     AND, OR, XOR = op_named("bitwise_and"), op_named("bitwise_or"), op_named("bitwise_xor")
     LSHIFT, RSHIFT = op_named("bitwise_left_shift"), op_named("bitwise_right_shift")
@@ -256,7 +290,9 @@ def install():
     POW_ = op_named("pow_")
     AND_, OR_ = op_named("bitwise_and_"), op_named("bitwise_or_")
     XOR_ = op_named("bitwise_xor_")
+    LSHIFT_, RSHIFT_ = op_named("bitwise_left_shift_"), op_named("bitwise_right_shift_")
     fill_slots()
+    expose_slots()
 
 
 cdef int fill_slots() except -1:
@@ -290,6 +326,8 @@ cdef int fill_slots() except -1:
     slots.nb_inplace_floor_divide = <void *>slot_ifloor_divide
     slots.nb_inplace_remainder = <void *>slot_iremainder
     slots.nb_inplace_power = <void *>slot_ipow
+    slots.nb_inplace_lshift = <void *>slot_ilshift
+    slots.nb_inplace_rshift = <void *>slot_irshift
     slots.nb_inplace_and = <void *>slot_iand
     slots.nb_inplace_or = <void *>slot_ior
     slots.nb_inplace_xor = <void *>slot_ixor
@@ -297,3 +335,49 @@ cdef int fill_slots() except -1:
     PyType_Modified(kind)
     return 0
 
+
+cdef int expose(str name, size_t slot) except -1:
+    """Put the method of a slot into the type's dict, for ``Tensor.__add__`` and ``super()``.
+
+    CPython makes these methods when a type becomes ready; here the slots are filled later. Each kind
+    of slot has one descriptor base in CPython, which we read off NumPy's method of the same name:
+    so a subclass still inherits the bare C slot.
+    """
+    cdef object pattern = vars(ndarray)[name]
+    (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = pb_slot_method(
+        <PyTypeObject *>Tensor, <PyObject *>pattern, <void *>slot)
+    return 0
+
+
+cdef int expose_slots() except -1:
+    """Make every filled slot a method too."""
+    cdef PyTypeObject *kind = <PyTypeObject *>Tensor
+    cdef PyNumberMethods *slots = pb_number_methods(kind)
+    for name, slot in (
+            ("add", <size_t>slots.nb_add), ("sub", <size_t>slots.nb_subtract),
+            ("mul", <size_t>slots.nb_multiply), ("truediv", <size_t>slots.nb_true_divide),
+            ("floordiv", <size_t>slots.nb_floor_divide), ("mod", <size_t>slots.nb_remainder),
+            ("pow", <size_t>slots.nb_power), ("matmul", <size_t>slots.nb_matrix_multiply),
+            ("and", <size_t>slots.nb_and), ("or", <size_t>slots.nb_or),
+            ("xor", <size_t>slots.nb_xor), ("lshift", <size_t>slots.nb_lshift),
+            ("rshift", <size_t>slots.nb_rshift)):
+        expose(f"__{name}__", slot)
+        expose(f"__r{name}__", slot)
+    for name, slot in (
+            ("neg", <size_t>slots.nb_negative), ("pos", <size_t>slots.nb_positive),
+            ("abs", <size_t>slots.nb_absolute), ("invert", <size_t>slots.nb_invert),
+            ("bool", <size_t>slots.nb_bool), ("int", <size_t>slots.nb_int),
+            ("float", <size_t>slots.nb_float), ("index", <size_t>slots.nb_index),
+            ("iadd", <size_t>slots.nb_inplace_add), ("isub", <size_t>slots.nb_inplace_subtract),
+            ("imul", <size_t>slots.nb_inplace_multiply),
+            ("itruediv", <size_t>slots.nb_inplace_true_divide),
+            ("ifloordiv", <size_t>slots.nb_inplace_floor_divide),
+            ("imod", <size_t>slots.nb_inplace_remainder), ("ipow", <size_t>slots.nb_inplace_power),
+            ("ilshift", <size_t>slots.nb_inplace_lshift),
+            ("irshift", <size_t>slots.nb_inplace_rshift), ("iand", <size_t>slots.nb_inplace_and),
+            ("ior", <size_t>slots.nb_inplace_or), ("ixor", <size_t>slots.nb_inplace_xor)):
+        expose(f"__{name}__", slot)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        expose(f"__{name}__", <size_t>kind.tp_richcompare)
+    PyType_Modified(kind)
+    return 0

@@ -10,26 +10,27 @@ from pullback._c.dtype cimport (
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.kernel cimport array_fill, kernel_call, launch_elementwise, operand, slot_id
-from pullback._c.layout cimport layout_contiguous, layout_parse
-from pullback._c.tensor cimport Tensor, tensor_new
-from pullback._c.types cimport layout_shape
-from pullback._c.views cimport dim_of
+from pullback._c.layout cimport layout_contiguous, layout_new, layout_parse
+from pullback._c.storage cimport storage_retain
+from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
+from pullback._c.types cimport layout_shape, layout_strides, pb_layout
+from pullback._c.views cimport dim_of, make_view
 
 cdef int DIV = slot_id("div")
 
 
-cdef unsigned long long dims_mask(Op op, Tensor self, object dim) except? 0xFFFFFFFFFFFFFFFF:
+cdef unsigned long long dims_mask(Op op, int ndim, object dim) except? 0xFFFFFFFFFFFFFFFF:
     """Return the set of reduced dims as bits; None and () mean all."""
     cdef int64_t dims[PB_MAX_NDIM]
     cdef unsigned long long mask = 0, bit
-    cdef int i, count, ndim = self.layout.ndim
+    cdef int i, count
     if dim is None:
         return ((<unsigned long long>1 << ndim) - 1) if ndim < 64 else <unsigned long long>-2
-    if type(dim) is int:
+    if type(dim) is int or type(dim) is bool:
         return <unsigned long long>1 << dim_of(dim, ndim)
     count = layout_parse(dim, dims, op.name_bytes, "dim")
     if count == 0:
-        return dims_mask(op, self, None)
+        return dims_mask(op, ndim, None)
     for i in range(count):
         bit = <unsigned long long>1 << dim_of(dims[i], ndim)
         if mask & bit:
@@ -92,7 +93,7 @@ cdef int requested_dtype(Op op, PyObject *value) except -2:
 cdef object forward_sum(Op op, PyObject **args, PyObject *target):
     """sum and prod over (self, dim, keepdim, dtype): integers widen to int64."""
     cdef Tensor self = <Tensor>args[0]
-    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     cdef bint keepdim = <object>args[2]
     cdef int code = requested_dtype(op, args[3])
     if code < 0:
@@ -108,7 +109,7 @@ cdef object forward_sum(Op op, PyObject **args, PyObject *target):
 cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor out
-    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     cdef bint keepdim = <object>args[2]
     cdef int code = requested_dtype(op, args[3]), d, work
     cdef int64_t count = 1
@@ -133,26 +134,26 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     return out if work == code else cast_tensor(out, code)
 
 
-cdef int refuse_empty(Op op, Tensor self, unsigned long long mask, bint given) except -1:
+cdef int refuse_empty(Op op, Tensor self, unsigned long long mask) except -1:
+    """Raise if a reduced dim has no elements: there is no extreme one."""
     cdef int d
     for d in range(self.layout.ndim):
         if (mask >> d) & 1 and layout_shape(self.layout)[d] == 0:
-            if given:
-                raise IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size.")
-            raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
-                               f"input.numel() == 0. Specify the reduction dim with the 'dim' "
-                               f"argument.")
+            raise IndexError(f"{op.name}(): Expected reduction dim {d} to have non-zero size.")
     return 0
 
 
 cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
     """amax and amin over (self, dim, keepdim)."""
     cdef Tensor self = <Tensor>args[0]
-    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     if dtype_category[self.dtype] == CATEGORY_COMPLEX:
         raise NotImplementedError(f"\"{op.name}\" not implemented for "
                                   f"'{dtype_object(self.dtype).name}'")
-    refuse_empty(op, self, mask, <object>args[1] is not None and <object>args[1] != ())
+    if self.layout.numel == 0 and (<object>args[1] is None or <object>args[1] == ()):
+        raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
+                           f"input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+    refuse_empty(op, self, mask)
     return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], self.dtype)
 
 
@@ -160,25 +161,86 @@ cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
     """argmax and argmin over (self, dim, keepdim): one dim, or all."""
     cdef Tensor self = <Tensor>args[0]
     cdef unsigned long long mask
-    if dtype_category[self.dtype] in (CATEGORY_COMPLEX, CATEGORY_BOOL):
+    if dtype_category[self.dtype] == CATEGORY_BOOL:
+        raise RuntimeError(f"{op.name}(): does not support bool input")
+    if dtype_category[self.dtype] == CATEGORY_COMPLEX:
         raise NotImplementedError(f"\"{op.name}\" not implemented for "
                                   f"'{dtype_object(self.dtype).name}'")
     if <object>args[1] is None:
-        mask = dims_mask(op, self, None)
+        if self.layout.numel == 0:
+            raise IndexError(f"{op.name}(): Expected reduction dim to be specified for "
+                             f"input.numel() == 0.")
+        mask = dims_mask(op, self.layout.ndim, None)
     else:
         mask = <unsigned long long>1 << dim_of(<object>args[1], self.layout.ndim)
-    refuse_empty(op, self, mask, <object>args[1] is not None)
+        refuse_empty(op, self, mask)
     return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_I64)
 
 
 cdef object forward_any(Op op, PyObject **args, PyObject *target):
     """any and all over (self, dim, keepdim); uint8 stays uint8."""
     cdef Tensor self = <Tensor>args[0]
-    cdef unsigned long long mask = dims_mask(op, self, <object>args[1])
+    cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     cdef Tensor out = reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_BOOL)
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 
+# ---- and back to the shape before -----------------------------------------------------------------------
+
+cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *count) except NULL:
+    """Return the layout that repeats (self, shape, dim, keepdim) over the dims that were reduced.
+
+    `count` gets how many elements were reduced to one; owned.
+    """
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int d, k = 0, ndim = layout_parse(<object>args[1], shape, op.name_bytes, "shape")
+    cdef unsigned long long mask = dims_mask(op, ndim, <object>args[2])
+    cdef bint keepdim = <object>args[3], fits = True
+    count[0] = 1
+    for d in range(ndim):
+        if (mask >> d) & 1:
+            strides[d] = 0
+            count[0] *= shape[d]
+            k += keepdim
+        else:
+            fits = fits and k < self.layout.ndim and layout_shape(self.layout)[k] == shape[d]
+            strides[d] = layout_strides(self.layout)[k] if fits else 0
+            k += 1
+    if not fits or k != self.layout.ndim:
+        raise RuntimeError(f"{op.name}(): {list(self.shape)} is no reduction of "
+                           f"{[shape[d] for d in range(ndim)]} over {<object>args[2]}")
+    return layout_new(ndim, shape, strides)
+
+
+cdef object forward_restore_dims(Op op, PyObject **args, PyObject *target):
+    """The view that repeats the elements of a reduction: the derivative of a sum."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t count
+    cdef pb_layout *layout = restored_layout(op, self, args, &count)
+    return make_view(self, layout, self.offset, self.dtype)
+
+
+cdef object forward_restore_mean(Op op, PyObject **args, PyObject *target):
+    """As restore_dims, divided by how many elements share one: the derivative of a mean."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor share = tensor_new(
+        layout_contiguous(self.layout.ndim, layout_shape(self.layout)), self.dtype,
+        self.storage.device_type, self.storage.device_index)
+    cdef operand inputs[2]
+    cdef int64_t count
+    cdef pb_layout *layout = restored_layout(op, share, args, &count)
+    cdef Tensor out = tensor_wrap(storage_retain(share.storage), layout, share.offset, share.dtype)
+    inputs[0].tensor = <PyObject *>self
+    inputs[1].tensor = NULL
+    scalar_write(count, self.dtype, &inputs[1].scalar[0])
+    if share.layout.numel != 0:
+        launch_elementwise(DIV, self.dtype, share, inputs, 2)
+    return out
+
+
+forward_register("restore_dims", forward_restore_dims)
+forward_register("restore_mean", forward_restore_mean)
 forward_register("sum", forward_sum)
 forward_register("mean", forward_mean)
 forward_register("extreme", forward_extreme)

@@ -9,7 +9,6 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t
 
-from pullback._c.device cimport device_make
 from pullback._c.dtype cimport dtype_object
 from pullback._c.entry cimport all_ops
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
@@ -17,7 +16,7 @@ from pullback._c.node cimport node_extra, node_name, node_retain
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, tensor_alias, tensor_is_exact,
+    TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_is_exact,
     tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_FREED, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
@@ -160,7 +159,7 @@ cdef Like like_saved(pb_saved *saved):
     cdef Like result = Like.__new__(Like)
     result.shape = layout_shape_tuple(saved.layout)
     result.dtype = dtype_object(saved.dtype)
-    result.device = device_make(<int>saved.version, <int>saved.output_nr)
+    result.device = device_of(<int>saved.version, <int>saved.output_nr)
     return result
 
 

@@ -11,7 +11,6 @@ from libc.stdint cimport uint32_t
 
 from pullback._c.create import data_alias
 from pullback._c.record import set_move_retained
-from pullback._c.device cimport device_make
 from pullback._c.dtype cimport dtype_code, dtype_differentiable, dtype_object
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport (
@@ -23,7 +22,7 @@ from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, is_tensor, tensor_device,
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, device_of, is_tensor, tensor_device,
     tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT,
@@ -352,7 +351,7 @@ def seed_description(Node node not None, unsigned int number):
                            f"number {number}")
     meta = node_meta(node.node) + number
     return (layout_shape_tuple(meta.layout), dtype_object(meta.dtype),
-            device_make(meta.device_type, meta.device_index))
+            device_of(meta.device_type, meta.device_index))
 
 
 def is_accumulator(Node node not None):

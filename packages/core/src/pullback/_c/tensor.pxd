@@ -52,14 +52,18 @@ cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, 
 cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index)
 cdef Tensor tensor_alias(Tensor self)
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL
-cdef bint tensor_is_exact(object value) noexcept
 cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexcept
 cdef void *tensor_data(Tensor self) noexcept nogil
 cdef object tensor_device(Tensor self)
+cdef object device_of(int type_id, int index)
+
+
+cdef inline bint tensor_is_exact(object value) noexcept:
+    return type(value) is Tensor
 
 
 cdef inline bint is_tensor(object value) noexcept:
-    return tensor_is_exact(value) or isinstance(value, Tensor)
+    return type(value) is Tensor or isinstance(value, Tensor)
 
 
 cdef inline bint tensor_requires_grad(Tensor self) noexcept nogil:
@@ -76,6 +80,7 @@ cdef class Late:
     cdef object reduce
     cdef object deepcopy
     cdef object iterate
+    cdef object contains
     cdef object format
 
 cdef Late late

@@ -108,10 +108,6 @@ cdef void track(PyObject *self) noexcept:
         PyObject_GC_Track(self)
 
 
-cdef bint tensor_is_exact(object value) noexcept:
-    return type(value) is Tensor
-
-
 cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexcept:
     """Make `self` output `output_nr` of `node`; steals one count, which may be NULL."""
     cdef pb_node *before = self.node
@@ -281,6 +277,7 @@ def bind_late(**functions):
     late.reduce = functions.get("reduce", late.reduce)
     late.deepcopy = functions.get("deepcopy", late.deepcopy)
     late.iterate = functions.get("iterate", late.iterate)
+    late.contains = functions.get("contains", late.contains)
     late.format = functions.get("format", late.format)
 
 
@@ -407,9 +404,13 @@ cdef class Tensor:
         """Return where the first element lies in the storage, in elements."""
         return self.offset
 
-    def is_contiguous(self):
-        """Return True if the elements lie row by row without gaps."""
-        return self.layout.flags & LAYOUT_CONTIGUOUS != 0
+    def is_contiguous(self, memory_format=None):
+        """Return True if the elements lie row by row without gaps, or so in a memory format."""
+        if memory_format is None:
+            return self.layout.flags & LAYOUT_CONTIGUOUS != 0
+        from pullback._c.copies import is_in_format
+
+        return is_in_format(self, memory_format)
 
     def is_floating_point(self):
         """Return True for float16, bfloat16, float32 and float64."""
@@ -455,6 +456,12 @@ cdef class Tensor:
     def __setitem__(self, key, value):
         late.setitem(self, key, value)
 
+    def __delitem__(self, key):
+        raise TypeError("Tensor does not support deleting items")
+
+    def __contains__(self, element):
+        return late.contains(self, element)
+
     def __iter__(self):
         return late.iterate(self)
 
@@ -482,10 +489,14 @@ cdef class Tensor:
 
 
 cdef object tensor_device(Tensor self):
-    cdef int type_id = self.storage.device_type
-    if device_types()[type_id].host or (type_id == DEVICE_META and self.storage.device_index == 0):
+    return device_of(self.storage.device_type, self.storage.device_index)
+
+
+cdef object device_of(int type_id, int index):
+    """Return the device as tensors name theirs: without a number where there is only one."""
+    if device_types()[type_id].host or (type_id == DEVICE_META and index == 0):
         return device_make(type_id, -1)
-    return device_make(type_id, self.storage.device_index)
+    return device_make(type_id, index)
 
 
 weaklist_offset = (<type>Tensor).__weakrefoffset__

@@ -7,20 +7,20 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
-from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport dtype_itemsize
-from pullback._c.elementwise cimport contiguous_copy
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.layout cimport (
-    layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain,
-    layout_shape_tuple)
+    layout_new, layout_parse, layout_retain, layout_shape_tuple)
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD,
     pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout)
+
+
+cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
 
 
 cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype):
@@ -259,25 +259,26 @@ cdef object forward_slice(Op op, PyObject **args, PyObject *target):
         raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
     dim = dim_of(<object>args[1], ndim)
     size = shape[dim]
-    step = integer(<object>args[4], "slice", "step")
+    step = clip_index(<object>args[4], "step")
     if step <= 0:
         raise ValueError("step must be greater than zero")
     start = 0 if <object>args[2] is None else clip_index(<object>args[2], "start")
     end = size if <object>args[3] is None else clip_index(<object>args[3], "end")
     start = min(max(start + size if start < 0 else start, 0), size)
     end = min(max(end + size if end < 0 else end, start), size)
-    shape[dim] = (end - start + step - 1) // step
+    shape[dim] = (end - start) // step + ((end - start) % step != 0)
     offset = self.offset + (start * strides[dim] if shape[dim] > 0 else 0)
-    strides[dim] = strides[dim] * step if shape[dim] > 1 or step <= size else strides[dim]
+    if step <= LARGEST_INDEX // max(strides[dim], 1):
+        strides[dim] *= step            # of one element, a step too large has no effect
     return view_strided(self, ndim, shape, strides, offset)
 
 
 cdef int64_t clip_index(object value, str argument) except? -1:
     """Read a slice bound: any Python integer, cut to 62 bits."""
-    if isinstance(value, bool) or not PyIndex_Check(value):
+    if not PyIndex_Check(value):
         raise TypeError(f"slice(): argument '{argument}' must be int, not {type(value).__name__}")
     value = PyNumber_Index(value)
-    return min(max(value, -(1 << 62)), 1 << 62)
+    return min(max(value, -LARGEST_INDEX), LARGEST_INDEX)
 
 
 cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
@@ -288,7 +289,7 @@ cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
     cdef int64_t dim, i, count, step
     cdef Tensor view
     if ndim == 0:
-        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     dim = dim_of(<object>args[1], ndim)
     count = shape[dim]
     step = strides[dim]
@@ -309,10 +310,31 @@ cdef int mark_multi(Tensor view) except -1:
     return 0
 
 
+cdef object split_sizes(object size, int64_t whole, int64_t dim):
+    """Return the lengths of the parts: of a given length, or as listed."""
+    cdef int64_t length
+    if not PyIndex_Check(size):
+        sizes = [integer(part, "split_with_sizes", "split_sizes") for part in size]
+        if sum(sizes) != whole or min(sizes, default=0) < 0:
+            raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to {whole} "
+                               f"(input tensor's size at dimension {dim}), but got "
+                               f"split_sizes={sizes}")
+        return sizes
+    length = integer(size, "split", "split_size")
+    if length < 0:
+        raise RuntimeError(f"split expects split_size be non-negative, but got split_size={length}")
+    if length == 0 and whole != 0:
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension "
+                           f"size of {whole}")
+    if length >= whole:
+        return [whole]
+    sizes = [length] * (whole // length)
+    return sizes + [whole % length] if whole % length else sizes
+
+
 cdef object forward_split(Op op, PyObject **args, PyObject *target):
-    """Cut a dim into parts of the given sizes (which the entry has worked out)."""
+    """Cut a dim into parts of one length (the last may be shorter) or of the given ones."""
     cdef Tensor self = <Tensor>args[0]
-    cdef int64_t sizes[PB_MAX_NDIM]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int ndim = fetch(self, shape, strides)
@@ -322,12 +344,7 @@ cdef object forward_split(Op op, PyObject **args, PyObject *target):
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = dim_of(<object>args[2], ndim)
     found = []
-    total = sum(<object>args[1])
-    if total != shape[dim] or min(<object>args[1], default=0) < 0:
-        raise RuntimeError(f"split_with_sizes expects split_sizes to sum exactly to "
-                           f"{layout_shape(self.layout)[dim]} (input tensor's size at dimension "
-                           f"{dim}), but got split_sizes={list(<object>args[1])}")
-    for size in <object>args[1]:
+    for size in split_sizes(<object>args[1], shape[dim], dim):
         shape[dim] = size
         view = view_strided(self, ndim, shape, strides, self.offset + start * strides[dim])
         mark_multi(view)
@@ -368,10 +385,9 @@ cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
 
 cdef int infer_shape(Tensor self, object size, int64_t *shape, str op) except -1:
     """Read a shape with at most one -1, which gets what is left; return its length."""
-    cdef int count = layout_parse(size, shape, "view", "size"), d, guess = -1
+    cdef int count = layout_parse(size, shape, op.encode(), "size"), d, guess = -1
     cdef int64_t known = 1, numel = self.layout.numel
-    listed = [shape[d] for d in range(count)]
-    exact = 1
+    cdef bint fits = True
     for d in range(count):
         if shape[d] == -1:
             if guess >= 0:
@@ -379,18 +395,21 @@ cdef int infer_shape(Tensor self, object size, int64_t *shape, str op) except -1
             guess = d
         elif shape[d] < 0:
             raise RuntimeError(f"invalid shape dimension {shape[d]}")
+        elif shape[d] != 0 and known > LARGEST_INDEX // shape[d]:
+            fits = False                # the product would not fit in 64 bits
         else:
-            exact *= listed[d]
-    if guess >= 0:
-        if exact == 0:
-            raise RuntimeError(f"cannot reshape tensor of {numel} elements into shape {listed} "
-                               f"because the unspecified dimension size -1 can be any value and "
-                               f"is ambiguous")
-        if numel % exact:
-            raise RuntimeError(f"shape '{listed}' is invalid for input of size {numel}")
-        shape[guess] = numel // exact
-    elif exact != numel:
-        raise RuntimeError(f"shape '{listed}' is invalid for input of size {numel}")
+            known *= shape[d]
+    if guess >= 0 and fits:
+        if known == 0:
+            raise RuntimeError(f"cannot reshape tensor of {numel} elements into shape "
+                               f"{[shape[d] for d in range(count)]} because the unspecified "
+                               f"dimension size -1 can be any value and is ambiguous")
+        fits = numel % known == 0
+        if fits:
+            shape[guess] = numel // known
+    if not fits or (guess < 0 and known != numel):
+        raise RuntimeError(f"shape '{[shape[d] for d in range(count)]}' is invalid for input of "
+                           f"size {numel}")
     return count
 
 
@@ -438,23 +457,6 @@ cdef object forward_view(Op op, PyObject **args, PyObject *target):
                            "least one dimension spans across two contiguous subspaces). Use "
                            ".reshape(...) instead.")
     return view_strided(self, count, shape, strides, self.offset)
-
-
-def viewable(Tensor self not None, size):
-    """Return the full shape if ``view(size)`` needs no copy, else None."""
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, size, shape, "reshape"), d
-    if not strides_for(self, count, shape, strides):
-        return None
-    return tuple([shape[d] for d in range(count)])
-
-
-def full_shape(Tensor self not None, size):
-    """Return a shape with its -1 worked out."""
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, size, shape, "reshape"), d
-    return tuple([shape[d] for d in range(count)])
 
 
 cdef object forward_as_strided(Op op, PyObject **args, PyObject *target):

@@ -45,46 +45,16 @@ def _seeds(value, count, name):
     return tuple(value)
 
 
-def _why_no_grad(root):
-    if not isinstance(root, Tensor):
-        return ""
-    if not (root.dtype.is_floating_point or root.dtype.is_complex):
-        return f" (its dtype {root.dtype} has no derivatives)"
-    return (" (it is a leaf made without requires_grad=True, was made under no_grad, or was "
-            "detached)")
-
-
-def _root_edge(position, root):
-    """Return (node, output number, shape, dtype, device) of a root."""
+def _described(root):
+    """Return shape and dtype of a root."""
     if isinstance(root, GradientEdge):
-        node, number = root.node, root.output_nr
-        if node is None:
-            raise RuntimeError(f"element {position} of tensors does not require grad and does not "
-                               f"have a grad_fn")
-        return (node, number, *surface.seed_description(node, number))
-    edge = surface.gradient_edge(root)
-    if edge is None:
-        raise RuntimeError(f"element {position} of tensors does not require grad and does not have "
-                           f"a grad_fn{_why_no_grad(root)}")
-    return (*edge, root.shape, root.dtype, root.device)
+        return surface.seed_description(root.node, root.output_nr)[:2]
+    return root.shape, root.dtype
 
 
-def _numel(shape):
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def _make_seed(shape, dtype, device):
-    if _numel(shape) != 1:
-        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
-                           f"output has shape {list(shape)}: reduce it, for example with .sum(), "
-                           f"or pass gradient=")
-    if not dtype.is_floating_point:
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
-                           f"{dtype}")
-    return create.fill_tensor(create.empty_tensor(shape, dtype, device), 1)
+def _engine_items(items):
+    """Return tensors as they are and edges as (node, output number)."""
+    return [item if isinstance(item, Tensor) else (item.node, item.output_nr) for item in items]
 
 
 def _check_seed(position, seed, shape, dtype, batched):
@@ -111,22 +81,18 @@ def _check_seed(position, seed, shape, dtype, batched):
 
 
 def _prepare(roots, seeds, batched=False):
-    """Return the engine's roots and their gradients."""
+    """Return the roots and their gradients as the engine takes them."""
     if len(seeds) != len(roots):
         raise RuntimeError(f"got {len(roots)} tensors and {len(seeds)} gradients")
-    edges, grads = [], []
+    grads = []
     for position, (root, seed) in enumerate(zip(roots, seeds)):
-        if seed is not None and not isinstance(seed, Tensor):
-            raise TypeError(f"gradients can be either Tensors or None, but got "
-                            f"{type(seed).__name__} at position {position}")
-        node, number, shape, dtype, device = _root_edge(position, root)
-        if seed is None:
-            seed = _make_seed(shape, dtype, device)
-        else:
-            seed = _check_seed(position, seed, shape, dtype, batched)
-        edges.append((node, number))
+        if seed is not None:
+            if not isinstance(seed, Tensor):
+                raise TypeError(f"gradients can be either Tensors or None, but got "
+                                f"{type(seed).__name__} at position {position}")
+            seed = _check_seed(position, seed, *_described(root), batched)
         grads.append(seed)
-    return edges, grads
+    return _engine_items(roots), grads
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
@@ -183,26 +149,13 @@ def _warn_cycle():
                       UserWarning, stacklevel=3)
 
 
-def _input_edges(inputs):
-    edges = []
-    for item in inputs:
-        if isinstance(item, GradientEdge):
-            edges.append((item.node, item.output_nr))
-            continue
-        edge = surface.gradient_edge(item)
-        if edge is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-        edges.append(edge)
-    return edges
-
-
 def _backward_to(edges, grads, retain_graph, create_graph, inputs):
     """Accumulate into ``inputs`` alone: leaves by their accumulators, others from captures."""
-    targets = _input_edges(inputs)
-    found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph), targets, True)
-    for item, (node, _), gradient in zip(inputs, targets, found):
-        if (isinstance(item, Tensor) and gradient is not None and not item.retains_grad
-                and not surface.is_accumulator(node)):
+    found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
+                                _engine_items(inputs), True)
+    for item, gradient in zip(inputs, found):
+        if isinstance(item, Tensor) and gradient is not None and not item.retains_grad and (
+                not item.is_leaf):
             surface.accumulate_in_place_of(item, gradient)
 
 
@@ -223,6 +176,12 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     >>> pullback.autograd.grad(x * x, x)
     (tensor(6.),)
     """
+    if (grad_outputs is None and allow_unused is None and only_inputs and not is_grads_batched
+            and not materialize_grads and isinstance(outputs, Tensor)
+            and type(inputs) in (list, tuple)):
+        found = _plain_grad(outputs, inputs, retain_graph, create_graph)
+        if found is not None:
+            return found
     keys = None
     if isinstance(inputs, Mapping):
         if type(inputs) is not dict:
@@ -252,8 +211,20 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         edges, grads = _prepare(roots, seeds)
         del seeds, grad_outputs
         found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
-                                    _input_edges(inputs), False)
+                                    _engine_items(inputs), False)
     return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
+
+
+def _plain_grad(output, inputs, retain_graph, create_graph):
+    """The common call: one output, a list of tensors, no options; None if it is not that after all."""
+    if not inputs or not all([isinstance(item, Tensor) for item in inputs]):
+        return None
+    found = engine.run_backward(
+        [output], [None], bool(create_graph if retain_graph is None else retain_graph),
+        bool(create_graph), list(inputs), False)
+    if any([gradient is None for gradient in found]):
+        return _finish(found, inputs, None, False, False, create_graph)
+    return tuple(found)
 
 
 def _refuse_edges(roots, inputs, batched):
@@ -294,7 +265,7 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
                            "batch size as its first dimension")
     _prepare(roots, seeds, batched=True)
     count = sizes.pop()
-    targets = _input_edges(inputs)
+    targets = _engine_items(inputs)
     rows = []
     for k in range(count):
         edges, grads = _prepare(roots, [seed[k] for seed in seeds])
@@ -338,6 +309,9 @@ def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, 
                         f"{type(gradient).__name__}")
     if inputs is not None or create_graph:
         backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        return
+    if gradient is None:
+        engine.run_backward([self], [None], bool(retain_graph), False, None, True)
         return
     edges, grads = _prepare((self,), (gradient,))
     del gradient

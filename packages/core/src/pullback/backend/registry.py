@@ -9,6 +9,8 @@ of names restricts what may be loaded.
 from __future__ import annotations
 
 import os
+from functools import partial
+from importlib import import_module
 
 from pullback._c import device as _device
 from pullback.optable.slots import SLOT_IDS
@@ -18,6 +20,10 @@ _HINTS = {
     "cpu": "install it with 'pip install pullback-cpu' (or pullback[cpu]), or use device 'ref'",
     "cuda": "install it with 'pip install pullback-cuda' (or pullback[cuda])",
 }
+# Asking every installed distribution for its entry points takes longer than all the rest of an
+# import. Our own plugins are where they are known to be, so that others alone are asked for.
+_OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
+_REFERENCE = "pullback.refbackend.plugin"
 _manager = None
 
 
@@ -61,11 +67,29 @@ def _allowed(name: str) -> bool:
     return name in [part.strip() for part in setting.split(",")]
 
 
+def _own_plugin(name: str) -> str | None:
+    """Return the module of our own plugin for a device type, or None if it is not installed."""
+    from importlib.util import find_spec
+
+    module = _OWN.get(name)
+    if module is None:
+        return None
+    found = find_spec(module.partition(".")[0])
+    return module if found is not None and found.origin is not None else None
+
+
 def _entry_point(name: str):
+    """Return the entry point of a device type, or None.
+
+    Raises: RuntimeError when two distributions provide different ones.
+    """
     from importlib.metadata import entry_points
 
-    found = list(entry_points(group=GROUP, name=name))
-    return found[0] if found else None
+    found = {point.value: point for point in entry_points(group=GROUP, name=name)}
+    if len(found) > 1:
+        raise RuntimeError(f"device {name!r} is provided by more than one plugin "
+                           f"({', '.join(sorted(found))}): uninstall all but one")
+    return next(iter(found.values()), None)
 
 
 def installed() -> list[str]:
@@ -75,25 +99,58 @@ def installed() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP) if _allowed(point.name)})
 
 
-def _plugin_of(name: str):
+def _find(name: str):
+    """Return where a device type's plugin is and the function that imports it.
+
+    Raises: RuntimeError that says why there is none and what to do.
+    """
     if name == "ref":
-        from pullback.refbackend import plugin
-        return plugin
+        return _REFERENCE, partial(import_module, _REFERENCE)
     if not _allowed(name):
         raise RuntimeError(f"device {name!r} is not available: PULLBACK_PLUGINS="
                            f"{os.environ['PULLBACK_PLUGINS']!r} leaves its plugin out")
+    module = _own_plugin(name)
+    if module is not None:
+        return module, partial(import_module, module)
     point = _entry_point(name)
-    if point is None:
-        hint = _HINTS.get(name)
-        if hint is None:
-            raise RuntimeError(f"there is no device type {name!r}: no installed plugin provides it "
-                               f"(available: {', '.join(['ref', 'meta', *installed()])})")
+    if point is not None:
+        return point.value, point.load
+    hint = _HINTS.get(name)
+    if hint is not None:
         raise RuntimeError(f"device {name!r} needs a plugin that is not installed: {hint}")
+    raise RuntimeError(f"there is no device type {name!r}: no installed plugin provides it "
+                       f"(available: {', '.join(['ref', 'meta', *installed()])})")
+
+
+def _import_plugin(name: str):
+    where, import_it = _find(name)
     try:
-        return point.load()
+        return import_it()
     except Exception as error:
-        raise RuntimeError(f"the plugin of device {name!r} ({point.value}) failed to import: "
-                           f"{type(error).__name__}: {error}") from error
+        raise RuntimeError(f"the plugin of device {name!r} ({where}) failed to import: "
+                           f"{type(error).__name__}: {error}{_way_out(name)}") from error
+
+
+def _way_out(name: str) -> str:
+    """Return what to do without a device, where somebody may not have asked for it."""
+    if name != "cpu":
+        return ""
+    return " (PULLBACK_PLUGINS=off makes 'ref' the default device)"
+
+
+def _start(manager, plugin, name: str) -> None:
+    """Let the plugin, and no other one, give its backend and its kernels."""
+    if not manager.is_registered(plugin):
+        manager.register(plugin, name=name)
+    others = [other for other in manager.get_plugins() if other is not plugin]
+    capsule = None
+    if name != "ref":  # its memory is the core's own
+        capsule = manager.subset_hook_caller("pullback_backend", others)(device=name)
+        if capsule is None:
+            raise RuntimeError(f"its pullback_backend({name!r}) returned None")
+    _device.install_backend(name, capsule)
+    register = manager.subset_hook_caller("pullback_register_kernels", others)
+    register(table=KernelTable(name), device=name)
 
 
 def load(name: str) -> None:
@@ -101,32 +158,20 @@ def load(name: str) -> None:
 
     Raises: RuntimeError naming the device and the reason.
     """
-    plugin = _plugin_of(name)
+    plugin = _import_plugin(name)
     manager = plugin_manager()
-    if not manager.is_registered(plugin):
-        manager.register(plugin, name=name)
     try:
-        capsule = None if name == "ref" else manager.hook.pullback_backend(device=name)
-        if capsule is None and name != "ref":
-            raise RuntimeError(f"its pullback_backend({name!r}) returned None")
-        _device.install_backend(name, capsule)
-        manager.hook.pullback_register_kernels(table=KernelTable(name), device=name)
+        _start(manager, plugin, name)
     except Exception as error:
-        manager.unregister(plugin)
-        raise RuntimeError(f"the plugin of device {name!r} cannot be used: {error}") from error
+        if manager.is_registered(plugin):
+            manager.unregister(plugin)
+        raise RuntimeError(f"the plugin of device {name!r} cannot be used: "
+                           f"{error}{_way_out(name)}") from error
 
 
 def choose_default() -> str:
     """Return the device of tensors made without one: ``cpu`` if its plugin is there, else ``ref``."""
-    if _allowed("cpu") and _has_cpu():
-        return "cpu"
-    return "ref"
-
-
-def _has_cpu() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pullback_cpu") is not None and _entry_point("cpu") is not None
+    return "cpu" if _allowed("cpu") and _own_plugin("cpu") is not None else "ref"
 
 
 _device.bind(load, choose_default)

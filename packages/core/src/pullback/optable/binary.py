@@ -1,7 +1,8 @@
 """Elementwise ops of two and three operands. Gradients are summed to each operand's shape later."""
 
+from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
 from pullback.optable.schema import (
-    ALL, BOOL, FLOAT_COMPLEX, FLOATING, INTEGRAL, NUMBERS, REAL, op, ops,
+    ALL, BOOL, COMPLEX, FLOATING, FLOAT_COMPLEX, INTEGRAL, NUMBERS, REAL, op, ops,
 )
 
 
@@ -12,38 +13,57 @@ def _binary(name, vjp, doc, *, kernel=None, dtypes=NUMBERS, promote="default", i
 
 
 op("scaled(self: Tensor, factor: Scalar) -> Tensor", forward="scaled", kernel="mul",
-   vjp={"self": lambda g, factor: g.scaled(factor)}, method=False, function=False,
-   node="MulBackward0", doc="Return factor * self; with the factor 1 the tensor itself.")
+   vjp={"self": lambda g, factor: ops.scaled(g, factor)}, method=False, function=False,
+   node="MulBackward0", doc="Return factor * self; with the factor 1 the tensor itself.",
+   samples=[case(T(2, 3), 1), case(T(2, 3), -2), case(T(), 0), case(T(0), 3),
+            case(T(3), 0.5, only=FLOAT_COMPLEX)],
+   ref=lambda np, self, factor: self * factor)
 
 op("add(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", kernel="add", dtypes=ALL,
-   vjp={"self": lambda g: g, "other": lambda g, alpha: g.scaled(alpha)},
-   inplace=True, out=True, ref="numpy.add",
-   doc="Return self + alpha * other, elementwise.")
-op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", kernel="sub",
-   dtypes=NUMBERS, vjp={"self": lambda g: g, "other": lambda g, alpha: -g.scaled(alpha)},
-   inplace=True, out=True, aliases=("subtract",), ref="numpy.subtract",
-   doc="Return self - alpha * other, elementwise.")
-op("rsub(self: Tensor, other: Operand) -> Tensor",
-   composite=lambda self, other: ops.sub(other, self), doc="Return other - self, elementwise.")
+   vjp={"self": lambda g: g, "other": lambda g, alpha: ops.scaled(g, alpha)},
+   inplace=True, out=True,
+   doc="Return self + alpha * other, elementwise.",
+   samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(2, 3), 3, alpha=-1, only=NUMBERS),
+            case(2, T(3), only=NUMBERS), case(T(3), T(2, 1), alpha=0.5, only=FLOAT_COMPLEX)],
+   ref=lambda np, self, other, alpha=1: np.add(self, other if alpha == 1 else other * alpha))
+op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="sub",
+   kernel="sub", dtypes=NUMBERS, vjp={"self": lambda g: g, "other": lambda g, alpha: -ops.scaled(g, alpha)},
+   inplace=True, out=True, aliases=("subtract",),
+   doc="Return self - alpha * other, elementwise.",
+   samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(2, 3), 3, alpha=-1), case(2, T(3)),
+            case(T(3), T(2, 1), alpha=0.5, only=FLOAT_COMPLEX)],
+   ref=lambda np, self, other, alpha=1: np.subtract(self, other if alpha == 1 else other * alpha))
+op("rsub(self: Tensor, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="rsub",
+   kernel="sub", dtypes=NUMBERS,
+   vjp={"self": lambda g, alpha: -ops.scaled(g, alpha), "other": lambda g: g},
+   node=lambda other_shape: f"RsubBackward{0 if isinstance(other_shape, tuple) else 1}",
+   doc="Return other - alpha * self, elementwise.",
+   samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX)],
+   ref=lambda np, self, other, alpha=1: np.subtract(other, self if alpha == 1 else self * alpha))
 _binary("mul", {"self": lambda g, other: g * ops.conj(other),
                 "other": lambda g, self: g * ops.conj(self)},
         "Return self * other, elementwise.", dtypes=ALL, aliases=("multiply",),
-        ref="numpy.multiply")
+        ref="numpy.multiply",
+        samples=[*binary(), case(2, T(3)), case(T(3), T(3), only=COMPLEX)])
 
 
 _binary("div", {"self": lambda g, other: g / ops.conj(other),
                 "other": lambda g, other, out: -g * (out / other).conj()},
         "Return self / other, elementwise; integers give floats.", dtypes=FLOAT_COMPLEX,
-        promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide")
+        promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide",
+        samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))])
 _binary("floor_divide", {}, "Return floor(self / other), elementwise.",
-        dtypes=INTEGRAL | FLOATING, ref="numpy.floor_divide")
+        dtypes=INTEGRAL | FLOATING, ref="numpy.floor_divide",
+        samples=binary(second=(0.5, 3)))
 _binary("fmod", {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).trunc()},
         "Return the remainder with the sign of self, elementwise.", dtypes=INTEGRAL | FLOATING,
-        ref="numpy.fmod")
+        ref="numpy.fmod",
+        samples=binary(second=(0.5, 3)))
 _binary("remainder",
         {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).floor()},
         "Return the remainder with the sign of other, elementwise.", dtypes=INTEGRAL | FLOATING,
-        ref="numpy.remainder")
+        ref="numpy.remainder",
+        samples=binary(second=(0.5, 3)))
 
 
 def _pow_self_vjp(g, self, other):
@@ -68,13 +88,21 @@ def _pow_other_vjp(g, self, other, out):
     return ops.where(ops.bitwise_and(self == 0, positive), 0, slope)
 
 
+def _pow_node(self, other):             # kept tensors arrive as None
+    return f"PowBackward{2 if self is not None else 1 if other is None else 0}"
+
+
 _binary("pow", {"self": _pow_self_vjp, "other": _pow_other_vjp},
         "Return self ** other, elementwise.\n\nDerivative: 0 where the exponent is 0.",
-        dtypes=NUMBERS | BOOL, ref="numpy.power", forward="pow")
+        dtypes=NUMBERS | BOOL, ref="numpy.power", forward="pow", node=_pow_node,
+        samples=[*binary((0.3, 3), (0, 3)), case(2, T(3, low=0, high=3)), case(T(3), 0), case(T(3), 3, only=NUMBERS),
+                 case(T(2, 3, low=0.3, high=3), T(3, low=-2, high=2), only=FLOAT_COMPLEX),
+                 case(T(3, low=0.3, high=2), -1.5, only=FLOAT_COMPLEX), case(T(3), 2, only=NUMBERS)])
 op("is_complex_operand(self: any) -> bool", method=False, function=False,
    composite=lambda self: isinstance(self, complex) or (
        hasattr(self, "is_complex") and self.is_complex()),
-   doc="Return whether a tensor or number is complex.")
+   doc="Return whether a tensor or number is complex.",
+   samples="it answers a question of derivatives and returns no tensor")
 
 _binary("maximum",
         {"self": lambda g, self, other: ops.where(
@@ -82,19 +110,22 @@ _binary("maximum",
          "other": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self > other, 0, g))},
         "Return the larger of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
-        "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.maximum")
+        "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.maximum",
+        samples=binary(ties=True))
 _binary("minimum",
         {"self": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self < other, g, 0)),
          "other": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self < other, 0, g))},
         "Return the smaller of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
-        "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.minimum")
+        "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.minimum",
+        samples=binary(ties=True))
 _binary("atan2",
         {"self": lambda g, self, other: g * other / (self * self + other * other),
          "other": lambda g, self, other: -g * self / (self * self + other * other)},
         "Return the angle of the point (other, self), elementwise.", dtypes=FLOATING,
-        promote="float", aliases=("arctan2",), ref="numpy.arctan2")
+        promote="float", aliases=("arctan2",), ref="numpy.arctan2",
+        samples=binary(ties=True))
 
 for _name, _doc, _kinds in (
         ("eq", "equal", ALL), ("ne", "different", ALL), ("lt", "self < other", REAL),
@@ -105,15 +136,18 @@ for _name, _doc, _kinds in (
                      "gt": ("greater",), "ge": ("greater_equal",)}.get(_name, ()),
             ref={"eq": "numpy.equal", "ne": "numpy.not_equal", "lt": "numpy.less",
                  "le": "numpy.less_equal", "gt": "numpy.greater",
-                 "ge": "numpy.greater_equal"}[_name])
+                 "ge": "numpy.greater_equal"}[_name], samples=binary(ties=True))
 
 for _name in ("and", "or", "xor"):
     _binary(f"bitwise_{_name}", {}, f"Return the bitwise {_name} of integers or bools.",
-            dtypes=BOOL | INTEGRAL, ref=f"numpy.bitwise_{_name}")
+            dtypes=BOOL | INTEGRAL, ref=f"numpy.bitwise_{_name}",
+            samples=binary(special=None))
 _binary("bitwise_left_shift", {}, "Return self with its bits moved left by other.",
-        kernel="lshift", dtypes=INTEGRAL, ref="numpy.left_shift")
+        kernel="lshift", dtypes=INTEGRAL, ref="numpy.left_shift",
+        samples=binary(second=(0, 6), special=None))
 _binary("bitwise_right_shift", {}, "Return self with its bits moved right by other.",
-        kernel="rshift", dtypes=INTEGRAL, ref="numpy.right_shift")
+        kernel="rshift", dtypes=INTEGRAL, ref="numpy.right_shift",
+        samples=binary(second=(0, 6), special=None))
 
 
 def _as_bool(value):
@@ -124,35 +158,40 @@ for _name in ("and", "or", "xor"):
     op(f"logical_{_name}(self: Tensor, other: Operand) -> Tensor", inplace=True,
        composite=lambda self, other, _name=_name: getattr(ops, f"bitwise_{_name}")(
            _as_bool(self), _as_bool(other)),
-       ref=f"numpy.logical_{_name}", doc=f"Return the logical {_name} of two operands.")
+       ref=f"numpy.logical_{_name}", doc=f"Return the logical {_name} of two operands.",
+       samples=binary())
 
-op("where(condition: Tensor, self: Operand, other: Operand) -> Tensor", kernel="where",
-   promote="where", dtypes=ALL, method=False,
+op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
+   forward="where", kernel="where", promote="where", dtypes=ALL, method=False,
    vjp={"self": lambda g, condition: ops.where(condition, g, 0),
         "other": lambda g, condition: ops.where(condition, 0, g)},
-   ref="numpy.where", doc="Return self where the condition holds, else other.")
-
+   ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
+   "alone: the positions where it holds, as a tuple of one index tensor per dim.",
+   samples=[case(mask(2, 3), T(2, 3), T(2, 3)), case(mask(3), T(2, 1), T()), case(mask(2, 1), T(3), 2),
+            case(mask(2, 3), 1, T(2, 3)), case(mask(), T(2), T(2)), case(mask(0, 3), T(3), T(1))])
 op("where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor", function=False,
    composite=lambda self, condition, other: ops.where(condition, self, other), method="where",
-   doc="Return self where the condition holds, else other.")
+   doc="Return self where the condition holds, else other.",
+   samples=[case(T(2, 3), mask(2, 3), T(3)), case(T(2, 1), mask(3), 0), case(T(), mask(), T())],
+   ref=lambda np, self, condition, other: np.where(condition, self, other))
 
 
-def _masked_fill(self, mask, value):
-    if hasattr(value, "shape") and value.ndim > 0:
-        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got "
-                           f"tensor with {value.ndim} dimension(s).")
-    if str(mask.dtype) != "pullback.bool":
-        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype "
-                           f"{mask.dtype}")
-    filled = ops.where(mask, value, self)
-    return filled if filled.dtype == self.dtype else filled.to(self.dtype)
-
-
-op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor", composite=_masked_fill,
-   inplace=True, doc="Return self with `value` where the mask holds.")
+op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor", forward="masked_fill",
+   kernel="where", inplace=True,
+   vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
+        "value": lambda g, mask: ops.where(mask, g, 0).sum()},
+   node=lambda value_shape: f"MaskedFillBackward{1 if isinstance(value_shape, tuple) else 0}",
+   doc="Return self with `value`, cast to its dtype, where the mask holds.",
+   samples=[case(T(2, 3), mask(2, 3), 1), case(T(2, 3), mask(3), 0), case(T(2, 1), mask(3), T()),
+            case(T(), mask(), 1), case(T(0, 3), mask(3), 1)],
+   ref=lambda np, self, mask, value: np.where(mask, value, self).astype(self.dtype))
 op("clamp(self: Tensor, min: any = None, max: any = None) -> Tensor", inplace=True,
-   composite=lambda self, min, max: _clamp(self, min, max), aliases=("clip",), ref="numpy.clip",
-   doc="Return each element moved into [min, max].\n\nDerivative: 1 at the bounds.")
+   composite=lambda self, min, max: _clamp(self, min, max), aliases=("clip",),
+   doc="Return each element moved into [min, max].\n\nDerivative: 1 at the bounds.",
+   samples=[case(T(2, 3), -1, 1), case(T(2, 3), None, 0), case(T(2, 3), min=-1), case(T(), 0, 2),
+            case(T(0), 0, 1), case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, -1),
+            case(T(2, 3), -0.5, 1.5, only=FLOATING), case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS)],
+   ref=lambda np, self, min=None, max=None: np.clip(self, min, max), dtypes=INTEGRAL | FLOATING)
 
 
 def _clamp(self, low, high):

@@ -8,8 +8,10 @@ its values, in every dtype and memory layout. Everything else in a case is passe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from typing import Any, NamedTuple
+
+from pullback.optable.schema import ALL, FLOAT_COMPLEX, FLOATING
 
 
 class Draw(NamedTuple):
@@ -23,13 +25,30 @@ class Draw(NamedTuple):
     values: tuple | None = None     # these very elements, in row-major order
 
 
+class Dtype(NamedTuple):
+    """A dtype among the arguments: "tested", or the name of one."""
+
+    name: str
+
+
 class Case(NamedTuple):
-    """One call: its arguments, and the checks that it cannot take part in, with reasons."""
+    """One call: its arguments, and the checks or layouts it is no use for, with reasons."""
 
     args: tuple
     kwargs: dict[str, Any]
     skip: dict[str, str]
-    dtypes: int | None
+    only: int
+
+
+TESTED = Dtype("tested")
+KINKS = {check: "a kink or a jump lies at these values" for check in ("grad", "gradgrad")}
+UNFILLED = {check: "the elements are what the memory held before" for check in ("value", "repeat")}
+MEMORY = {layout: "the result depends on how the elements lie in memory"
+          for layout in ("transposed", "strided", "expanded")}
+ROUNDED = {check: "finite differences need float64" for check in ("grad", "gradgrad")}
+DETACHED = {check: "it cuts the derivative off, which is its purpose" for check in ("grad", "gradgrad")}
+COUNTED = {"meta": "the size of the result depends on the elements"}
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 40.0, -40.0, 1e-3, math.inf, -math.inf, math.nan)
 
 
 def T(*shape, low=None, high=None, step=None):  # noqa: N802  (reads as in formulas)
@@ -42,8 +61,8 @@ def real(*shape, low=None, high=None):
     return Draw(shape, low, high, "real")
 
 
-def index(*shape, high, low=0):
-    """Stand for an int64 tensor of indices."""
+def at(*shape, high, low=0):
+    """Stand for an int64 tensor of indices in [low, high)."""
     return Draw(shape, low, high, "int64")
 
 
@@ -58,22 +77,13 @@ def fixed(values, *, shape=None, kind="tested"):
     return Draw((len(values),) if shape is None else shape, kind=kind, values=values)
 
 
-def case(*args, skip=None, only=None, **kwargs):
+def case(*args, skip=None, only=ALL, **kwargs):
     """Write one call down; ``only`` is a mask of the dtypes it makes sense for.
 
-    ``skip`` maps the name of a check ("value", "grad", "gradgrad", "meta", ...) to the reason why
-    this call cannot take part in it.
+    ``skip`` maps the name of a check ("value", "grad", "gradgrad", "meta", ...) or of a memory layout
+    to the reason why this call cannot take part in it.
     """
     return Case(args, kwargs, skip or {}, only)
-
-
-def cases(dimensions: Iterable, draw=T, **bounds):
-    """Write one call down for each shape, or each tuple of (shape, further arguments)."""
-    made = []
-    for item in dimensions:
-        shape, *rest = item if item and isinstance(item[0], tuple) else (item,)
-        made.append(case(draw(*shape, **bounds), *rest))
-    return made
 
 
 SHAPES = ((3,), (2, 3), (2, 1, 3), (), (1,), (0,), (2, 0))
@@ -81,16 +91,40 @@ PAIRS = (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((2, 
          ((), ()), ((3, 1, 2), (2, 1)), ((0, 3), (3,)), ((2, 0), (1,)))
 
 
-def unary(low, high, shapes=SHAPES):
-    """Return calls of an op of one operand whose elements lie in [low, high)."""
-    return cases(shapes, low=low, high=high)
+def unary(low, high, shapes=SHAPES, special=SPECIAL):
+    """Return calls of an op of one operand whose elements lie in [low, high), or are special."""
+    made = [case(T(*shape, low=low, high=high)) for shape in shapes]
+    return [*made, case(fixed(special), skip=KINKS, only=FLOATING)] if special else made
 
 
-def binary(first, second, pairs=PAIRS, step=None):
-    """Return calls of an op of two operands; both ranges are (low, high), numbers come from them."""
-    made = [case(T(*a, low=first[0], high=first[1], step=step),
-                 T(*b, low=second[0], high=second[1], step=step)) for a, b in pairs]
-    number = second[0] + 0.75 * (second[1] - second[0])
-    made.append(case(T(2, 3, low=first[0], high=first[1], step=step), int(number) or 1))
-    made.append(case(T(2, 3, low=first[0], high=first[1], step=step), number, only=0xFC0))
+def binary(first=(-3, 3), second=(-3, 3), *, pairs=PAIRS, special=SPECIAL, ties=False):
+    """Return calls of an op of two operands; ranges are (low, high), numbers come from them too.
+
+    ``special`` operands meet each other in every pair. ``ties`` adds operands with equal elements.
+    """
+    def draw(shape, bounds, step=None):
+        return T(*shape, low=bounds[0], high=bounds[1], step=step)
+
+    made = [case(draw(a, first), draw(b, second)) for a, b in pairs]
+    number = second[0] + 0.8 * (second[1] - second[0])
+    made += [case(draw((2, 3), first), int(number) or 1),
+             case(draw((2, 3), first), number, only=FLOAT_COMPLEX)]
+    if special:
+        made.append(case(fixed(special, shape=(len(special), 1)), fixed(special), skip=KINKS,
+                         only=FLOATING))
+    if ties:
+        made.append(case(draw((4, 4), first, 1), draw((4, 4), second, 1), skip=KINKS))
     return made
+
+
+def reduction(dims=(None, 0, -1, (0, 1)), *, empty=True, low=None, high=None):
+    """Return calls of a reduction; ``empty``: it has a value for no elements."""
+    def draw(*shape):
+        return T(*shape, low=low, high=high)
+
+    made = [case(draw(2, 3)), case(draw()), case(draw(1)), case(draw(3))]
+    for dim in dims:
+        made += [case(draw(2, 3), dim), case(draw(2, 3), dim, keepdim=True)]
+    made += [case(draw(2, 3, 2), 1), case(draw(), 0), case(draw(), -1, keepdim=True),
+             case(draw(0, 3), 1)]
+    return [*made, case(draw(0, 3), 0), case(draw(0)), case(draw(2, 0), 1, True)] if empty else made

@@ -1,6 +1,7 @@
 """New tensors, and values written into old ones."""
 
-from pullback.optable.schema import op, ops
+from pullback.optable.cases import TESTED, UNFILLED, Dtype, T, case
+from pullback.optable.schema import FLOATING, FLOAT_COMPLEX, INTEGRAL, NUMBERS, op, ops
 
 
 def _create():
@@ -19,6 +20,15 @@ def _into(out, made):
     return made if out is None else ops.set_result(out, made)
 
 
+def _dtype(dtype, out):
+    """Return the wanted dtype; without one, that of out= counts."""
+    if out is None:
+        return dtype
+    if dtype is not None and dtype != out.dtype:
+        raise RuntimeError(f"dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    return out.dtype
+
+
 _OPTIONS = ("*, out: Tensor? = None, dtype: dtype? = None, layout: any = None, "
             "device: device? = None, pin_memory: bool = False, requires_grad: bool = False")
 _LIKE = ("*, dtype: dtype? = None, layout: any = None, device: device? = None, "
@@ -32,16 +42,24 @@ def _factory(name, signature, make, doc, **fields):
 
 _factory("empty", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
-             out, _requires(_create().empty_tensor(size, dtype, device), requires_grad)),
-         "Return an uninitialised tensor.", varargs=True)
+             out, _requires(_create().empty_tensor(size, _dtype(dtype, out), device),
+                            requires_grad)),
+         "Return an uninitialised tensor.", varargs=True,
+         samples=[case((2, 3), dtype=TESTED, skip=UNFILLED), case(2, 0, dtype=TESTED, skip=UNFILLED)])
 _factory("zeros", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
-             out, _filled(size, 0, dtype, device, requires_grad)),
-         "Return a tensor of zeros.", varargs=True, ref="numpy.zeros")
+             out, _filled(size, 0, _dtype(dtype, out), device, requires_grad)),
+         "Return a tensor of zeros.", varargs=True,
+         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
+                  case((2,))],
+         ref=lambda np, *size, dtype=None: np.zeros(size[0] if isinstance(size[0], tuple) else size))
 _factory("ones", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
-             out, _filled(size, 1, dtype, device, requires_grad)),
-         "Return a tensor of ones.", varargs=True, ref="numpy.ones")
+             out, _filled(size, 1, _dtype(dtype, out), device, requires_grad)),
+         "Return a tensor of ones.", varargs=True,
+         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
+                  case((2,))],
+         ref=lambda np, *size, dtype=None: np.ones(size[0] if isinstance(size[0], tuple) else size))
 
 
 def _requires(tensor, requires_grad):
@@ -55,6 +73,7 @@ def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_gra
     import pullback
     if hasattr(fill_value, "shape"):
         fill_value = fill_value.item()
+    dtype = _dtype(dtype, out)
     if dtype is None:
         dtype = (pullback.bool if isinstance(fill_value, bool)
                  else pullback.int64 if isinstance(fill_value, int)
@@ -67,7 +86,8 @@ def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_gra
 
 
 _factory("full", "size: int[], fill_value: Scalar", _full, "Return a tensor filled with a number.",
-         ref="numpy.full")
+         samples=[case((2, 3), 1, dtype=TESTED), case((), 2), case((0, 2), 1.5), case((2,), True), case((2,), 1j)],
+         ref=lambda np, size, fill_value, dtype=None: np.full(size, fill_value))
 
 
 def _arange(start, end, step, out, dtype, layout, device, pin_memory, requires_grad):
@@ -86,6 +106,7 @@ def _arange(start, end, step, out, dtype, layout, device, pin_memory, requires_g
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    dtype = _dtype(dtype, out)
     if dtype is None:
         dtype = (pullback.int64 if all(isinstance(v, int) for v in values)
                  else pullback.get_default_dtype())
@@ -108,8 +129,11 @@ def _run_arange(out, start, step):
 
 
 op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) -> Tensor",
-   composite=_arange, method=False, ref="numpy.arange",
-   doc="Return start, start + step, ... up to but not including end.")
+   composite=_arange, method=False,
+   doc="Return start, start + step, ... up to but not including end.",
+   samples=[case(5), case(1, 5, dtype=TESTED, only=NUMBERS), case(5, 1, -2), case(0), case(0, 1, 0.25),
+            case(0.5, 3)],
+   ref=lambda np, *bounds, dtype=None: np.arange(*bounds))
 
 
 # -- in the shape of another tensor ------------------------------------------------------------------------------
@@ -142,23 +166,34 @@ for _name, _value, _what in (("empty_like", None, "an uninitialised tensor"),
     op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False,
        forward=lambda self, dtype, layout, device, pin_memory, requires_grad, memory_format,
        _value=_value: _like(self, _value, dtype, device, requires_grad),
-       doc=f"Return {_what} in the shape, dtype and device of another tensor.")
+       doc=f"Return {_what} in the shape, dtype and device of another tensor.",
+       samples=[case(draw, skip=UNFILLED if _value is None else {})
+                for draw in (T(2, 3), T(), T(0, 3), T(2, 1, 3))],
+       ref=None if _value is None else lambda np, self, _value=_value: np.full(self.shape, _value))
 op(f"full_like(self: Tensor, fill_value: Scalar, {_LIKE}) -> Tensor", method=False,
    composite=lambda self, fill_value, dtype, layout, device, pin_memory, requires_grad,
    memory_format: _like(self, fill_value, dtype, device, requires_grad),
-   doc="Return a tensor filled with a number, in the shape, dtype and device of another.")
+   doc="Return a tensor filled with a number, in the shape, dtype and device of another.",
+   samples=[case(T(2, 3), 1), case(T(), 0), case(T(0, 3), 1), case(T(2), 2, dtype=Dtype("float64"))],
+   ref=lambda np, self, fill_value, dtype=None: np.full(self.shape, fill_value))
 
 for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", None)):
     op(f"{_name}(self: Tensor, size: int[], *, dtype: dtype? = None, device: device? = None, "
        f"requires_grad: bool = False) -> Tensor", function=False, varargs=True,
        composite=lambda self, size, dtype, device, requires_grad, _value=_value: _new(
            self, size, _value, dtype, device, requires_grad),
-       doc="Return a new tensor with the dtype and device of this one.")
+       doc="Return a new tensor with the dtype and device of this one.",
+       samples=[case(T(2), *size, skip=UNFILLED if _value is None else {})
+                for size in (((2, 3),), ((),), (0, 3), (4,))],
+       ref=None if _value is None else lambda np, self, *size, _value=_value: np.full(
+           size[0] if isinstance(size[0], tuple) else size, _value))
 op("new_full(self: Tensor, size: int[], fill_value: Scalar, *, dtype: dtype? = None, "
    "device: device? = None, requires_grad: bool = False) -> Tensor", function=False,
    composite=lambda self, size, fill_value, dtype, device, requires_grad: _new(
        self, size, fill_value, dtype, device, requires_grad),
-   doc="Return a filled tensor with the dtype and device of this one.")
+   doc="Return a filled tensor with the dtype and device of this one.",
+   samples=[case(T(2, 3), (2,), 1), case(T(0), (), 0), case(T(1), (1, 2), 3, dtype=Dtype("float64"))],
+   ref=lambda np, self, size, fill_value, dtype=None: np.full(size, fill_value))
 
 
 def _new(self, size, value, dtype, device, requires_grad):
@@ -174,7 +209,9 @@ op("new_tensor(self: Tensor, data: any, *, dtype: dtype? = None, device: device?
    "requires_grad: bool = False) -> Tensor", function=False,
    composite=lambda self, data, dtype, device, requires_grad: _new_tensor(
        self, data, dtype, device, requires_grad),
-   doc="Return a copy of data with the dtype and device of this tensor.")
+   doc="Return a copy of data with the dtype and device of this tensor.",
+   samples=[case(T(2, 3), [[1], [0]]), case(T(), 1), case(T(0), [1, 0], dtype=Dtype("float64"))],
+   ref=lambda np, self, data, dtype=None: np.array(data))
 
 
 def _new_tensor(self, data, dtype, device, requires_grad):
@@ -186,11 +223,13 @@ def _new_tensor(self, data, dtype, device, requires_grad):
 
 op("zeros_of(like: any) -> Tensor", method=False, function=False,
    composite=lambda like: _filled(tuple(like.shape), 0, like.dtype, like.device, False),
-   doc="Return zeros in the shape, dtype and device that a formula kept.")
+   doc="Return zeros in the shape, dtype and device that a formula kept.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, like: np.zeros(like.shape))
 op("arange_like(self: Tensor, count: int) -> Tensor", method=False, function=False,
    composite=lambda self, count: _run_arange(
        _create().empty_tensor((count,), _int64(), self.device), 0, 1),
-   doc="Return 0, 1, ... as int64 on the device of a tensor.")
+   doc="Return 0, 1, ... as int64 on the device of a tensor.",
+   samples=[case(T(2), 4), case(T(), 0)], ref=lambda np, self, count: np.arange(count))
 
 
 def _int64():
@@ -201,6 +240,8 @@ def _int64():
 # -- writes ----------------------------------------------------------------------------------------------------------
 
 def _fill(self, value):
+    if hasattr(value, "item") and not hasattr(value, "requires_grad"):
+        value = value.item()            # a NumPy number
     if hasattr(value, "shape"):
         if value.ndim:
             raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with "
@@ -213,10 +254,13 @@ def _fill(self, value):
 
 op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only", overlap=True, function=False,
    node="FillBackward0", vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
-   doc="Set every element to a number; returns self.")
+   doc="Set every element to a number; returns self.",
+   samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
+   ref=lambda np, self, value: np.full(self.shape, value))
 op("zero_(self: Tensor) -> Tensor", forward=lambda self: _create().fill_tensor(self, 0),
    inplace="only", overlap=True, function=False, node="ZeroBackward0",
-   vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.")
+   vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, self: np.zeros(self.shape))
 
 
 def _set_result(out, made):
@@ -226,7 +270,8 @@ def _set_result(out, made):
 
 
 op("set_result(self: Tensor, made: Tensor) -> Tensor", composite=_set_result, method=False,
-   function=False, doc="Put a factory's result into the tensor given as out=.")
+   function=False, doc="Put a factory's result into the tensor given as out=.",
+   samples="it writes out= of factories, which are tested with out=")
 
 # -- random ------------------------------------------------------------------------------------------------------------
 
@@ -244,46 +289,101 @@ _RANDOM = "*, generator: any = None, " + _OPTIONS.removeprefix("*, ")
 
 def _rand(fill):
     def make(size, generator, out, dtype, layout, device, pin_memory, requires_grad):
-        made = _create().empty_tensor(size, dtype, device)
-        if not (made.dtype.is_floating_point or made.dtype.is_complex):
-            raise NotImplementedError(f"random numbers are not implemented for '{made.dtype}'")
-        return _into(out, _requires(fill(made, generator), requires_grad))
+        made = _create().empty_tensor(size, _dtype(dtype, out), device)
+        return _into(out, _requires(fill(_continuous(made), generator), requires_grad))
     return make
 
 
+def _continuous(tensor):
+    """Return the tensor if its dtype has a continuous distribution."""
+    if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        raise NotImplementedError(f"random numbers are not implemented for '{tensor.dtype}'")
+    return tensor
+
+
 op(f"rand(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_uniform), method=False,
-   varargs=True, doc="Return uniform random numbers in [0, 1).")
+   varargs=True, doc="Return uniform random numbers in [0, 1).",
+   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED), case((3,))],
+   dtypes=FLOAT_COMPLEX)
 op(f"randn(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_normal), method=False,
-   varargs=True, doc="Return random numbers of the standard normal distribution.")
+   varargs=True, doc="Return random numbers of the standard normal distribution.",
+   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED), case((3,))],
+   dtypes=FLOAT_COMPLEX)
+
+
+def _integer(value, name):
+    """Read an integer argument of 64 bits."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"randint(): argument '{name}' must be int, not {type(value).__name__}")
+    value = value.__index__()
+    if not -2**63 <= value < 2**63:
+        raise ValueError(f"Overflow when unpacking long long: '{name}' is {value}")
+    return value
+
+
+def _draw_integers(out, generator, low, high):
+    """Fill a tensor with integers in [low, high), which its dtype must be able to hold."""
+    import pullback
+    low, high = _integer(low, "low"), _integer(high, "high")
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
+                           f"to={high}")
+    if out.dtype.is_complex:
+        raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean "
+                           "types")
+    if out.dtype == pullback.bool:
+        least, most = 0, 1
+    else:
+        limits = (pullback.finfo if out.dtype.is_floating_point else pullback.iinfo)(out.dtype)
+        least, most = limits.min, limits.max
+    for name, value in (("from", low), ("to - 1", high - 1)):
+        if not least <= value <= most:
+            raise RuntimeError(f"{name} is out of bounds for {out.dtype}: {value}")
+    return _randint(out, generator, low, high)
 
 
 def _make_randint(low, high, size, generator, out, dtype, layout, device, pin_memory,
                   requires_grad):
     if size is None:                    # randint(high, size)
-        if high is None or isinstance(high, int):
-            raise TypeError("randint(): argument 'size' must be tuple of ints")
         low, high, size = 0, low, high
-    for name, value in (("low", low), ("high", high)):
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"randint(): argument '{name}' must be int, not "
-                            f"{type(value).__name__}")
-    if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
-                           f"to={high}")
+    elif low is None or high is None:   # randint(high=..., size=...) or randint(high, size=...)
+        low, high = 0, high if low is None else low
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"randint(): argument 'size' must be tuple of ints, not "
+                        f"{type(size).__name__}")
+    dtype = _dtype(dtype, out)
     made = _create().empty_tensor(size, _int64() if dtype is None else dtype, device)
-    return _into(out, _requires(_randint(made, generator, low, high), requires_grad))
+    return _into(out, _requires(_draw_integers(made, generator, low, high), requires_grad))
 
 
-op(f"randint(low: int, high: any = None, size: int[]? = None, {_RANDOM}) -> Tensor",
+op(f"randint(low: any = None, high: any = None, size: int[]? = None, {_RANDOM}) -> Tensor",
    composite=_make_randint, method=False,
-   doc="Return random integers in [low, high); randint(high, size) begins at 0.")
+   doc="Return random integers in [low, high); randint(high, size) begins at 0.",
+   samples=[case(5, (2, 3), dtype=TESTED), case(2, 7, (3,), dtype=TESTED), case(4, ()), case(4, (0, 2))],
+   dtypes=INTEGRAL | FLOATING)
+
+_RANDOM_LIKE = "*, generator: any = None, " + _LIKE.removeprefix("*, ")
 
 for _name, _fill_with in (("rand_like", _uniform), ("randn_like", _normal)):
-    op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False,
-       composite=lambda self, dtype, layout, device, pin_memory, requires_grad, memory_format,
-       _fill_with=_fill_with: _requires(_fill_with(
-           _like(self, None, dtype, device, False), None), requires_grad),
-       doc="Return random numbers in the shape, dtype and device of another tensor.")
+    op(f"{_name}(self: Tensor, {_RANDOM_LIKE}) -> Tensor", method=False,
+       composite=lambda self, generator, dtype, layout, device, pin_memory, requires_grad,
+       memory_format, _fill_with=_fill_with: _requires(_fill_with(
+           _continuous(_like(self, None, dtype, device, False)), generator), requires_grad),
+       doc="Return random numbers in the shape, dtype and device of another tensor.",
+       samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
+
+
+def _randint_like(self, low, high, generator, dtype, layout, device, pin_memory, requires_grad,
+                  memory_format):
+    low, high = (0, low) if high is None else (low, high)
+    made = _like(self, None, dtype, device, False)
+    return _requires(_draw_integers(made, generator, low, high), requires_grad)
+
+
+op(f"randint_like(self: Tensor, low: any, high: any = None, {_RANDOM_LIKE}) -> Tensor",
+   composite=_randint_like, method=False,
+   doc="Return random integers in [low, high), or [0, low), in the shape of another tensor.",
+   samples=[case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)], dtypes=INTEGRAL | FLOATING)
 
 
 def _in_place(fill):
@@ -295,20 +395,35 @@ def _in_place(fill):
 
 op("random_fill_(self: Tensor, *, generator: any = None) -> Tensor", forward=_in_place(_uniform),
    inplace="only", function=False, method=False, vjp={"self": lambda g: ops.zeros_like(g)},
-   doc="Fill with uniform random numbers in [0, 1); returns self.")
+   doc="Fill with uniform random numbers in [0, 1); returns self.",
+   samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
 
 
 def _uniform_(self, low, high, generator):
+    if not low <= high:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > "
+                           f"to={high}")
+    _continuous(self)
     return ops.random_fill_(self, generator=generator).mul_(high - low).add_(low)
 
 
-op("uniform_(self: Tensor, low: float = 0, high: float = 1, *, generator: any = None) -> Tensor",
-   composite=_uniform_, function=False, doc="Fill with uniform random numbers in [low, high).")
+op("uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: any = None) -> Tensor",
+   composite=_uniform_, function=False, doc="Fill with uniform random numbers in [from_, to).",
+   samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)
 op("standard_normal_(self: Tensor, *, generator: any = None) -> Tensor",
    forward=_in_place(_normal), inplace="only", function=False, method=False,
    vjp={"self": lambda g: ops.zeros_like(g)},
-   doc="Fill with standard normal random numbers; returns self.")
+   doc="Fill with standard normal random numbers; returns self.",
+   samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
+
+
+def _normal_(self, mean, std, generator):
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    _continuous(self)
+    return ops.standard_normal_(self, generator=generator).mul_(std).add_(mean)
+
+
 op("normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: any = None) -> Tensor",
-   composite=lambda self, mean, std, generator: ops.standard_normal_(
-       self, generator=generator).mul_(std).add_(mean), function=False,
-   doc="Fill with normal random numbers.")
+   composite=_normal_, function=False, doc="Fill with normal random numbers.",
+   samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)

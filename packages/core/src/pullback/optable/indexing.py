@@ -1,6 +1,17 @@
 """Reading and writing elements by index tensors."""
 
-from pullback.optable.schema import op, ops
+from pullback.optable import references
+from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
+from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
+
+_KEY = (at(5, high=4),)
+_WRITES = [case(T(4, 3), _KEY, T(5, 3)), case(T(4, 3), _KEY, T(5, 3), True), case(T(4, 3), _KEY, T()),
+           case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
+           case(T(4, 3), (at(2, high=4), at(2, high=3)), T(1)),
+           case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
+_SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)), case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
+             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3)), case(T(4), 0, at(3, high=4), T(3)),
+             case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
 
 def _run(slot, outs, ins, *params):
@@ -35,12 +46,15 @@ def _nonzero(self):
     return out
 
 
-op("nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor",
+op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
    composite=lambda self, as_tuple: (ops.nonzero_raw(self).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
-   ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.")
+   ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.",
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))])
 op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, method=False, function=False,
-   doc="Return the coordinates of the elements that are not 0.")
+   doc="Return the coordinates of the elements that are not 0.",
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))],
+   ref="numpy.argwhere")
 
 
 # -- x[...] with index tensors ------------------------------------------------------------------------------
@@ -116,17 +130,27 @@ def _place(out, count, at):
     if at == 0 or count == 0:
         return out
     order = list(range(count, count + at)) + list(range(count)) + list(range(count + at, out.ndim))
-    return ops.row_major(out.permute(tuple(order)))
+    return ops.contiguous(out.permute(tuple(order)))
 
 
 op("index(self: Tensor, indices: any) -> Tensor", forward=_index, method=False, function=False,
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
-   doc="Return the elements at index tensors, one per dim or None; as self[indices].")
+   doc="Return the elements at index tensors, one per dim or None; as self[indices].",
+   samples=[case(T(4, 3), _KEY), case(T(4, 3), (None, at(2, high=3))), case(T(4, 3), (at(2, high=4), at(2, high=3))),
+            case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))), case(T(4, 3), (mask(4),), skip=COUNTED),
+            case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
+            case(T(3), (fixed((-1, 0), kind="int64"),))],
+   ref=references.index)
 op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=False,
    function=False, vjp={"self": lambda g, indices: ops.index(g, indices)},
    forward=lambda self, size, indices: _write(ops.new_zeros(self, size), indices, self, True),
-   node="IndexPutBackward0", doc="Return zeros with self added at index tensors.")
+   node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
+   samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
+            case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
+   ref=lambda np, self, size, indices: references.index_put(
+       np, np.zeros(size, self.dtype), indices, self, True),
+   dtypes=FLOAT_COMPLEX)
 
 
 def _write(target, indices, values, accumulate):
@@ -165,6 +189,13 @@ def _fit(values, shape):
 
 
 def _index_put_forward(self, indices, values, accumulate):
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, "
+                        f"not {type(indices).__name__}")
+    for position, index in enumerate(indices):
+        if index is not None and not hasattr(index, "data_ptr"):
+            raise TypeError(f"expected Tensor as element {position} in argument 0, but got "
+                            f"{type(index).__name__}")
     if values.dtype != self.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
                            f"{self.dtype} for the destination and {values.dtype} for the source.")
@@ -180,11 +211,13 @@ def _index_put_self_vjp(g, indices, accumulate):
 op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    forward=_index_put_forward, inplace="only", function=False, node="IndexPutBackward0",
    vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
-   doc="Write values (or add them) at index tensors; returns self.")
+   doc="Write values (or add them) at index tensors; returns self.",
+   samples=_WRITES, ref=references.index_put)
 op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    composite=lambda self, indices, values, accumulate: ops.index_put_(
        self.clone(), indices, values, accumulate),
-   doc="Return a copy with values written (or added) at index tensors.")
+   doc="Return a copy with values written (or added) at index tensors.",
+   samples=_WRITES, ref=references.index_put)
 
 
 # -- along one dim ---------------------------------------------------------------------------------------------
@@ -224,10 +257,13 @@ def _gather(self, dim, index, sparse_grad):
 
 
 op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
-   forward=_gather, out=True, ref="numpy.take_along_axis",
+   forward=_gather, out=True,
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
-   doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.")
+   doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
+   samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)), case(T(4, 3), 1, at(2, 2, high=3)),
+            case(T(4), 0, at(3, high=4)), case(T(), 0, at(high=1)), case(T(4, 3), 0, at(0, 3, high=4))],
+   ref=references.gather)
 
 
 def _scatter_into(slot):
@@ -258,10 +294,12 @@ op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    forward=_scatter_into("scatter_add"), inplace="only", function=False,
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
-   doc="Add src to self at index along a dim; returns self.")
+   doc="Add src to self at index along a dim; returns self.",
+   samples=_SCATTERS, ref=references.scatter_add, dtypes=NUMBERS)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
-   doc="Return self with src added at index along a dim.")
+   doc="Return self with src added at index along a dim.",
+   samples=_SCATTERS, ref=references.scatter_add, dtypes=NUMBERS)
 
 
 def _index_select(self, dim, index):
@@ -270,18 +308,28 @@ def _index_select(self, dim, index):
                          f"{index.ndim}")
     if str(index.dtype) not in ("pullback.int64", "pullback.int32"):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-    if not self.ndim:
-        return ops.index(self.reshape(1), (index.reshape(-1),)).reshape(())
-    if not -self.ndim <= dim < self.ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-self.ndim}, "
-                         f"{self.ndim - 1}], but got {dim})")
-    return ops.index(self, (None,) * (dim % self.ndim) + (index.reshape(-1),))
+    ndim = max(self.ndim, 1)
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
+                         f"{ndim - 1}], but got {dim})")
+    dim %= ndim
+    part = self if self.ndim else self.reshape(1)
+    index = _as_index(index, "index").reshape(-1)
+    shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
+    out = _empty(self, shape)
+    if out.numel():                     # gather, unlike index, takes no negative numbers
+        spread = index.reshape((-1,) + (1,) * (ndim - dim - 1)).expand(shape)
+        _run("gather", (out,), (part, spread), dim)
+    return out if self.ndim else out.reshape(())
 
 
 op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_index_select,
-   out=True, ref="numpy.take", doc="Return the slices of a dim at an index vector.",
+   out=True, doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
-       g, self_like.shape, _at_dim(self_like, dim, index))})
+       g, self_like.shape, _at_dim(self_like, dim, index))},
+   samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)), case(T(4), 0, at(0, high=4)),
+            case(T(2, 3), 1, at(high=3))],
+   ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim))
 
 
 def _at_dim(like, dim, index):
@@ -297,6 +345,8 @@ def normalize_key(self, key):
         key = (key,)
     found = []
     for item in key:
+        if isinstance(item, (str, bytes)):
+            raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
         if isinstance(item, (list, range)) or type(item).__module__ == "numpy":
             if getattr(item, "shape", None) == () and hasattr(item, "item"):
                 item = item.item()
@@ -341,26 +391,43 @@ def advanced_getitem(self, advanced):
     return ops.index(self, _index_tuple(self, advanced))
 
 
+def _single(value, like):
+    """Return a number as a 0-d tensor of the target's dtype."""
+    from pullback._c.create import empty_tensor, fill_tensor
+    return fill_tensor(empty_tensor((), like.dtype, like.device), value)
+
+
+def _without_leading_ones(value, ndim):
+    """Drop dims of one element that the target does not have."""
+    extra = value.ndim - ndim
+    if extra > 0 and all(size == 1 for size in value.shape[:extra]):
+        return value.reshape(tuple(value.shape[extra:]))
+    return value
+
+
 def setitem(self, key, value):
     """self[key] = value, broadcast and cast as torch does."""
     import pullback
-    from pullback._c.index import basic_part
-    part, advanced = basic_part(self, normalize_key(self, key))
-    if not isinstance(value, pullback.Tensor):
-        if advanced or not isinstance(value, (bool, int, float, complex)):
-            value = pullback.as_tensor(value, dtype=self.dtype, device=self.device)
-        else:
-            ops.fill_(part if part is not self else self, value)
-            return
-    if advanced:
-        if value.device != self.device and value.ndim == 0:
+    from pullback._c.index import part_of
+    is_tensor = isinstance(value, pullback.Tensor)
+    if not is_tensor:
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):
+            value = value.item()        # NumPy's numbers
+        if not isinstance(value, (bool, int, float, complex)):
+            raise TypeError(f"can't assign a {type(value).__name__} to a {self.dtype} tensor")
+    part, advanced = part_of(self, key)
+    if not advanced and not is_tensor:
+        ops.fill_(part, value)
+    elif not advanced:
+        value = _without_leading_ones(value, part.ndim)
+        ops.copy_(part, value if value.shape == part.shape else value.expand(part.shape))
+    else:
+        indices = _index_tuple(part, advanced)
+        if not is_tensor:
+            value = _single(value, self)
+        elif value.ndim == 0 and value.device != self.device:
             value = value.to(self.device)
-        ops.index_put_(part, _index_tuple(part, advanced), value.to(self.dtype))
-        return
-    if value.ndim > part.ndim:
-        extra = value.ndim - part.ndim
-        if any(size != 1 for size in value.shape[:extra]):
-            raise RuntimeError(f"The expanded size of the tensor ({list(part.shape)}) must match "
-                               f"the existing size ({list(value.shape)})")
-        value = value.reshape(tuple(value.shape[extra:]))
-    ops.copy_(part, value)
+        masks = all(index is None or str(index.dtype) == "pullback.bool" for index in indices)
+        if masks and value.numel() == 1:
+            value = value.to(self.dtype)        # torch fills masks, and filling casts
+        ops.index_put_(part, indices, value)

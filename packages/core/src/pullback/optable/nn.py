@@ -1,6 +1,13 @@
 """What networks are made of: softmax, losses, dropout."""
 
-from pullback.optable.schema import FLOATING, op, ops
+from pullback.optable import references
+from pullback.optable.cases import T, case, fixed
+from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
+
+_ALONG_DIM = [case(T(2, 3), 0), case(T(2, 3), 1), case(T(2, 3, 2), -2), case(T(3), 0), case(T(), 0),
+              case(T(0, 3), 1), case(T(2, 0), 1), case(fixed((0.0, 700.0, -700.0)), 0)]
+_TWO_ALONG_DIM = [case(T(2, 3), T(2, 3), 0), case(T(2, 3), T(2, 3), -1), case(T(), T(), 0),
+                  case(T(0, 3), T(0, 3), 1)]
 
 
 def _dims(self, dim, name):
@@ -30,7 +37,8 @@ for _name in ("softmax", "log_softmax"):
        kernel=_name, dtypes=FLOATING, node=_name.title().replace("_", "") + "Backward0",
        forward=lambda self, dim, _name=_name: _fused(_name, self, dim=_dims(self, dim, _name)),
        vjp={"self": eval(f"lambda g, out, dim: ops.{_name}_backward(g, out, dim)", {"ops": ops})},
-       doc=f"Return {_name} along a dim of a floating tensor.")
+       doc=f"Return {_name} along a dim of a floating tensor.",
+       samples=_ALONG_DIM, ref=f"scipy.special.{_name}")
 
 op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
    function=False, kernel="softmax_backward",
@@ -38,7 +46,8 @@ op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=
                                             dim=_dims(self, dim, "softmax")),
    vjp={"self": lambda g, output, dim: ops.softmax_backward(g, output, dim),
         "output": lambda g, self, output, dim: _softmax_backward_output(g, self, output, dim)},
-   doc="Return output * (self - sum(self * output)).")
+   doc="Return output * (self - sum(self * output)).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,
+   ref=references.softmax_backward)
 
 
 def _softmax_backward_output(g, self, output, dim):
@@ -52,7 +61,8 @@ op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", met
                                             dim=_dims(self, dim, "log_softmax")),
    vjp={"self": lambda g, output, dim: g - (g * output.exp()).sum(dim, True).expand_as(g),
         "output": lambda g, self, output, dim: -(g * output.exp()) * self.sum(dim, True)},
-   doc="Return self - exp(output) * sum(self).")
+   doc="Return self - exp(output) * sum(self).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,
+   ref=references.log_softmax_backward)
 
 
 def _softmax(name):
@@ -68,52 +78,127 @@ def _softmax(name):
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
     op(f"{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
        composite=_softmax(_name), namespace=("", "functional"), ref=f"scipy.special.{_name}",
-       doc=f"Return {_what} along a dim, without overflow.")
+       doc=f"Return {_what} along a dim, without overflow.", dtypes=FLOATING, samples=_ALONG_DIM)
 
 
 # -- losses -----------------------------------------------------------------------------------------------------
 
-def _reduced(loss, reduction, name):
-    if reduction == "none":
-        return loss
-    if reduction in ("mean", "sum"):
-        return getattr(loss, reduction)()
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+def _reduced(loss, reduction):
+    return loss if reduction == "none" else getattr(loss, reduction)()
+
+
+def _reduction(size_average, reduce, reduction):
+    """Check a reduction, or make one of torch's two older arguments."""
+    if size_average is not None or reduce is not None:
+        reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
+        warnings.warn(f"size_average and reduce args will be deprecated, please use "
+                      f"reduction='{reduction}' instead.", UserWarning, stacklevel=4)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return reduction
+
+
+def _pick(self, classes, dim):
+    """Return the elements of the given classes, which lie along a dim."""
+    from pullback._c.create import empty_tensor
+    from pullback._c.kernel import run_slot
+    out = empty_tensor(tuple(classes.shape), self.dtype, self.device)
+    if out.numel():
+        run_slot("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
+    return out
+
+
+def _samples(target, weight, ignore_index, dtype):
+    """Return which samples count, their classes (0 for the others), and their weights."""
+    kept = target != ignore_index
+    classes = ops.where(kept, target, 0)
+    if weight is None:
+        return kept, classes, kept.to(dtype)
+    weights = ops.index_select(weight, 0, classes.reshape(-1)).reshape(classes.shape)
+    return kept, classes, ops.where(kept, weights, 0)
+
+
+def _refuse_classes(target, count, ignore_index):
+    wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
+    raise IndexError(f"Target {target[wrong].reshape(-1)[0].item()} is out of bounds.")
+
+
+def _nll_loss_forward(self, target, weight, reduction, ignore_index):
+    dim = 1 if self.ndim > 1 else 0
+    if weight is None and ignore_index < 0:
+        try:
+            return _reduced(-_pick(self, target, dim), reduction)
+        except IndexError:
+            pass                        # perhaps only of samples to ignore
+    try:
+        kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
+        loss = ops.where(kept, -_pick(self, classes, dim) * weights, 0)
+    except IndexError:
+        _refuse_classes(target, self.shape[dim], ignore_index)
+    return loss.sum() / weights.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def _nll_loss_backward(self, size, target, weight, reduction, ignore_index):
+    from pullback._c.create import empty_tensor, fill_tensor
+    from pullback._c.kernel import run_slot
+    dim = 1 if len(size) > 1 else 0
+    kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
+    share = -self * weights
+    if reduction == "mean":
+        share = ops.where(kept, share / weights.sum(), 0)
+    out = fill_tensor(empty_tensor(tuple(size), self.dtype, self.device), 0)
+    if share.numel():
+        run_slot("scatter", (out,), (classes.unsqueeze(dim), share.unsqueeze(dim)), dim)
+    return out
+
+
+op("nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, reduction: str, "
+   "ignore_index: int) -> Tensor", forward=_nll_loss_forward, method=False, function=False,
+   vjp={"self": lambda g, self_shape, target, weight, reduction, ignore_index:
+        ops.nll_loss_backward(g, self_shape, target, weight, reduction, ignore_index)},
+   node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
+   doc="Return nll_loss of checked arguments.")
+op("nll_loss_backward(self: Tensor, size: int[], target: Tensor, weight: Tensor?, "
+   "reduction: str, ignore_index: int) -> Tensor", forward=_nll_loss_backward, method=False,
+   function=False,
+   vjp={"self": lambda g, target, weight, reduction, ignore_index: ops.nll_loss_forward(
+       g, target, weight, reduction, ignore_index)},
+   doc="Return the derivative of nll_loss, times self.")
 
 
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
     """Pick -self at the target classes (dim 1, or the only dim), weighted."""
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    if str(target.dtype) not in ("pullback.int64", "pullback.uint8"):
-        raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
+    reduction = _reduction(size_average, reduce, reduction)
     if self.ndim == 0:
         raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(f"\"nll_loss\" not implemented for '{self.dtype}'")
+    if str(target.dtype) not in ("pullback.int64", "pullback.uint8"):
+        raise RuntimeError(f"expected target dtype to be int64 or uint8, but got {target.dtype}")
+    if self.ndim == 1 and target.shape == (1,):
+        target = target.reshape(())
     dim = 1 if self.ndim > 1 else 0
-    expected = tuple(self.shape[:dim]) + tuple(self.shape[dim + 1:])
-    if tuple(target.shape) != expected:
-        if self.ndim > 1 and target.ndim and self.shape[0] != target.shape[0]:
+    expected = [*self.shape[:dim], *self.shape[dim + 1:]]
+    if list(target.shape) != expected:
+        size = target.shape[0] if target.ndim else 0
+        if self.ndim > 1 and self.shape[0] != size:
             raise ValueError(f"Expected input batch_size ({self.shape[0]}) to match target "
-                             f"batch_size ({target.shape[0]}).")
-        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
-    classes = self.shape[dim]
-    if weight is not None and (weight.ndim != 1 or weight.shape[0] != classes):
+                             f"batch_size ({size}).")
+        raise RuntimeError(f"Expected target size {expected}, got {list(target.shape)}")
+    if weight is not None:
+        _check_weight(weight, self.shape[dim], self.dtype)
+    return ops.nll_loss_forward(self, target.to(_dtype("int64")), weight, reduction, ignore_index)
+
+
+def _check_weight(weight, classes, dtype):
+    if weight.ndim != 1 or weight.shape[0] != classes:
         raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or "
                            f"no classes but got weight tensor of shape: {list(weight.shape)}")
-    target = target.to(_dtype("int64"))
-    kept = target != ignore_index
-    safe = ops.where(kept, target, 0)
-    if safe.numel() and bool(((safe < 0) | (safe >= classes)).any()):
-        bad = target[(target != ignore_index) & ((target < 0) | (target >= classes))]
-        raise IndexError(f"Target {int(bad.reshape(-1)[0])} is out of bounds.")
-    picked = -ops.gather(self, dim, safe.unsqueeze(dim)).squeeze(dim)
-    scale = kept.to(self.dtype)
-    if weight is not None:
-        scale = ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape) * scale
-    loss = ops.where(kept, picked * scale, 0)
-    if reduction == "mean":
-        return loss.sum() / scale.sum()
-    return _reduced(loss, reduction, "nll_loss")
+    if weight.dtype != dtype:
+        raise RuntimeError(f"expected scalar type {dtype} but found {weight.dtype}")
+    if weight.requires_grad:
+        raise RuntimeError("The function 'nll_loss_forward' is not differentiable with respect to "
+                           "argument 'weight'. This input cannot have requires_grad True.")
 
 
 def _dtype(name):
@@ -121,20 +206,30 @@ def _dtype(name):
     return getattr(pullback, name)
 
 
+def _labels(*classes):
+    return fixed(classes, kind="int64")
+
+
 op("nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
    "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean') -> Tensor",
    composite=_nll_loss, method=False, namespace="functional",
    doc="Return the negative log likelihood of target classes.\n\n"
-       "Shape: (n, c, ...) and (n, ...), or (c) and ().")
+       "Shape: (n, c, ...) and (n, ...), or (c) and ().", dtypes=FLOATING, ref=references.nll_loss,
+   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, 3, 1), T(4, low=0.5, high=2)),
+            case(T(3, 4), _labels(0, -100, 1)), case(T(3, 4), _labels(0, 2, 1), ignore_index=2),
+            case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+            case(T(3, 4), _labels(0, -100, 1), T(4, low=0.5, high=2), reduction="none"),
+            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"))])
 
 
 def _cross_entropy(self, target, weight, size_average, ignore_index, reduce, reduction,
                    label_smoothing):
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    reduction = _reduction(size_average, reduce, reduction)
     dim = 1 if self.ndim > 1 else 0
     logs = ops.log_softmax(self, dim, None)
-    if target.dtype.is_floating_point:
+    if target.dtype.is_floating_point and target.shape == self.shape:
         return _soft_targets(logs, target, weight, reduction, label_smoothing, dim)
     hard = _nll_loss(logs, target, weight, None, ignore_index, None, reduction)
     if label_smoothing == 0:
@@ -152,7 +247,7 @@ def _smooth(logs, target, weight, ignore_index, reduction, dim):
     kept = target != ignore_index
     loss = ops.where(kept, spread.sum(dim), 0) / classes
     if reduction != "mean":
-        return _reduced(loss, reduction, "cross_entropy")
+        return _reduced(loss, reduction)
     if weight is None:
         return loss.sum() / kept.to(loss.dtype).sum()
     safe = ops.where(kept, target, 0)
@@ -161,9 +256,6 @@ def _smooth(logs, target, weight, ignore_index, reduction, dim):
 
 
 def _soft_targets(logs, target, weight, reduction, label_smoothing, dim):
-    if target.shape != logs.shape:
-        raise RuntimeError(f"Expected floating point type for target with class probabilities of "
-                           f"shape {list(logs.shape)}, got {list(target.shape)}")
     if label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / logs.shape[dim]
     terms = -(logs * target)
@@ -174,34 +266,49 @@ def _soft_targets(logs, target, weight, reduction, label_smoothing, dim):
     loss = terms.sum(dim)
     if reduction == "mean":
         return loss.sum() / (logs.numel() // logs.shape[dim])
-    return _reduced(loss, reduction, "cross_entropy")
+    return _reduced(loss, reduction)
 
 
 op("cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
    "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean', "
    "label_smoothing: float = 0.0) -> Tensor", composite=_cross_entropy, method=False,
    namespace="functional",
-   doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.")
+   doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
+   dtypes=FLOATING, ref=references.cross_entropy,
+   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, -100, 1), T(4, low=0.5, high=2)),
+            case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+            case(T(3, 4), _labels(0, 3, -100), label_smoothing=0.1),
+            case(T(3, 4), _labels(0, 3, 1), T(4, low=0.5, high=2), label_smoothing=0.1),
+            case(T(3, 4), T(3, 4, low=0, high=1)), case(T(3, 4), T(3, 4), reduction="none"),
+            case(T(3, 4), T(3, 4), T(4, low=0.5, high=2), label_smoothing=0.1),
+            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), reduction="none")])
 
 
 def _mse_loss(self, target, reduction):
     difference = self - target
-    return _reduced(difference * difference, reduction, "mse_loss")
+    return _reduced(difference * difference, _reduction(None, None, reduction))
 
 
 op("mse_loss(self: Tensor, target: Tensor, *, reduction: str = 'mean') -> Tensor",
    composite=_mse_loss, method=False, namespace="functional",
-   doc="Return the squared difference, reduced.")
+   doc="Return the squared difference, reduced.", dtypes=FLOAT_COMPLEX, ref=references.mse_loss,
+   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(2, 3), reduction="sum"),
+            case(T(2, 3), T(2, 3), reduction="none"), case(T(), T())])
 
 
 def _linear(self, weight, bias):
+    if self.ndim == 2 and bias is not None:
+        return ops.addmm(bias, self, weight.t())
     out = ops.matmul(self, weight.t())
     return out if bias is None else out + bias
 
 
 op("linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor", composite=_linear,
    method=False, namespace="functional",
-   doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).")
+   doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).",
+   dtypes=NUMBERS, samples=[case(T(2, 3), T(4, 3), T(4)), case(T(2, 3), T(4, 3)), case(T(3), T(4, 3), T(4)),
+                            case(T(2, 2, 3), T(4, 3), T(4)), case(T(0, 3), T(2, 3), T(2))],
+   ref=lambda np, self, weight, bias=0: self @ weight.T + bias)
 
 
 # -- dropout ------------------------------------------------------------------------------------------------------
@@ -227,4 +334,6 @@ def _real(dtype):
 
 op("dropout(self: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor",
    composite=_dropout, method=False, namespace=("", "functional"),
-   doc="Return self with elements zeroed with probability p and the others scaled by 1 / (1 - p).")
+   doc="Return self with elements zeroed with probability p and the others scaled by 1 / (1 - p).",
+   dtypes=FLOAT_COMPLEX, samples=[case(T(4, 5)), case(T(), 0.2), case(T(2, 3), 0.0), case(T(2, 3), 1.0),
+                                  case(T(2, 3), 0.5, False), case(T(0, 3))])

@@ -2,70 +2,82 @@
 
 from collections import namedtuple
 
-from pullback.optable.schema import ALL, op, ops
+import math
+
+from pullback.optable import references
+from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed, reduction
+from pullback.optable.schema import (
+    ALL, COMPLEX, FLOAT64, FLOATING, FLOAT_COMPLEX, INTEGRAL, REAL, op, ops,
+)
 
 
-def restore_dims(reduced, shape, dim, keepdim):
-    """Expand a reduction's result (or its gradient) to the input's shape."""
-    if keepdim or dim is None or dim == () or dim == [] or not shape:
-        return reduced.expand(shape)
-    dims = (dim,) if isinstance(dim, int) else dim
-    for position in sorted(d % len(shape) for d in dims):
-        reduced = reduced.unsqueeze(position)
-    return reduced.expand(shape)
+def _extreme_vjp(g, self, self_shape, out, dim, keepdim):
+    chosen = self == ops.restore_dims(out, self_shape, dim, keepdim)
+    return ops.restore_dims(g, self_shape, dim, keepdim) * chosen / chosen.sum(dim, True)
 
 
-def reduced_count(shape, dim):
-    """Return how many elements each result was reduced from."""
-    count = 1
-    if dim is None or dim == () or dim == []:
-        for size in shape:
-            count *= size
-        return count
-    for d in (dim,) if isinstance(dim, int) else dim:
-        count *= shape[d] if shape else 1
-    return count
-
-
-def _sum_vjp(g, self_shape, dim, keepdim):
-    return restore_dims(g, self_shape, dim, keepdim)
-
-
-def _mean_vjp(g, self_shape, dim, keepdim):
-    return restore_dims(g, self_shape, dim, keepdim) / reduced_count(self_shape, dim)
-
-
-def _extreme_vjp(g, self, out, dim, keepdim):
-    where = self == restore_dims(out, self.shape, dim, keepdim)
-    share = where.to(g.dtype)
-    count = restore_dims(share.sum(dim, keepdim), self.shape, dim, keepdim)
-    return restore_dims(g, self.shape, dim, keepdim) * (share / count)
+def _numbered(name):
+    """torch counts an op with dims as another overload."""
+    return lambda dim: f"{name}Backward{0 if dim is None else 1}"
 
 
 op("sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) -> Tensor",
-   forward="sum", kernel="sum", dtypes=ALL, vjp={"self": _sum_vjp}, out=True, ref="numpy.sum",
-   doc="Return the sum over some dims, or all.\n\nDtype: integers and bools give int64.")
+   forward="sum", kernel="sum", dtypes=ALL, out=True, ref="numpy.sum",
+   vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_dims(g, self_shape, dim, keepdim)},
+   node=_numbered("Sum"),
+   doc="Return the sum over some dims, or all.\n\nDtype: integers and bools give int64.",
+   samples=[*reduction(), case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)])
 op("mean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) -> Tensor",
-   forward="mean", kernel="sum", vjp={"self": _mean_vjp}, out=True, ref="numpy.mean",
-   doc="Return the mean over some dims, or all.\n\nRaises: RuntimeError for integers.")
+   forward="mean", kernel="sum", out=True, ref="numpy.mean",
+   vjp={"self": lambda g, self_shape, dim, keepdim: g.restore_mean(self_shape, dim, keepdim)},
+   node=_numbered("Mean"),
+   doc="Return the mean over some dims, or all.\n\nRaises: RuntimeError for integers.",
+   samples=reduction(), dtypes=FLOAT_COMPLEX)
+_restored = [case(T(2), (2, 3), 1, False), case(T(2, 1), (2, 3), -1, True),
+             case(T(), (2, 3), None, False), case(T(3), (2, 3, 2), (0, 2), False),
+             case(T(), (), 0, False), case(T(1, 1), (2, 3), None, True)]
+op("restore_dims(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
+   forward="restore_dims", view=True, method=False, function=False, node="ExpandBackward0",
+   vjp={"self": lambda g, dim, keepdim: g.sum(dim, keepdim)},
+   doc="Return a view that repeats the elements of a reduction over `shape`, which it had before.",
+   samples=_restored, ref=references.restore_dims, dtypes=FLOAT_COMPLEX)
+op("restore_mean(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
+   forward="restore_mean", method=False, function=False,
+   vjp={"self": lambda g, dim, keepdim: g.mean(dim, keepdim)},
+   doc="Return restore_dims, divided by how many elements share one.",
+   samples=_restored, dtypes=FLOAT_COMPLEX,
+   ref=lambda np, self, shape, dim, keepdim: references.restore_dims(
+       np, self, shape, dim, keepdim) * self.size / max(int(np.prod(shape)), 1))
 op("amax(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forward="extreme",
    kernel="amax", vjp={"self": _extreme_vjp}, out=True, ref="numpy.amax",
    doc="Return the largest element over some dims, or all; NaN wins.\n\n"
-       "Derivative: split evenly among equal elements.")
+       "Derivative: split evenly among equal elements.",
+   samples=[*reduction((0, -1, (0, 1), ()), empty=False), case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
+            case(T(4, 5, step=1), 1, skip={"gradgrad": "equal elements", "grad": "equal elements"})],
+   dtypes=REAL)
 op("amin(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forward="extreme",
    kernel="amin", vjp={"self": _extreme_vjp}, out=True, ref="numpy.amin",
    doc="Return the smallest element over some dims, or all; NaN wins.\n\n"
-       "Derivative: split evenly among equal elements.")
+       "Derivative: split evenly among equal elements.",
+   samples=[*reduction((0, -1, (0, 1), ()), empty=False), case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
+            case(T(4, 5, step=1), 1, skip={"gradgrad": "equal elements", "grad": "equal elements"})],
+   dtypes=REAL)
 op("argmax(self: Tensor, dim: int? = None, keepdim: bool = False) -> Tensor",
    forward="arg_extreme", kernel="argmax", out=True, ref="numpy.argmax",
-   doc="Return the first index of the largest element along a dim, or of all.")
+   doc="Return the first index of the largest element along a dim, or of all.",
+   samples=[*reduction((None, 0, -1), empty=False), case(T(4, 5, step=1), 1), case(fixed(SPECIAL), only=FLOATING)],
+   dtypes=INTEGRAL | FLOATING)
 op("argmin(self: Tensor, dim: int? = None, keepdim: bool = False) -> Tensor",
    forward="arg_extreme", kernel="argmin", out=True, ref="numpy.argmin",
-   doc="Return the first index of the smallest element along a dim, or of all.")
+   doc="Return the first index of the smallest element along a dim, or of all.",
+   samples=[*reduction((None, 0, -1), empty=False), case(T(4, 5, step=1), 1), case(fixed(SPECIAL), only=FLOATING)],
+   dtypes=INTEGRAL | FLOATING)
 op("any(self: Tensor, dim: int[]? = None, keepdim: bool = False) -> Tensor", forward="any",
-   kernel="any", out=True, ref="numpy.any", doc="Return whether any element is not 0.")
+   kernel="any", out=True, ref="numpy.any", doc="Return whether any element is not 0.",
+   samples=[*reduction((None, 0, -1, (0, 1))), case(fixed((0, 0, 0, 1), shape=(2, 2)), 1)])
 op("all(self: Tensor, dim: int[]? = None, keepdim: bool = False) -> Tensor", forward="any",
-   kernel="all", out=True, ref="numpy.all", doc="Return whether all elements are not 0.")
+   kernel="all", out=True, ref="numpy.all", doc="Return whether all elements are not 0.",
+   samples=[*reduction((None, 0, -1, (0, 1))), case(fixed((0, 1, 1, 1), shape=(2, 2)), 1)])
 
 _named = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}
 
@@ -86,10 +98,12 @@ def _extreme(name, self, dim, keepdim):
 
 
 for _name, _what in (("max", "largest"), ("min", "smallest")):
-    op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> Tensor",
+    op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> any",
        composite=lambda self, dim, keepdim, _name=_name: _extreme(_name, self, dim, keepdim),
        doc=f"Return the {_what} element, (values, indices) along a dim, or the elementwise one of "
-           f"two tensors.")
+           f"two tensors.", dtypes=INTEGRAL | FLOATING,
+       samples=[*reduction((0, -1), empty=False), case(T(2, 3), T(3)), case(fixed(SPECIAL), skip=KINKS, only=FLOATING)],
+       ref=references.extreme("a" + _name, "arg" + _name, _name + "imum"))
 
 
 def _logsumexp(self, dim, keepdim):
@@ -103,4 +117,8 @@ def _logsumexp(self, dim, keepdim):
 
 
 op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", composite=_logsumexp,
-   ref="scipy.special.logsumexp", doc="Return log(sum(exp(self))) over dims, without overflow.")
+   ref="scipy.special.logsumexp", doc="Return log(sum(exp(self))) over dims, without overflow.",
+   samples=[*reduction((0, -1, (0, 1)), low=-3, high=3, empty=False)[4:],
+            case(fixed((0.0, 700.0, -700.0, 710.0), shape=(2, 2)), 1, only=FLOAT64),
+            case(fixed((-math.inf, -math.inf, 0.0, math.inf), shape=(2, 2)), 1, only=FLOATING, skip=KINKS)],
+   dtypes=FLOATING)

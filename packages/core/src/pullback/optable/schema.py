@@ -12,13 +12,14 @@ This package is data: it imports only its own modules, and without compiled code
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 BOOL = 0x001
 INTEGRAL = 0x03E
 HALF = 0x0C0
 FLOATING = 0x3C0
+FLOAT64 = 0x200
 COMPLEX = 0xC00
 ALL = 0xFFF
 NUMBERS = INTEGRAL | FLOATING | COMPLEX
@@ -43,13 +44,13 @@ class Entry(NamedTuple):
     arguments: tuple[Argument, ...]
     returns: str
     forward: str | Callable | None
-    composite: Callable | None
+    composite: str | Callable | None
     kernel: str | None
     promote: str
     dtypes: int
     vjp: dict
     save: dict | None
-    node: str
+    node: str | Callable
     inplace: bool | str
     out: bool
     view: bool
@@ -60,7 +61,7 @@ class Entry(NamedTuple):
     namespaces: tuple[str, ...]
     aliases: tuple[str, ...]
     ref: str | Callable | None
-    samples: Callable | None
+    samples: Sequence | str | None
     doc: str
     signature: str
 
@@ -110,7 +111,11 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, promote="de
        vjp=None, save=None, node=None, inplace=False, out=False, view=False, overlap=False,
        varargs=False,
        method=True, function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
-    """Declare one op; see ``docs/howto/add-an-op.md`` for every field."""
+    """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
+
+    ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name, or
+    a function of kept values (named as in formulas) where torch has several names for one op.
+    """
     name, arguments, returns = parse_signature(signature)
     if name in ENTRIES:
         raise ValueError(f"the op table has two entries for {name!r}")

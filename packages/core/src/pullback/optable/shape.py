@@ -1,6 +1,8 @@
 """Views, copies and joins."""
 
-from pullback.optable.schema import op, ops
+from pullback.optable import references
+from pullback.optable.cases import DETACHED, KINKS, MEMORY, ROUNDED, Dtype, T, at, case, fixed, real
+from pullback.optable.schema import ALL, COMPLEX, FLOATING, FLOAT_COMPLEX, HALF, op, ops
 
 
 def _view(signature, vjp, doc, *, forward=None, **fields):
@@ -20,12 +22,17 @@ def _permute_vjp(g, dims):
 _view("transpose(self: Tensor, dim0: int, dim1: int) -> Tensor",
       lambda g, dim0, dim1: g.transpose(dim0, dim1),
       "Return a view with two dims exchanged.", aliases=("swapaxes", "swapdims"),
-      ref="numpy.swapaxes")
+      samples=[case(T(2, 3), 0, 1), case(T(2, 3, 4), -1, 0), case(T(3), 0, 0), case(T(), 0, -1), case(T(0, 3), 1, 0)],
+      ref=lambda np, self, dim0, dim1: np.swapaxes(self, dim0, dim1) if self.ndim else self)
 _view("t(self: Tensor) -> Tensor", lambda g: g.t(),
       "Return the transposed view of a matrix; vectors stay.\n\nRaises: RuntimeError above 2 dims.",
-      ref="numpy.transpose")
+      ref="numpy.transpose",
+      samples=[case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))])
 _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
-      "Return a view with its dims in another order.", varargs=True, ref="numpy.transpose")
+      "Return a view with its dims in another order.", varargs=True,
+      samples=[case(T(2, 3, 4), (2, 0, 1)), case(T(2, 3, 4), 1, -1, 0), case(T(2, 3), (1, 0)), case(T(), ()),
+               case(T(0, 3), (1, 0))],
+      ref=lambda np, self, *dims: np.transpose(self, dims[0] if isinstance(dims[0], tuple) else dims))
 
 
 def _movedim(self, source, destination):
@@ -50,30 +57,37 @@ def _movedim(self, source, destination):
 
 
 op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composite=_movedim,
-   aliases=("moveaxis",), ref="numpy.moveaxis", doc="Return a view with some dims moved.")
+   aliases=("moveaxis",), ref="numpy.moveaxis", doc="Return a view with some dims moved.",
+   samples=[case(T(2, 3, 4), 0, 2), case(T(2, 3, 4), (0, 1), (-1, 0)), case(T(2, 3), 1, 0)])
 
 
 # -- number and size of dims ----------------------------------------------------------------------------
 
-def _squeeze_vjp(g, self_shape):
-    return g.reshape(self_shape)
-
-
 _view("unsqueeze(self: Tensor, dim: int) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
-      "Return a view with a dim of one element inserted.", ref="numpy.expand_dims")
+      "Return a view with a dim of one element inserted.", ref="numpy.expand_dims",
+      samples=[case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 3), 1), case(T(), 0), case(T(0), 1)])
 _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
       lambda g, self_shape: g.reshape(self_shape),
       "Return a view without dims of one element: all of them, or those named.",
-      ref="numpy.squeeze")
+      node=lambda dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",
+      samples=[case(T(2, 1, 3)), case(T(1, 2, 1), 0), case(T(1, 2, 1), -1), case(T(1, 2, 1), (0, 2)), case(T(2, 1), 0),
+               case(T()), case(T(0, 1)), case(T(1, 1))],
+      ref=references.squeeze)
 _view("expand(self: Tensor, size: int[], *, implicit: bool = False) -> Tensor", lambda g: g,
       "Return a view with dims of one element repeated without copying; -1 keeps a size.",
-      varargs=True, ref="numpy.broadcast_to")
+      varargs=True,
+      samples=[case(T(3), (2, 3)), case(T(2, 1), 2, 3), case(T(2, 1), (4, -1, 3)), case(T(), (2,)), case(T(1), 0),
+               case(T(), ()), case(T(2, 1, 3), -1, -1, -1)],
+      ref=references.expand)
 op("expand_as(self: Tensor, other: Tensor) -> Tensor", function=False,
    composite=lambda self, other: self.expand(other.shape),
-   doc="Return self expanded to the shape of another tensor.")
+   doc="Return self expanded to the shape of another tensor.",
+   samples=[case(T(3), T(2, 3)), case(T(), T(2)), case(T(1), T(0))],
+   ref=lambda np, self, other: np.broadcast_to(self, other.shape))
 op("broadcast_to(self: Tensor, size: int[]) -> Tensor",
    composite=lambda self, size: self.expand(size), ref="numpy.broadcast_to",
-   doc="Return self expanded to a shape.")
+   doc="Return self expanded to a shape.",
+   samples=[case(T(3), (2, 3)), case(T(2, 1), (2, 3)), case(T(), (2,)), case(T(1), (0,))])
 
 
 def _sum_to_size(self, size):
@@ -92,30 +106,38 @@ def _sum_to_size(self, size):
 
 
 op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite=_sum_to_size, varargs=True,
-   function=False, doc="Return self summed to a shape that broadcasts to it.")
+   function=False, doc="Return self summed to a shape that broadcasts to it.",
+   samples=[case(T(2, 3), (3,)), case(T(2, 3), 2, 1), case(T(2, 3), (1,)), case(T(2, 3), (2, 3)), case(T(0, 3), (1, 3)),
+            case(T(4, 2, 3), (2, 1))],
+   dtypes=FLOAT_COMPLEX, ref=references.sum_to_size)
 
 _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view of another shape over the same memory; one size may be -1.\n\n"
       "Raises: RuntimeError when the memory cannot be seen in this shape.", varargs=True,
-      function=False, ref="numpy.reshape")
+      function=False,
+      samples=[*(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))), case(T(), (1, 1)),
+               case(T(0, 3), (3, 0)), case(T(1), ())],
+      ref=lambda np, self, *size: np.reshape(self, size[0] if isinstance(size[0], tuple) else size))
 
 
-def _reshape(self, shape):
-    from pullback._c.views import full_shape, viewable
-    found = viewable(self, shape)
-    if found is not None:
-        return ops.view(self, found)
-    return ops.view(ops.contiguous(self), full_shape(self, shape))
-
-
-op("reshape(self: Tensor, shape: int[]) -> Tensor", composite=_reshape, varargs=True,
-   ref="numpy.reshape", doc="Return the elements in another shape: a view where possible.")
+op("_unsafe_view(self: Tensor, size: int[]) -> Tensor", forward="_unsafe_view", method=False,
+   function=False, vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
+   doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
+   samples=[case(T(2, 3), (3, 2), skip=MEMORY), case(T(2, 3), (6,), skip=MEMORY), case(T(), (1,))], ref="numpy.reshape")
+op("reshape(self: Tensor, shape: int[]) -> Tensor", composite="reshape", varargs=True, doc="Return the elements in another shape: a view where possible.",
+   samples=[case(T(2, 3), (3, 2)), case(T(2, 3), -1), case(T(2, 3, 2), 4, 3), case(T(), (1, 1)), case(T(0, 3), (3, 0)),
+            case(T(1), ())],
+   ref=lambda np, self, *shape: np.reshape(self, shape[0] if isinstance(shape[0], tuple) else shape))
 op("reshape_as(self: Tensor, other: Tensor) -> Tensor", function=False,
    composite=lambda self, other: self.reshape(other.shape),
-   doc="Return the elements in the shape of another tensor.")
+   doc="Return the elements in the shape of another tensor.",
+   samples=[case(T(2, 3), T(6)), case(T(), T(1, 1))],
+   ref=lambda np, self, other: np.reshape(self, other.shape))
 op("view_as(self: Tensor, other: Tensor) -> Tensor", function=False,
    composite=lambda self, other: self.view(other.shape),
-   doc="Return a view in the shape of another tensor.")
+   doc="Return a view in the shape of another tensor.",
+   samples=[case(T(2, 3), T(6), skip=MEMORY), case(T(), T(1, 1))],
+   ref=lambda np, self, other: np.reshape(self, other.shape))
 
 
 def _flatten(self, start_dim, end_dim):
@@ -138,27 +160,39 @@ def _flatten(self, start_dim, end_dim):
 
 
 op("flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor", composite=_flatten,
-   doc="Return the dims from start_dim to end_dim joined into one.")
+   doc="Return the dims from start_dim to end_dim joined into one.",
+   samples=[case(T(2, 3, 4)), case(T(2, 3, 4), 1), case(T(2, 3, 4), 0, 1), case(T()), case(T(3)), case(T(2, 0), 0),
+            case(T(2, 3, 4), -2, -1)],
+   ref=references.flatten)
 op("ravel(self: Tensor) -> Tensor", composite=lambda self: self.reshape(-1), ref="numpy.ravel",
-   doc="Return all elements in one dim.")
+   doc="Return all elements in one dim.",
+   samples=[case(T(2, 3)), case(T()), case(T(0, 3))])
 
 # -- parts ------------------------------------------------------------------------------------------------
 
 _view("select(self: Tensor, dim: int, index: int) -> Tensor",
-      lambda g, self_shape, dim, index: g.select_backward(self_shape, dim, index),
-      "Return the view at one index of a dim.", ref="numpy.take")
+      lambda g, self_shape, dim, index: ops.select_backward(g, self_shape, dim, index),
+      "Return the view at one index of a dim.",
+      samples=[case(T(2, 3), 0, 1), case(T(2, 3), -1, -1), case(T(3), 0, 0), case(T(2, 0), 0, 1)],
+      ref=lambda np, self, dim, index: np.take(self, index, dim))
 _view("narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor",
-      lambda g, self_shape, dim, start, length: g.narrow_backward(self_shape, dim, start, length),
-      "Return the view of a range of a dim.", node="SliceBackward0")
+      lambda g, self_shape, dim, start, length: ops.narrow_backward(g, self_shape, dim, start, length),
+      "Return the view of a range of a dim.", node="SliceBackward0",
+      samples=[case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
+      ref=lambda np, self, dim, start, length: np.take(
+          self, np.arange(start % self.shape[dim], start % self.shape[dim] + length), dim))
 _view("slice(self: Tensor, dim: int = 0, start: int? = None, end: int? = None, step: int = 1) "
       "-> Tensor",
-      lambda g, self_shape, dim, start, end, step: g.slice_backward(
-          self_shape, dim, start, end, step),
-      "Return the view of every step-th index of a range of a dim.", function=False, method=False)
+      lambda g, self_shape, dim, start, end, step: ops.slice_backward(g, self_shape, dim, start, end, step),
+      "Return the view of every step-th index of a range of a dim.", function=False, method=False,
+      samples=[case(T(5), 0, 1, 4, 2), case(T(2, 5), 1, None, -1), case(T(2, 5), -1, -3), case(T(3), 0, 2, 1), case(T(0))],
+      ref=lambda np, self, dim=0, start=None, end=None, step=1: np.moveaxis(
+          np.moveaxis(self, dim, 0)[start:end:step], 0, dim))
 _view("diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor",
-      lambda g, self_shape, offset, dim1, dim2: g.diagonal_backward(
-          self_shape, offset, dim1, dim2),
-      "Return the view of a diagonal of two dims; it is the last dim.", ref="numpy.diagonal")
+      lambda g, self_shape, offset, dim1, dim2: ops.diagonal_backward(g, self_shape, offset, dim1, dim2),
+      "Return the view of a diagonal of two dims; it is the last dim.", ref="numpy.diagonal",
+      samples=[case(T(3, 3)), case(T(2, 3), 1), case(T(2, 3), -1), case(T(2, 3, 4), 0, 0, 2), case(T(2, 3), 5),
+               case(T(2, 3, 4), 1, -1, 1)])
 
 
 def _embedding(name, part):
@@ -170,6 +204,18 @@ def _embedding(name, part):
     return embed
 
 
+_adjoints = {
+    "select": ([case(T(3), (2, 3), 0, 1), case(T(2), (2, 3), -1, 0)],
+               lambda np, self, size, dim, index: references.embed(
+                   np, self, size, references.at(dim % len(size), index))),
+    "narrow": ([case(T(2, 2), (2, 3), 1, 1, 2), case(T(0, 3), (2, 3), 0, 1, 0)],
+               lambda np, self, size, dim, start, length: references.embed(
+                   np, self, size, references.at(dim, slice(start, start + length)))),
+    "slice": ([case(T(2), (5,), 0, 1, 4, 2), case(T(2, 3), (2, 5), 1, None, 3, 1)],
+              lambda np, self, size, dim, start, end, step: references.embed(
+                  np, self, size, references.at(dim, slice(start, end, step)))),
+    "diagonal": ([case(T(2), (2, 3), 1, 0, 1), case(T(3, 2), (2, 3, 4), 0, 0, 2),
+                  case(T(1), (3, 2), -2, 0, 1)], references.embed_diagonal)}
 for _name, _arguments in {
         "select": "dim: int, index: int", "narrow": "dim: int, start: int, length: int",
         "slice": "dim: int, start: int?, end: int?, step: int",
@@ -177,11 +223,14 @@ for _name, _arguments in {
     _names = [part.partition(":")[0].strip() for part in _arguments.split(",")]
     op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor",
        forward=_embedding(_name, _name), method=False, function=False,
-       vjp={"self": eval(f"lambda g, {', '.join(_names)}: g.{_name}({', '.join(_names)})")},
-       doc=f"Return zeros of `size` with self in the place that {_name} would return.")
+       vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
+       doc=f"Return zeros of `size` with self in the place that {_name} would return.",
+       samples=_adjoints[_name][0], ref=_adjoints[_name][1])
 
 _view("unbind(self: Tensor, dim: int = 0) -> Tensor[]", lambda gs, self_like, dim: _stack_parts(
-    gs, self_like, dim), "Return the views at every index of a dim, as a tuple.")
+    gs, self_like, dim), "Return the views at every index of a dim, as a tuple.",
+      samples=[case(T(2, 3)), case(T(2, 3), 1), case(T(3)), case(T(2, 0), -1)],
+      ref=lambda np, self, dim=0: list(np.moveaxis(self, dim, 0)))
 
 
 def _stack_parts(gs, like, dim):
@@ -195,7 +244,10 @@ def _zeros(shape, like):
     return fill_tensor(empty_tensor(tuple(shape), like.dtype, like.device), 0)
 
 
-def _split_parts(gs, self_like, sizes, dim):
+def _split_parts(gs, self_like, split_size, dim):
+    whole = self_like.shape[dim]
+    sizes = [min(split_size, whole - start) for start in range(0, whole, split_size)] if (
+        isinstance(split_size, int) and whole) else (0,) if not whole else split_size
     parts = []
     for part, size in zip(gs, sizes):
         if part is None:
@@ -206,27 +258,17 @@ def _split_parts(gs, self_like, sizes, dim):
     return ops.cat(parts, dim)
 
 
-_view("split_with_sizes(self: Tensor, sizes: int[], dim: int = 0) -> Tensor[]", _split_parts,
-      "Return views of consecutive ranges of a dim, as a tuple.", forward="split")
-
-
-def _split(self, split_size, dim):
-    if not isinstance(split_size, int):
-        return ops.split_with_sizes(self, tuple(split_size), dim)
-    if self.ndim == 0:
-        raise RuntimeError("split expects at least a 1-dimensional tensor")
-    size = self.size(dim)
-    if split_size < 0 or (split_size == 0 and size != 0):
-        raise RuntimeError(f"split expects split_size be non-negative, but got split_size="
-                           f"{split_size}")
-    if size == 0:
-        return ops.split_with_sizes(self, (0,), dim)
-    full, rest = divmod(size, split_size)
-    return ops.split_with_sizes(self, (split_size,) * full + ((rest,) if rest else ()), dim)
-
-
-op("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", composite=_split,
-   doc="Return views of equal parts of a dim (the last may be smaller), or of the given sizes.")
+_view("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", _split_parts,
+      "Return views of equal parts of a dim (the last may be smaller), or of the given sizes.",
+      node=lambda split_size: ("SplitBackward0" if isinstance(split_size, int)
+                               else "SplitWithSizesBackward0"),
+      samples=[case(T(5), 2), case(T(2, 4), 2, 1), case(T(5), [2, 0, 3]), case(T(0, 2), 1), case(T(3), 5)],
+      ref=references.split)
+op("split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]",
+   composite=lambda self, split_sizes, dim: ops.split(self, tuple(split_sizes), dim),
+   doc="Return views of consecutive ranges of a dim, as a tuple.",
+   samples=[case(T(5), (2, 3)), case(T(2, 4), (1, 0, 3), -1), case(T(0), (0,))],
+   ref=references.split)
 
 
 def _chunk(self, chunks, dim):
@@ -236,12 +278,14 @@ def _chunk(self, chunks, dim):
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = self.size(dim)
     if size == 0:
-        return ops.split_with_sizes(self, (0,) * chunks, dim)
+        return ops.split(self, (0,) * chunks, dim)
     return ops.split(self, -(-size // chunks), dim)
 
 
 op("chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]", composite=_chunk,
-   doc="Return views of at most `chunks` parts of a dim.")
+   doc="Return views of at most `chunks` parts of a dim.",
+   samples=[case(T(5), 2), case(T(2, 4), 3, 1), case(T(2), 5), case(T(0), 2)],
+   ref=references.chunk)
 
 
 # -- any geometry -------------------------------------------------------------------------------------------
@@ -256,7 +300,10 @@ _view("as_strided(self: Tensor, size: int[], stride: int[], storage_offset: int?
       save={"self_geometry": lambda self, *rest: (tuple(self.shape), self.stride(),
                                                   self.storage_offset()),
             "out_offset": lambda self, size, stride, storage_offset: (
-                self.storage_offset() if storage_offset is None else storage_offset)})
+                self.storage_offset() if storage_offset is None else storage_offset)},
+      samples=[case(fixed(range(6)), *geometry, skip=MEMORY) for geometry in (
+          ((2, 2), (3, 1)), ((2, 3), (1, 1), 1), ((2, 2), (0, 1)), ((), (), 2), ((0, 2), (1, 1)))],
+      ref=references.as_strided)
 
 
 def _high(size, stride, offset):
@@ -294,20 +341,32 @@ def _as_strided_backward_vjp(g, geometry, size, stride, offset):
 
 op("as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[], offset: int) "
    "-> Tensor", forward=_as_strided_backward, vjp={"self": _as_strided_backward_vjp}, method=False,
-   function=False, doc="Return the adjoint of as_strided; elements that share memory share evenly.")
+   function=False, doc="Return the adjoint of as_strided; elements that share memory share evenly.",
+   samples=[case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0), case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
+            case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0), case(T(3), ((3,), (2,), 1), (3,), (1,), 2)],
+   dtypes=FLOAT_COMPLEX)
 
 _view("alias(self: Tensor) -> Tensor", lambda g: g, "Return a view of the whole tensor.",
-      method=False, function=False)
+      method=False, function=False,
+      samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
 op("detach(self: Tensor) -> Tensor", forward="detach",
-   doc="Return the same memory without history; writes are seen by both.")
+   doc="Return the same memory without history; writes are seen by both.",
+   samples=[case(T(2, 3), skip=DETACHED), case(T(), skip=DETACHED), case(T(0), skip=DETACHED)], ref="numpy.copy")
 _view("view_as_real(self: Tensor) -> Tensor", lambda g: g.contiguous().view_as_complex(),
-      "Return the real and imaginary parts as a last dim of 2, over the same memory.")
+      "Return the real and imaginary parts as a last dim of 2, over the same memory.",
+      samples=[case(T(2, 3)), case(T()), case(T(0))], dtypes=COMPLEX,
+      ref=lambda np, self: np.stack([self.real, self.imag], -1))
 _view("view_as_complex(self: Tensor) -> Tensor", lambda g: ops.resolve(g).view_as_real(),
-      "Return a last dim of 2 as complex numbers, over the same memory.")
+      "Return a last dim of 2 as complex numbers, over the same memory.",
+      samples=[case(T(3, 2), skip=MEMORY), case(T(2), skip=MEMORY), case(T(0, 2), skip=MEMORY)], dtypes=FLOATING & ~HALF,
+      ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
 op("resolve(self: Tensor) -> Tensor", composite=lambda self: self, method=False, function=False,
-   doc="Return the tensor itself: conjugation is never delayed here.")
-op("real(self: Tensor) -> Tensor", doc="Return the real part: a view, or a real tensor itself.",
-   composite=lambda self: ops.select(ops.view_as_real(self), -1, 0) if self.is_complex() else self)
+   doc="Return the tensor itself: conjugation is never delayed here.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
+op("real(self: Tensor) -> Tensor", method=False,    # Tensor.real is a property
+   doc="Return the real part: a view, or a real tensor itself.",
+   composite=lambda self: ops.select(ops.view_as_real(self), -1, 0) if self.is_complex() else self,
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.real")
 
 
 def _imag(self):
@@ -316,7 +375,9 @@ def _imag(self):
     return ops.select(ops.view_as_real(self), -1, 1)
 
 
-op("imag(self: Tensor) -> Tensor", composite=_imag, doc="Return a view of the imaginary part.")
+op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
+   doc="Return a view of the imaginary part.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.imag", dtypes=COMPLEX)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------
@@ -328,54 +389,37 @@ def _raw(name):
     return call
 
 
-_clone_raw, _cast_raw, _copy_raw, _to_device = (
-    _raw(name) for name in ("clone_raw", "cast_raw", "copy_raw", "to_device"))
+_cast_raw, _copy_raw, _to_device = (_raw(name) for name in ("cast_raw", "copy_raw", "to_device"))
 
 
-def _memory_format(value):
-    if value is not None and str(value) not in ("contiguous_format", "preserve_format"):
-        raise RuntimeError(f"unsupported memory format {value!r}")
-
-
-op("clone(self: Tensor, *, memory_format: any = None) -> Tensor",
-   forward=lambda self, memory_format: (_memory_format(memory_format), _clone_raw(
-       self, str(memory_format) == "contiguous_format"))[1],
-   vjp={"self": lambda g: g}, ref="numpy.copy", doc="Return a copy, part of the graph.")
-op("contiguous(self: Tensor, memory_format: any = None) -> Tensor", function=False,
-   composite=lambda self, memory_format: self if self.is_contiguous() else ops.row_major(self),
-   doc="Return the tensor itself if its rows lie without gaps, else such a copy.")
-op("row_major(self: Tensor) -> Tensor", forward=lambda self: _clone_raw(self, True),
-   vjp={"self": lambda g: g}, method=False, function=False, node="CloneBackward0",
-   doc="Return a row-major copy.")
-op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor",
-   forward=lambda self, src, non_blocking: _checked_copy(self, src), inplace="only",
-   function=False, vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
-   node="CopyBackwards", doc="Copy the elements of src here, cast and broadcast; returns self.")
-
-
-def _checked_copy(self, src):
-    try:
-        fits = src.expand(self.shape).shape == self.shape
-    except RuntimeError:
-        fits = False
-    if not fits:
-        raise RuntimeError(f"output with shape {list(self.shape)} doesn't match the broadcast "
-                           f"shape of {list(src.shape)}")
-    if src._is_view() or self._is_view() or src.data_ptr() == self.data_ptr():
-        src = _clone_raw(src)           # the two may overlap
-    return _copy_raw(self, src)
-
-
+op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
+   vjp={"self": lambda g: g}, ref="numpy.copy", doc="Return a copy, part of the graph.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))])
+op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
+   composite="contiguous", function=False,
+   doc="Return the tensor itself if its rows lie without gaps, else such a copy.",
+   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
+op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor", forward="copy",
+   inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
+   node="CopyBackwards", doc="Copy the elements of src here, cast and broadcast; returns self.",
+   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3)), case(T(), T()), case(T(0, 3), T(3)), case(T(2, 3), T()),
+            case(T(3), real(3)), case(T(3), at(3, high=5))],
+   ref=lambda np, self, src: np.broadcast_to(src, self.shape))
 op("cast(self: Tensor, dtype: dtype) -> Tensor", forward=lambda self, dtype: _cast_raw(self, dtype),
    vjp={"self": lambda g: g}, method=False, function=False, node="ToCopyBackward0",
-   doc="Return a copy in another dtype.")
+   doc="Return a copy in another dtype.",
+   samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), Dtype("complex128")),
+            case(T(2, 3), Dtype("int64"), only=ALL & ~COMPLEX, skip=KINKS), case(T(3), Dtype("bool"), skip=KINKS),
+            case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
+   ref=lambda np, self, *target, **options: self)
 op("move(self: Tensor, device: device) -> Tensor", method=False, function=False,
    node="ToCopyBackward0", forward=lambda self, device: _to_device(self, device),
    vjp={"self": lambda g, self_like: g.to(self_like.device)},
-   doc="Return a copy on another device.")
+   doc="Return a copy on another device.",
+   samples="it needs two devices; the tests of devices cover it")
 
 
-def _to(self, *args, dtype=None, device=None, copy=False):
+def _to(self, *args, dtype=None, device=None, copy=False, memory_format=None):
     for value in args:
         if hasattr(value, "dtype") and hasattr(value, "device"):
             dtype, device = value.dtype, value.device
@@ -385,7 +429,10 @@ def _to(self, *args, dtype=None, device=None, copy=False):
             device = value
         elif value is not None:
             dtype = value
-    return _convert(self, dtype, device, copy)
+    out = _convert(self, dtype, device, copy)
+    if memory_format is None or out.is_contiguous(memory_format=memory_format):
+        return out
+    return ops.clone(out, memory_format=memory_format)
 
 
 def _convert(self, dtype, device, copy):
@@ -402,20 +449,22 @@ def _convert(self, dtype, device, copy):
     return ops.clone(out) if copy and out is self else out
 
 
-op("to(self: Tensor, target: any, other: any = None, non_blocking: bool = False, "
+op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool = False, "
    "copy: bool = False, *, dtype: dtype? = None, device: device? = None, "
-   "memory_format: any = None) -> Tensor", function=False,
+   "memory_format: memory_format? = None) -> Tensor", function=False,
    composite=lambda self, target, other, non_blocking, copy, dtype, device, memory_format: _to(
-       self, target, other, dtype=dtype, device=device, copy=copy),
-   doc="Return the tensor in another dtype or on another device; itself if nothing changes.")
+       self, target, other, dtype=dtype, device=device, copy=copy, memory_format=memory_format),
+   doc="Return the tensor in another dtype or on another device; itself if nothing changes.",
+   samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), dtype=Dtype("complex128")), case(T(2, 3)),
+            case(T(2, 3), T(1)), case(T(3), copy=True),
+            case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
+   ref=lambda np, self, *target, **options: self)
 
 # -- joins --------------------------------------------------------------------------------------------------------
 
 
-def _common(tensors, name):
+def _common(tensors):
     import pullback
-    if not tensors:
-        raise RuntimeError(f"{name}(): expected a non-empty list of Tensors")
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
         dtype = pullback.promote_types(dtype, tensor.dtype)
@@ -425,6 +474,8 @@ def _common(tensors, name):
 def _cat_forward(tensors, dim):
     from pullback._c.create import empty_tensor
     tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
+    if not tensors:
+        raise ValueError("cat(): expected a non-empty list of Tensors")
     shape = list(tensors[0].shape)
     if not shape:
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
@@ -441,7 +492,7 @@ def _cat_forward(tensors, dim):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. "
                                    f"Expected size {want} but got size {have} for tensor number "
                                    f"{number} in the list.")
-    tensors = _common(tensors, "cat")
+    tensors = _common(tensors)
     shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
     out = empty_tensor(tuple(shape), tensors[0].dtype, tensors[0].device)
     start = 0
@@ -465,10 +516,13 @@ def _cat_vjp(g, sizes, dim):
 
 
 op("cat(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_cat_forward, method=False, out=True,
-   vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"), ref="numpy.concatenate",
+   vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"),
    save={"sizes": lambda tensors, dim: [None if tuple(t.shape) == (0,) else t.shape[dim]
                                         for t in tensors]},
-   doc="Return tensors joined along a dim.")
+   doc="Return tensors joined along a dim.",
+   samples=[case([T(2, 3), T(1, 3)]), case([T(2, 3), T(2, 2)], -1), case([T(3)], 0), case((T(0), T(2, 3)), 1),
+            case([T(2, 0), T(2, 3)], 1), case([T(2), real(2)])],
+   ref=references.cat)
 
 
 def _stack(tensors, dim):
@@ -488,4 +542,5 @@ def _stack(tensors, dim):
 
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_stack, method=False, out=True,
    vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
-   doc="Return tensors of one shape joined along a new dim.")
+   doc="Return tensors of one shape joined along a new dim.",
+   samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1), case([T(0)], 0)])

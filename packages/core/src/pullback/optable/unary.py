@@ -1,5 +1,6 @@
 """Elementwise ops of one operand."""
 
+from pullback.optable.cases import unary
 from pullback.optable.schema import (
     BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, INTEGRAL, NUMBERS, REAL, op, ops,
 )
@@ -29,9 +30,11 @@ def _sgn(self):
 _unary("abs", _abs_vjp, "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
        dtypes=REAL | COMPLEX, promote="real", aliases=("absolute",), ref="numpy.abs")
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
-       "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos")
+       "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
+       samples=unary(-0.9, 0.9))
 _unary("asin", lambda g, self: g * (1 - self * self).rsqrt().conj(),
-       "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin")
+       "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin",
+       samples=unary(-0.9, 0.9))
 _unary("atan", lambda g, self: g / (self * self + 1).conj(),
        "Return the arctangent of each element.", aliases=("arctan",), ref="numpy.arctan")
 _unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
@@ -50,7 +53,8 @@ _unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
 _unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each element.",
        ref="numpy.exp")
 _unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
-       "Return 2 to the power of each element.", ref="numpy.exp2", dtypes=FLOATING)
+       "Return 2 to the power of each element.", ref="numpy.exp2", dtypes=FLOATING,
+       samples=unary(-3, 3))
 _unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
        ref="numpy.expm1")
 _unary("floor", _no_slope, "Return each element rounded down.", dtypes=INTEGRAL | FLOATING,
@@ -60,30 +64,39 @@ _unary("isfinite", None, "Return whether each element is neither infinite nor Na
 _unary("isnan", None, "Return whether each element is NaN.", dtypes=REAL | COMPLEX, promote="bool",
        inplace=False, ref="numpy.isnan")
 _unary("log", lambda g, self: g / self.conj(), "Return the natural logarithm of each element.",
-       ref="numpy.log")
+       ref="numpy.log",
+       samples=unary(0.1, 4))
 _unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
-       "Return the base-10 logarithm of each element.", ref="numpy.log10")
+       "Return the base-10 logarithm of each element.", ref="numpy.log10",
+       samples=unary(0.1, 4))
 _unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
-       ref="numpy.log1p")
+       ref="numpy.log1p",
+       samples=unary(-0.9, 3))
 _unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
-       "Return the base-2 logarithm of each element.", ref="numpy.log2")
+       "Return the base-2 logarithm of each element.", ref="numpy.log2",
+       samples=unary(0.1, 4))
 _unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
        promote="bool", ref="numpy.logical_not")
-_unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS | BOOL,
+_unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS,
        promote="default", aliases=("negative",), ref="numpy.negative")
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
-       ref="numpy.reciprocal")
+       ref="numpy.reciprocal",
+       samples=unary(0.5, 3))
 _unary("relu", lambda g, out: ops.where(out > 0, g, 0),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
-       dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"))
+       dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"),
+       ref=lambda np, self: np.maximum(self, 0))
 _unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
        dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round")
 _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
-       "Return 1 / sqrt(x) of each element.")
+       "Return 1 / sqrt(x) of each element.",
+       samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
 op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
-   doc="Return x / |x| of each element, and 0 of 0.")
+   doc="Return x / |x| of each element, and 0 of 0.",
+   ref="numpy.sign")
 _unary("sigmoid", lambda g, out: g * (out * (1 - out)).conj(),
-       "Return the logistic function 1 / (1 + e**-x) of each element.", ref="scipy.special.expit", namespace=("", "functional"))
+       "Return the logistic function 1 / (1 + e**-x) of each element.", ref="scipy.special.expit", namespace=("", "functional"),
+       samples=unary(-2.5, 2.5))
 _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
        promote="default", ref="numpy.sign")
 _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
@@ -91,12 +104,15 @@ _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each el
 _unary("sinh", lambda g, self: g * self.cosh().conj(),
        "Return the hyperbolic sine of each element.", ref="numpy.sinh")
 _unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of each element.",
-       ref="numpy.sqrt")
+       ref="numpy.sqrt",
+       samples=unary(0.1, 4))
 _unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
        dtypes=NUMBERS, promote="default", node="PowBackward0", ref="numpy.square")
 _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
-       ref="numpy.tan")
+       ref="numpy.tan",
+       samples=unary(-1.2, 1.2))
 _unary("tanh", lambda g, out: g * (1 - out * out).conj(),
-       "Return the hyperbolic tangent of each element.", ref="numpy.tanh", namespace=("", "functional"))
+       "Return the hyperbolic tangent of each element.", ref="numpy.tanh", namespace=("", "functional"),
+       samples=unary(-1.5, 1.5))
 _unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
        promote="default", aliases=("fix",), ref="numpy.trunc")

@@ -1,5 +1,5 @@
-"""Tools around tensors: hooks."""
+"""Tools around tensors: hooks, DLPack."""
 
-from pullback.utils import hooks
+from pullback.utils import dlpack, hooks
 
-__all__ = ["hooks"]
+__all__ = ["dlpack", "hooks"]

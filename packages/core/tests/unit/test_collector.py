@@ -1,0 +1,166 @@
+"""Cycles through the graph are reclaimed, and nothing that is still needed is. See note: gc."""
+
+import gc
+import weakref
+
+import pullback as pb
+import pytest
+
+
+class Probe:
+    """Something a weak reference can watch."""
+
+
+def build_own_hook(x, probe):
+    y = x * 2
+    y.register_hook(lambda g: (y, probe) and None)
+
+
+def build_downstream_hook(x, probe):
+    y = x * 2
+    z = (y * 3).exp()
+    y.register_hook(lambda g: (z, probe) and None)
+
+
+def build_diamond_hook(x, probe):
+    y = x * 2
+    left, right = y * 3, y * 4
+    z = left * right
+    y.register_hook(lambda g: (left, right, z, probe) and None)
+
+
+def build_leaf_hook(x, probe):
+    leaf = pb.ones(2, requires_grad=True)
+    leaf.register_hook(lambda g: (leaf, probe) and None)
+    (leaf * x).sum().backward()
+
+
+def build_node_hook(x, probe):
+    y = (x * 2).exp()
+    node = y.grad_fn
+    node.register_hook(lambda a, b: (node, probe) and None)
+
+
+def build_metadata(x, probe):
+    y = x * 2
+    y.grad_fn.metadata["self"] = (y, probe)
+
+
+def build_attribute(x, probe):
+    y = (x * 2).exp()
+    y.note = (y, probe)
+
+
+def build_context(x, probe):
+    class Keeps(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            out = a * 2
+            ctx.out = out
+            ctx.probe = probe
+            return out
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    y = Keeps.apply(x)
+    y.grad_fn.again = y * 3
+
+
+def build_grad_with_history(x, probe):
+    leaf = pb.ones(2, requires_grad=True)
+    leaf.probe = probe
+    ((leaf * leaf * leaf) + leaf.exp() * leaf).sum().backward(create_graph=True)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("build", [
+    build_own_hook, build_downstream_hook, build_diamond_hook, build_leaf_hook, build_node_hook,
+    build_metadata, build_attribute, build_context, build_grad_with_history,
+])
+def test_cycle_is_collected(build):
+    x = pb.ones(2, requires_grad=True)
+    probe = Probe()
+    watch = weakref.ref(probe)
+    build(x, probe)
+    del probe
+    gc.collect()
+    assert watch() is None
+
+
+def test_cycle_that_is_held_from_outside_survives():
+    x = pb.ones(2, requires_grad=True)
+    calls = []
+
+    def build():
+        y = x * 2
+        left, right = y * 3, y * 4
+        y.register_hook(lambda g: calls.append((left, right)))
+        return (left * right).sum()
+
+    total = build()
+    for _ in range(3):
+        gc.collect()
+    total.backward()
+    assert len(calls) == 1
+    assert x.grad.tolist() == [96.0, 96.0]
+
+
+def test_cycle_held_by_one_arm_of_a_diamond_survives():
+    x = pb.ones(2, requires_grad=True)
+    seen = []
+
+    def build():
+        y = x * 2
+        left, right = y * 3, y.exp()
+        y.register_hook(lambda g: seen.append(right))
+        return left
+
+    left = build()
+    gc.collect()
+    left.sum().backward()
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("generation", [0, 1])
+def test_young_collections_leave_graphs_alone(generation):
+    x = pb.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: g * (y.detach() * 0 + 5))
+    z = y.sum()
+    gc.collect(generation)
+    gc.collect(generation)
+    z.backward()
+    assert x.grad.tolist() == [10.0, 10.0]
+
+
+def test_collection_during_backward():
+    x = pb.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: gc.collect() and None)
+    z = (y.exp() * y).sum()
+    del y
+    z.backward()
+    expected = pb.ones(2, requires_grad=True)
+    w = expected * 2
+    (w.exp() * w).sum().backward()
+    assert x.grad.tolist() == expected.grad.tolist()
+
+
+def test_plain_tensors_are_not_tracked():
+    assert not gc.is_tracked(pb.ones(3) * 2)
+    assert gc.is_tracked(pb.ones(3, requires_grad=True) * 2)
+
+
+def test_get_referents_of_a_tensor_does_not_confuse_the_next_collection():
+    x = pb.ones(2, requires_grad=True)
+    probe = Probe()
+    watch = weakref.ref(probe)
+    y = x * 2
+    y.register_hook(lambda g: (y, probe) and None)
+    gc.get_referents(y)
+    gc.get_referrers(probe)
+    del y, probe
+    gc.collect()
+    assert watch() is None

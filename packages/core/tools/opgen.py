@@ -1,0 +1,318 @@
+"""Write what others read out of the op table: type stubs and the table in the documentation.
+
+    python opgen.py --stubs DIR               # DIR/pullback/__init__.pyi and its like
+    python opgen.py --docs DIR                # DIR/ops.md
+    python opgen.py --stub MODULE FILE        # one stub; the build does this
+    python opgen.py --stub MODULE FILE --depfile FILE
+
+The table is imported alone, without the compiled modules, so that it can be read before they are
+built. What is no op stands in ``stubs/MODULE.pyi.in``; the ops replace its lines ``# {methods}``
+and ``# {functions}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent
+PACKAGE = TOOLS.parent / "src" / "pullback"
+NAMESPACES = {"pullback": "", "pullback.nn.functional": "functional"}
+
+ANNOTATIONS = {
+    "Tensor": "Tensor",
+    "Tensor[]": "_Tensors",
+    "Operand": "Tensor | _Number",
+    "Scalar": "_Number",
+    "int": "_int",
+    "int[]": "_Sizes",
+    "float": "_float",
+    "bool": "_bool",
+    "str": "_str",
+    "dtype": "_dtype",
+    "device": "_DeviceLike",
+    "memory_format": "_memory_format",
+    "any": "Any",
+    "memory_format": "Any",
+}
+RESULTS = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "bool": "_bool", "any": "Any"}
+PLAIN_HEADER = '''"""Types of {module}; made from the op table by tools/opgen.py."""
+
+from typing import Any, overload
+
+from pullback import (
+    Tensor, _bool, _DeviceLike, _dtype, _float, _int, _memory_format, _Number, _Sizes, _str, _Tensors,
+)
+
+# {{functions}}
+'''
+
+Entry = Any  # pullback.optable.Entry, which exists only after load_table
+
+
+def load_table(package: Path = PACKAGE) -> Mapping[str, Entry]:
+    """Import the op table of a source tree, without ``pullback`` itself."""
+    sys.dont_write_bytecode = True
+    if "pullback" not in sys.modules:
+        bare = types.ModuleType("pullback")
+        bare.__path__ = [str(package)]
+        sys.modules["pullback"] = bare
+    return importlib.import_module("pullback.optable").ENTRIES
+
+
+def table_files() -> list[Path]:
+    """Return the files that the loaded table was read from."""
+    names = [name for name in sys.modules if name.startswith("pullback.optable")]
+    files = [getattr(sys.modules[name], "__file__", None) for name in names]
+    return sorted(Path(file) for file in files if file)
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+def annotate(kind: str) -> str:
+    """Return the annotation for a type of the table's signatures.
+
+    Raises: KeyError for a type that the table has not had before.
+    """
+    if kind.endswith("?"):
+        inner = annotate(kind[:-1])
+        return inner if inner == "Any" else f"{inner} | None"
+    return ANNOTATIONS[kind]
+
+
+def render_argument(argument: Any, *, name: str | None = None) -> str:
+    """Return one argument as it stands in a stub."""
+    text = f"{name or argument.name}: {annotate(argument.type)}"
+    return text if argument.required else f"{text} = {argument.default!r}"
+
+
+def render_arguments(
+    entry: Entry, *, method: bool, inplace: bool, out: bool, spread: bool
+) -> str:
+    """Return the argument list; ``spread`` gives ``*size: int`` for the last positional one."""
+    positional = [a for a in entry.arguments if not a.keyword_only]
+    keywords = [a for a in entry.arguments if a.keyword_only]
+    parts = []
+    for position, argument in enumerate(positional):
+        if method and position == 0:
+            parts.append("self")
+        elif inplace and position == 0:
+            parts.append("input: Tensor")
+        elif spread and position == len(positional) - 1:
+            parts.append(f"*{argument.name}: _int")
+        else:
+            name = "input" if argument.name == "self" else None
+            parts.append(render_argument(argument, name=name))
+    named = [render_argument(argument) for argument in keywords]
+    if out and "out" not in [argument.name for argument in keywords]:
+        named.append("out: Tensor | None = None")
+    if named and not spread:
+        parts.append("*")
+    return ", ".join(parts + named)
+
+
+def render_stub(entry: Entry, name: str, *, method: bool, out: bool) -> Iterator[str]:
+    """Yield the lines of one function or method."""
+    result = RESULTS[entry.returns]
+    first_line = entry.doc.splitlines()[0].replace("\\", "\\\\")
+    for spread in (True, False) if entry.varargs else (False,):
+        arguments = render_arguments(
+            entry, method=method, inplace=name.endswith("_"), out=out, spread=spread
+        )
+        if entry.varargs:
+            yield "@overload"
+        yield f"def {name}({arguments}) -> {result}:"
+        yield f'    """{first_line}"""'
+
+
+def names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
+    """Yield the public names of an entry, each with whether it takes ``out=``."""
+    for name in (entry.name, *entry.aliases):
+        yield name, entry.out
+        if entry.inplace is True:
+            yield f"{name}_", False
+
+
+def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
+    """Yield the stubs of a namespace's functions, sorted by name."""
+    found = {
+        name: (entry, out)
+        for entry in table.values()
+        if entry.function and namespace in entry.namespaces
+        for name, out in names_of(entry)
+    }
+    for name in sorted(found):
+        entry, out = found[name]
+        yield from render_stub(entry, name, method=False, out=out)
+
+
+def methods(table: Mapping[str, Entry]) -> Iterator[str]:
+    """Yield the stubs of Tensor's methods, sorted by name."""
+    found = {}
+    for entry in table.values():
+        if isinstance(entry.method, str):
+            found[entry.method] = entry, entry.out
+        elif entry.method:
+            found.update({name: (entry, out) for name, out in names_of(entry)})
+    for name in sorted(found):
+        entry, out = found[name]
+        yield from render_stub(entry, name, method=True, out=out)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def template_of(module: str) -> Path:
+    """Return where the part of a module that is no op is written down."""
+    return TOOLS / "stubs" / f"{module}.pyi.in"
+
+
+def make_stub(table: Mapping[str, Entry], module: str) -> str:
+    """Return the stub of a module."""
+    template = template_of(module)
+    text = template.read_text() if template.exists() else PLAIN_HEADER.format(module=module)
+    lines = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip())]
+        if line.strip() == "# {methods}":
+            lines += [indent + made for made in methods(table)]
+        elif line.strip() == "# {functions}":
+            lines += [indent + made for made in functions(table, NAMESPACES[module])]
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def stub_path(module: str) -> Path:
+    """Return where a module's stub lies below a folder of stubs."""
+    parts = module.split(".")
+    return Path(*parts, "__init__.pyi") if len(parts) == 1 else Path(*parts).with_suffix(".pyi")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def write_depfile(path: Path, target: Path, module: str) -> None:
+    """List the files that a stub was made from, as make and ninja read it."""
+    files = [*table_files(), Path(__file__).resolve()]
+    if template_of(module).exists():
+        files.append(template_of(module))
+    listed = " ".join(str(file).replace(" ", "\\ ") for file in files)
+    path.write_text(f"{str(target).replace(' ', chr(92) + ' ')}: {listed}\n")
+
+
+# -- documentation ---------------------------------------------------------------------------------
+
+
+def computed_by(entry: Entry) -> str:
+    """Say how an op comes to its result."""
+    if entry.composite is not None:
+        return "other ops"
+    if entry.view:
+        return "view"
+    return f"`{entry.kernel}`" if entry.kernel else "core"
+
+
+def derivative_of(entry: Entry) -> str:
+    """Say where an op's derivative comes from."""
+    if entry.vjp:
+        return "yes"
+    return "by its parts" if entry.composite is not None else "no"
+
+
+def variants_of(entry: Entry) -> str:
+    """List the other forms of an op."""
+    forms = [f"`{entry.name}_`"] if entry.inplace is True else []
+    if entry.out or any(argument.name == "out" for argument in entry.arguments):
+        forms.append("`out=`")
+    return ", ".join(forms + [f"`{alias}`" for alias in entry.aliases])
+
+
+def signature_of(entry: Entry) -> str:
+    """Return the arguments of an entry on one line, without what every factory takes."""
+    return entry.signature.partition("(")[2].rpartition("->")[0].strip().removesuffix(")")
+
+
+def rows(entries: list[Entry]) -> Iterator[str]:
+    """Yield a table of entries in Markdown."""
+    yield "| op | arguments | computed by | derivative | other forms | what it does |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        cells = (
+            f"`{entry.name}`",
+            f"`{signature_of(entry)}`",
+            computed_by(entry),
+            derivative_of(entry),
+            variants_of(entry),
+            entry.doc.splitlines()[0],
+        )
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def make_docs(table: Mapping[str, Entry]) -> str:
+    """Return the page that lists every op."""
+    public = [entry for entry in table.values() if entry.method or entry.function]
+    internal = [entry for entry in table.values() if not (entry.method or entry.function)]
+    lines = [
+        "# Operations",
+        "",
+        f"The {len(public)} operations of the op table. *Computed by* names the kernel slot that a "
+        "backend fills, or says",
+        "that the operation is written in other ones, is a view, or is done by the core itself. "
+        "Where the derivative is",
+        "*by its parts*, the operations that it is written in are differentiated.",
+        "",
+        *rows(public),
+        "",
+        "## Building blocks",
+        "",
+        f"{len(internal)} operations that derivatives and other operations are written in. They "
+        "have no public name, but",
+        "their nodes can be seen in a graph.",
+        "",
+        *rows(internal),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--stubs", metavar="DIR", type=Path, help="write all stubs below DIR")
+    parser.add_argument("--docs", metavar="DIR", type=Path, help="write DIR/ops.md")
+    parser.add_argument("--stub", nargs=2, metavar=("MODULE", "FILE"), help="write one stub")
+    parser.add_argument("--depfile", metavar="FILE", type=Path, help="list the files of --stub")
+    given = parser.parse_args(arguments)
+    if not (given.stubs or given.docs or given.stub):
+        parser.error("say what to write: --stubs, --docs or --stub")
+    if given.depfile and not given.stub:
+        parser.error("--depfile needs --stub")
+    if given.stub and given.stub[0] not in NAMESPACES:
+        parser.error(f"no stub is made for {given.stub[0]!r}, only for {', '.join(NAMESPACES)}")
+    table = load_table()
+    if given.stubs:
+        for module in NAMESPACES:
+            write(given.stubs / stub_path(module), make_stub(table, module))
+    if given.docs:
+        write(given.docs / "ops.md", make_docs(table))
+    if given.stub:
+        module, target = given.stub[0], Path(given.stub[1])
+        write(target, make_stub(table, module))
+        if given.depfile:
+            write_depfile(given.depfile, target, module)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
