@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
-from pullback._c import dtype as _dtype, literal
+from pullback._c import dtype as _dtype
+from pullback._c import literal
 from pullback._c.surface import require_grad_of_new
 from pullback._c.tensor import Tensor
 
@@ -84,19 +86,21 @@ def as_tensor(data, dtype=None, device=None):
 
 def _shared_array(data):
     """Return a tensor over the memory of a NumPy array or a DLPack exporter, or None."""
-    if hasattr(data, "__array_interface__"):
-        import numpy
-
-        if isinstance(data, numpy.ndarray):
-            try:
-                return from_numpy(data)
-            except (TypeError, ValueError):     # a layout or dtype that only a copy can have
-                return None
-    elif hasattr(data, "__dlpack__"):
+    if _is_array(data):
+        try:
+            return from_numpy(data)
+        except (TypeError, ValueError):     # a layout or dtype that only a copy can have
+            return None
+    if hasattr(data, "__dlpack__"):
         from pullback.utils.dlpack import from_dlpack
 
         return from_dlpack(data)
     return None
+
+
+def _is_array(data):
+    numpy = sys.modules.get("numpy")        # nobody has an array who did not import it
+    return numpy is not None and isinstance(data, numpy.ndarray)
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
@@ -127,7 +131,7 @@ def _shared(obj, dtype):
     if type(obj) in _LITERALS or isinstance(obj, str):
         return None
     shared = _shared_array(obj)
-    if shared is not None or hasattr(obj, "__array_interface__"):
+    if shared is not None or _is_array(obj):
         return shared
     try:
         memoryview(obj)

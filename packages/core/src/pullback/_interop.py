@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy as _copy
 import math
 
-from pullback._c import create, dtype as _dtype, interop, literal
+from pullback._c import create, interop, literal
+from pullback._c import dtype as _dtype
 from pullback._c.tensor import Tensor, adopt, bind_attribute
 from pullback.utils import dlpack
 
-
-# ---- from NumPy and buffers ------------------------------------------------------------------------------
+# ---- from NumPy and buffers ----------------------------------------------------------------------
 
 _dtypes = {}                # native NumPy dtypes that were met, with ours
 
@@ -50,7 +50,7 @@ def _regular(array):
     wider = {"uint16": "int32", "uint32": "int64", "uint64": "int64", "longdouble": "float64",
              "clongdouble": "complex128"}.get(array.dtype.name)
     if wider == "int64" and array.size and array.max() > numpy.iinfo("int64").max:
-        raise RuntimeError("Overflow when unpacking long: a uint64 array holds a number above 2**63")
+        raise RuntimeError("Overflow when unpacking long: a uint64 array holds more than 2**63 - 1")
     return array.astype(wider or array.dtype.newbyteorder("="), order="C")
 
 
@@ -93,7 +93,7 @@ def _bytes_of(buffer):
     return view.cast("B")
 
 
-# ---- to NumPy --------------------------------------------------------------------------------------------
+# ---- to NumPy ------------------------------------------------------------------------------------
 
 def as_array(tensor):
     """Return a NumPy array over the memory of a host tensor that does not require grad."""
@@ -163,7 +163,7 @@ def tolist(self):
     return literal.nested_list(self)
 
 
-# ---- copies ----------------------------------------------------------------------------------------------
+# ---- copies --------------------------------------------------------------------------------------
 
 def deepcopy(self, memo):
     """Copy data, requires_grad and .grad of a leaf; tensors that share memory share it again.
@@ -209,7 +209,7 @@ def _as_kind(kind, tensor):
     return made
 
 
-# ---- pickles ---------------------------------------------------------------------------------------------
+# ---- pickles -------------------------------------------------------------------------------------
 
 def reduce(self, protocol):
     """Pickle data, geometry, requires_grad and attributes; not history, hooks or .grad."""

@@ -87,6 +87,33 @@ def test_name_of_node(name, op):
     assert isinstance(node, Node)
 
 
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("RsubBackward0", lambda x: pb.rsub(x, x)),
+        ("PowBackward2", lambda x: 2**x),
+        ("MulBackward0", lambda x: 1 / x),
+        ("SumBackward1", lambda x: x.sum(())),
+        ("SqueezeBackward2", lambda x: x.squeeze((0, 1))),
+        ("SplitWithSizesBackward0", lambda x: x.split([1, 1])[0]),
+        ("DotBackward0", lambda x: x[0] @ x[1]),
+        ("UnsafeViewBackward0", lambda x: x.t().reshape(4)),
+        ("MaskedFillBackward1", lambda x: x.masked_fill(x > 0, x[0, 0])),
+        ("AddmmBackward0", lambda x: F.linear(x, x, x[0])),
+        (
+            "NllLoss2DBackward0",
+            lambda x: F.nll_loss(x[None], pb.zeros(1, 2, dtype=pb.int64)),
+        ),
+    ],
+)
+def test_node_names_tell_overloads_apart(name, op):
+    y = op(square())
+    node = y.grad_fn
+    assert node.name() == name
+    y.sum().backward()
+    assert node.name() == name          # also when what it kept is freed
+
+
 def test_accumulator_node():
     x = leaf(1.0)
     node = (x * 2).grad_fn.next_functions[0][0]

@@ -281,6 +281,7 @@ def test_gradients_are_not_added_into_read_only_memory():
     assert a.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must accept:DeprecationWarning")
 def test_numpy_functions_return_tensors():
     x = pb.ones(3)
     for y in (np.sin(x), x + np.ones(3), np.multiply(np.ones(3), x)):
@@ -297,10 +298,18 @@ def test_frombuffer_shares_memory_and_keeps_it():
     assert x.tolist() == [1, 2]
     x.zero_()
     assert np.frombuffer(data, np.int32).tolist() == [0, 0, 0, 3]
-    with pytest.raises(BufferError):
-        data.extend(b"more")  # would move the memory
     assert pb.frombuffer(np.ones((2, 2)), dtype=pb.float64).tolist() == [1.0] * 4
     assert pb.frombuffer(data, dtype=pb.bfloat16).shape == (8,)
+
+
+@pytest.mark.beyond_torch
+def test_frombuffer_keeps_its_memory_in_place():
+    data = bytearray(8)
+    x = pb.frombuffer(data, dtype=pb.int32)
+    with pytest.raises(BufferError):
+        data.extend(b"more")
+    del x
+    data.extend(b"more")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +317,11 @@ def test_frombuffer_shares_memory_and_keeps_it():
     [
         ({"count": 0}, "must not be 0"),
         ({"count": 3}, "must not be greater than actual buffer length"),
-        ({"count": 2**62}, "must not be greater than actual buffer length"),
+        pytest.param(
+            {"count": 2**62},
+            "must not be greater than actual buffer length",
+            marks=pytest.mark.beyond_torch,
+        ),
         ({"offset": 8}, "must be non-negative and no greater than buffer length"),
         ({"offset": -1}, "must be non-negative and no greater than buffer length"),
         ({"offset": 2}, "must be a multiple of element size"),
@@ -440,7 +453,7 @@ def test_dlpack_of_a_producer_of_the_first_protocol():
         ({"stream": 7}, AssertionError),
         ({"max_version": 3}, TypeError),
         ({"dl_device": 3}, TypeError),
-        ({"dl_device": (2, 0), "copy": False}, (BufferError, RuntimeError)),
+        ({"dl_device": (2, 0), "copy": False}, ValueError),
         ({"dl_device": (99, 0)}, (BufferError, RuntimeError)),
         ({"dl_device": ("a", 0)}, (TypeError, ValueError)),
     ],
@@ -584,6 +597,7 @@ class Named(pb.Tensor):
     pass
 
 
+@pytest.mark.beyond_torch
 def test_copies_and_pickles_keep_the_class():
     x = pb.ones(2).as_subclass(Named)
     x.note = 1

@@ -228,6 +228,16 @@ def test_in_place_with_itself_and_with_overlap():
     assert a.tolist() == [4.0, 16.0, 6.0]
 
 
+def test_copies_between_overlapping_views_are_refused():
+    x = pb.arange(5.0)
+    for write in (lambda: x[1:].copy_(x[:-1]), lambda: x.__setitem__(slice(1, None), x[:-1])):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            write()
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    x.copy_(x)
+    assert x._version == 1
+
+
 def test_in_place_does_not_broadcast_its_target():
     with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
         pb.ones(1).add_(pb.ones(3))

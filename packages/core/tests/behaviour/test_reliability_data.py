@@ -21,7 +21,11 @@ import pytest
             marks=pytest.mark.beyond_torch,
         ),
         ("{'deleter': None, 'shape': (1, 2), 'strides': (1, 2)}", "accepted [[0.0, 2.0]] 2.0"),
-        ("{'ndim': 0, 'shape': None, 'strides': None, 'byte_offset': 20}", "accepted 5.0 5.0"),
+        pytest.param(
+            "{'ndim': 0, 'shape': None, 'strides': None, 'byte_offset': 20}",
+            "accepted 5.0 5.0",
+            marks=pytest.mark.beyond_torch,
+        ),
     ],
 )
 def test_proper_dlpack_capsules_are_accepted(change, answer, run_script):
@@ -55,7 +59,9 @@ def test_proper_dlpack_capsules_are_accepted(change, answer, run_script):
         pytest.param("{'strides': (1, 2**62), 'shape': (3, 1)}", marks=pytest.mark.beyond_torch),
         pytest.param("{'ndim': 2**31 - 1}", marks=pytest.mark.beyond_torch),
         "{'name': b'dltensor_versioned', 'version': (2, 0)}",
-        "{'name': b'dltensor_versioned', 'version': (0, 8)}",
+        pytest.param(
+            "{'name': b'dltensor_versioned', 'version': (0, 8)}", marks=pytest.mark.beyond_torch
+        ),
         pytest.param(
             "{'name': b'dltensor_versioned', 'data': None}", marks=pytest.mark.beyond_torch
         ),
@@ -69,6 +75,11 @@ def test_malformed_dlpack_capsules_are_refused(change, run_script):
     if "device" in change and "-5" in change:
         return  # Some producers leave the index of the only host device unset.
     assert done.startswith("refused")
+
+
+@pytest.mark.parametrize("form", ["first", "versioned"])
+def test_dlpack_memory_is_given_back_from_any_thread(form, run_script):
+    run_script("return_dlpack", form)
 
 
 def test_damaged_pickles_are_refused(run_script, tmp_path):

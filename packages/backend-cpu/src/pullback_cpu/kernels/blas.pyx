@@ -1,4 +1,6 @@
 # Matrix products of SciPy's BLAS. Importing this module loads SciPy, so it is imported late.
+import sys
+
 from cpython.pycapsule cimport PyCapsule_New
 from scipy.linalg cimport cython_blas
 
@@ -13,5 +15,13 @@ routines.gemv[0] = <gemv_routine>cython_blas.sgemv
 routines.gemv[1] = <gemv_routine>cython_blas.dgemv
 routines.gemv[2] = <gemv_routine>cython_blas.cgemv
 routines.gemv[3] = <gemv_routine>cython_blas.zgemv
+library = getattr(sys.modules.get("scipy.linalg.cython_blas"), "__file__", None) or ""
+pb_blas_threads_find(&routines.threads, library.encode(sys.getfilesystemencoding(), "surrogateescape"))
+
+
+def thread_count():
+    """Return how many threads BLAS may use, or None if it does not say."""
+    return routines.threads.get() if routines.threads.get != NULL else None
+
 
 ROUTINES = PyCapsule_New(&routines, b"pb_blas", NULL)

@@ -5,7 +5,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 from libc.stdlib cimport free, malloc
 
-from pullback_cpu.kernels.blas cimport blas_table
+from pullback_cpu.kernels.blas cimport (
+    blas_table, pb_gemm_hold, pb_gemv_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.half cimport *
 from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_directly, product
@@ -13,7 +14,7 @@ from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_directly, produc
 cdef enum:
     SMALL = 256  # multiplications that cost less than a call of BLAS
 
-cdef const blas_table *blas = NULL
+cdef blas_table *blas = NULL
 
 # Factors of a and c, as each BLAS type reads them.
 cdef float ONE_FLOAT[2]
@@ -35,7 +36,7 @@ cdef int load_blas() noexcept with gil:
     global blas
     try:
         from pullback_cpu.blas_loader import load_routines
-        blas = <const blas_table *>PyCapsule_GetPointer(load_routines(), b"pb_blas")
+        blas = <blas_table *>PyCapsule_GetPointer(load_routines(), b"pb_blas")
     except BaseException as error:
         PyErr_SetObject(type(error), error)
         return PB_E_PYTHON
@@ -196,7 +197,7 @@ cdef inline bint can_use_gemv(workspace *space, const product *task) noexcept no
 
 
 cdef int call_gemv(workspace *space, product *task) noexcept nogil:
-    cdef int rows, columns, step, error
+    cdef int rows, columns, step, error, before
     cdef int b_step = <int>task.b.row if task.k > 1 else 1
     cdef int c_step = <int>task.c.row if task.m > 1 else 1
     cdef int64_t i, size = item_size(space.dtype)
@@ -210,14 +211,17 @@ cdef int call_gemv(workspace *space, product *task) noexcept nogil:
     rows = <int>(task.k if trans == b'N' else task.m)
     columns = <int>(task.m if trans == b'N' else task.k)
     trans = b'T' if trans == b'N' else b'N'
+    before = pb_gemv_hold(&blas.threads, rows, columns)
     blas.gemv[space.routine](
         &trans, &rows, &columns, one_of(space.routine), task.a.data, &step, task.b.data, &b_step,
         ZERO, task.c.data, &c_step)
+    pb_blas_threads_release(&blas.threads, before)
     return PB_OK
 
 
 cdef int call_gemm(workspace *space, product *task) noexcept nogil:
     cdef int m = <int>task.m, n = <int>task.n, k = <int>task.k, a_step, b_step, c_step, error
+    cdef int before
     cdef char a_trans, b_trans
     error = fit_operand(space, 0, &task.a, task.m, task.k, &a_trans, &a_step)
     if not error:
@@ -225,9 +229,11 @@ cdef int call_gemm(workspace *space, product *task) noexcept nogil:
     if error:
         return error
     c_step = row_step(&task.c, task.m, task.n)
+    before = pb_gemm_hold(&blas.threads, m, n, k)
     blas.gemm[space.routine](
         &b_trans, &a_trans, &n, &m, &k, one_of(space.routine), task.b.data, &b_step, task.a.data,
         &a_step, ZERO, task.c.data, &c_step)
+    pb_blas_threads_release(&blas.threads, before)
     return PB_OK
 
 

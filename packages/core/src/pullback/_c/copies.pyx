@@ -5,13 +5,15 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.call cimport op_apply
+from pullback._c.device cimport device, device_index, device_parse
+from pullback._c.dtype cimport dtype_code, dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_release, layout_strides_tuple)
 from pullback._c.storage cimport storage_retain
-from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
+from pullback._c.tensor cimport Tensor, is_tensor, tensor_device, tensor_new, tensor_wrap
 from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
 from pullback._c.views cimport infer_shape, strides_for
 
@@ -146,6 +148,66 @@ cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
     return op_apply(op_named("clone"), step)
 
 
+# ---- other dtypes and devices --------------------------------------------------------------------------
+
+cdef object forward_cast(Op op, PyObject **args, PyObject *target):
+    """A copy in another dtype."""
+    return cast_tensor(<Tensor>args[0], dtype_code(<object>args[1], op.name_bytes))
+
+
+cdef object moved(Tensor self, object where):
+    """Return the tensor on a device: itself if it is there already."""
+    cdef PyObject *step[2]
+    cdef device to
+    if where is None:
+        return self
+    to = device_parse(where)
+    if to.type_id == self.storage.device_type and (
+            to.ordinal < 0 or device_index(to) == self.storage.device_index):
+        return self
+    step[0] = <PyObject *>self
+    step[1] = <PyObject *>to
+    return op_apply(op_named("move"), step)
+
+
+cdef object composite_to(Op op, PyObject **args, PyObject *target):
+    """(self, target, other, non_blocking, copy, dtype, device, memory_format), as torch reads them.
+
+    `target` and `other` may be a dtype, a device or a tensor that has both; a bool in the place of
+    `other` is `non_blocking`, and what follows it is `copy`.
+    """
+    cdef Tensor self = <Tensor>args[0]
+    cdef object wanted = <object>args[5], where = <object>args[6], out
+    cdef bint copy = <object>args[4]
+    cdef PyObject *step[2]
+    for value in (<object>args[1], <object>args[2]):
+        if value is None:
+            continue
+        if is_tensor(value):
+            wanted = dtype_object((<Tensor>value).dtype)
+            where = tensor_device(<Tensor>value)
+        elif isinstance(value, bool):
+            copy = copy or <object>args[3]
+        elif isinstance(value, (device, str, int)):
+            where = value
+        else:
+            wanted = value
+    out = moved(self, where)
+    step[0] = <PyObject *>out
+    if wanted is not None and dtype_code(wanted, op.name_bytes) != (<Tensor>out).dtype:
+        step[1] = <PyObject *>wanted
+        out = op_apply(op_named("cast"), step)
+        step[0] = <PyObject *>out
+    if <object>args[7] is not None and not in_format(<Tensor>out, format_of(<object>args[7], "to")):
+        copy = <object>args[7] is not _preserve or (copy and out is self)
+    else:
+        copy = copy and out is self
+    if not copy:
+        return out
+    step[1] = args[7]
+    return op_apply(op_named("clone"), step)
+
+
 # ---- reshape -----------------------------------------------------------------------------------------
 
 cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
@@ -153,7 +215,7 @@ cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape, "_unsafe_view")
+    cdef int count = infer_shape(self, <object>args[1], shape)
     if not strides_for(self, count, shape, strides):
         raise RuntimeError("_unsafe_view(): size is not compatible with the input's strides")
     return tensor_wrap(storage_retain(self.storage), layout_new(count, shape, strides), self.offset,
@@ -165,7 +227,7 @@ cdef object composite_reshape(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape, "reshape")
+    cdef int count = infer_shape(self, <object>args[1], shape)
     cdef PyObject *step[2]
     step[0] = args[0]
     step[1] = args[1]
@@ -179,6 +241,8 @@ cdef object composite_reshape(Op op, PyObject **args, PyObject *target):
 
 
 forward_register("_unsafe_view", forward_unsafe_view)
+forward_register("cast", forward_cast)
 forward_register("clone", forward_clone)
 forward_register("contiguous", composite_contiguous)
 forward_register("reshape", composite_reshape)
+forward_register("to", composite_to)

@@ -1,8 +1,8 @@
 """New tensors: uninitialised memory, single values, casts and moves between devices."""
 
+from libc.math cimport isinf
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
-from math import isfinite
 
 from pullback.abi cimport (
     PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MESSAGE_SIZE)
@@ -107,8 +107,8 @@ def fill_tensor(Tensor out not None, value):
     cdef char written[16]
     scalar_check(value, out.dtype)
     scalar_write(value, out.dtype, written)
-    if dtype_category[out.dtype] == CATEGORY_FLOATING and isfinite(value) and not isfinite(
-            <double>scalar_read(written, out.dtype)):
+    if (dtype_category[out.dtype] == CATEGORY_FLOATING
+            and isinf(<double>scalar_read(written, out.dtype)) and not isinf(<double>value)):
         raise RuntimeError(f"value cannot be converted to type {dtype_object(out.dtype).name} "
                            f"without overflow: {value}")
     fill_with(out, value)

@@ -28,7 +28,7 @@ from pullback._c.types cimport (
 from pullback._c.interop import host_device
 
 
-# ---- the structs of dlpack.h ----------------------------------------------------------------------------
+# ---- the structs of dlpack.h ---------------------------------------------------------------------
 
 cdef enum:
     DL_CPU = 1
@@ -95,7 +95,7 @@ cdef dl_dtype dtypes[PB_NUM_DTYPES]
 
 
 cdef int fill_dtypes() except -1:
-    """Write down each dtype's kind and bits: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool."""
+    """Write down each dtype; kinds: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool."""
     cdef int code, kind
     for code, kind in ((PB_BOOL, 6), (PB_U8, 1), (PB_I8, 0), (PB_I16, 0), (PB_I32, 0), (PB_I64, 0),
                        (PB_F16, 2), (PB_BF16, 4), (PB_F32, 2), (PB_F64, 2), (PB_C64, 5),
@@ -109,7 +109,7 @@ cdef int fill_dtypes() except -1:
 fill_dtypes()
 
 
-# ---- devices --------------------------------------------------------------------------------------------
+# ---- devices -------------------------------------------------------------------------------------
 
 def device_pair(Tensor self not None):
     """Return DLPack's (kind, index) of a tensor's device.
@@ -152,7 +152,7 @@ def stream_of(where):
     return 1 if stream == NULL else <size_t>stream
 
 
-# ---- out ------------------------------------------------------------------------------------------------
+# ---- out -----------------------------------------------------------------------------------------
 
 cdef void managed_delete(dl_managed *self) noexcept nogil:
     if Py_IsInitialized():              # a consumer may come after the interpreter's end
@@ -230,7 +230,7 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
     return PyCapsule_New(old, MANAGED, capsule_delete)
 
 
-# ---- in -------------------------------------------------------------------------------------------------
+# ---- in ------------------------------------------------------------------------------------------
 
 cdef class Loan:
     """A struct that was taken; gives the memory back when the last tensor over it dies."""

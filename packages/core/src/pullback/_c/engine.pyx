@@ -63,6 +63,7 @@ ctypedef struct visit_t:
     uint32_t flags
     uint32_t next_edge          # of the walk that marks paths
     uint32_t noutputs
+    int32_t first_capture       # position of an input at this node, if VISIT_CAPTURED
     PyObject *single            # owned; the buffer of a node with one output
     PyObject **many             # owned; else
 
@@ -83,7 +84,8 @@ cdef class GraphTask:
     cdef visit_t **ready                # a heap: highest sequence number first
     cdef size_t nready
     cdef size_t room
-    cdef dict captures                  # (node address, output number) -> positions in `captured`
+    cdef pb_edge *inputs                # borrowed: what the caller asked for
+    cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
     cdef list captured
     cdef list callbacks
     cdef void *outer
@@ -91,6 +93,7 @@ cdef class GraphTask:
     def __dealloc__(self):
         task_clear(self)
         free(self.ready)
+        free(self.next_capture)
 
 
 # ---- records -------------------------------------------------------------------------------------------
@@ -409,7 +412,7 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     elif node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if visit.flags & VISIT_CAPTURED:
-        capture(task, node, grads)
+        capture(task, visit, grads)
     if not task.restricted or visit.flags & VISIT_NEEDED:
         if nedges > 8:
             results = <PyObject **>malloc(nedges * sizeof(PyObject *))
@@ -471,14 +474,13 @@ cdef const char *static_name(pb_node *node) except NULL:
     return <bytes>encoded
 
 
-cdef int capture(GraphTask task, pb_node *node, PyObject **grads) except -1:
-    cdef uint32_t i
-    for i in range(node.noutputs):
-        positions = task.captures.get((<size_t>node, i))
-        if positions is None or grads[i] == NULL:
-            continue
-        for position in positions:
-            task.captured[position] = <object>grads[i]
+cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
+    """Keep the gradients that the caller asked for at this node."""
+    cdef int32_t position = visit.first_capture
+    while position >= 0:
+        if grads[task.inputs[position].nr] != NULL:
+            task.captured[position] = <object>grads[task.inputs[position].nr]
+        position = task.next_capture[position]
     return 0
 
 
@@ -658,6 +660,23 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             free(edges)
 
 
+def grad_of(output, inputs, bint keep_graph, bint create_graph):
+    """Return the gradients of one tensor, as a tuple; None if something needs a closer look."""
+    cdef list found
+    if type(inputs) is not list and type(inputs) is not tuple:
+        return None
+    if not is_tensor(output) or not inputs:
+        return None
+    for item in inputs:
+        if not is_tensor(item):
+            return None
+    found = run_backward([output], [None], keep_graph, create_graph, list(inputs), False)
+    for item in found:
+        if item is None:
+            return found
+    return tuple(found)
+
+
 cdef str NO_INPUT = "One of the differentiated Tensors does not require grad"
 
 
@@ -717,20 +736,24 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
 cdef int prepare_captures(GraphTask task, pb_edge *edges, Py_ssize_t nroots, Py_ssize_t ninputs,
                           bint accumulate) except -1:
     cdef visit_t *visit
-    cdef pb_edge *edge
-    cdef Py_ssize_t position
+    cdef int32_t position
     task.restricted = True
     task.captured = [None] * ninputs
-    task.captures = {}
-    for position in range(ninputs):
-        edge = &edges[nroots + position]
-        visit = visit_find(task, edge.node)
+    task.inputs = edges + nroots
+    task.next_capture = <int32_t *>malloc((ninputs + 1) * sizeof(int32_t))
+    if task.next_capture == NULL:
+        raise MemoryError()
+    for position in range(<int32_t>ninputs):
+        task.next_capture[position] = -1
+        visit = visit_find(task, task.inputs[position].node)
         if visit == NULL:
             continue
+        if visit.flags & VISIT_CAPTURED:
+            task.next_capture[position] = visit.first_capture
+        visit.first_capture = position
         visit.flags |= VISIT_CAPTURED
         if accumulate:
             visit.flags |= VISIT_NEEDED
-        task.captures.setdefault((<size_t>edge.node, edge.nr), []).append(position)
     return mark_paths(task, edges, nroots)
 
 

@@ -3,19 +3,22 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 
-from pullback._c.call cimport op_apply
+from pullback._c.call cimport op_apply, op_apply_inplace
+from pullback._c.dtype cimport dtype_object, dtype_of_scalar
 from pullback._c.entry cimport Op, op_named
+from pullback._c.layout cimport layout_same_shape
 from pullback._c.tensor cimport Tensor, is_tensor
 from pullback._c.types cimport layout_shape
 
-cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS
+cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY
 
 
 def install():
     """Look up the ops that indexing is made of."""
-    global SELECT, SLICE, UNSQUEEZE, ALIAS
+    global SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY
     SELECT, SLICE = op_named("select"), op_named("slice")
     UNSQUEEZE, ALIAS = op_named("unsqueeze"), op_named("alias")
+    FILL, COPY = op_named("fill_"), op_named("copy_")
 
 
 cdef object select(Tensor self, object dim, object index):
@@ -134,13 +137,15 @@ cdef int check_mask(Tensor mask, Tensor self, int dim) except -1:
 # Set by bind(): prepares odd keys, and runs the part with index tensors.
 cdef object normalize_key = None
 cdef object advanced_getitem = None
+cdef object advanced_setitem = None
 
 
-def bind(normalize, advanced):
+def bind(normalize, read, write):
     """Install what handles lists, arrays and index tensors."""
-    global normalize_key, advanced_getitem
+    global normalize_key, advanced_getitem, advanced_setitem
     normalize_key = normalize
-    advanced_getitem = advanced
+    advanced_getitem = read
+    advanced_setitem = write
 
 
 cdef bint is_plain(object key) noexcept:
@@ -153,8 +158,8 @@ cdef bint is_plain(object key) noexcept:
     return True
 
 
-def part_of(Tensor self not None, key):
-    """Return what ``basic_part`` does for any key."""
+cdef tuple part_of(Tensor self, object key):
+    """Return what ``basic_part`` does, for any key."""
     return basic_part(self, key if is_plain(key) else normalize_key(self, key))
 
 
@@ -171,6 +176,52 @@ def getitem(Tensor self not None, key):
     if result is self:
         return op_alias(self)
     return result
+
+
+def setitem(Tensor self not None, key, value):
+    """self[key] = value, broadcast and cast as torch does."""
+    cdef object part, advanced = None
+    cdef PyObject *args[3]
+    value = assigned_value(self, value)
+    if type(key) is int:
+        part = select(self, 0, key)
+    elif type(key) is slice and self.layout.ndim > 0:
+        part = slice_dim(self, 0, key)
+    else:
+        part, advanced = part_of(self, key)
+    if advanced:
+        advanced_setitem(part, advanced, value)
+        return
+    if is_tensor(value):
+        value = fitted(<Tensor>value, <Tensor>part)
+    args[0] = <PyObject *>part
+    args[1] = <PyObject *>value
+    args[2] = <PyObject *>False
+    op_apply_inplace(COPY if is_tensor(value) else FILL, args)
+
+
+cdef object assigned_value(Tensor self, object value):
+    """Return a tensor or a Python number to be assigned."""
+    if is_tensor(value) or dtype_of_scalar(value) >= 0:
+        return value
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()            # NumPy's numbers
+        if dtype_of_scalar(value) >= 0:
+            return value
+    raise TypeError(f"can't assign a {type(value).__name__} to a {dtype_object(self.dtype)} tensor")
+
+
+cdef object fitted(Tensor value, Tensor part):
+    """Return a value without leading dims of one element, in the shape of the part it goes to."""
+    cdef int d, extra = value.layout.ndim - part.layout.ndim
+    if layout_same_shape(value.layout, part.layout):
+        return value
+    for d in range(extra):
+        if layout_shape(value.layout)[d] != 1:
+            return op_named("expand")(value, part.shape)        # raises
+    if extra > 0:
+        value = op_named("reshape")(value, value.shape[extra:])
+    return op_named("expand")(value, part.shape)
 
 
 cdef object op_alias(Tensor self):

@@ -7,7 +7,7 @@ out holds the storage, not the tensor: nothing done to the tensor later can free
 from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS, PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_FORMAT, PyBUF_ND,
     PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer)
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
@@ -53,7 +53,7 @@ if sizeof(long) == 8:
     formats[PB_I64] = b"l"                      # what NumPy calls int64
 
 
-# ---- foreign memory comes in ------------------------------------------------------------------------
+# ---- foreign memory comes in ---------------------------------------------------------------------
 
 cdef dict dtypes_by_name = {found.name: found for found in ALL}
 
@@ -71,11 +71,11 @@ def dtype_of_array(array):
 
 
 cdef pb_layout *foreign_layout(int ndim, const int64_t *shape, const int64_t *strides) except NULL:
-    """Return a layout of sizes and strides that nobody has checked; owned. No strides: row-major."""
+    """Return a layout of sizes and strides that nobody has checked; owned."""
     cdef pb_layout *layout = layout_contiguous(ndim, shape)
     cdef int64_t reach = 0, steps
     cdef int d
-    if strides == NULL or layout.numel == 0:
+    if strides == NULL or layout.numel == 0:        # row-major
         return layout
     layout_release(layout)
     for d in range(ndim):
@@ -166,7 +166,7 @@ def share_bytes(memory, dtype, int64_t count):
         PyBuffer_Release(&view)
 
 
-# ---- the buffer protocol --------------------------------------------------------------------------------
+# ---- the buffer protocol -------------------------------------------------------------------------
 
 # What one export holds until it is released.
 ctypedef struct pb_export:
@@ -242,7 +242,7 @@ def install():
     pb_set_buffer_procs(<PyTypeObject *>Tensor, <void *>get_buffer, <void *>release_buffer)
 
 
-# ---- copies and pickles ---------------------------------------------------------------------------------
+# ---- copies and pickles --------------------------------------------------------------------------
 
 def is_host(Tensor self not None):
     """Return True if the memory can be read by the host."""
@@ -276,14 +276,13 @@ def read_bytes(Tensor self not None):
         self.layout.numel * dtype_itemsize[self.dtype])
 
 
-def write_bytes(Tensor self not None, const unsigned char[::1] data):
-    """Fill the memory of a dense host tensor."""
+def write_bytes(Tensor self not None, bytes data not None):
+    """Fill the memory of a dense host tensor, whose bytes must be as many as `data` has."""
     cdef int64_t nbytes = self.layout.numel * dtype_itemsize[self.dtype]
-    if not self.layout.flags & LAYOUT_DENSE or not is_host(self) or nbytes != data.shape[0]:
-        raise ValueError(f"write_bytes(): expected a dense tensor of {data.shape[0]} bytes on the "
-                         f"host")
+    if not self.layout.flags & LAYOUT_DENSE or not is_host(self) or nbytes != len(data):
+        raise ValueError(f"write_bytes(): expected a dense tensor of {len(data)} bytes on the host")
     if nbytes:
-        memcpy(tensor_data(self), &data[0], nbytes)
+        memcpy(tensor_data(self), PyBytes_AS_STRING(data), nbytes)
 
 
 def whole_memory(Tensor self not None):

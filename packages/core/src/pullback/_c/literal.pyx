@@ -10,20 +10,20 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.create cimport place
-from pullback._c.device cimport DEVICE_META, DEVICE_REF, device_type
+from pullback._c.device cimport DEVICE_META, device_type
 from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype, dtype_category, dtype_code,
-    dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, scalar_check,
-    scalar_read, scalar_write)
+    dtype_default, dtype_itemsize, dtype_of_scalar, dtype_promote, scalar_check, scalar_read,
+    scalar_write)
 from pullback._c.layout cimport layout_contiguous
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_alias, tensor_data, tensor_new
-from pullback._c.types cimport layout_shape, layout_strides, pb_layout
+from pullback._c.types cimport layout_shape, layout_strides
 
 from pullback._c.create import item as tensor_item, to_device
 from pullback._c.interop import dtype_of_array
 
 
-# ---- reading --------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 # What a walk over nested sequences has found so far.
 cdef class Reading:
@@ -34,17 +34,17 @@ cdef class Reading:
     cdef list numbers           # in row-major order
 
 
-def read_literal(data, dtype=None, where=None):
-    """Return a new tensor of a number or of nested sequences of numbers."""
+def read_literal(data, wanted=None, where=None):
+    """Return a new tensor of a number or of nested sequences of numbers, of dtype `wanted`."""
     cdef Reading reading = Reading()
     cdef Py_ssize_t expected = 1, i
-    cdef int code
+    cdef int code = -1
     reading.ndim = -1
     reading.code = -1
     reading.numbers = []
-    reading.typed = dtype is not None
+    reading.typed = wanted is not None
     if reading.typed:
-        code = dtype_code(dtype, "tensor")
+        code = dtype_code(wanted, "tensor")
     read_item(reading, data, 0)
     for i in range(reading.ndim):
         expected *= reading.shape[i]
@@ -164,7 +164,7 @@ cdef int write_number(object number, int code, void *out) except -1:
     return scalar_write(number, code, out)
 
 
-# ---- writing --------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
 
 def nested_list(Tensor self not None):
     """Return nested lists of Python numbers; a number for 0-d tensors."""

@@ -53,7 +53,7 @@ cdef pb_node *node_new(int kind, uint32_t nedges, uint32_t noutputs, uint16_t ns
         state.sequence += 1
     if state.thread == 0:
         thread_number()
-    node.thread = state.thread
+    node.thread = <uint32_t>state.thread
     return node
 
 

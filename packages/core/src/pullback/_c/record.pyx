@@ -1,7 +1,8 @@
 """Recording: which inputs need a gradient, the node of an op, and histories of in-place writes."""
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
 
 from pullback._c.dtype cimport dtype_differentiable, dtype_object
@@ -97,16 +98,25 @@ set_gradient_node(gradient_node)
 
 # ---- the node of an op -------------------------------------------------------------------------------
 
+cdef inline bint is_default(Op op, PyObject **args, int slot) noexcept:
+    """True if a slot would hold an argument that has its default: such are not kept."""
+    return (op.saved[slot].source == SOURCE_ARG
+            and args[op.saved[slot].number] == PyTuple_GET_ITEM(op.defaults, op.saved[slot].number))
+
+
 cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutputs) except NULL:
     """Return a node with its edges, and the inputs its formulas need; owned."""
     cdef uint32_t nedges = op.ntensors
     cdef pb_node *node
     cdef pb_edge *edges
-    cdef int i
+    cdef int i, nsaved = 0
     cdef object value
     if op.list_arg >= 0:
         nedges += <uint32_t>len(<object>args[op.list_arg]) - 1
-    node = node_new(NODE_OP, nedges, noutputs, op.nsaved)
+    for i in range(op.nsaved):
+        if op.saved[i].needed_by & mask and not is_default(op, args, i):
+            nsaved = i + 1
+    node = node_new(NODE_OP, nedges, noutputs, nsaved)
     node.op = <PyObject *>op
     edges = node_edges(node)
     try:
@@ -120,8 +130,9 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
                     edges += 1
                 continue
             edges += 1
-        for i in range(op.nsaved):
-            if op.saved[i].source == SOURCE_ARG and op.saved[i].needed_by & mask:
+        for i in range(nsaved):
+            if (op.saved[i].source == SOURCE_ARG and op.saved[i].needed_by & mask
+                    and not is_default(op, args, i)):
                 save_argument(op, node, i, <object>args[op.saved[i].number])
     except:
         node_release(node)
@@ -168,7 +179,7 @@ cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
     """Keep what the formulas need of the results, and what the entry computes for them."""
     cdef int i
     cdef Tensor output
-    for i in range(op.nsaved):
+    for i in range(node.nsaved):
         if op.saved[i].needed_by & mask == 0:
             continue
         if op.saved[i].source == SOURCE_OUT:

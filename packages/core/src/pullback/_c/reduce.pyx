@@ -1,16 +1,17 @@
 """Forward passes of reductions."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from pullback.abi cimport PB_ARRAY_WRITE, PB_BOOL, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call
 from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
     dtype_code, dtype_object, scalar_write)
+from pullback._c.call cimport op_apply
 from pullback._c.elementwise cimport cast_tensor
-from pullback._c.entry cimport Op, forward_register
-from pullback._c.kernel cimport array_fill, kernel_call, launch_elementwise, operand, slot_id
-from pullback._c.layout cimport layout_contiguous, layout_new, layout_parse
+from pullback._c.entry cimport Op, forward_register, op_named
+from pullback._c.kernel cimport array_fill, kernel_call, launch, launch_elementwise, operand, slot_id
+from pullback._c.layout cimport layout_contiguous, layout_new, layout_parse, layout_same_shape
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
@@ -185,6 +186,50 @@ cdef object forward_any(Op op, PyObject **args, PyObject *target):
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 
+# ---- softmax and its relatives -----------------------------------------------------------------------------
+
+cdef Tensor with_dims(Tensor self):
+    """Return a 0-d tensor as a vector of one element, others as they are; outside the graph."""
+    cdef int64_t single = 1
+    if self.layout.ndim > 0:
+        return self
+    return tensor_wrap(storage_retain(self.storage), layout_contiguous(1, &single), self.offset,
+                       self.dtype)
+
+
+cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
+    """Run a slot that works along a dim: over one tensor or two of one shape, and the dim."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor other
+    cdef int64_t dim = dim_of(<object>args[op.ntensors], self.layout.ndim)
+    cdef tuple operands = (with_dims(self),)
+    cdef Tensor out = tensor_new(
+        layout_contiguous(self.layout.ndim, layout_shape(self.layout)), self.dtype,
+        self.storage.device_type, self.storage.device_index)
+    if not op.dtypes & (<uint32_t>1 << self.dtype):
+        raise NotImplementedError(f"\"{op.name}\" not implemented for "
+                                  f"'{dtype_object(self.dtype).name}'")
+    if op.ntensors == 2:
+        other = <Tensor>args[1]
+        if not layout_same_shape(self.layout, other.layout) or self.dtype != other.dtype:
+            raise RuntimeError(f"{op.name}(): expected both tensors to have one shape and dtype")
+        operands += (with_dims(other),)
+    if out.layout.numel != 0:
+        launch(op.slot, self.dtype, (with_dims(out),), operands, (dim,))
+    return out
+
+
+cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
+    """(self, dim, dtype): convert, then the op of the kernel."""
+    cdef object self = <object>args[0]
+    cdef PyObject *step[2]
+    if <object>args[2] is not None:
+        self = op_named("to")(self, <object>args[2])
+    step[0] = <PyObject *>self
+    step[1] = args[1]
+    return op_apply(op_named(op.name + "_kernel"), step)
+
+
 # ---- and back to the shape before -----------------------------------------------------------------------
 
 cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *count) except NULL:
@@ -239,8 +284,10 @@ cdef object forward_restore_mean(Op op, PyObject **args, PyObject *target):
     return out
 
 
+forward_register("along_dim", forward_along_dim)
 forward_register("restore_dims", forward_restore_dims)
 forward_register("restore_mean", forward_restore_mean)
+forward_register("softmax", composite_softmax)
 forward_register("sum", forward_sum)
 forward_register("mean", forward_mean)
 forward_register("extreme", forward_extreme)

@@ -10,7 +10,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t
 
 from pullback._c.dtype cimport dtype_object
-from pullback._c.entry cimport all_ops
+from pullback._c.entry cimport Op, SOURCE_ARG, all_ops, missing
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport node_extra, node_name, node_retain
 from pullback._c.state cimport thread_state
@@ -19,7 +19,7 @@ from pullback._c.tensor cimport (
     TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_is_exact,
     tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
-    NODE_FREED, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
+    NODE_FREED, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
     SAVED_SHAPE, SAVED_TENSOR, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
 from pullback._c.state import is_anomaly_enabled
 
@@ -200,10 +200,23 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
         f"{saved.version} instead. It was saved by {node_name(node)}{writer}. {hint}")
 
 
+cdef object default_of(pb_node *node, int slot):
+    """Return what an empty slot stands for: the default of a parameter."""
+    cdef Op op = <Op>node.op
+    if op.saved[slot].source == SOURCE_ARG:
+        value = op.defaults[op.saved[slot].number]
+        if value is not missing:
+            return value
+    node_check_alive(node)
+    return None
+
+
 cdef object saved_unpack(pb_node *node, int slot, str name):
     """Return what a slot keeps: a tensor with its history, a parameter, or a Like."""
     cdef pb_saved *saved = node_saved(node) + slot
     cdef Tensor tensor
+    if slot >= node.nsaved or (saved.kind == SAVED_NONE and node.kind == NODE_OP):
+        return default_of(node, slot)
     if saved.kind == SAVED_OBJECT:
         return <object>saved.object
     if saved.kind == SAVED_INPUT or saved.kind == SAVED_OUTPUT:

@@ -486,6 +486,8 @@ cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
     if not callable(pack) or not callable(unpack):
         raise TypeError("register_hooks(): pack_hook and unpack_hook must be callable")
     node_check_alive(self.node)
+    if slot >= self.node.nsaved:
+        raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
     if saved.kind == SAVED_PACKED:
         raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been "
                            "set. Hint: only one pair of hooks is allowed at a time.")

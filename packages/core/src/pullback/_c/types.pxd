@@ -113,7 +113,7 @@ ctypedef struct pb_node:
     PyObject *wrapper           # borrowed Python object, may be NULL
     pb_node_extra *extra        # owned, may be NULL
     void *visit                 # the engine's record while a pass runs; link while being freed
-    uint64_t thread             # the forward thread
+    uint32_t thread             # number of the forward thread
     uint32_t gc_epoch
     uint32_t gc_count
     uint8_t kind

@@ -8,5 +8,5 @@ cdef int64_t dim_of(object dim, int64_t ndim) except -1
 cdef int64_t integer(object value, str op, str argument) except? -1
 cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const int64_t *strides,
                          int64_t offset)
-cdef int infer_shape(Tensor self, object size, int64_t *shape, str op) except -1
+cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1
 cdef bint strides_for(Tensor self, int count, const int64_t *shape, int64_t *strides) noexcept

@@ -383,9 +383,9 @@ cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
 
 # ---- new shapes ---------------------------------------------------------------------------------------------
 
-cdef int infer_shape(Tensor self, object size, int64_t *shape, str op) except -1:
+cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
     """Read a shape with at most one -1, which gets what is left; return its length."""
-    cdef int count = layout_parse(size, shape, op.encode(), "size"), d, guess = -1
+    cdef int count = layout_parse(size, shape, "reshape", "size"), d, guess = -1
     cdef int64_t known = 1, numel = self.layout.numel
     cdef bint fits = True
     for d in range(count):
@@ -451,7 +451,7 @@ cdef object forward_view(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape, "view")
+    cdef int count = infer_shape(self, <object>args[1], shape)
     if not strides_for(self, count, shape, strides):
         raise RuntimeError("view size is not compatible with input tensor's size and stride (at "
                            "least one dimension spans across two contiguous subspaces). Use "

@@ -176,12 +176,13 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     >>> pullback.autograd.grad(x * x, x)
     (tensor(6.),)
     """
-    if (grad_outputs is None and allow_unused is None and only_inputs and not is_grads_batched
-            and not materialize_grads and isinstance(outputs, Tensor)
-            and type(inputs) in (list, tuple)):
-        found = _plain_grad(outputs, inputs, retain_graph, create_graph)
-        if found is not None:
-            return found
+    if grad_outputs is None and allow_unused is None and not (
+            is_grads_batched or materialize_grads) and only_inputs:
+        found = engine.grad_of(outputs, inputs, bool(create_graph if retain_graph is None
+                                                     else retain_graph), bool(create_graph))
+        if found is not None:           # the common call; a list tells that an input was unused
+            return found if type(found) is tuple else _finish(
+                found, inputs, None, False, False, create_graph)
     keys = None
     if isinstance(inputs, Mapping):
         if type(inputs) is not dict:
@@ -213,18 +214,6 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
                                     _engine_items(inputs), False)
     return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
-
-
-def _plain_grad(output, inputs, retain_graph, create_graph):
-    """The common call: one output, a list of tensors, no options; None if it is not that after all."""
-    if not inputs or not all([isinstance(item, Tensor) for item in inputs]):
-        return None
-    found = engine.run_backward(
-        [output], [None], bool(create_graph if retain_graph is None else retain_graph),
-        bool(create_graph), list(inputs), False)
-    if any([gradient is None for gradient in found]):
-        return _finish(found, inputs, None, False, False, create_graph)
-    return tuple(found)
 
 
 def _refuse_edges(roots, inputs, batched):

@@ -131,12 +131,12 @@ def _run_arange(out, start, step):
 op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) -> Tensor",
    composite=_arange, method=False,
    doc="Return start, start + step, ... up to but not including end.",
-   samples=[case(5), case(1, 5, dtype=TESTED, only=NUMBERS), case(5, 1, -2), case(0), case(0, 1, 0.25),
+   samples=[case(5), case(1, 5, dtype=TESTED, only=INTEGRAL | FLOATING), case(5, 1, -2), case(0), case(0, 1, 0.25),
             case(0.5, 3)],
    ref=lambda np, *bounds, dtype=None: np.arange(*bounds))
 
 
-# -- in the shape of another tensor ------------------------------------------------------------------------------
+# -- in the shape of another tensor ----------------------------------------------------------------
 
 def _like(self, value, dtype, device, requires_grad):
     create = _create()
@@ -237,7 +237,7 @@ def _int64():
     return pullback.int64
 
 
-# -- writes ----------------------------------------------------------------------------------------------------------
+# -- writes ----------------------------------------------------------------------------------------
 
 def _fill(self, value):
     if hasattr(value, "item") and not hasattr(value, "requires_grad"):
@@ -273,7 +273,7 @@ op("set_result(self: Tensor, made: Tensor) -> Tensor", composite=_set_result, me
    function=False, doc="Put a factory's result into the tensor given as out=.",
    samples="it writes out= of factories, which are tested with out=")
 
-# -- random ------------------------------------------------------------------------------------------------------------
+# -- random ----------------------------------------------------------------------------------------
 
 
 def _random(kind):

@@ -31,9 +31,9 @@ def _int64():
 
 def _as_index(index, name):
     """Index tensors become int64."""
-    if index.dtype.is_floating_point or index.dtype.is_complex:
+    if index.dtype.name not in ("int64", "int32", "uint8", "bool"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    if str(index.dtype) in ("pullback.bool", "pullback.uint8"):
+    if index.dtype.name in ("bool", "uint8"):
         return index
     return index if index.dtype == _int64() else ops.cast(index, _int64())
 
@@ -149,8 +149,7 @@ op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=F
    samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
             case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
    ref=lambda np, self, size, indices: references.index_put(
-       np, np.zeros(size, self.dtype), indices, self, True),
-   dtypes=FLOAT_COMPLEX)
+       np, np.zeros(size, self.dtype), indices, self, True))
 
 
 def _write(target, indices, values, accumulate):
@@ -295,11 +294,11 @@ op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
    doc="Add src to self at index along a dim; returns self.",
-   samples=_SCATTERS, ref=references.scatter_add, dtypes=NUMBERS)
+   samples=_SCATTERS, ref=references.scatter_add)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
    doc="Return self with src added at index along a dim.",
-   samples=_SCATTERS, ref=references.scatter_add, dtypes=NUMBERS)
+   samples=_SCATTERS, ref=references.scatter_add)
 
 
 def _index_select(self, dim, index):
@@ -391,43 +390,16 @@ def advanced_getitem(self, advanced):
     return ops.index(self, _index_tuple(self, advanced))
 
 
-def _single(value, like):
-    """Return a number as a 0-d tensor of the target's dtype."""
-    from pullback._c.create import empty_tensor, fill_tensor
-    return fill_tensor(empty_tensor((), like.dtype, like.device), value)
-
-
-def _without_leading_ones(value, ndim):
-    """Drop dims of one element that the target does not have."""
-    extra = value.ndim - ndim
-    if extra > 0 and all(size == 1 for size in value.shape[:extra]):
-        return value.reshape(tuple(value.shape[extra:]))
-    return value
-
-
-def setitem(self, key, value):
-    """self[key] = value, broadcast and cast as torch does."""
+def advanced_setitem(self, advanced, value):
+    """Write a value to self at index tensors; ``advanced`` maps dims to them."""
     import pullback
-    from pullback._c.index import part_of
-    is_tensor = isinstance(value, pullback.Tensor)
-    if not is_tensor:
-        if getattr(value, "shape", None) == () and hasattr(value, "item"):
-            value = value.item()        # NumPy's numbers
-        if not isinstance(value, (bool, int, float, complex)):
-            raise TypeError(f"can't assign a {type(value).__name__} to a {self.dtype} tensor")
-    part, advanced = part_of(self, key)
-    if not advanced and not is_tensor:
-        ops.fill_(part, value)
-    elif not advanced:
-        value = _without_leading_ones(value, part.ndim)
-        ops.copy_(part, value if value.shape == part.shape else value.expand(part.shape))
-    else:
-        indices = _index_tuple(part, advanced)
-        if not is_tensor:
-            value = _single(value, self)
-        elif value.ndim == 0 and value.device != self.device:
-            value = value.to(self.device)
-        masks = all(index is None or str(index.dtype) == "pullback.bool" for index in indices)
-        if masks and value.numel() == 1:
-            value = value.to(self.dtype)        # torch fills masks, and filling casts
-        ops.index_put_(part, indices, value)
+    from pullback._c.create import empty_tensor, fill_tensor
+    indices = _index_tuple(self, advanced)
+    if not isinstance(value, pullback.Tensor):
+        value = fill_tensor(empty_tensor((), self.dtype, self.device), value)
+    elif value.ndim == 0 and value.device != self.device:
+        value = value.to(self.device)
+    if value.numel() == 1 and all(index is None or index.dtype.name == "bool"
+                                  for index in indices):
+        value = value.to(self.dtype)    # torch fills masks, and filling casts
+    ops.index_put_(self, indices, value)

@@ -5,45 +5,23 @@ from pullback.optable.cases import T, case, fixed
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
 
 _ALONG_DIM = [case(T(2, 3), 0), case(T(2, 3), 1), case(T(2, 3, 2), -2), case(T(3), 0), case(T(), 0),
-              case(T(0, 3), 1), case(T(2, 0), 1), case(fixed((0.0, 700.0, -700.0)), 0)]
+              case(T(0, 3), 1),
+              case(T(2, 0), 1, skip={"value": "SciPy wants elements"}), case(fixed((0.0, 700.0, -700.0)), 0)]
 _TWO_ALONG_DIM = [case(T(2, 3), T(2, 3), 0), case(T(2, 3), T(2, 3), -1), case(T(), T(), 0),
                   case(T(0, 3), T(0, 3), 1)]
-
-
-def _dims(self, dim, name):
-    ndim = max(self.ndim, 1)
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
-    if not -ndim <= dim < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
-                         f"{ndim - 1}], but got {dim})")
-    return dim % ndim
-
-
-def _fused(slot, *tensors, dim):
-    from pullback._c.create import empty_tensor
-    from pullback._c.kernel import run_slot
-    like = tensors[0]
-    out = empty_tensor(tuple(like.shape), like.dtype, like.device)
-    if out.numel():
-        flat = like.ndim == 0
-        operands = [t.reshape(1) for t in tensors] if flat else list(tensors)
-        run_slot(slot, (out.reshape(1) if flat else out,), tuple(operands), dim)
-    return out
 
 
 for _name in ("softmax", "log_softmax"):
     op(f"{_name}_kernel(self: Tensor, dim: int) -> Tensor", method=False, function=False,
        kernel=_name, dtypes=FLOATING, node=_name.title().replace("_", "") + "Backward0",
-       forward=lambda self, dim, _name=_name: _fused(_name, self, dim=_dims(self, dim, _name)),
+       forward="along_dim",
        vjp={"self": eval(f"lambda g, out, dim: ops.{_name}_backward(g, out, dim)", {"ops": ops})},
        doc=f"Return {_name} along a dim of a floating tensor.",
        samples=_ALONG_DIM, ref=f"scipy.special.{_name}")
 
 op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
    function=False, kernel="softmax_backward",
-   forward=lambda self, output, dim: _fused("softmax_backward", self, output,
-                                            dim=_dims(self, dim, "softmax")),
+   forward="along_dim",
    vjp={"self": lambda g, output, dim: ops.softmax_backward(g, output, dim),
         "output": lambda g, self, output, dim: _softmax_backward_output(g, self, output, dim)},
    doc="Return output * (self - sum(self * output)).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,
@@ -57,27 +35,16 @@ def _softmax_backward_output(g, self, output, dim):
 
 op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
    function=False, kernel="log_softmax_backward",
-   forward=lambda self, output, dim: _fused("log_softmax_backward", self, output,
-                                            dim=_dims(self, dim, "log_softmax")),
+   forward="along_dim",
    vjp={"self": lambda g, output, dim: g - (g * output.exp()).sum(dim, True).expand_as(g),
         "output": lambda g, self, output, dim: -(g * output.exp()) * self.sum(dim, True)},
    doc="Return self - exp(output) * sum(self).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,
    ref=references.log_softmax_backward)
 
 
-def _softmax(name):
-    def composite(self, dim, dtype):
-        if dtype is not None:
-            self = self.to(dtype)
-        if not self.dtype.is_floating_point:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{self.dtype}'")
-        return getattr(ops, name + "_kernel")(self, _dims(self, dim, name))
-    return composite
-
-
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
     op(f"{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
-       composite=_softmax(_name), namespace=("", "functional"), ref=f"scipy.special.{_name}",
+       composite="softmax", namespace=("", "functional"), ref=f"scipy.special.{_name}",
        doc=f"Return {_what} along a dim, without overflow.", dtypes=FLOATING, samples=_ALONG_DIM)
 
 
@@ -173,7 +140,7 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
         raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
     if not self.dtype.is_floating_point:
         raise NotImplementedError(f"\"nll_loss\" not implemented for '{self.dtype}'")
-    if str(target.dtype) not in ("pullback.int64", "pullback.uint8"):
+    if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be int64 or uint8, but got {target.dtype}")
     if self.ndim == 1 and target.shape == (1,):
         target = target.reshape(())
@@ -335,5 +302,5 @@ def _real(dtype):
 op("dropout(self: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor",
    composite=_dropout, method=False, namespace=("", "functional"),
    doc="Return self with elements zeroed with probability p and the others scaled by 1 / (1 - p).",
-   dtypes=FLOAT_COMPLEX, samples=[case(T(4, 5)), case(T(), 0.2), case(T(2, 3), 0.0), case(T(2, 3), 1.0),
+   samples=[case(T(4, 5)), case(T(), 0.2), case(T(2, 3), 0.0), case(T(2, 3), 1.0),
                                   case(T(2, 3), 0.5, False), case(T(0, 3))])

@@ -7,7 +7,7 @@ import math
 from pullback.optable import references
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed, reduction
 from pullback.optable.schema import (
-    ALL, COMPLEX, FLOAT64, FLOATING, FLOAT_COMPLEX, INTEGRAL, REAL, op, ops,
+    ALL, COMPLEX, FLOAT64, FLOATING, FLOAT_COMPLEX, INTEGRAL, NUMBERS, REAL, op, ops,
 )
 
 
@@ -40,7 +40,7 @@ op("restore_dims(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tens
    forward="restore_dims", view=True, method=False, function=False, node="ExpandBackward0",
    vjp={"self": lambda g, dim, keepdim: g.sum(dim, keepdim)},
    doc="Return a view that repeats the elements of a reduction over `shape`, which it had before.",
-   samples=_restored, ref=references.restore_dims, dtypes=FLOAT_COMPLEX)
+   samples=_restored, ref=references.restore_dims)
 op("restore_mean(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
    forward="restore_mean", method=False, function=False,
    vjp={"self": lambda g, dim, keepdim: g.mean(dim, keepdim)},
@@ -88,7 +88,9 @@ def _extreme(name, self, dim, keepdim):
         return getattr(ops, "a" + name)(self)
     if hasattr(dim, "shape"):
         return getattr(ops, name + "imum")(self, dim)
-    where = getattr(ops, "arg" + name)(self, dim, True)
+    # torch has argmax of bools here, though not by itself
+    order = self + 0 if str(self.dtype) == "pullback.bool" else self
+    where = getattr(ops, "arg" + name)(order, dim, True)
     values = ops.gather(self, dim, where) if self.ndim else self.clone()
     if not keepdim and self.ndim:
         values, where = values.squeeze(dim), where.squeeze(dim)
@@ -101,13 +103,15 @@ for _name, _what in (("max", "largest"), ("min", "smallest")):
     op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> any",
        composite=lambda self, dim, keepdim, _name=_name: _extreme(_name, self, dim, keepdim),
        doc=f"Return the {_what} element, (values, indices) along a dim, or the elementwise one of "
-           f"two tensors.", dtypes=INTEGRAL | FLOATING,
+           f"two tensors.", dtypes=REAL,
        samples=[*reduction((0, -1), empty=False), case(T(2, 3), T(3)), case(fixed(SPECIAL), skip=KINKS, only=FLOATING)],
        ref=references.extreme("a" + _name, "arg" + _name, _name + "imum"))
 
 
 def _logsumexp(self, dim, keepdim):
-    peak = ops.amax(self.detach(), dim, True)
+    if not (self.is_floating_point() or self.is_complex()):
+        self = ops.cast(self, _default_dtype())
+    peak = ops.amax(ops.real(self.detach()), dim, True)
     peak = ops.where(ops.isfinite(peak), peak, 0)
     total = ops.log(ops.sum(ops.exp(self - peak), dim, True)) + peak
     if keepdim or not self.ndim:
@@ -116,9 +120,14 @@ def _logsumexp(self, dim, keepdim):
     return total.squeeze(tuple(dims))
 
 
+def _default_dtype():
+    import pullback
+    return pullback.get_default_dtype()
+
+
 op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", composite=_logsumexp,
-   ref="scipy.special.logsumexp", doc="Return log(sum(exp(self))) over dims, without overflow.",
+   ref=references.logsumexp, doc="Return log(sum(exp(self))) over dims, without overflow.",
    samples=[*reduction((0, -1, (0, 1)), low=-3, high=3, empty=False)[4:],
             case(fixed((0.0, 700.0, -700.0, 710.0), shape=(2, 2)), 1, only=FLOAT64),
             case(fixed((-math.inf, -math.inf, 0.0, math.inf), shape=(2, 2)), 1, only=FLOATING, skip=KINKS)],
-   dtypes=FLOATING)
+   dtypes=NUMBERS)

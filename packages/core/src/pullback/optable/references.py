@@ -199,3 +199,17 @@ def mse_loss(np, self, target, reduction="mean"):
     """The squared difference, reduced."""
     loss = (self - target) ** 2
     return loss if reduction == "none" else getattr(np, reduction)(loss)
+
+
+def sign(np, self):
+    """NumPy has no sign of bools."""
+    return self if self.dtype == bool else np.sign(self)
+
+
+def logsumexp(np, self, dim, keepdim=False):
+    """Shifted by the largest element, where that is finite."""
+    dim, self = dim if self.ndim else None, self.astype(float)
+    peak = np.max(self, axis=dim, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0)
+    total = np.log(np.exp(self - peak).sum(axis=dim, keepdims=True)) + peak
+    return total if keepdim or not self.ndim else np.squeeze(total, dim)

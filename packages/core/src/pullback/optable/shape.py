@@ -64,7 +64,8 @@ op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composi
 # -- number and size of dims ----------------------------------------------------------------------------
 
 _view("unsqueeze(self: Tensor, dim: int) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
-      "Return a view with a dim of one element inserted.", ref="numpy.expand_dims",
+      "Return a view with a dim of one element inserted.",
+      ref=lambda np, self, dim: np.expand_dims(self, dim),
       samples=[case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 3), 1), case(T(), 0), case(T(0), 1)])
 _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
       lambda g, self_shape: g.reshape(self_shape),
@@ -109,7 +110,7 @@ op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite=_sum_to_size, v
    function=False, doc="Return self summed to a shape that broadcasts to it.",
    samples=[case(T(2, 3), (3,)), case(T(2, 3), 2, 1), case(T(2, 3), (1,)), case(T(2, 3), (2, 3)), case(T(0, 3), (1, 3)),
             case(T(4, 2, 3), (2, 1))],
-   dtypes=FLOAT_COMPLEX, ref=references.sum_to_size)
+   ref=references.sum_to_size)
 
 _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view of another shape over the same memory; one size may be -1.\n\n"
@@ -343,8 +344,7 @@ op("as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[],
    "-> Tensor", forward=_as_strided_backward, vjp={"self": _as_strided_backward_vjp}, method=False,
    function=False, doc="Return the adjoint of as_strided; elements that share memory share evenly.",
    samples=[case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0), case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
-            case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0), case(T(3), ((3,), (2,), 1), (3,), (1,), 2)],
-   dtypes=FLOAT_COMPLEX)
+            case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0), case(T(3), ((3,), (2,), 1), (3,), (1,), 2)])
 
 _view("alias(self: Tensor) -> Tensor", lambda g: g, "Return a view of the whole tensor.",
       method=False, function=False,
@@ -389,7 +389,7 @@ def _raw(name):
     return call
 
 
-_cast_raw, _copy_raw, _to_device = (_raw(name) for name in ("cast_raw", "copy_raw", "to_device"))
+_copy_raw, _to_device = _raw("copy_raw"), _raw("to_device")
 
 
 op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
@@ -405,7 +405,7 @@ op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor", for
    samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3)), case(T(), T()), case(T(0, 3), T(3)), case(T(2, 3), T()),
             case(T(3), real(3)), case(T(3), at(3, high=5))],
    ref=lambda np, self, src: np.broadcast_to(src, self.shape))
-op("cast(self: Tensor, dtype: dtype) -> Tensor", forward=lambda self, dtype: _cast_raw(self, dtype),
+op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast",
    vjp={"self": lambda g: g}, method=False, function=False, node="ToCopyBackward0",
    doc="Return a copy in another dtype.",
    samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), Dtype("complex128")),
@@ -419,41 +419,10 @@ op("move(self: Tensor, device: device) -> Tensor", method=False, function=False,
    samples="it needs two devices; the tests of devices cover it")
 
 
-def _to(self, *args, dtype=None, device=None, copy=False, memory_format=None):
-    for value in args:
-        if hasattr(value, "dtype") and hasattr(value, "device"):
-            dtype, device = value.dtype, value.device
-        elif isinstance(value, bool):
-            copy = value
-        elif isinstance(value, (str, int)) or hasattr(value, "index"):
-            device = value
-        elif value is not None:
-            dtype = value
-    out = _convert(self, dtype, device, copy)
-    if memory_format is None or out.is_contiguous(memory_format=memory_format):
-        return out
-    return ops.clone(out, memory_format=memory_format)
-
-
-def _convert(self, dtype, device, copy):
-    import pullback
-    out = self
-    if device is not None:
-        device = pullback.device(device)
-        if device.index is None and device.type == self.device.type:
-            device = self.device
-        if device != self.device:
-            out = ops.move(out, device)
-    if dtype is not None and dtype != out.dtype:
-        out = ops.cast(out, dtype)
-    return ops.clone(out) if copy and out is self else out
-
-
 op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool = False, "
    "copy: bool = False, *, dtype: dtype? = None, device: device? = None, "
    "memory_format: memory_format? = None) -> Tensor", function=False,
-   composite=lambda self, target, other, non_blocking, copy, dtype, device, memory_format: _to(
-       self, target, other, dtype=dtype, device=device, copy=copy, memory_format=memory_format),
+   composite="to",
    doc="Return the tensor in another dtype or on another device; itself if nothing changes.",
    samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), dtype=Dtype("complex128")), case(T(2, 3)),
             case(T(2, 3), T(1)), case(T(3), copy=True),

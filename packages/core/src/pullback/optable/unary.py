@@ -1,5 +1,6 @@
 """Elementwise ops of one operand."""
 
+from pullback.optable import references
 from pullback.optable.cases import unary
 from pullback.optable.schema import (
     BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, INTEGRAL, NUMBERS, REAL, op, ops,
@@ -28,7 +29,7 @@ def _sgn(self):
 
 
 _unary("abs", _abs_vjp, "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
-       dtypes=REAL | COMPLEX, promote="real", aliases=("absolute",), ref="numpy.abs")
+       dtypes=NUMBERS, promote="real", aliases=("absolute",), ref="numpy.abs")
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
        "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
        samples=unary(-0.9, 0.9))
@@ -93,12 +94,12 @@ _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
        samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
 op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
    doc="Return x / |x| of each element, and 0 of 0.",
-   ref="numpy.sign")
+   ref=references.sign)
 _unary("sigmoid", lambda g, out: g * (out * (1 - out)).conj(),
-       "Return the logistic function 1 / (1 + e**-x) of each element.", ref="scipy.special.expit", namespace=("", "functional"),
+       "Return the logistic function 1 / (1 + e**-x) of each element.", ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
        samples=unary(-2.5, 2.5))
 _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
-       promote="default", ref="numpy.sign")
+       promote="default", ref=references.sign)
 _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
        ref="numpy.sin")
 _unary("sinh", lambda g, self: g * self.cosh().conj(),

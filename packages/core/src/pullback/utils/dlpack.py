@@ -29,14 +29,15 @@ class DLDeviceType(enum.IntEnum):
     kDLMAIA = 17
 
 
-# ---- out -------------------------------------------------------------------------------------------------
+# ---- out -----------------------------------------------------------------------------------------
 
 def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     """Return a capsule that lends the tensor's memory; ``Tensor.__dlpack__``.
 
     ``max_version`` from (1, 0) on asks for DLPack's versioned form, ``dl_device`` for a copy on
     another device, ``copy=True`` for a copy in any case.
-    Raises: BufferError when the tensor requires grad or ``copy=False`` cannot be met.
+    Raises: BufferError when the tensor requires grad or has no data; ValueError when
+    ``copy=False`` cannot be met.
     """
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -47,8 +48,8 @@ def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     own = dlpack.device_pair(self)
     wanted = own if dl_device is None else _pair(dl_device)
     if wanted != own and copy is False:
-        raise BufferError(f"Can't export a tensor on {self.device} to DLPack device {wanted} "
-                          f"without a copy")
+        raise ValueError(f"cannot move (i.e. copy=False) tensor from {self.device} to DLPack "
+                         f"device {wanted} without copying.")
     lent = self
     if wanted != own:
         lent = self.to(dlpack.device_of_pair(*wanted))
@@ -94,7 +95,7 @@ def to_dlpack(tensor):
     return lend(tensor)
 
 
-# ---- in --------------------------------------------------------------------------------------------------
+# ---- in ------------------------------------------------------------------------------------------
 
 def from_dlpack(ext_tensor, *, device=None, copy=None):
     """Return a tensor over the memory of another library's array, or of a DLPack capsule.

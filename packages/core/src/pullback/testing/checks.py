@@ -1,0 +1,256 @@
+"""What must hold for every op and every sample call. Each check raises AssertionError.
+
+Calls see the same random numbers every time, so ops that draw them are checked like others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import pullback as pb
+from pullback._c import formula
+from pullback.optable import ops
+from pullback.testing.compare import assert_close, default_tolerances, to_array
+from pullback.testing.draw import lay_out
+from pullback.testing.reference import expect
+from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
+
+__all__ = [
+    "check_compiled",
+    "check_grad",
+    "check_gradgrad",
+    "check_inplace",
+    "check_meta",
+    "check_out",
+    "check_refusal",
+    "check_value",
+]
+
+SEED = 20
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)  # NotImplementedError is the first
+
+
+def call(sample: Sample) -> Any:
+    """Return what the op gives; in-place ops work on a copy of their first argument."""
+    pb.manual_seed(SEED)
+    args = sample.args
+    if sample.entry.name.endswith("_"):
+        args = (args[0].clone(), *args[1:])
+    return op_of(sample.entry)(*args, **sample.kwargs)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def check_value(sample: Sample) -> None:
+    """The result is the reference's, and the arguments keep their elements."""
+    before = [tensor.clone() for tensor in sample.tensors()]
+    result = call(sample)
+    for tensor, kept in zip(sample.tensors(), before):
+        assert_same_bits(tensor, kept, "the op wrote into an argument")
+    if sample.entry.ref is None:
+        return
+    expected = expect(sample)
+    results, arrays = tensors_in((result,)), list(expected) if _is_many(result) else [expected]
+    assert len(results) == len(arrays), f"{len(results)} results, the reference has {len(arrays)}"
+    for tensor, array in zip(results, arrays):
+        wanted = lay_out(_real_if(tensor, array), tensor.dtype, tensor.device, "contiguous")
+        rtol, atol = tolerances(tensor.dtype, to_array(wanted))
+        assert_close(tensor, wanted, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def tolerances(dtype: Any, expected: np.ndarray) -> tuple[float, float]:
+    """Return (rtol, atol): 16-bit dtypes may lose a unit of the largest element.
+
+    Operands of their size are rounded before elements cancel.
+    """
+    rtol, atol = default_tolerances(dtype)
+    if dtype.is_floating_point and dtype.itemsize == 2:
+        finite = np.abs(expected[np.isfinite(expected)])
+        atol = pb.finfo(dtype).eps * max(1.0, float(finite.max(initial=0)))
+    return rtol, atol
+
+
+def _is_many(result: Any) -> bool:
+    return isinstance(result, tuple | list)
+
+
+def _real_if(tensor: pb.Tensor, array: Any) -> Any:
+    """Drop the imaginary part where the result has none either."""
+    array = np.asarray(array)
+    return array.real if array.dtype.kind == "c" and not tensor.is_complex() else array
+
+
+def assert_same_bits(actual: pb.Tensor, expected: pb.Tensor, problem: str) -> None:
+    """Raise unless two tensors have the same shape, dtype and elements, NaN and -0 included."""
+    assert actual.shape == expected.shape, f"{problem}: shape {actual.shape}, {expected.shape}"
+    assert actual.dtype == expected.dtype, f"{problem}: dtype {actual.dtype}, {expected.dtype}"
+    left, right = to_array(actual.detach()), to_array(expected.detach())
+    assert left.tobytes() == right.tobytes(), f"{problem}: {left.tolist()}, {right.tolist()}"
+
+
+def check_refusal(sample: Sample) -> None:
+    """A dtype that the entry does not take is refused with an exception."""
+    try:
+        call(sample)
+    except REFUSALS:
+        return
+    raise AssertionError(f"{sample.dtype} was not refused")
+
+
+def check_meta(sample: Sample) -> None:
+    """On the meta device, which has no elements, the result has the same shape and dtype."""
+    result = call(sample)
+    # Factories have no tensor to take the device from.
+    options = {} if sample.tensors() else {"device": "meta"}
+    there = sample.mapped(shadow_of)
+    shadow = call(there._replace(kwargs={**there.kwargs, **options}))
+    real, found = tensors_in((result,)), tensors_in((shadow,))
+    assert len(found) == len(real), f"{len(found)} results on meta, {len(real)} here"
+    for one, other in zip(found, real):
+        assert one.device.type == "meta", f"the result is on {one.device}"
+        assert one.shape == other.shape, f"shape {one.shape} on meta, {other.shape} here"
+        assert one.dtype == other.dtype, f"dtype {one.dtype} on meta, {other.dtype} here"
+        assert one.stride() == other.stride(), f"strides {one.stride()}, {other.stride()} here"
+
+
+def shadow_of(tensor: pb.Tensor) -> pb.Tensor:
+    """Return a meta tensor of the same geometry."""
+    length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    memory = pb.empty((max(length, 0),), dtype=tensor.dtype, device="meta")
+    return memory.as_strided(tensor.shape, tensor.stride()).detach()
+
+
+# -- variants --------------------------------------------------------------------------------------
+
+
+def _category(dtype: Any) -> int:
+    if dtype.is_complex:
+        return 3
+    return 2 if dtype.is_floating_point else 0 if dtype == pb.bool else 1
+
+
+def check_inplace(sample: Sample) -> None:
+    """The in-place form returns its argument, changed to the functional result."""
+    if not isinstance(sample.args[0], pb.Tensor):
+        return
+    work = sample.cloned()
+    expected = call(sample)
+    pb.manual_seed(SEED)
+    inplace = getattr(ops, sample.entry.name + "_")
+    fits = expected.shape == work.args[0].shape
+    if not fits or _category(expected.dtype) > _category(work.args[0].dtype):
+        with must_refuse("a result that does not fit"):
+            inplace(*work.args, **work.kwargs)
+        return
+    target, version = work.args[0], work.args[0]._version
+    result = inplace(*work.args, **work.kwargs)
+    assert result is target, "the in-place form returned another tensor"
+    assert target._version > version, "the version counter did not move"
+    assert_same_bits(target, expected.to(target.dtype), "in-place and functional form differ")
+
+
+def check_out(sample: Sample) -> None:
+    """``out=`` takes the result: resized if empty, through strides, cast, or refused."""
+    expected = call(sample).detach()
+    plain = sample.mapped(lambda tensor: tensor.detach())
+
+    def run(out: pb.Tensor) -> None:
+        pb.manual_seed(SEED)
+        result = op_of(sample.entry)(*plain.args, **plain.kwargs, out=out)
+        assert result is out, "out= was not returned"
+
+    empty = pb.empty((0,), dtype=expected.dtype, device=expected.device)
+    run(empty)
+    assert_same_bits(empty, expected, "out= of no elements")
+    for layout in ("transposed", "strided"):
+        given = lay_out(to_array(expected), expected.dtype, expected.device, layout)
+        strides = given.stride()
+        run(given.zero_())
+        assert given.stride() == strides, f"the strides of out= changed to {given.stride()}"
+        assert_same_bits(given, expected, f"out= with layout {layout}")
+    wide = pb.zeros(expected.shape, dtype=pb.complex128, device=expected.device)
+    run(wide)
+    assert_same_bits(wide, expected.to(pb.complex128), "out= of complex128")
+    if _category(expected.dtype) > 0:
+        with must_refuse("out= of a lower dtype"):
+            run(pb.zeros(expected.shape, dtype=pb.bool, device=expected.device))
+
+
+@contextlib.contextmanager
+def must_refuse(what: str) -> Iterator[None]:
+    """Raise AssertionError unless the block raises one of the usual exceptions."""
+    try:
+        yield
+    except REFUSALS:
+        return
+    raise AssertionError(f"{what} was not refused")
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def as_function(sample: Sample) -> tuple[Callable[..., Any], list[pb.Tensor]]:
+    """Return the call as a function of the tensors that require grad, and these tensors."""
+    inputs = [tensor for tensor in sample.tensors() if tensor.requires_grad]
+
+    def function(*values: pb.Tensor) -> Any:
+        given = iter(values)
+
+        def pick(tensor: pb.Tensor) -> pb.Tensor:
+            return next(given) if tensor.requires_grad else tensor
+
+        args = replace_tensors(sample.args, pick)
+        return call(sample._replace(args=args, kwargs=replace_tensors(sample.kwargs, pick)))
+
+    return function, inputs
+
+
+def check_grad(sample: Sample) -> None:
+    """Backward agrees with finite differences."""
+    function, inputs = as_function(sample)
+    if inputs:
+        pb.autograd.gradcheck(function, tuple(inputs))
+
+
+def check_gradgrad(sample: Sample) -> None:
+    """Backward through backward agrees with finite differences of backward."""
+    function, inputs = as_function(sample)
+    if inputs:
+        pb.autograd.gradgradcheck(function, tuple(inputs))
+
+
+def derivatives(sample: Sample) -> list[pb.Tensor | None]:
+    """Return the gradients of a call, and the gradients of those."""
+    function, inputs = as_function(sample)
+    outputs = [tensor for tensor in tensors_in((function(*inputs),)) if tensor.requires_grad]
+    if not outputs or not inputs:
+        return []
+    seeds = [pb.randn(o.shape, dtype=o.dtype, device=o.device).requires_grad_() for o in outputs]
+    first = pb.autograd.grad(outputs, inputs, seeds, create_graph=True, allow_unused=True)
+    again = [grad for grad in first if grad is not None and grad.requires_grad]
+    if not again:
+        return list(first)
+    ones = [pb.ones_like(grad) for grad in again]
+    second = pb.autograd.grad(again, [*inputs, *seeds], ones, allow_unused=True)
+    return [*first, *second]
+
+
+def check_compiled(sample: Sample) -> None:
+    """Compiled formulas give the bits that the interpreted ones give."""
+    before = formula.set_compiled(True)
+    try:
+        compiled = derivatives(sample)
+        formula.set_compiled(False)
+        interpreted = derivatives(sample)
+    finally:
+        formula.set_compiled(before)
+    assert len(compiled) == len(interpreted), "one form has second derivatives, the other none"
+    for number, (one, other) in enumerate(zip(compiled, interpreted)):
+        assert (one is None) == (other is None), f"derivative {number}: {one}, {other}"
+        if one is not None and other is not None:
+            assert_same_bits(one, other, f"derivative {number} of compiled and plain formula")

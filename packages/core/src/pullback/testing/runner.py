@@ -1,0 +1,114 @@
+"""Run a check over every sample call of an op, and count."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pullback as pb
+from pullback.optable import ENTRIES
+from pullback.testing import checks
+from pullback.testing.draw import LAYOUTS
+from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
+
+__all__ = ["CHECKS", "Check", "Totals", "iter_samples", "run_check"]
+
+DENSE = ("contiguous", "transposed", "strided")  # layouts that name every element once
+DIFFERENTIABLE = (pb.float64, pb.complex128)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A check, and the ops, dtypes and layouts that it concerns."""
+
+    name: str
+    function: Callable[[Sample], None]
+    concerns: Callable[[Any], bool]
+    dtypes: tuple[Any, ...]
+    layouts: tuple[str, ...]
+    requires_grad: bool = False
+    accepted: bool = True  # on dtypes that the entry takes, or on the others
+
+
+@dataclasses.dataclass
+class Totals:
+    """What a check ran on, and what failed."""
+
+    ops: int = 0
+    samples: int = 0
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, other: Totals) -> None:
+        """Count another check's totals too."""
+        self.ops += other.ops
+        self.samples += other.samples
+        self.failures += other.failures
+
+    def __str__(self) -> str:
+        return f"{self.ops} ops, {self.samples} samples, {len(self.failures)} failures"
+
+
+def _always(entry: Any) -> bool:
+    return True
+
+
+def _has_derivative(entry: Any) -> bool:
+    return bool(op_of(entry).differentiable)
+
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
+        Check("refusal", checks.check_refusal, _always, DTYPES, LAYOUTS[:1], accepted=False),
+        Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
+        Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
+        Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
+        Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),
+        Check("gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, DENSE[:2], True),
+        Check(
+            "compiled", checks.check_compiled, _has_derivative,
+            (pb.float32, pb.float64, pb.complex64), DENSE, True,
+        ),
+    )
+}  # fmt: skip
+
+
+def iter_samples(check: Check, entry: Any, device: Any = None) -> Iterator[Sample]:
+    """Yield the sample calls of an op that a check concerns."""
+    if not check.concerns(entry):
+        return
+    for dtype in check.dtypes:
+        if accepts(entry, dtype) != check.accepted:
+            continue
+        for layout in check.layouts:
+            found = samples_of(
+                entry, dtype, layout=layout, device=device, check=check.name,
+                requires_grad=check.requires_grad,
+            )  # fmt: skip
+            # Only of the first case it is sure that no operand of another dtype promotes it.
+            yield from found if check.accepted else itertools.islice(found, 1)
+
+
+def run_check(name: str, entry: Any, device: Any = None) -> Totals:
+    """Run one check on all its samples of one op; failures are described, not raised."""
+    totals = Totals()
+    for sample in iter_samples(CHECKS[name], entry, device):
+        totals.samples += 1
+        try:
+            CHECKS[name].function(sample)
+        except Exception as error:  # a failing op must not hide the others
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            totals.failures.append(f"{name} of {sample}: {reason}")
+    totals.ops = int(totals.samples > 0)
+    return totals
+
+
+def run_all(name: str, device: Any = None) -> Totals:
+    """Run one check on every op of the table."""
+    totals = Totals()
+    for entry in list(ENTRIES.values()):
+        totals.add(run_check(name, entry, device))
+    return totals
