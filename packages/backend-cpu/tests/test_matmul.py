@@ -180,3 +180,51 @@ except ImportError as error:
     print("refused")
 """
     assert run_python(code).strip() == "refused"
+
+
+MIDDLING = """
+import time
+import numpy as np
+from kernel_calls import Prepared
+{more}
+rng = np.random.default_rng(0)
+def prepare(m, k, n):
+    a, b = rng.random((1, m, k), np.float32), rng.random((1, k, n), np.float32)
+    return Prepared("bmm", [np.zeros((1, m, n), np.float32)], [a, b])
+calls = [prepare(100, 120, 110), prepare(300, 250, 1)]
+for call in calls:
+    call.run()
+from pullback_cpu.kernels import blas
+before = blas.thread_count()
+"""
+
+
+def test_middling_products_take_one_thread():
+    """Threads that wait for each other lose milliseconds where other processes are busy."""
+    code = """
+wall, cpu = time.perf_counter(), time.process_time()
+while time.perf_counter() < wall + 0.3:
+    for call in calls:
+        call.run()
+cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+assert cpu <= 1.2 * wall, (cpu, wall)
+assert blas.thread_count() == before
+"""
+    run_python(MIDDLING.format(more="") + code)
+
+
+def test_thread_count_survives_concurrent_products():
+    code = """
+def work(seed):
+    mine = [prepare(100, 120, 110), prepare(300, 250, 1), prepare(140, 140, 140)]
+    for _ in range(300):
+        for call in mine:
+            call.run()
+pool = [threading.Thread(target=work, args=[seed]) for seed in range(4)]
+for thread in pool:
+    thread.start()
+for thread in pool:
+    thread.join()
+assert blas.thread_count() == before
+"""
+    run_python(MIDDLING.format(more="import threading") + code)

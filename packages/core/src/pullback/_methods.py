@@ -158,7 +158,7 @@ def _matrix_transposed(self):
 
 def _converter(name, target):
     def convert(self, memory_format=None):
-        return self.to(_BY_NAME[target])
+        return self.to(_BY_NAME[target], memory_format=memory_format)
 
     convert.__name__ = name
     convert.__doc__ = f"Return the tensor as {target}."

@@ -111,7 +111,7 @@ def test_node_names_tell_overloads_apart(name, op):
     node = y.grad_fn
     assert node.name() == name
     y.sum().backward()
-    assert node.name() == name          # also when what it kept is freed
+    assert node.name() == name  # also when what it kept is freed
 
 
 def test_accumulator_node():

@@ -49,6 +49,15 @@ def test_dims_of_one_element_fit_any_format():
     assert y.contiguous(memory_format=pb.channels_last) is y
 
 
+def test_new_tensors_lie_as_asked():
+    x = images()
+    for make in (pb.empty_like, pb.zeros_like, pb.ones_like, pb.rand_like):
+        assert make(x, memory_format=pb.channels_last).stride() == (60, 1, 15, 3)
+        y = make(x.transpose(1, 2), memory_format=pb.contiguous_format)
+        assert y.stride() == (60, 15, 5, 1)
+    assert x.double(memory_format=pb.channels_last).stride() == (60, 1, 15, 3)
+
+
 def test_gradient_passes_a_change_of_format():
     x = images().requires_grad_()
     (x.clone(memory_format=pb.channels_last) * images()).sum().backward()
@@ -59,7 +68,11 @@ def test_gradient_passes_a_change_of_format():
     ("op", "error", "fragment"),
     [
         (lambda x: x[0].clone(memory_format=pb.channels_last), RuntimeError, "required rank 4"),
-        (lambda x: x[0].contiguous(memory_format=pb.channels_last), RuntimeError, "required rank 4"),
+        (
+            lambda x: x[0].contiguous(memory_format=pb.channels_last),
+            RuntimeError,
+            "required rank 4",
+        ),
         (lambda x: x.clone(memory_format=3), TypeError, "memory_format"),
         (lambda x: x.clone(memory_format="contiguous_format"), TypeError, "memory_format"),
         (lambda x: x.is_contiguous(memory_format=3), TypeError, "memory_format"),

@@ -13,8 +13,8 @@ from libc.stdint cimport uint64_t
 from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.dtype cimport dtype_category, dtype_itemsize, dtype_object, dtype_of_scalar
 from pullback._c.entry cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, OP_COMPOSITE,
-    OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
+    MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
     OP_VARARGS, Op, missing)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
@@ -68,8 +68,8 @@ cdef int fail_count(Op op, Py_ssize_t given) except -1:
 
 
 cdef int fail_kind(Op op, int position, object value) except -1:
-    wanted = "Tensor or number" if op.arg_kinds[position] in (ARG_OPERAND, ARG_OPTIONAL_OPERAND) else (
-        "tuple of Tensors" if op.arg_kinds[position] == ARG_TENSORS else "Tensor")
+    wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
+              ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
     raise TypeError(f"{op.name}(): argument '{op.arg_names[position]}' (position {position + 1}) "
                     f"must be {wanted}, not {type(value).__name__}")
 

@@ -20,7 +20,7 @@ from pullback._c.views cimport infer_shape, strides_for
 __all__ = ["memory_format"]
 
 
-# ---- memory formats ----------------------------------------------------------------------------------
+# ---- memory formats ------------------------------------------------------------------------------
 
 cdef class memory_format:
     """An order of dims in memory: ``preserve_format``, ``contiguous_format``, ``channels_last``.
@@ -81,10 +81,13 @@ cdef pb_layout *format_layout(memory_format order, int ndim, const int64_t *shap
 
 
 def format_strides(shape, order):
-    """Return the strides of a shape in a memory format other than ``preserve_format``."""
+    """Return the strides of a shape in a memory format; None for ``preserve_format``."""
     cdef int64_t dims[PB_MAX_NDIM]
     cdef int ndim = layout_parse(shape, dims, "memory_format", "size")
-    cdef pb_layout *layout = format_layout(format_of(order, "format_strides"), ndim, dims)
+    cdef pb_layout *layout
+    if format_of(order, "empty_like") is _preserve:
+        return None
+    layout = format_layout(<memory_format>order, ndim, dims)
     try:
         return layout_strides_tuple(layout)
     finally:
@@ -114,7 +117,7 @@ def is_in_format(Tensor self not None, order):
     return bool(in_format(self, format_of(order, "is_contiguous")))
 
 
-# ---- copies ------------------------------------------------------------------------------------------
+# ---- copies --------------------------------------------------------------------------------------
 
 cdef object forward_clone(Op op, PyObject **args, PyObject *target):
     """A copy: in the order of a dense tensor's dims, or in a memory format."""
@@ -148,7 +151,7 @@ cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
     return op_apply(op_named("clone"), step)
 
 
-# ---- other dtypes and devices --------------------------------------------------------------------------
+# ---- other dtypes and devices --------------------------------------------------------------------
 
 cdef object forward_cast(Op op, PyObject **args, PyObject *target):
     """A copy in another dtype."""
@@ -208,7 +211,7 @@ cdef object composite_to(Op op, PyObject **args, PyObject *target):
     return op_apply(op_named("clone"), step)
 
 
-# ---- reshape -----------------------------------------------------------------------------------------
+# ---- reshape -------------------------------------------------------------------------------------
 
 cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
     """A new shape over memory that nothing else uses: the result counts as no view."""

@@ -12,19 +12,21 @@ from pullback._c.dtype cimport (
     scalar_read, scalar_write)
 from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    MAX_ELEMENTWISE, broadcast_pair, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
+    MAX_ELEMENTWISE, broadcast_pair, copy_into, elementwise_layout, launch_elementwise, operand,
+    slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
 from pullback._c.device cimport device_types
 from pullback._c.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_device, tensor_new)
-from pullback._c.types cimport LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
 cdef int MUL = slot_id("mul")
 
 
-# ---- dtypes ----------------------------------------------------------------------------------------
+# ---- dtypes --------------------------------------------------------------------------------------
 
 cdef int common_dtype(PyObject **values, int count) except -2:
     """Return the dtype that tensors, 0-d tensors and numbers promote to; -1 for no operand."""
@@ -53,7 +55,7 @@ cdef int unsupported(Op op, int code) except -1:
     raise NotImplementedError(f"\"{op.name}\" not implemented for '{name}'")
 
 
-# ---- copies ------------------------------------------------------------------------------------------
+# ---- copies --------------------------------------------------------------------------------------
 
 cdef Tensor cast_tensor(Tensor tensor, int dtype):
     """Return a copy in another dtype, outside the graph."""
@@ -120,7 +122,7 @@ cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
     return tensor_data(a) == tensor_data(b) and a.dtype == b.dtype
 
 
-# ---- operands ------------------------------------------------------------------------------------------
+# ---- operands ------------------------------------------------------------------------------------
 
 cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
     """Raise unless all tensors are on one device; 0-d host tensors may come along."""
@@ -173,7 +175,7 @@ cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
     return None
 
 
-# ---- the forward pass -------------------------------------------------------------------------------------
+# ---- the forward pass ----------------------------------------------------------------------------
 
 cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     """Run the op's slot over its operands, into `target` if that is not NULL."""
@@ -343,7 +345,7 @@ cdef object into_target(Op op, Tensor target, operand *inputs, int count, int co
 forward_register("elementwise", forward_elementwise)
 
 
-# ---- elementwise ops with a rule of their own ------------------------------------------------------------
+# ---- elementwise ops with a rule of their own ----------------------------------------------------
 
 cdef object forward_conj(Op op, PyObject **args, PyObject *target):
     """Real tensors are their own conjugate: the very tensor is returned. Formulas pass numbers."""

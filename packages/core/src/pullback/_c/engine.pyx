@@ -15,8 +15,6 @@ owns; a node points to its record while the pass runs. If another pass holds the
 (reentrant or concurrent backward), the record is found in a table of this pass instead.
 """
 
-import logging
-
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -25,26 +23,21 @@ from libc.string cimport memset
 
 from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
-from pullback._c.call cimport op_call2
-from pullback._c.dtype cimport (
-    CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
-from pullback._c.elementwise cimport cast_tensor
-from pullback._c.entry cimport Op, op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
+from pullback._c.gradients cimport (
+    check_nan, fit_gradient, implicit_seed, is_logged, log_node, static_name, why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
-from pullback._c.kernel cimport fill_with
-from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
-from pullback._c.node cimport Node, node_name, node_object, node_release, node_release_saved, node_retain
+from pullback._c.node cimport (
+    Node, node_name, node_object, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.tensor cimport (
-    Tensor, is_tensor, tensor_device, tensor_new, tensor_requires_grad)
+from pullback._c.tensor cimport Tensor, is_tensor
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, layout_shape,
-    node_edges, node_meta, pb_edge, pb_meta, pb_node)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
+    pb_edge, pb_meta, pb_node)
 
 cdef pb_globals *process = globals_()
 
@@ -316,50 +309,6 @@ cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1
 
 # ---- gradients between nodes ---------------------------------------------------------------------------------
 
-cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value):
-    """Return a gradient in the shape, dtype and device of the forward input it belongs to."""
-    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
-    cdef Tensor grad = <Tensor>value
-    if not layout_same_shape(grad.layout, meta.layout):
-        grad = sum_to_shape(source, position, meta, grad)
-    if grad.dtype != meta.dtype:
-        if (dtype_category[grad.dtype] == CATEGORY_COMPLEX
-                and dtype_category[meta.dtype] != CATEGORY_COMPLEX):
-            if source.kind == NODE_PYTHON:
-                raise RuntimeError(
-                    f"Function {node_name(source)} returned an invalid gradient at index "
-                    f"{position} - expected type {dtype_object(meta.dtype).name} but got "
-                    f"{dtype_object(grad.dtype).name}")
-            grad = op_named("real")(grad)
-        if grad.dtype != meta.dtype:
-            if tensor_requires_grad(grad):
-                grad = op_named("to")(grad, dtype_object(meta.dtype))
-            else:
-                grad = cast_tensor(grad, meta.dtype)
-    if (grad.storage.device_type != meta.device_type
-            or grad.storage.device_index != meta.device_index):
-        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
-                           f"{position} - expected a tensor on the device of the forward input, "
-                           f"but got one on {tensor_device(grad)}")
-    return grad
-
-
-cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor grad):
-    cdef int d, lead = grad.layout.ndim - meta.layout.ndim
-    expected = layout_shape_tuple(meta.layout)
-    cdef bint fits = lead >= 0
-    if fits:
-        for d in range(meta.layout.ndim):
-            if (layout_shape(meta.layout)[d] != layout_shape(grad.layout)[d + lead]
-                    and layout_shape(meta.layout)[d] != 1):
-                fits = False
-    if not fits:
-        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
-                           f"{position} - got {list(layout_shape_tuple(grad.layout))} but expected "
-                           f"shape compatible with {list(expected)}")
-    return op_named("sum_to_size")(grad, expected)
-
-
 cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value) except -1:
     """Add a gradient to the buffer of the next node; steals the count."""
     cdef PyObject **slot = visit_buffers(below) + edge.nr
@@ -462,18 +411,6 @@ cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results,
         process.observer.end(process.observer.self, &event)
 
 
-cdef dict static_names = {}
-
-
-cdef const char *static_name(pb_node *node) except NULL:
-    """Return the node's name as C text that lives as long as the process."""
-    name = node_name(node)
-    encoded = static_names.get(name)
-    if encoded is None:
-        encoded = static_names[name] = (<str>name).encode()
-    return <bytes>encoded
-
-
 cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
     """Keep the gradients that the caller asked for at this node."""
     cdef int32_t position = visit.first_capture
@@ -482,25 +419,6 @@ cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
             task.captured[position] = <object>grads[task.inputs[position].nr]
         position = task.next_capture[position]
     return 0
-
-
-cdef int check_nan(pb_node *node, PyObject **results) except -1:
-    cdef uint32_t i
-    for i in range(node.nedges):
-        if results[i] != NULL and has_nan(<object>results[i]):
-            raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th "
-                               f"output.")
-    return 0
-
-
-cdef bint has_nan(object tensor) except -1:
-    cdef pb_state *state = thread_state()
-    cdef bint before = state.grad_enabled
-    state.grad_enabled = 0
-    try:
-        return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
-    finally:
-        state.grad_enabled = before
 
 
 cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
@@ -562,26 +480,6 @@ def in_backward():
     return thread_state().graph_task != NULL
 
 
-cdef object logger = logging.getLogger("pullback.autograd.graph")
-
-
-cdef int log_node(visit_t *visit) except -1:
-    """Tell the logger which node runs, with its gradients as f32[2, 3]."""
-    cdef uint32_t i
-    cdef Tensor grad
-    parts = []
-    for i in range(visit.noutputs):
-        if visit_buffers(visit)[i] == NULL:
-            parts.append("None")
-            continue
-        grad = <Tensor>visit_buffers(visit)[i]
-        dtype = dtype_object(grad.dtype)
-        parts.append(f"{dtype.kind}{8 * dtype.itemsize}"
-                     f"{list(layout_shape_tuple(grad.layout))}")
-    logger.debug("Executing: %s with grad_outputs: [%s]", node_name(visit.node), ", ".join(parts))
-    return 0
-
-
 # What is shown of a failing node.
 cdef object report_failure = None
 
@@ -606,22 +504,6 @@ cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
         edge.node = NULL
         raise RuntimeError(f"{node_name((<Node>item[0]).node)} has no output number {item[1]}")
     return 0
-
-
-cdef object implicit_seed(pb_edge *edge):
-    """Return the gradient 1 of an output with one element."""
-    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
-    cdef Tensor out
-    if meta.layout.numel != 1:
-        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
-                           f"output has shape {list(layout_shape_tuple(meta.layout))}: reduce it, "
-                           f"for example with .sum(), or pass gradient=")
-    if dtype_category[meta.dtype] != CATEGORY_FLOATING:
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
-                           f"{dtype_object(meta.dtype)}")
-    out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type, meta.device_index)
-    fill_with(out, 1)
-    return out
 
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
@@ -649,7 +531,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             if grads[k] is None:
                 grads[k] = implicit_seed(&edges[k])
         for k in range(ninputs):
-            edge_of_item(inputs[k], &edges[nroots + k], NO_INPUT)
+            edge_of_item(inputs[k], &edges[nroots + k], "One of the differentiated Tensors does not require grad")
         return run_pass(edges, nroots, grads, keep_graph, create_graph, inputs is not None,
                         ninputs, accumulate)
     finally:
@@ -677,20 +559,6 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
     return tuple(found)
 
 
-cdef str NO_INPUT = "One of the differentiated Tensors does not require grad"
-
-
-cdef str why_no_grad(Py_ssize_t position, Tensor root):
-    """Return the message for a root without history; made only when it is needed."""
-    if tensor_requires_grad(root):
-        return ""
-    reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
-    if dtype_category[root.dtype] < CATEGORY_FLOATING:
-        reason = f"its dtype {dtype_object(root.dtype)} has no derivatives"
-    return (f"element {position} of tensors does not require grad and does not have a grad_fn "
-            f"({reason})")
-
-
 cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
                      bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
     cdef GraphTask task = GraphTask.__new__(GraphTask)
@@ -710,11 +578,11 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
         state.graph_task = <void *>task
         state.grad_enabled = create_graph
         state.inference = 0
-        logged = logger.isEnabledFor(10)
+        logged = is_logged()
         while task.nready > 0:
             visit = ready_pop(task)
             if logged:
-                log_node(visit)
+                log_node(visit.node, visit_buffers(visit))
             run_node(task, visit)
             visit = NULL
     except BaseException:

@@ -25,8 +25,8 @@ cdef object select(Tensor self, object dim, object index):
     cdef PyObject *args[3]
     cdef long long size
     if self.layout.ndim == 0:
-        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to convert "
-                         "a 0-dim tensor to a number")
+        raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
+                         "convert a 0-dim tensor to a number")
     size = layout_shape(self.layout)[<int>dim]
     if index < -size or index >= size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
@@ -128,8 +128,8 @@ cdef int check_mask(Tensor mask, Tensor self, int dim) except -1:
     cdef int d
     for d in range(mask.layout.ndim):
         if layout_shape(mask.layout)[d] != layout_shape(self.layout)[dim + d]:
-            raise IndexError(f"The shape of the mask {list(mask.shape)} at index {d} does not match "
-                             f"the shape of the indexed tensor {list(self.shape)} at index "
+            raise IndexError(f"The shape of the mask {list(mask.shape)} at index {d} does not "
+                             f"match the shape of the indexed tensor {list(self.shape)} at index "
                              f"{dim + d}")
     return 0
 

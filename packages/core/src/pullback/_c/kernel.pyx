@@ -5,20 +5,19 @@ import threading
 import warnings
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_DEVICE, PB_DEVICE_TO_HOST, PB_E_DTYPE, PB_E_INDEX,
-    PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MAX_OPERANDS,
-    PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array,
-    pb_call, pb_kernel, pb_param)
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE,
+    PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT,
+    PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_call, pb_kernel, pb_param)
 from pullback._c.device cimport (
-    DEVICE_META, DEVICE_REF, device_make, device_type, device_types, pb_device_type, pb_entry)
-from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
-from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_release, layout_retain, layout_same_shape)
-from pullback._c.tensor cimport Tensor, tensor_data, tensor_new
+    DEVICE_META, DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
+from pullback._c.dtype cimport dtype_object, scalar_write
+from pullback._c.layout cimport layout_contiguous, layout_release, layout_retain, layout_same_shape
+from pullback._c.pykernel cimport run_callable, run_on_host
+from pullback._c.tensor cimport Tensor, tensor_data
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 from pullback.optable.slots import SLOT_IDS, SLOTS
@@ -29,10 +28,7 @@ cdef enum:
 cdef bint keep_lock = False     # only ever set while the lock is held
 
 cdef list slot_names = list(SLOT_IDS)
-cdef list slot_params = [[p.partition(":")[0] for p in SLOTS[name].params] for name in slot_names]
 cdef dict slot_ids = SLOT_IDS
-cdef object numpy = None
-cdef object bfloat16 = None
 cdef set warned = set()
 cdef object accumulating = threading.RLock()
 
@@ -287,107 +283,6 @@ cdef int raise_code(int code, char *message, int slot) except -1:
 
 # ---- Python kernels and the fallback ----------------------------------------------------------------
 
-cdef class KernelArray:
-    """One operand as a Python kernel of a backend with its own memory sees it.
-
-    Attributes: ``base`` (what the backend's allocate returned), ``offset`` and ``strides`` in
-    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: ``base`` is the
-    address of one host scalar).
-    """
-    cdef readonly size_t base
-    cdef readonly int64_t offset
-    cdef readonly tuple shape
-    cdef readonly tuple strides
-    cdef readonly str dtype
-    cdef readonly int device
-    cdef readonly bint host
-
-
-cdef object kernel_array(pb_array *array):
-    cdef KernelArray result = KernelArray.__new__(KernelArray)
-    cdef int d
-    result.base = <size_t>array.base
-    result.offset = array.offset
-    result.shape = tuple([array.shape[d] for d in range(array.ndim)])
-    result.strides = tuple([array.strides[d] for d in range(array.ndim)])
-    result.dtype = dtype_object(array.dtype).name
-    result.device = array.device
-    result.host = array.flags & PB_ARRAY_HOST != 0
-    return result
-
-
-cdef class HostMemory:
-    """Lends memory to NumPy for the time of one kernel call."""
-    cdef readonly dict __array_interface__
-
-
-cdef object numpy_dtype(int code):
-    """Return NumPy's dtype of a code; bfloat16 is ml_dtypes'."""
-    global numpy, bfloat16
-    if numpy is None:
-        import numpy as module
-        numpy = module
-    name = dtype_object(code).name
-    if name == "bfloat16":
-        if bfloat16 is None:
-            from ml_dtypes import bfloat16 as found
-            bfloat16 = numpy.dtype(found)
-        return bfloat16
-    return numpy.dtype(name)
-
-
-cdef object host_array(pb_array *array):
-    """Return a NumPy array over host memory; valid as long as the memory is."""
-    cdef HostMemory memory
-    cdef int d
-    dtype = numpy_dtype(array.dtype)
-    shape = tuple([array.shape[d] for d in range(array.ndim)])
-    if 0 in shape:
-        return numpy.empty(shape, dtype)
-    memory = HostMemory.__new__(HostMemory)
-    size = dtype.itemsize
-    plain = "<u2" if dtype.name == "bfloat16" else dtype.str
-    memory.__array_interface__ = {
-        "version": 3, "shape": shape, "typestr": plain,
-        "data": (<size_t>array.data, array.flags & PB_ARRAY_WRITE == 0),
-        "strides": tuple([array.strides[d] * size for d in range(array.ndim)])}
-    result = numpy.asarray(memory)
-    return result.view(dtype) if plain != dtype.str else result
-
-
-cdef dict call_params(pb_call *call):
-    cdef dict params = {}
-    cdef int i, k
-    cdef const pb_param *param
-    for i in range(call.nparam):
-        param = &call.param[i]
-        name = slot_params[call.slot][i]
-        if param.kind == PB_PARAM_INT:
-            params[name] = param.i
-        elif param.kind == PB_PARAM_FLOAT:
-            params[name] = param.d
-        else:
-            params[name] = tuple([param.ints[k] for k in range(param.count)])
-    return params
-
-
-cdef int run_callable(object function, pb_call *call, bint host) except -1:
-    cdef int i
-    outs = []
-    ins = []
-    for i in range(call.nout):
-        call.out[i].flags |= PB_ARRAY_WRITE
-        outs.append(host_array(call.out[i]) if host else kernel_array(call.out[i]))
-    for i in range(call.nin):
-        ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
-    if host:
-        with numpy.errstate(all="ignore"):
-            function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
-    else:
-        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
-    return 0
-
-
 cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
     """Run a Python kernel, or the host's when the backend has none."""
     cdef pb_entry *fallback
@@ -410,65 +305,6 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     if found.host:
         return run_callable(<object>fallback.callable, call, True)
     return run_on_host(found, <object>fallback.callable, call)
-
-
-cdef object fetch(pb_device_type *found, pb_array *array):
-    """Copy an operand of a backend with its own memory to a NumPy array of the same shape."""
-    cdef int64_t high = 0, low = 0
-    cdef int d
-    cdef char message[PB_MESSAGE_SIZE]
-    cdef size_t size = dtype_itemsize[array.dtype]
-    if array.flags & PB_ARRAY_HOST:
-        return host_array(array).copy()
-    for d in range(array.ndim):
-        if array.shape[d] == 0:
-            return host_array(array)
-        if array.strides[d] > 0:
-            high += (array.shape[d] - 1) * array.strides[d]
-        else:
-            low += (array.shape[d] - 1) * array.strides[d]
-    numpy_dtype(array.dtype)
-    flat = numpy.empty((high - low + 1) * size, "u1")
-    cdef size_t address = flat.ctypes.data
-    message[0] = 0
-    if found.backend.copy_bytes(found.backend.self, array.device, <void *>address, 0, array.base,
-                                (array.offset + low) * size, (high - low + 1) * size,
-                                PB_DEVICE_TO_HOST, message):
-        raise RuntimeError(f"copy from device failed: {message.decode()}")
-    cdef pb_array host = array[0]
-    host.data = <void *>(address - low * <int64_t>size)
-    return host_array(&host).copy()
-
-
-cdef int run_on_host(pb_device_type *found, object function, pb_call *call) except -1:
-    cdef int i
-    outs = [fetch(found, call.out[i]) for i in range(call.nout)]
-    ins = [fetch(found, call.in_[i]) for i in range(call.nin)]
-    with numpy.errstate(all="ignore"):
-        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
-    for i in range(call.nout):
-        put_back(found, call.out[i], outs[i])
-    return 0
-
-
-cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
-    """Write a NumPy array into a strided output, row by row of its last dim where needed."""
-    cdef char message[PB_MESSAGE_SIZE]
-    cdef size_t size = dtype_itemsize[array.dtype]
-    cdef size_t address
-    cdef int64_t offset
-    cdef int d
-    message[0] = 0
-    for index in numpy.ndindex(result.shape):
-        one = numpy.ascontiguousarray(result[index])
-        address = one.ctypes.data
-        offset = array.offset
-        for d in range(array.ndim):
-            offset += <int64_t>index[d] * array.strides[d]
-        if found.backend.copy_bytes(found.backend.self, array.device, array.base, offset * size,
-                                    <void *>address, 0, size, PB_HOST_TO_DEVICE, message):
-            raise RuntimeError(f"copy to device failed: {message.decode()}")
-    return 0
 
 
 # ---- other calls -------------------------------------------------------------------------------------

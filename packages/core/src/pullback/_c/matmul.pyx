@@ -33,7 +33,7 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
     return 0
 
 
-# ---- the kernel call ----------------------------------------------------------------------------------
+# ---- the kernel call -----------------------------------------------------------------------------
 
 # One operand as the kernel sees it: three dims, whatever the tensor has.
 cdef struct factor:
@@ -98,7 +98,7 @@ cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, con
     return out
 
 
-# ---- products -----------------------------------------------------------------------------------------
+# ---- products ------------------------------------------------------------------------------------
 
 cdef Tensor multiply_matrices(Op op, Tensor a, Tensor b):
     cdef int64_t shape[2]
@@ -175,7 +175,7 @@ cdef object forward_dot(Op op, PyObject **args, PyObject *target):
                    NULL)
 
 
-# ---- beta * self + alpha * (mat1 @ mat2) --------------------------------------------------------------
+# ---- beta * self + alpha * (mat1 @ mat2) ---------------------------------------------------------
 
 cdef object as_factor(Op op, object value, str name, int dtype):
     """Read alpha or beta; integer dtypes cut it to an integer."""

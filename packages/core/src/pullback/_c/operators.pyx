@@ -1,7 +1,7 @@
 """Python's operators on tensors, straight from the type's C slots to the ops."""
 
 from cpython.object cimport (
-    Py_EQ, Py_GE, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject, richcmpfunc)
+    Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject, richcmpfunc)
 
 from pullback._c.call cimport op_apply, op_apply_inplace
 from pullback._c.create import item
@@ -81,6 +81,9 @@ cdef object as_operand(object value):
         return value
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
+    if type(value).__name__ == "ndarray":
+        from pullback._construct import as_tensor
+        return as_tensor(value)
     return None
 
 
@@ -235,7 +238,7 @@ cdef object slot_compare(object a, object b, int how):
     return run2(GE, a, b)
 
 
-# ---- conversions to Python numbers ----------------------------------------------------------------------
+# ---- conversions to Python numbers ---------------------------------------------------------------
 
 cdef int slot_bool(object a) except -1:
     if (<Tensor>a).layout.numel == 0:
@@ -274,7 +277,8 @@ def install():
     """Fill the slots of the Tensor type; the ops must exist."""
     global ADD, SUB, RSUB, MUL, DIV, RECIPROCAL, FLOOR_DIVIDE, REMAINDER, POW, MATMUL, MM, MV, DOT
     global NEG, ABS, INVERT, AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
-    global ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_, LSHIFT_, RSHIFT_
+    global ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_
+    global AND_, OR_, XOR_, LSHIFT_, RSHIFT_
     ADD, SUB, MUL, DIV = op_named("add"), op_named("sub"), op_named("mul"), op_named("div")
     RSUB, RECIPROCAL = op_named("rsub"), op_named("reciprocal")
     FLOOR_DIVIDE, REMAINDER = op_named("floor_divide"), op_named("remainder")
@@ -339,9 +343,9 @@ cdef int fill_slots() except -1:
 cdef int expose(str name, size_t slot) except -1:
     """Put the method of a slot into the type's dict, for ``Tensor.__add__`` and ``super()``.
 
-    CPython makes these methods when a type becomes ready; here the slots are filled later. Each kind
-    of slot has one descriptor base in CPython, which we read off NumPy's method of the same name:
-    so a subclass still inherits the bare C slot.
+    CPython makes these methods when a type becomes ready; here the slots are filled later. Each
+    kind of slot has one descriptor base in CPython, which we read off NumPy's method of the same
+    name: so a subclass still inherits the bare C slot.
     """
     cdef object pattern = vars(ndarray)[name]
     (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = pb_slot_method(

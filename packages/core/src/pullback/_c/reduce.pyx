@@ -3,14 +3,16 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_ARRAY_WRITE, PB_BOOL, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call
+from pullback.abi cimport (
+    PB_ARRAY_WRITE, PB_BOOL, PB_F32, PB_I64, PB_MAX_NDIM, PB_U8, pb_array, pb_call)
 from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
     dtype_code, dtype_object, scalar_write)
 from pullback._c.call cimport op_apply
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, forward_register, op_named
-from pullback._c.kernel cimport array_fill, kernel_call, launch, launch_elementwise, operand, slot_id
+from pullback._c.kernel cimport (
+    array_fill, kernel_call, launch, launch_elementwise, operand, slot_id)
 from pullback._c.layout cimport layout_contiguous, layout_new, layout_parse, layout_same_shape
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
@@ -153,7 +155,8 @@ cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
                                   f"'{dtype_object(self.dtype).name}'")
     if self.layout.numel == 0 and (<object>args[1] is None or <object>args[1] == ()):
         raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
-                           f"input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+                           f"input.numel() == 0. Specify the reduction dim with the 'dim' "
+                           f"argument.")
     refuse_empty(op, self, mask)
     return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], self.dtype)
 
@@ -186,7 +189,7 @@ cdef object forward_any(Op op, PyObject **args, PyObject *target):
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 
-# ---- softmax and its relatives -----------------------------------------------------------------------------
+# ---- softmax and its relatives -------------------------------------------------------------------
 
 cdef Tensor with_dims(Tensor self):
     """Return a 0-d tensor as a vector of one element, others as they are; outside the graph."""
@@ -230,7 +233,7 @@ cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
     return op_apply(op_named(op.name + "_kernel"), step)
 
 
-# ---- and back to the shape before -----------------------------------------------------------------------
+# ---- and back to the shape before ----------------------------------------------------------------
 
 cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *count) except NULL:
     """Return the layout that repeats (self, shape, dim, keepdim) over the dims that were reduced.

@@ -47,7 +47,7 @@ cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const in
     return make_view(source, layout_new(ndim, shape, strides), offset, source.dtype)
 
 
-# ---- arguments ---------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 cdef int64_t integer(object value, str op, str argument) except? -1:
     """Read an integer argument."""
@@ -56,7 +56,8 @@ cdef int64_t integer(object value, str op, str argument) except? -1:
     try:
         return PyNumber_Index(value)
     except OverflowError:
-        raise OverflowError(f"{op}(): argument '{argument}' does not fit in 64 bits: {value}") from None
+        raise OverflowError(
+            f"{op}(): argument '{argument}' does not fit in 64 bits: {value}") from None
 
 
 cdef int64_t dim_of(object dim, int64_t ndim) except -1:
@@ -78,7 +79,7 @@ cdef int fetch(Tensor self, int64_t *shape, int64_t *strides) noexcept:
     return self.layout.ndim
 
 
-# ---- order of dims -------------------------------------------------------------------------------------
+# ---- order of dims -------------------------------------------------------------------------------
 
 cdef object forward_transpose(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
@@ -128,7 +129,7 @@ cdef object forward_permute(Op op, PyObject **args, PyObject *target):
     return view_strided(self, ndim, shape, strides, self.offset)
 
 
-# ---- number of dims ------------------------------------------------------------------------------------
+# ---- number of dims ------------------------------------------------------------------------------
 
 cdef object forward_unsqueeze(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
@@ -199,7 +200,7 @@ cdef object forward_expand(Op op, PyObject **args, PyObject *target):
     return view_strided(self, count, shape, strides, self.offset)
 
 
-# ---- parts ------------------------------------------------------------------------------------------------
+# ---- parts ---------------------------------------------------------------------------------------
 
 cdef object forward_select(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
@@ -381,7 +382,7 @@ cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
     return view_strided(self, kept + 1, shape, strides, offset)
 
 
-# ---- new shapes ---------------------------------------------------------------------------------------------
+# ---- new shapes ----------------------------------------------------------------------------------
 
 cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
     """Read a shape with at most one -1, which gets what is left; return its length."""
@@ -502,7 +503,7 @@ cdef object forward_detach(Op op, PyObject **args, PyObject *target):
     return tensor_alias(<Tensor>args[0])
 
 
-# ---- across dtypes -------------------------------------------------------------------------------------------
+# ---- across dtypes -------------------------------------------------------------------------------
 
 cdef object forward_view_as_real(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
@@ -531,8 +532,8 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
         raise RuntimeError("Tensor must have a last dimension of size 2 with stride 1")
     for d in range(ndim - 1):
         if strides[d] % 2:
-            raise RuntimeError(f"Tensor must have a stride divisible by 2 for all but last "
-                               f"dimension")
+            raise RuntimeError("Tensor must have a stride divisible by 2 for all but last "
+                               "dimension")
         strides[d] //= 2
     return make_view(self, layout_new(ndim - 1, shape, strides), self.offset // 2,
                      PB_C64 if self.dtype == PB_F32 else PB_C128)

@@ -120,12 +120,12 @@ _binary("minimum",
         "Return the smaller of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
         "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.minimum",
         samples=binary(ties=True))
-_binary("atan2",
-        {"self": lambda g, self, other: g * other / (self * self + other * other),
-         "other": lambda g, self, other: -g * self / (self * self + other * other)},
-        "Return the angle of the point (other, self), elementwise.", dtypes=FLOATING,
-        promote="float", aliases=("arctan2",), ref="numpy.arctan2",
-        samples=binary(ties=True))
+op("atan2(self: Tensor, other: Tensor) -> Tensor", kernel="atan2", promote="float", dtypes=FLOATING,
+   vjp={"self": lambda g, self, other: g * other / (self * self + other * other),
+        "other": lambda g, self, other: -g * self / (self * self + other * other)},
+   inplace=True, out=True, aliases=("arctan2",), ref="numpy.arctan2",
+   doc="Return the angle of the point (other, self), elementwise.",
+   samples=binary(ties=True, numbers=False))
 
 for _name, _doc, _kinds in (
         ("eq", "equal", ALL), ("ne", "different", ALL), ("lt", "self < other", REAL),

@@ -23,6 +23,7 @@ class Draw(NamedTuple):
     kind: str = "tested"        # "tested", "real" (its real counterpart), or the name of a dtype
     step: float | None = None   # round to multiples of this, so that equal elements occur
     values: tuple | None = None     # these very elements, in row-major order
+    constant: bool = False      # the op has no derivative by it
 
 
 class Dtype(NamedTuple):
@@ -54,6 +55,11 @@ SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 40.0, -40.0, 1e-3, math.inf, -math.i
 def T(*shape, low=None, high=None, step=None):  # noqa: N802  (reads as in formulas)
     """Stand for a tensor in the dtype under test."""
     return Draw(shape, low, high, "tested", step)
+
+
+def constant(*shape, low=None, high=None):
+    """Stand for a tensor by which the op has no derivative."""
+    return Draw(shape, low, high, constant=True)
 
 
 def real(*shape, low=None, high=None):
@@ -97,18 +103,19 @@ def unary(low, high, shapes=SHAPES, special=SPECIAL):
     return [*made, case(fixed(special), skip=KINKS, only=FLOATING)] if special else made
 
 
-def binary(first=(-3, 3), second=(-3, 3), *, pairs=PAIRS, special=SPECIAL, ties=False):
-    """Return calls of an op of two operands; ranges are (low, high), numbers come from them too.
+def binary(first=(-3, 3), second=(-3, 3), *, special=SPECIAL, ties=False, numbers=True):
+    """Return calls of an op of two operands in ranges (low, high); ``numbers`` may be the second.
 
     ``special`` operands meet each other in every pair. ``ties`` adds operands with equal elements.
     """
     def draw(shape, bounds, step=None):
         return T(*shape, low=bounds[0], high=bounds[1], step=step)
 
-    made = [case(draw(a, first), draw(b, second)) for a, b in pairs]
-    number = second[0] + 0.8 * (second[1] - second[0])
-    made += [case(draw((2, 3), first), int(number) or 1),
-             case(draw((2, 3), first), number, only=FLOAT_COMPLEX)]
+    made = [case(draw(a, first), draw(b, second)) for a, b in PAIRS]
+    if numbers:
+        number = second[0] + 0.8 * (second[1] - second[0])
+        made += [case(draw((2, 3), first), int(number) or 1),
+                 case(draw((2, 3), first), number, only=FLOAT_COMPLEX)]
     if special:
         made.append(case(fixed(special, shape=(len(special), 1)), fixed(special), skip=KINKS,
                          only=FLOATING))

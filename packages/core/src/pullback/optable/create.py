@@ -32,7 +32,8 @@ def _dtype(dtype, out):
 _OPTIONS = ("*, out: Tensor? = None, dtype: dtype? = None, layout: any = None, "
             "device: device? = None, pin_memory: bool = False, requires_grad: bool = False")
 _LIKE = ("*, dtype: dtype? = None, layout: any = None, device: device? = None, "
-         "pin_memory: bool = False, requires_grad: bool = False, memory_format: any = None")
+         "pin_memory: bool = False, requires_grad: bool = False, "
+         "memory_format: memory_format? = None")
 
 
 def _factory(name, signature, make, doc, **fields):
@@ -138,17 +139,25 @@ op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) ->
 
 # -- in the shape of another tensor ----------------------------------------------------------------
 
-def _like(self, value, dtype, device, requires_grad):
+def _like(self, value, dtype, device, requires_grad, memory_format):
     create = _create()
     dtype = self.dtype if dtype is None else dtype
     device = self.device if device is None else device
-    if self.is_contiguous() or not _dense(self):
+    strides = None if memory_format is None else _strides_in(self.shape, memory_format)
+    if strides is not None:
+        out = create.empty_strided_tensor(self.shape, strides, dtype, device)
+    elif self.is_contiguous() or not _dense(self):
         out = create.empty_tensor(self.shape, dtype, device)
     else:
         out = create.empty_strided_tensor(self.shape, self.stride(), dtype, device)
     if value is not None:
         create.fill_tensor(out, value)
     return _requires(out, requires_grad)
+
+
+def _strides_in(shape, memory_format):
+    from pullback._c.copies import format_strides
+    return format_strides(tuple(shape), memory_format)
 
 
 def _dense(tensor):
@@ -165,14 +174,14 @@ for _name, _value, _what in (("empty_like", None, "an uninitialised tensor"),
                              ("zeros_like", 0, "zeros"), ("ones_like", 1, "ones")):
     op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False,
        forward=lambda self, dtype, layout, device, pin_memory, requires_grad, memory_format,
-       _value=_value: _like(self, _value, dtype, device, requires_grad),
+       _value=_value: _like(self, _value, dtype, device, requires_grad, memory_format),
        doc=f"Return {_what} in the shape, dtype and device of another tensor.",
        samples=[case(draw, skip=UNFILLED if _value is None else {})
                 for draw in (T(2, 3), T(), T(0, 3), T(2, 1, 3))],
        ref=None if _value is None else lambda np, self, _value=_value: np.full(self.shape, _value))
 op(f"full_like(self: Tensor, fill_value: Scalar, {_LIKE}) -> Tensor", method=False,
    composite=lambda self, fill_value, dtype, layout, device, pin_memory, requires_grad,
-   memory_format: _like(self, fill_value, dtype, device, requires_grad),
+   memory_format: _like(self, fill_value, dtype, device, requires_grad, memory_format),
    doc="Return a tensor filled with a number, in the shape, dtype and device of another.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0, 3), 1), case(T(2), 2, dtype=Dtype("float64"))],
    ref=lambda np, self, fill_value, dtype=None: np.full(self.shape, fill_value))
@@ -368,7 +377,7 @@ for _name, _fill_with in (("rand_like", _uniform), ("randn_like", _normal)):
     op(f"{_name}(self: Tensor, {_RANDOM_LIKE}) -> Tensor", method=False,
        composite=lambda self, generator, dtype, layout, device, pin_memory, requires_grad,
        memory_format, _fill_with=_fill_with: _requires(_fill_with(
-           _continuous(_like(self, None, dtype, device, False)), generator), requires_grad),
+           _continuous(_like(self, None, dtype, device, False, memory_format)), generator), requires_grad),
        doc="Return random numbers in the shape, dtype and device of another tensor.",
        samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
 
@@ -376,7 +385,7 @@ for _name, _fill_with in (("rand_like", _uniform), ("randn_like", _normal)):
 def _randint_like(self, low, high, generator, dtype, layout, device, pin_memory, requires_grad,
                   memory_format):
     low, high = (0, low) if high is None else (low, high)
-    made = _like(self, None, dtype, device, False)
+    made = _like(self, None, dtype, device, False, memory_format)
     return _requires(_draw_integers(made, generator, low, high), requires_grad)
 
 

@@ -5,12 +5,15 @@ from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
 _KEY = (at(5, high=4),)
-_WRITES = [case(T(4, 3), _KEY, T(5, 3)), case(T(4, 3), _KEY, T(5, 3), True), case(T(4, 3), _KEY, T()),
+_ONCE = (fixed((2, 0, -1), kind="int64"),)      # which of two writes to a place counts has no derivative
+_WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True), case(T(4, 3), _ONCE, T()),
            case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
-           case(T(4, 3), (at(2, high=4), at(2, high=3)), T(1)),
+           case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
            case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
+_LARGER = {check: "as in torch, src has a derivative only if it has the index's shape"
+           for check in ("grad", "gradgrad", "compiled")}
 _SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)), case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
-             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3)), case(T(4), 0, at(3, high=4), T(3)),
+             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), skip=_LARGER), case(T(4), 0, at(3, high=4), T(3)),
              case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
 
@@ -57,7 +60,7 @@ op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, method=False, functi
    ref="numpy.argwhere")
 
 
-# -- x[...] with index tensors ------------------------------------------------------------------------------
+# -- x[...] with index tensors ---------------------------------------------------------------------
 
 def _expand_masks(self, indices):
     """Replace bool masks by their coordinates; returns one index or None per dim."""
@@ -219,7 +222,7 @@ op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fal
    samples=_WRITES, ref=references.index_put)
 
 
-# -- along one dim ---------------------------------------------------------------------------------------------
+# -- along one dim ---------------------------------------------------------------------------------
 
 def _check_gather(name, self, dim, index):
     if str(index.dtype) != "pullback.int64":
@@ -332,10 +335,10 @@ op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_ind
 
 
 def _at_dim(like, dim, index):
-    return (None,) * (dim % max(len(like.shape), 1)) + (index,)
+    return (None,) * (dim % max(len(like.shape), 1)) + (index.reshape(-1),)
 
 
-# -- self[key] and self[key] = value ------------------------------------------------------------------------------
+# -- self[key] and self[key] = value ---------------------------------------------------------------
 
 def normalize_key(self, key):
     """Return a key as a tuple of ints, slices, None, ..., bools and index tensors."""

@@ -1,7 +1,9 @@
 """What networks are made of: softmax, losses, dropout."""
 
+import warnings
+
 from pullback.optable import references
-from pullback.optable.cases import T, case, fixed
+from pullback.optable.cases import T, case, constant, fixed
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
 
 _ALONG_DIM = [case(T(2, 3), 0), case(T(2, 3), 1), case(T(2, 3, 2), -2), case(T(3), 0), case(T(), 0),
@@ -48,7 +50,7 @@ for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(s
        doc=f"Return {_what} along a dim, without overflow.", dtypes=FLOATING, samples=_ALONG_DIM)
 
 
-# -- losses -----------------------------------------------------------------------------------------------------
+# -- losses ----------------------------------------------------------------------------------------
 
 def _reduced(loss, reduction):
     return loss if reduction == "none" else getattr(loss, reduction)()
@@ -182,10 +184,10 @@ op("nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average:
    composite=_nll_loss, method=False, namespace="functional",
    doc="Return the negative log likelihood of target classes.\n\n"
        "Shape: (n, c, ...) and (n, ...), or (c) and ().", dtypes=FLOATING, ref=references.nll_loss,
-   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, 3, 1), T(4, low=0.5, high=2)),
+   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
             case(T(3, 4), _labels(0, -100, 1)), case(T(3, 4), _labels(0, 2, 1), ignore_index=2),
             case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
-            case(T(3, 4), _labels(0, -100, 1), T(4, low=0.5, high=2), reduction="none"),
+            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), reduction="none"),
             case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"))])
 
 
@@ -242,10 +244,10 @@ op("cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_ave
    namespace="functional",
    doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
    dtypes=FLOATING, ref=references.cross_entropy,
-   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, -100, 1), T(4, low=0.5, high=2)),
+   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
             case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
             case(T(3, 4), _labels(0, 3, -100), label_smoothing=0.1),
-            case(T(3, 4), _labels(0, 3, 1), T(4, low=0.5, high=2), label_smoothing=0.1),
+            case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2), label_smoothing=0.1),
             case(T(3, 4), T(3, 4, low=0, high=1)), case(T(3, 4), T(3, 4), reduction="none"),
             case(T(3, 4), T(3, 4), T(4, low=0.5, high=2), label_smoothing=0.1),
             case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), reduction="none")])
@@ -278,7 +280,7 @@ op("linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor", compo
    ref=lambda np, self, weight, bias=0: self @ weight.T + bias)
 
 
-# -- dropout ------------------------------------------------------------------------------------------------------
+# -- dropout ---------------------------------------------------------------------------------------
 
 def _dropout(self, p, training, inplace):
     if not isinstance(p, (int, float)) or not 0 <= p <= 1:

@@ -208,8 +208,8 @@ def sign(np, self):
 
 def logsumexp(np, self, dim, keepdim=False):
     """Shifted by the largest element, where that is finite."""
-    dim, self = dim if self.ndim else None, self.astype(float)
-    peak = np.max(self, axis=dim, keepdims=True)
+    dim, self = dim if self.ndim else None, self * 1.0
+    peak = np.max(self.real, axis=dim, keepdims=True)
     peak = np.where(np.isfinite(peak), peak, 0)
     total = np.log(np.exp(self - peak).sum(axis=dim, keepdims=True)) + peak
     return total if keepdim or not self.ndim else np.squeeze(total, dim)

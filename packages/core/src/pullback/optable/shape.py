@@ -10,7 +10,7 @@ def _view(signature, vjp, doc, *, forward=None, **fields):
     op(signature, forward=forward or name, view=True, vjp={"self": vjp}, doc=doc, **fields)
 
 
-# -- order of dims ------------------------------------------------------------------------------------
+# -- order of dims ---------------------------------------------------------------------------------
 
 def _permute_vjp(g, dims):
     order = [0] * len(dims)
@@ -61,7 +61,7 @@ op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composi
    samples=[case(T(2, 3, 4), 0, 2), case(T(2, 3, 4), (0, 1), (-1, 0)), case(T(2, 3), 1, 0)])
 
 
-# -- number and size of dims ----------------------------------------------------------------------------
+# -- number and size of dims -----------------------------------------------------------------------
 
 _view("unsqueeze(self: Tensor, dim: int) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view with a dim of one element inserted.",
@@ -169,7 +169,7 @@ op("ravel(self: Tensor) -> Tensor", composite=lambda self: self.reshape(-1), ref
    doc="Return all elements in one dim.",
    samples=[case(T(2, 3)), case(T()), case(T(0, 3))])
 
-# -- parts ------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 _view("select(self: Tensor, dim: int, index: int) -> Tensor",
       lambda g, self_shape, dim, index: ops.select_backward(g, self_shape, dim, index),
@@ -289,7 +289,7 @@ op("chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]", composite=_chun
    ref=references.chunk)
 
 
-# -- any geometry -------------------------------------------------------------------------------------------
+# -- any geometry ----------------------------------------------------------------------------------
 
 def _as_strided_vjp(g, self_geometry, size, stride, out_offset):
     return ops.as_strided_backward(g, self_geometry, size, stride, out_offset)
@@ -380,7 +380,7 @@ op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.imag", dtypes=COMPLEX)
 
 
-# -- copies -----------------------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 def _raw(name):
     def call(*args):
@@ -429,7 +429,7 @@ op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool =
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
 
-# -- joins --------------------------------------------------------------------------------------------------------
+# -- joins -----------------------------------------------------------------------------------------
 
 
 def _common(tensors):

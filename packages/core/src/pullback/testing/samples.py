@@ -156,7 +156,7 @@ class Maker(NamedTuple):
         else:
             values = np.array(draw.values).reshape(draw.shape)
         made = lay_out(values, dtype, self.device, self.layout)
-        differentiable = dtype.is_floating_point or dtype.is_complex
+        differentiable = (dtype.is_floating_point or dtype.is_complex) and not draw.constant
         return made.requires_grad_(self.requires_grad and differentiable)
 
 

@@ -1,0 +1,143 @@
+"""Single gradients: seeds, fitting them to the forward input they belong to, looking at them."""
+
+import logging
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
+
+from pullback._c.dtype cimport (
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
+from pullback._c.elementwise cimport cast_tensor
+from pullback._c.entry cimport op_named
+from pullback._c.kernel cimport fill_with
+from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
+from pullback._c.node cimport node_name
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.tensor cimport Tensor, tensor_device, tensor_new, tensor_requires_grad
+from pullback._c.types cimport NODE_PYTHON, layout_shape, node_meta, pb_edge, pb_meta, pb_node
+
+cdef object logger = logging.getLogger("pullback.autograd.graph")
+
+
+cdef bint is_logged() except -1:
+    """True if somebody wants to read which nodes run."""
+    return logger.isEnabledFor(10)
+
+
+cdef int log_node(pb_node *node, PyObject **grads) except -1:
+    """Tell the logger which node runs, with its gradients as f32[2, 3]."""
+    cdef uint32_t i
+    cdef Tensor grad
+    parts = []
+    for i in range(node.noutputs):
+        if grads[i] == NULL:
+            parts.append("None")
+            continue
+        grad = <Tensor>grads[i]
+        dtype = dtype_object(grad.dtype)
+        parts.append(f"{dtype.kind}{8 * dtype.itemsize}"
+                     f"{list(layout_shape_tuple(grad.layout))}")
+    logger.debug("Executing: %s with grad_outputs: [%s]", node_name(node), ", ".join(parts))
+    return 0
+
+
+cdef dict static_names = {}
+
+
+cdef const char *static_name(pb_node *node) except NULL:
+    """Return the node's name as C text that lives as long as the process."""
+    name = node_name(node)
+    encoded = static_names.get(name)
+    if encoded is None:
+        encoded = static_names[name] = (<str>name).encode()
+    return <bytes>encoded
+
+
+cdef object implicit_seed(pb_edge *edge):
+    """Return the gradient 1 of an output with one element."""
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    cdef Tensor out
+    if meta.layout.numel != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
+                           f"output has shape {list(layout_shape_tuple(meta.layout))}: reduce it, "
+                           f"for example with .sum(), or pass gradient=")
+    if dtype_category[meta.dtype] != CATEGORY_FLOATING:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
+                           f"{dtype_object(meta.dtype)}")
+    out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type, meta.device_index)
+    fill_with(out, 1)
+    return out
+
+
+cdef str why_no_grad(Py_ssize_t position, Tensor root):
+    """Return the message for a root without history; made only when it is needed."""
+    if tensor_requires_grad(root):
+        return ""
+    reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
+    if dtype_category[root.dtype] < CATEGORY_FLOATING:
+        reason = f"its dtype {dtype_object(root.dtype)} has no derivatives"
+    return (f"element {position} of tensors does not require grad and does not have a grad_fn "
+            f"({reason})")
+
+
+cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value):
+    """Return a gradient in the shape, dtype and device of the forward input it belongs to."""
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    cdef Tensor grad = <Tensor>value
+    if not layout_same_shape(grad.layout, meta.layout):
+        grad = sum_to_shape(source, position, meta, grad)
+    if grad.dtype != meta.dtype:
+        if (dtype_category[grad.dtype] == CATEGORY_COMPLEX
+                and dtype_category[meta.dtype] != CATEGORY_COMPLEX):
+            if source.kind == NODE_PYTHON:
+                raise RuntimeError(
+                    f"Function {node_name(source)} returned an invalid gradient at index "
+                    f"{position} - expected type {dtype_object(meta.dtype).name} but got "
+                    f"{dtype_object(grad.dtype).name}")
+            grad = op_named("real")(grad)
+        if grad.dtype != meta.dtype:
+            if tensor_requires_grad(grad):
+                grad = op_named("to")(grad, dtype_object(meta.dtype))
+            else:
+                grad = cast_tensor(grad, meta.dtype)
+    if (grad.storage.device_type != meta.device_type
+            or grad.storage.device_index != meta.device_index):
+        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
+                           f"{position} - expected a tensor on the device of the forward input, "
+                           f"but got one on {tensor_device(grad)}")
+    return grad
+
+
+cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor grad):
+    cdef int d, lead = grad.layout.ndim - meta.layout.ndim
+    expected = layout_shape_tuple(meta.layout)
+    cdef bint fits = lead >= 0
+    if fits:
+        for d in range(meta.layout.ndim):
+            if (layout_shape(meta.layout)[d] != layout_shape(grad.layout)[d + lead]
+                    and layout_shape(meta.layout)[d] != 1):
+                fits = False
+    if not fits:
+        raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
+                           f"{position} - got {list(layout_shape_tuple(grad.layout))} but expected "
+                           f"shape compatible with {list(expected)}")
+    return op_named("sum_to_size")(grad, expected)
+
+
+cdef int check_nan(pb_node *node, PyObject **results) except -1:
+    cdef uint32_t i
+    for i in range(node.nedges):
+        if results[i] != NULL and has_nan(<object>results[i]):
+            raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th "
+                               f"output.")
+    return 0
+
+
+cdef bint has_nan(object tensor) except -1:
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    state.grad_enabled = 0
+    try:
+        return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
+    finally:
+        state.grad_enabled = before
