@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pullback._c import bind, index, operators, surface
+from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
 
@@ -21,7 +22,13 @@ def _inplace(entry, functional, flags):
     made = bind.make_op(entry, name, entry.node, flags, functional)
     if entry.composite is not None:
         def run(self, *args):
-            return ops.copy_(self, functional(self, *args))
+            # what the parts save must outlive the write
+            source = self.clone() if self.requires_grad and is_grad_enabled() else self
+            result = functional(source, *args)
+            if "biufc".index(result.dtype.kind) > "biufc".index(self.dtype.kind):
+                raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired "
+                                   f"output type {self.dtype.name}")
+            return ops.copy_(self, result)
 
         bind.set_composite(made, run)
     return made

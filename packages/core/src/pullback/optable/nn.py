@@ -6,6 +6,11 @@ from pullback.optable import references
 from pullback.optable.cases import T, case, constant, fixed
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
 
+
+def _labels(*classes):
+    return fixed(classes, kind="int64")
+
+
 _ALONG_DIM = [case(T(2, 3), 0), case(T(2, 3), 1), case(T(2, 3, 2), -2), case(T(3), 0), case(T(), 0),
               case(T(0, 3), 1),
               case(T(2, 0), 1, skip={"value": "SciPy wants elements"}), case(fixed((0.0, 700.0, -700.0)), 0)]
@@ -126,13 +131,22 @@ op("nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, reduction: s
    vjp={"self": lambda g, self_shape, target, weight, reduction, ignore_index:
         ops.nll_loss_backward(g, self_shape, target, weight, reduction, ignore_index)},
    node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
-   doc="Return nll_loss of checked arguments.")
+   doc="Return nll_loss of checked arguments.", dtypes=FLOATING,
+   samples=[case(T(3, 4), _labels(0, 3, 1), None, "mean", -100),
+            case(T(3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), "sum", 2),
+            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), "none", -100),
+            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, "none", -100)],
+   ref=lambda np, self, target, weight, reduction, ignore_index: references.nll_loss(
+       np, self, target, weight, reduction=reduction, ignore_index=ignore_index))
 op("nll_loss_backward(self: Tensor, size: int[], target: Tensor, weight: Tensor?, "
    "reduction: str, ignore_index: int) -> Tensor", forward=_nll_loss_backward, method=False,
    function=False,
    vjp={"self": lambda g, target, weight, reduction, ignore_index: ops.nll_loss_forward(
        g, target, weight, reduction, ignore_index)},
-   doc="Return the derivative of nll_loss, times self.")
+   doc="Return the derivative of nll_loss, times self.", dtypes=FLOATING,
+   samples=[case(T(), (3, 4), _labels(0, 3, 1), None, "mean", -100),
+            case(T(), (3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), "sum", 2),
+            case(T(3), (3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), "none", -100)])
 
 
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
@@ -173,10 +187,6 @@ def _check_weight(weight, classes, dtype):
 def _dtype(name):
     import pullback
     return getattr(pullback, name)
-
-
-def _labels(*classes):
-    return fixed(classes, kind="int64")
 
 
 op("nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "

@@ -17,7 +17,7 @@ def _no_slope(g):
 
 
 def _abs_vjp(g, self):
-    return g * ops.sgn(self)
+    return ops.real(g) * ops.sgn(self)      # g is complex after an in-place abs of complex numbers
 
 
 def _sgn(self):

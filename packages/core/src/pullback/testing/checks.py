@@ -24,6 +24,7 @@ __all__ = [
     "check_grad",
     "check_gradgrad",
     "check_inplace",
+    "check_inplace_grad",
     "check_meta",
     "check_out",
     "check_refusal",
@@ -215,6 +216,28 @@ def check_grad(sample: Sample) -> None:
     function, inputs = as_function(sample)
     if inputs:
         pb.autograd.gradcheck(function, tuple(inputs))
+
+
+def check_inplace_grad(sample: Sample) -> None:
+    """Backward of the in-place form agrees with finite differences."""
+    function, inputs = as_function(sample)
+    first = sample.args[0]
+    result = function(*inputs)
+    if not inputs or not isinstance(first, pb.Tensor) or result.shape != first.shape:
+        return
+    if _category(result.dtype) > _category(first.dtype):
+        return
+
+    def changed(*values: pb.Tensor) -> Any:
+        given = iter(values)
+        args = replace_tensors(
+            sample.args, lambda tensor: next(given) if tensor.requires_grad else tensor
+        )
+        pb.manual_seed(SEED)
+        inplace = getattr(ops, sample.entry.name + "_")
+        return inplace(args[0].clone(), *args[1:], **sample.kwargs)
+
+    pb.autograd.gradcheck(changed, tuple(inputs))
 
 
 def check_gradgrad(sample: Sample) -> None:

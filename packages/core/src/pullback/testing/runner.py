@@ -29,6 +29,7 @@ class Check:
     dtypes: tuple[Any, ...]
     layouts: tuple[str, ...]
     requires_grad: bool = False
+    skipped_as: str | None = None  # the name that cases skip it by, if it is another
     accepted: bool = True  # on dtypes that the entry takes, or on the others
 
 
@@ -65,9 +66,14 @@ CHECKS = {
         Check("refusal", checks.check_refusal, _always, DTYPES, LAYOUTS[:1], accepted=False),
         Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
         Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
+        Check(
+            "inplace_grad", checks.check_inplace_grad,
+            lambda e: e.inplace is True and _has_derivative(e), DIFFERENTIABLE, LAYOUTS[:1], True,
+            skipped_as="grad",
+        ),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
         Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),
-        Check("gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, DENSE[:2], True),
+        Check("gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True),
         Check(
             "compiled", checks.check_compiled, _has_derivative,
             (pb.float32, pb.float64, pb.complex64), DENSE, True,
@@ -85,7 +91,7 @@ def iter_samples(check: Check, entry: Any, device: Any = None) -> Iterator[Sampl
             continue
         for layout in check.layouts:
             found = samples_of(
-                entry, dtype, layout=layout, device=device, check=check.name,
+                entry, dtype, layout=layout, device=device, check=check.skipped_as or check.name,
                 requires_grad=check.requires_grad,
             )  # fmt: skip
             # Only of the first case it is sure that no operand of another dtype promotes it.
