@@ -8,6 +8,9 @@ from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
 
 
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
+
+
 def _flags(entry) -> int:
     wanted = {"view": entry.view, "overlap": entry.overlap, "out": entry.out, "varargs": entry.varargs,
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
@@ -25,7 +28,7 @@ def _inplace(entry, functional, flags):
             # what the parts save must outlive the write
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)
-            if "biufc".index(result.dtype.kind) > "biufc".index(self.dtype.kind):
+            if _RANKS[result.dtype.kind] > _RANKS[self.dtype.kind]:
                 raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired "
                                    f"output type {self.dtype.name}")
             return ops.copy_(self, result)

@@ -106,7 +106,7 @@ op("is_complex_operand(self: any) -> bool", method=False, function=False,
 
 _binary("maximum",
         {"self": lambda g, self, other: ops.where(
-            self == other, g / 2, ops.where(self > other, g, 0)),
+            self == other, g / 2, ops.where(self < other, 0, g)),
          "other": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self > other, 0, g))},
         "Return the larger of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
@@ -114,7 +114,7 @@ _binary("maximum",
         samples=binary(ties=True))
 _binary("minimum",
         {"self": lambda g, self, other: ops.where(
-            self == other, g / 2, ops.where(self < other, g, 0)),
+            self == other, g / 2, ops.where(self > other, 0, g)),
          "other": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self < other, 0, g))},
         "Return the smaller of two operands, elementwise; NaN wins.\n\nDerivative: half to each "

@@ -66,7 +66,7 @@ _slot("randint", "random", "", "Philox4x32-10 integers in [low, high).",
 
 # -- elementwise -----------------------------------------------------------------------------------
 _unary({
-    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; NaN stays",
+    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; 0 for NaN",
     "exp": "e^x", "log": "natural logarithm", "sqrt": "square root", "sin": "sine",
     "cos": "cosine", "tanh": "hyperbolic tangent", "atan": "arctangent",
     "log1p": "log(1 + x)", "expm1": "e^x - 1", "erf": "error function",

@@ -71,6 +71,7 @@ _unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
        "Return the base-10 logarithm of each element.", ref="numpy.log10",
        samples=unary(0.1, 4))
 _unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
+       node="Log1PBackward0",
        ref="numpy.log1p",
        samples=unary(-0.9, 3))
 _unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
@@ -83,7 +84,7 @@ _unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBE
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
        ref="numpy.reciprocal",
        samples=unary(0.5, 3))
-_unary("relu", lambda g, out: ops.where(out > 0, g, 0),
+_unary("relu", lambda g, out: ops.where(out <= 0, 0, g),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
        dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"),
        ref=lambda np, self: np.maximum(self, 0))

@@ -98,7 +98,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "round": (masks.REAL_NUMBERS, _unless_integer(np.rint)),
     "rsqrt": (masks.INEXACT, _rsqrt),
     "sigmoid": (masks.INEXACT, _sigmoid),
-    "sign": (masks.REAL, lambda x: x if x.dtype.kind == "b" else np.sign(x)),
+    "sign": (masks.REAL, lambda x: x if x.dtype.kind == "b" else np.sign(np.where(x == x, x, 0))),
     "sin": (masks.INEXACT, np.sin),
     "sinh": (masks.INEXACT, np.sinh),
     "sqrt": (masks.INEXACT, np.sqrt),
