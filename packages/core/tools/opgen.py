@@ -38,16 +38,14 @@ ANNOTATIONS = {
     "device": "_DeviceLike",
     "memory_format": "_memory_format",
     "any": "Any",
-    "memory_format": "Any",
 }
 RESULTS = {"Tensor": "Tensor", "Tensor[]": "tuple[Tensor, ...]", "bool": "_bool", "any": "Any"}
 PLAIN_HEADER = '''"""Types of {module}; made from the op table by tools/opgen.py."""
 
+from builtins import bool as _bool, float as _float, int as _int, str as _str
 from typing import Any, overload
 
-from pullback import (
-    Tensor, _bool, _DeviceLike, _dtype, _float, _int, _memory_format, _Number, _Sizes, _str, _Tensors,
-)
+from pullback import Tensor, _DeviceLike, _dtype, _memory_format, _Number, _Sizes, _Tensors
 
 # {{functions}}
 '''

@@ -68,3 +68,11 @@ from pullback._methods import is_tensor, is_floating_point, is_complex, numel, r
 from pullback.autograd import enable_grad, no_grad, set_grad_enabled
 
 _methods.install()
+
+
+def __getattr__(name):
+    if name == "testing":               # most programs do without
+        import importlib
+
+        return importlib.import_module("pullback.testing")
+    raise AttributeError(f"module 'pullback' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Single gradients: seeds, fitting them to the forward input they belong to, looking at them."""
 
-import logging
+import sys
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
@@ -16,11 +16,21 @@ from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor, tensor_device, tensor_new, tensor_requires_grad
 from pullback._c.types cimport NODE_PYTHON, layout_shape, node_meta, pb_edge, pb_meta, pb_node
 
-cdef object logger = logging.getLogger("pullback.autograd.graph")
+cdef object logger = None
+cdef dict modules = sys.modules
 
 
 cdef bint is_logged() except -1:
-    """True if somebody wants to read which nodes run."""
+    """True if somebody wants to read which nodes run.
+
+    Nobody does before something else imported ``logging``, which is slow to import.
+    """
+    global logger
+    if logger is None:
+        logging = modules.get("logging")
+        if logging is None:
+            return False
+        logger = logging.getLogger("pullback.autograd.graph")
     return logger.isEnabledFor(10)
 
 

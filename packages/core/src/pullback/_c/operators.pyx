@@ -10,8 +10,6 @@ from pullback._c.dtype cimport (
 from pullback._c.entry cimport Op, op_named
 from pullback._c.tensor cimport Tensor, is_tensor
 
-from numpy import ndarray
-
 cdef extern from *:
     """
     #include <Python.h>
@@ -19,6 +17,31 @@ cdef extern from *:
     static PyNumberMethods *pb_number_methods(PyTypeObject *type) {
         if (type->tp_as_number == NULL) type->tp_as_number = &pb_methods;
         return type->tp_as_number;
+    }
+    static void pb_unused(void) {}
+    /* A type with every slot that we fill: CPython gives it a method for each. */
+    static PyObject *pb_patterns(void) {
+        #define PB_SLOT(name) {name, (void *)pb_unused}
+        static PyType_Slot slots[] = {
+            PB_SLOT(Py_nb_add), PB_SLOT(Py_nb_subtract), PB_SLOT(Py_nb_multiply),
+            PB_SLOT(Py_nb_remainder), PB_SLOT(Py_nb_power), PB_SLOT(Py_nb_negative),
+            PB_SLOT(Py_nb_positive), PB_SLOT(Py_nb_absolute), PB_SLOT(Py_nb_bool),
+            PB_SLOT(Py_nb_invert), PB_SLOT(Py_nb_lshift), PB_SLOT(Py_nb_rshift),
+            PB_SLOT(Py_nb_and), PB_SLOT(Py_nb_xor), PB_SLOT(Py_nb_or),
+            PB_SLOT(Py_nb_int), PB_SLOT(Py_nb_float), PB_SLOT(Py_nb_inplace_add),
+            PB_SLOT(Py_nb_inplace_subtract), PB_SLOT(Py_nb_inplace_multiply),
+            PB_SLOT(Py_nb_inplace_remainder), PB_SLOT(Py_nb_inplace_power),
+            PB_SLOT(Py_nb_inplace_lshift), PB_SLOT(Py_nb_inplace_rshift),
+            PB_SLOT(Py_nb_inplace_and), PB_SLOT(Py_nb_inplace_xor),
+            PB_SLOT(Py_nb_inplace_or), PB_SLOT(Py_nb_floor_divide),
+            PB_SLOT(Py_nb_true_divide), PB_SLOT(Py_nb_inplace_floor_divide),
+            PB_SLOT(Py_nb_inplace_true_divide), PB_SLOT(Py_nb_index),
+            PB_SLOT(Py_nb_matrix_multiply), PB_SLOT(Py_tp_richcompare), {0, NULL},
+        };
+        #undef PB_SLOT
+        static PyType_Spec spec = {
+            "pullback._c.operators.patterns", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT, slots};
+        return PyType_FromSpec(&spec);
     }
     /* A method of `type` that calls `slot` as `pattern`, another type's, calls its own. */
     static PyObject *pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot) {
@@ -64,6 +87,7 @@ cdef extern from *:
         void *nb_inplace_or
         void *nb_inplace_xor
     PyNumberMethods *pb_number_methods(PyTypeObject *type)
+    object pb_patterns()
     object pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot)
     void PyType_Modified(PyTypeObject *type)
 
@@ -340,14 +364,14 @@ cdef int fill_slots() except -1:
     return 0
 
 
-cdef int expose(str name, size_t slot) except -1:
+cdef int expose(object patterns, str name, size_t slot) except -1:
     """Put the method of a slot into the type's dict, for ``Tensor.__add__`` and ``super()``.
 
     CPython makes these methods when a type becomes ready; here the slots are filled later. Each
-    kind of slot has one descriptor base in CPython, which we read off NumPy's method of the same
-    name: so a subclass still inherits the bare C slot.
+    kind of slot has one descriptor base in CPython, which we read off another type's method of the
+    same name: so a subclass still inherits the bare C slot.
     """
-    cdef object pattern = vars(ndarray)[name]
+    cdef object pattern = patterns[name]
     (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = pb_slot_method(
         <PyTypeObject *>Tensor, <PyObject *>pattern, <void *>slot)
     return 0
@@ -357,6 +381,7 @@ cdef int expose_slots() except -1:
     """Make every filled slot a method too."""
     cdef PyTypeObject *kind = <PyTypeObject *>Tensor
     cdef PyNumberMethods *slots = pb_number_methods(kind)
+    patterns = vars(pb_patterns())
     for name, slot in (
             ("add", <size_t>slots.nb_add), ("sub", <size_t>slots.nb_subtract),
             ("mul", <size_t>slots.nb_multiply), ("truediv", <size_t>slots.nb_true_divide),
@@ -365,8 +390,8 @@ cdef int expose_slots() except -1:
             ("and", <size_t>slots.nb_and), ("or", <size_t>slots.nb_or),
             ("xor", <size_t>slots.nb_xor), ("lshift", <size_t>slots.nb_lshift),
             ("rshift", <size_t>slots.nb_rshift)):
-        expose(f"__{name}__", slot)
-        expose(f"__r{name}__", slot)
+        expose(patterns, f"__{name}__", slot)
+        expose(patterns, f"__r{name}__", slot)
     for name, slot in (
             ("neg", <size_t>slots.nb_negative), ("pos", <size_t>slots.nb_positive),
             ("abs", <size_t>slots.nb_absolute), ("invert", <size_t>slots.nb_invert),
@@ -380,8 +405,8 @@ cdef int expose_slots() except -1:
             ("ilshift", <size_t>slots.nb_inplace_lshift),
             ("irshift", <size_t>slots.nb_inplace_rshift), ("iand", <size_t>slots.nb_inplace_and),
             ("ior", <size_t>slots.nb_inplace_or), ("ixor", <size_t>slots.nb_inplace_xor)):
-        expose(f"__{name}__", slot)
+        expose(patterns, f"__{name}__", slot)
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        expose(f"__{name}__", <size_t>kind.tp_richcompare)
+        expose(patterns, f"__{name}__", <size_t>kind.tp_richcompare)
     PyType_Modified(kind)
     return 0

@@ -2,7 +2,16 @@
 
 from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
 from pullback.optable.schema import (
-    ALL, BOOL, COMPLEX, FLOATING, FLOAT_COMPLEX, INTEGRAL, NUMBERS, REAL, op, ops,
+    ALL,
+    BOOL,
+    COMPLEX,
+    FLOAT_COMPLEX,
+    FLOATING,
+    INTEGRAL,
+    NUMBERS,
+    REAL,
+    op,
+    ops,
 )
 
 
@@ -27,10 +36,12 @@ op("add(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", kernel=
             case(2, T(3), only=NUMBERS), case(T(3), T(2, 1), alpha=0.5, only=FLOAT_COMPLEX)],
    ref=lambda np, self, other, alpha=1: np.add(self, other if alpha == 1 else other * alpha))
 op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="sub",
-   kernel="sub", dtypes=NUMBERS, vjp={"self": lambda g: g, "other": lambda g, alpha: -ops.scaled(g, alpha)},
+   kernel="sub", dtypes=NUMBERS,
+   vjp={"self": lambda g: g, "other": lambda g, alpha: -ops.scaled(g, alpha)},
    inplace=True, out=True, aliases=("subtract",),
    doc="Return self - alpha * other, elementwise.",
-   samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(2, 3), 3, alpha=-1, only=FLOAT_COMPLEX), case(2, T(3)),
+   samples=[*binary(), case(T(2, 3), T(3), alpha=2),
+            case(T(2, 3), 3, alpha=-1, only=FLOAT_COMPLEX), case(2, T(3)),
             case(T(3), T(2, 1), alpha=0.5, only=FLOAT_COMPLEX)],
    ref=lambda np, self, other, alpha=1: np.subtract(self, other if alpha == 1 else other * alpha))
 op("rsub(self: Tensor, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="rsub",
@@ -55,14 +66,19 @@ _binary("div", {"self": lambda g, other: g / ops.conj(other),
 _binary("floor_divide", {}, "Return floor(self / other), elementwise.",
         dtypes=INTEGRAL | FLOATING, ref="numpy.floor_divide",
         samples=binary(second=(0.5, 3)))
+def _of_tensor_or_number(name):
+    """torch counts an op with a number as the first overload."""
+    return lambda other_shape: f"{name}Backward{1 if isinstance(other_shape, tuple) else 0}"
+
+
 _binary("fmod", {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).trunc()},
         "Return the remainder with the sign of self, elementwise.", dtypes=INTEGRAL | FLOATING,
-        ref="numpy.fmod",
+        ref="numpy.fmod", node=_of_tensor_or_number("Fmod"),
         samples=binary(second=(0.5, 3)))
 _binary("remainder",
         {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).floor()},
         "Return the remainder with the sign of other, elementwise.", dtypes=INTEGRAL | FLOATING,
-        ref="numpy.remainder",
+        ref="numpy.remainder", node=_of_tensor_or_number("Remainder"),
         samples=binary(second=(0.5, 3)))
 
 
@@ -95,9 +111,11 @@ def _pow_node(self, other):             # kept tensors arrive as None
 _binary("pow", {"self": _pow_self_vjp, "other": _pow_other_vjp},
         "Return self ** other, elementwise.\n\nDerivative: 0 where the exponent is 0.",
         dtypes=NUMBERS, ref="numpy.power", forward="pow", node=_pow_node,
-        samples=[*binary((0.3, 3), (0, 3)), case(2, T(3, low=0, high=3)), case(T(3), 0), case(T(3), 3, only=NUMBERS),
+        samples=[*binary((0.3, 3), (0, 3)), case(2, T(3, low=0, high=3)), case(T(3), 0),
+                 case(T(3), 3, only=NUMBERS),
                  case(T(2, 3, low=0.3, high=3), T(3, low=-2, high=2), only=FLOAT_COMPLEX),
-                 case(T(3, low=0.3, high=2), -1.5, only=FLOAT_COMPLEX), case(T(3), 2, only=NUMBERS)])
+                 case(T(3, low=0.3, high=2), -1.5, only=FLOAT_COMPLEX),
+                 case(T(3), 2, only=NUMBERS)])
 op("is_complex_operand(self: any) -> bool", method=False, function=False,
    composite=lambda self: isinstance(self, complex) or (
        hasattr(self, "is_complex") and self.is_complex()),
@@ -120,11 +138,17 @@ _binary("minimum",
         "Return the smaller of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
         "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.minimum",
         samples=binary(ties=True))
+def _turn(g, self, other):
+    """g divided by the squared distance from the origin; 0 at the origin, as in torch."""
+    square = self * self + other * other
+    return ops.where(square == 0, 0, g / square)
+
+
 op("atan2(self: Tensor, other: Tensor) -> Tensor", kernel="atan2", promote="float", dtypes=FLOATING,
-   vjp={"self": lambda g, self, other: g * other / (self * self + other * other),
-        "other": lambda g, self, other: -g * self / (self * self + other * other)},
+   vjp={"self": lambda g, self, other: _turn(g * other, self, other),
+        "other": lambda g, self, other: _turn(-g * self, self, other)},
    inplace=True, out=True, aliases=("arctan2",), ref="numpy.arctan2",
-   doc="Return the angle of the point (other, self), elementwise.",
+   doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
    samples=binary(ties=True, numbers=False))
 
 for _name, _doc, _kinds in (
@@ -167,7 +191,8 @@ op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> T
         "other": lambda g, condition: ops.where(condition, 0, g)},
    ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
    "alone: the positions where it holds, as a tuple of one index tensor per dim.",
-   samples=[case(mask(2, 3), T(2, 3), T(2, 3)), case(mask(3), T(2, 1), T()), case(mask(2, 1), T(3), 2),
+   samples=[case(mask(2, 3), T(2, 3), T(2, 3)), case(mask(3), T(2, 1), T()),
+            case(mask(2, 1), T(3), 2),
             case(mask(2, 3), 1, T(2, 3)), case(mask(), T(2), T(2)), case(mask(0, 3), T(3), T(1))])
 op("where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor", function=False,
    composite=lambda self, condition, other: ops.where(condition, self, other), method="where",
@@ -190,7 +215,8 @@ op("clamp(self: Tensor, min: any = None, max: any = None) -> Tensor", inplace=Tr
    doc="Return each element moved into [min, max].\n\nDerivative: 1 at the bounds.",
    samples=[case(T(2, 3), 1, 2), case(T(2, 3), None, 1), case(T(2, 3), min=1), case(T(), 0, 2),
             case(T(0), 0, 1), case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 2, 1),
-            case(T(2, 3), -0.5, 1.5, only=FLOATING), case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS)],
+            case(T(2, 3), -0.5, 1.5, only=FLOATING),
+            case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS)],
    ref=lambda np, self, min=None, max=None: np.clip(self, min, max), dtypes=REAL)
 
 

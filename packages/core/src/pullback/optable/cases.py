@@ -42,17 +42,17 @@ class Case(NamedTuple):
 
 
 TESTED = Dtype("tested")
-KINKS = {check: "a kink or a jump lies at these values" for check in ("grad", "gradgrad")}
+KINKS = dict.fromkeys(("grad", "gradgrad"), "a kink or a jump lies at these values")
 UNFILLED = {"value": "the elements are what the memory held before"}
-MEMORY = {layout: "the result depends on how the elements lie in memory"
-          for layout in ("transposed", "strided", "expanded")}
-ROUNDED = {check: "finite differences need float64" for check in ("grad", "gradgrad")}
-DETACHED = {check: "it cuts the derivative off, which is its purpose" for check in ("grad", "gradgrad")}
+MEMORY = dict.fromkeys(("transposed", "strided", "expanded"),
+                       "the result depends on how the elements lie in memory")
+ROUNDED = dict.fromkeys(("grad", "gradgrad"), "finite differences need float64")
+DETACHED = dict.fromkeys(("grad", "gradgrad"), "it cuts the derivative off, which is its purpose")
 COUNTED = {"meta": "the size of the result depends on the elements"}
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 40.0, -40.0, 1e-3, math.inf, -math.inf, math.nan)
 
 
-def T(*shape, low=None, high=None, step=None):  # noqa: N802  (reads as in formulas)
+def T(*shape, low=None, high=None, step=None):
     """Stand for a tensor in the dtype under test."""
     return Draw(shape, low, high, "tested", step)
 
@@ -86,8 +86,8 @@ def fixed(values, *, shape=None, kind="tested"):
 def case(*args, skip=None, only=ALL, **kwargs):
     """Write one call down; ``only`` is a mask of the dtypes it makes sense for.
 
-    ``skip`` maps the name of a check ("value", "grad", "gradgrad", "meta", ...) or of a memory layout
-    to the reason why this call cannot take part in it.
+    ``skip`` maps the name of a check ("value", "grad", "gradgrad", "meta", ...) or of a memory
+    layout to the reason why this call cannot take part in it.
     """
     return Case(args, kwargs, skip or {}, only)
 

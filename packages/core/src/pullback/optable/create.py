@@ -1,7 +1,7 @@
 """New tensors, and values written into old ones."""
 
 from pullback.optable.cases import TESTED, UNFILLED, Dtype, T, case
-from pullback.optable.schema import FLOATING, FLOAT_COMPLEX, INTEGRAL, NUMBERS, op, ops
+from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
 
 def _create():
@@ -46,19 +46,23 @@ _factory("empty", "size: int[]",
              out, _requires(_create().empty_tensor(size, _dtype(dtype, out), device),
                             requires_grad)),
          "Return an uninitialised tensor.", varargs=True,
-         samples=[case((2, 3), dtype=TESTED, skip=UNFILLED), case(2, 0, dtype=TESTED, skip=UNFILLED)])
+         samples=[case((2, 3), dtype=TESTED, skip=UNFILLED),
+                  case(2, 0, dtype=TESTED, skip=UNFILLED)])
 _factory("zeros", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
              out, _filled(size, 0, _dtype(dtype, out), device, requires_grad)),
          "Return a tensor of zeros.", varargs=True,
-         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
+         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED),
+                  case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
                   case((2,))],
-         ref=lambda np, *size, dtype=None: np.zeros(size[0] if isinstance(size[0], tuple) else size))
+         ref=lambda np, *size, dtype=None: np.zeros(
+             size[0] if isinstance(size[0], tuple) else size))
 _factory("ones", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
              out, _filled(size, 1, _dtype(dtype, out), device, requires_grad)),
          "Return a tensor of ones.", varargs=True,
-         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
+         samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED),
+                  case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
                   case((2,))],
          ref=lambda np, *size, dtype=None: np.ones(size[0] if isinstance(size[0], tuple) else size))
 
@@ -87,7 +91,8 @@ def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_gra
 
 
 _factory("full", "size: int[], fill_value: Scalar", _full, "Return a tensor filled with a number.",
-         samples=[case((2, 3), 1, dtype=TESTED), case((), 2), case((0, 2), 1.5), case((2,), True), case((2,), 1j)],
+         samples=[case((2, 3), 1, dtype=TESTED), case((), 2), case((0, 2), 1.5),
+                  case((2,), True), case((2,), 1j)],
          ref=lambda np, size, fill_value, dtype=None: np.full(size, fill_value))
 
 
@@ -132,7 +137,8 @@ def _run_arange(out, start, step):
 op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) -> Tensor",
    composite=_arange, method=False,
    doc="Return start, start + step, ... up to but not including end.",
-   samples=[case(5), case(1, 5, dtype=TESTED, only=INTEGRAL | FLOATING), case(5, 1, -2), case(0), case(0, 1, 0.25),
+   samples=[case(5), case(1, 5, dtype=TESTED, only=INTEGRAL | FLOATING), case(5, 1, -2),
+            case(0), case(0, 1, 0.25),
             case(0.5, 3)],
    ref=lambda np, *bounds, dtype=None: np.arange(*bounds))
 
@@ -183,7 +189,8 @@ op(f"full_like(self: Tensor, fill_value: Scalar, {_LIKE}) -> Tensor", method=Fal
    composite=lambda self, fill_value, dtype, layout, device, pin_memory, requires_grad,
    memory_format: _like(self, fill_value, dtype, device, requires_grad, memory_format),
    doc="Return a tensor filled with a number, in the shape, dtype and device of another.",
-   samples=[case(T(2, 3), 1), case(T(), 0), case(T(0, 3), 1), case(T(2), 2, dtype=Dtype("float64"))],
+   samples=[case(T(2, 3), 1), case(T(), 0), case(T(0, 3), 1),
+            case(T(2), 2, dtype=Dtype("float64"))],
    ref=lambda np, self, fill_value, dtype=None: np.full(self.shape, fill_value))
 
 for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", None)):
@@ -201,7 +208,8 @@ op("new_full(self: Tensor, size: int[], fill_value: Scalar, *, dtype: dtype? = N
    composite=lambda self, size, fill_value, dtype, device, requires_grad: _new(
        self, size, fill_value, dtype, device, requires_grad),
    doc="Return a filled tensor with the dtype and device of this one.",
-   samples=[case(T(2, 3), (2,), 1), case(T(0), (), 0), case(T(1), (1, 2), 3, dtype=Dtype("float64"))],
+   samples=[case(T(2, 3), (2,), 1), case(T(0), (), 0),
+            case(T(1), (1, 2), 3, dtype=Dtype("float64"))],
    ref=lambda np, self, size, fill_value, dtype=None: np.full(size, fill_value))
 
 
@@ -261,7 +269,8 @@ def _fill(self, value):
     return _create().fill_tensor(self, value)
 
 
-op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only", overlap=True, function=False,
+op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only",
+   overlap=True, function=False,
    node="FillBackward0", vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
    doc="Set every element to a number; returns self.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
@@ -312,11 +321,13 @@ def _continuous(tensor):
 
 op(f"rand(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_uniform), method=False,
    varargs=True, doc="Return uniform random numbers in [0, 1).",
-   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED), case((3,))],
+   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED),
+            case((3,))],
    dtypes=FLOAT_COMPLEX)
 op(f"randn(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_normal), method=False,
    varargs=True, doc="Return random numbers of the standard normal distribution.",
-   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED), case((3,))],
+   samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED),
+            case((3,))],
    dtypes=FLOAT_COMPLEX)
 
 
@@ -368,7 +379,8 @@ def _make_randint(low, high, size, generator, out, dtype, layout, device, pin_me
 op(f"randint(low: any = None, high: any = None, size: int[]? = None, {_RANDOM}) -> Tensor",
    composite=_make_randint, method=False,
    doc="Return random integers in [low, high); randint(high, size) begins at 0.",
-   samples=[case(5, (2, 3), dtype=TESTED), case(2, 7, (3,), dtype=TESTED), case(4, ()), case(4, (0, 2))],
+   samples=[case(5, (2, 3), dtype=TESTED), case(2, 7, (3,), dtype=TESTED), case(4, ()),
+            case(4, (0, 2))],
    dtypes=INTEGRAL | FLOATING)
 
 _RANDOM_LIKE = "*, generator: any = None, " + _LIKE.removeprefix("*, ")

@@ -2,18 +2,22 @@
 
 from pullback.optable import references
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
-from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
+from pullback.optable.schema import op, ops
 
 _KEY = (at(5, high=4),)
-_ONCE = (fixed((2, 0, -1), kind="int64"),)      # which of two writes to a place counts has no derivative
-_WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True), case(T(4, 3), _ONCE, T()),
+# Without equal indices: which of two writes to a place counts has no derivative.
+_ONCE = (fixed((2, 0, -1), kind="int64"),)
+_WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True),
+           case(T(4, 3), _ONCE, T()),
            case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
            case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
            case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
-_LARGER = {check: "as in torch, src has a derivative only if it has the index's shape"
-           for check in ("grad", "gradgrad", "compiled")}
-_SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)), case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
-             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), skip=_LARGER), case(T(4), 0, at(3, high=4), T(3)),
+_LARGER = dict.fromkeys(("grad", "gradgrad", "compiled"),
+                        "as in torch, src has a derivative only if it has the index's shape")
+_SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
+             case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
+             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), skip=_LARGER),
+             case(T(4), 0, at(3, high=4), T(3)),
              case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
 
@@ -53,10 +57,12 @@ op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
    composite=lambda self, as_tuple: (ops.nonzero_raw(self).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
    ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.",
-   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))])
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
+            for shape in ((4,), (3, 4), (0, 2))])
 op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, method=False, function=False,
    doc="Return the coordinates of the elements that are not 0.",
-   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))],
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
+            for shape in ((4,), (3, 4), (0, 2))],
    ref="numpy.argwhere")
 
 
@@ -140,8 +146,10 @@ op("index(self: Tensor, indices: any) -> Tensor", forward=_index, method=False, 
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
    doc="Return the elements at index tensors, one per dim or None; as self[indices].",
-   samples=[case(T(4, 3), _KEY), case(T(4, 3), (None, at(2, high=3))), case(T(4, 3), (at(2, high=4), at(2, high=3))),
-            case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))), case(T(4, 3), (mask(4),), skip=COUNTED),
+   samples=[case(T(4, 3), _KEY), case(T(4, 3), (None, at(2, high=3))),
+            case(T(4, 3), (at(2, high=4), at(2, high=3))),
+            case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))),
+            case(T(4, 3), (mask(4),), skip=COUNTED),
             case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
             case(T(3), (fixed((-1, 0), kind="int64"),))],
    ref=references.index)
@@ -263,8 +271,10 @@ op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
    doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
-   samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)), case(T(4, 3), 1, at(2, 2, high=3)),
-            case(T(4), 0, at(3, high=4)), case(T(), 0, at(high=1)), case(T(4, 3), 0, at(0, 3, high=4))],
+   samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)),
+            case(T(4, 3), 1, at(2, 2, high=3)),
+            case(T(4), 0, at(3, high=4)), case(T(), 0, at(high=1)),
+            case(T(4, 3), 0, at(0, 3, high=4))],
    ref=references.gather)
 
 
@@ -329,7 +339,8 @@ op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_ind
    out=True, doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
        g, self_like.shape, _at_dim(self_like, dim, index))},
-   samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)), case(T(4), 0, at(0, high=4)),
+   samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),
+            case(T(4), 0, at(0, high=4)),
             case(T(2, 3), 1, at(high=3))],
    ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim))
 

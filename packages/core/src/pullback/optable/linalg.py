@@ -7,13 +7,15 @@ op("mm(self: Tensor, mat2: Tensor) -> Tensor", forward="mm", kernel="bmm", dtype
    vjp={"self": lambda g, mat2: g.mm(mat2.t().conj()),
         "mat2": lambda g, self: self.t().conj().mm(g)}, out=True, ref="numpy.matmul",
    doc="Return the product of two matrices.\n\nShape: (m, k) and (k, n) give (m, n).",
-   samples=[case(T(2, 3), T(3, 4)), case(T(1, 1), T(1, 1)), case(T(0, 3), T(3, 2)), case(T(2, 0), T(0, 3))])
+   samples=[case(T(2, 3), T(3, 4)), case(T(1, 1), T(1, 1)), case(T(0, 3), T(3, 2)),
+            case(T(2, 0), T(0, 3))])
 op("bmm(self: Tensor, mat2: Tensor) -> Tensor", forward="bmm", kernel="bmm", dtypes=NUMBERS,
    vjp={"self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
         "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g)}, out=True, ref="numpy.matmul",
    doc="Return the products of two batches of matrices.\n\nShape: (b, m, k) and (b, k, n) give "
        "(b, m, n).",
-   samples=[case(T(2, 2, 3), T(2, 3, 4)), case(T(0, 2, 3), T(0, 3, 2)), case(T(2, 2, 0), T(2, 0, 3))])
+   samples=[case(T(2, 2, 3), T(2, 3, 4)), case(T(0, 2, 3), T(0, 3, 2)),
+            case(T(2, 2, 0), T(2, 0, 3))])
 
 
 op("addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) "
@@ -83,7 +85,8 @@ op("matmul(self: Tensor, other: Tensor) -> Tensor", composite=_matmul, out=True,
    ref="numpy.matmul", doc="Return the matrix product, broadcast over leading dims.",
    samples=[case(T(2, 3), T(3, 4)), case(T(3), T(3)), case(T(3), T(3, 2)), case(T(2, 3), T(3)),
             case(T(2, 2, 3), T(3, 2)), case(T(2, 3), T(4, 3, 2)), case(T(2, 1, 2, 3), T(3, 3, 2)),
-            case(T(3), T(2, 3, 2)), case(T(2, 2, 3), T(3)), case(T(0, 3), T(3, 2)), case(T(2, 0), T(0))],
+            case(T(3), T(2, 3, 2)), case(T(2, 2, 3), T(3)), case(T(0, 3), T(3, 2)),
+            case(T(2, 0), T(0))],
    dtypes=NUMBERS)
 
 

@@ -13,7 +13,8 @@ def _labels(*classes):
 
 _ALONG_DIM = [case(T(2, 3), 0), case(T(2, 3), 1), case(T(2, 3, 2), -2), case(T(3), 0), case(T(), 0),
               case(T(0, 3), 1),
-              case(T(2, 0), 1, skip={"value": "SciPy wants elements"}), case(fixed((0.0, 700.0, -700.0)), 0)]
+              case(T(2, 0), 1, skip={"value": "SciPy wants elements"}),
+              case(fixed((0.0, 700.0, -700.0)), 0)]
 _TWO_ALONG_DIM = [case(T(2, 3), T(2, 3), 0), case(T(2, 3), T(2, 3), -1), case(T(), T(), 0),
                   case(T(0, 3), T(0, 3), 1)]
 
@@ -194,9 +195,11 @@ op("nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average:
    composite=_nll_loss, method=False, namespace="functional",
    doc="Return the negative log likelihood of target classes.\n\n"
        "Shape: (n, c, ...) and (n, ...), or (c) and ().", dtypes=FLOATING, ref=references.nll_loss,
-   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
+   samples=[case(T(3, 4), _labels(0, 3, 1)),
+            case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
             case(T(3, 4), _labels(0, -100, 1)), case(T(3, 4), _labels(0, 2, 1), ignore_index=2),
-            case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+            case(T(4), fixed((2,), shape=(), kind="int64")),
+            case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
             case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), reduction="none"),
             case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"))])
 
@@ -254,8 +257,10 @@ op("cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_ave
    namespace="functional",
    doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
    dtypes=FLOATING, ref=references.cross_entropy,
-   samples=[case(T(3, 4), _labels(0, 3, 1)), case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
-            case(T(4), fixed((2,), shape=(), kind="int64")), case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+   samples=[case(T(3, 4), _labels(0, 3, 1)),
+            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
+            case(T(4), fixed((2,), shape=(), kind="int64")),
+            case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
             case(T(3, 4), _labels(0, 3, -100), label_smoothing=0.1),
             case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2), label_smoothing=0.1),
             case(T(3, 4), T(3, 4, low=0, high=1)), case(T(3, 4), T(3, 4), reduction="none"),
@@ -285,7 +290,8 @@ def _linear(self, weight, bias):
 op("linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor", composite=_linear,
    method=False, namespace="functional",
    doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).",
-   dtypes=NUMBERS, samples=[case(T(2, 3), T(4, 3), T(4)), case(T(2, 3), T(4, 3)), case(T(3), T(4, 3), T(4)),
+   dtypes=NUMBERS, samples=[case(T(2, 3), T(4, 3), T(4)), case(T(2, 3), T(4, 3)),
+                            case(T(3), T(4, 3), T(4)),
                             case(T(2, 2, 3), T(4, 3), T(4)), case(T(0, 3), T(2, 3), T(2))],
    ref=lambda np, self, weight, bias=0: self @ weight.T + bias)
 

@@ -202,8 +202,10 @@ def mse_loss(np, self, target, reduction="mean"):
 
 
 def sign(np, self):
-    """NumPy has no sign of bools."""
-    return self if self.dtype == bool else np.sign(self)
+    """NumPy has no sign of bools, and keeps NaN where torch gives 0."""
+    if self.dtype == bool:
+        return self
+    return np.where(np.isnan(self), 0, np.sign(self)).astype(self.dtype)
 
 
 def logsumexp(np, self, dim, keepdim=False):

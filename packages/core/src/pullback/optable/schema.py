@@ -113,8 +113,8 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, promote="de
        method=True, function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
-    ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name, or
-    a function of kept values (named as in formulas) where torch has several names for one op.
+    ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
+    or a function of kept values (named as in formulas) where torch has several names for one op.
     """
     name, arguments, returns = parse_signature(signature)
     if name in ENTRIES:

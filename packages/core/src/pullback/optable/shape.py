@@ -2,7 +2,7 @@
 
 from pullback.optable import references
 from pullback.optable.cases import DETACHED, KINKS, MEMORY, ROUNDED, Dtype, T, at, case, fixed, real
-from pullback.optable.schema import ALL, COMPLEX, FLOATING, FLOAT_COMPLEX, HALF, op, ops
+from pullback.optable.schema import ALL, COMPLEX, FLOATING, HALF, op, ops
 
 
 def _view(signature, vjp, doc, *, forward=None, **fields):
@@ -22,7 +22,8 @@ def _permute_vjp(g, dims):
 _view("transpose(self: Tensor, dim0: int, dim1: int) -> Tensor",
       lambda g, dim0, dim1: g.transpose(dim0, dim1),
       "Return a view with two dims exchanged.", aliases=("swapaxes", "swapdims"),
-      samples=[case(T(2, 3), 0, 1), case(T(2, 3, 4), -1, 0), case(T(3), 0, 0), case(T(), 0, -1), case(T(0, 3), 1, 0)],
+      samples=[case(T(2, 3), 0, 1), case(T(2, 3, 4), -1, 0), case(T(3), 0, 0),
+               case(T(), 0, -1), case(T(0, 3), 1, 0)],
       ref=lambda np, self, dim0, dim1: np.swapaxes(self, dim0, dim1) if self.ndim else self)
 _view("t(self: Tensor) -> Tensor", lambda g: g.t(),
       "Return the transposed view of a matrix; vectors stay.\n\nRaises: RuntimeError above 2 dims.",
@@ -30,9 +31,11 @@ _view("t(self: Tensor) -> Tensor", lambda g: g.t(),
       samples=[case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))])
 _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
       "Return a view with its dims in another order.", varargs=True,
-      samples=[case(T(2, 3, 4), (2, 0, 1)), case(T(2, 3, 4), 1, -1, 0), case(T(2, 3), (1, 0)), case(T(), ()),
+      samples=[case(T(2, 3, 4), (2, 0, 1)), case(T(2, 3, 4), 1, -1, 0), case(T(2, 3), (1, 0)),
+               case(T(), ()),
                case(T(0, 3), (1, 0))],
-      ref=lambda np, self, *dims: np.transpose(self, dims[0] if isinstance(dims[0], tuple) else dims))
+      ref=lambda np, self, *dims: np.transpose(
+          self, dims[0] if isinstance(dims[0], tuple) else dims))
 
 
 def _movedim(self, source, destination):
@@ -71,13 +74,15 @@ _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
       lambda g, self_shape: g.reshape(self_shape),
       "Return a view without dims of one element: all of them, or those named.",
       node=lambda dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",
-      samples=[case(T(2, 1, 3)), case(T(1, 2, 1), 0), case(T(1, 2, 1), -1), case(T(1, 2, 1), (0, 2)), case(T(2, 1), 0),
+      samples=[case(T(2, 1, 3)), case(T(1, 2, 1), 0), case(T(1, 2, 1), -1),
+               case(T(1, 2, 1), (0, 2)), case(T(2, 1), 0),
                case(T()), case(T(0, 1)), case(T(1, 1))],
       ref=references.squeeze)
 _view("expand(self: Tensor, size: int[], *, implicit: bool = False) -> Tensor", lambda g: g,
       "Return a view with dims of one element repeated without copying; -1 keeps a size.",
       varargs=True,
-      samples=[case(T(3), (2, 3)), case(T(2, 1), 2, 3), case(T(2, 1), (4, -1, 3)), case(T(), (2,)), case(T(1), 0),
+      samples=[case(T(3), (2, 3)), case(T(2, 1), 2, 3), case(T(2, 1), (4, -1, 3)),
+               case(T(), (2,)), case(T(1), 0),
                case(T(), ()), case(T(2, 1, 3), -1, -1, -1)],
       ref=references.expand)
 op("expand_as(self: Tensor, other: Tensor) -> Tensor", function=False,
@@ -108,7 +113,8 @@ def _sum_to_size(self, size):
 
 op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite=_sum_to_size, varargs=True,
    function=False, doc="Return self summed to a shape that broadcasts to it.",
-   samples=[case(T(2, 3), (3,)), case(T(2, 3), 2, 1), case(T(2, 3), (1,)), case(T(2, 3), (2, 3)), case(T(0, 3), (1, 3)),
+   samples=[case(T(2, 3), (3,)), case(T(2, 3), 2, 1), case(T(2, 3), (1,)),
+            case(T(2, 3), (2, 3)), case(T(0, 3), (1, 3)),
             case(T(4, 2, 3), (2, 1))],
    ref=references.sum_to_size)
 
@@ -116,7 +122,8 @@ _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape
       "Return a view of another shape over the same memory; one size may be -1.\n\n"
       "Raises: RuntimeError when the memory cannot be seen in this shape.", varargs=True,
       function=False,
-      samples=[*(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))), case(T(), (1, 1)),
+      samples=[*(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))),
+               case(T(), (1, 1)),
                case(T(0, 3), (3, 0)), case(T(1), ())],
       ref=lambda np, self, *size: np.reshape(self, size[0] if isinstance(size[0], tuple) else size))
 
@@ -124,11 +131,15 @@ _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape
 op("_unsafe_view(self: Tensor, size: int[]) -> Tensor", forward="_unsafe_view", method=False,
    function=False, vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
    doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
-   samples=[case(T(2, 3), (3, 2), skip=MEMORY), case(T(2, 3), (6,), skip=MEMORY), case(T(), (1,))], ref="numpy.reshape")
-op("reshape(self: Tensor, shape: int[]) -> Tensor", composite="reshape", varargs=True, doc="Return the elements in another shape: a view where possible.",
-   samples=[case(T(2, 3), (3, 2)), case(T(2, 3), -1), case(T(2, 3, 2), 4, 3), case(T(), (1, 1)), case(T(0, 3), (3, 0)),
+   samples=[case(T(2, 3), (3, 2), skip=MEMORY), case(T(2, 3), (6,), skip=MEMORY),
+            case(T(), (1,))], ref="numpy.reshape")
+op("reshape(self: Tensor, shape: int[]) -> Tensor", composite="reshape", varargs=True,
+   doc="Return the elements in another shape: a view where possible.",
+   samples=[case(T(2, 3), (3, 2)), case(T(2, 3), -1), case(T(2, 3, 2), 4, 3),
+            case(T(), (1, 1)), case(T(0, 3), (3, 0)),
             case(T(1), ())],
-   ref=lambda np, self, *shape: np.reshape(self, shape[0] if isinstance(shape[0], tuple) else shape))
+   ref=lambda np, self, *shape: np.reshape(
+       self, shape[0] if isinstance(shape[0], tuple) else shape))
 op("reshape_as(self: Tensor, other: Tensor) -> Tensor", function=False,
    composite=lambda self, other: self.reshape(other.shape),
    doc="Return the elements in the shape of another tensor.",
@@ -162,7 +173,8 @@ def _flatten(self, start_dim, end_dim):
 
 op("flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor", composite=_flatten,
    doc="Return the dims from start_dim to end_dim joined into one.",
-   samples=[case(T(2, 3, 4)), case(T(2, 3, 4), 1), case(T(2, 3, 4), 0, 1), case(T()), case(T(3)), case(T(2, 0), 0),
+   samples=[case(T(2, 3, 4)), case(T(2, 3, 4), 1), case(T(2, 3, 4), 0, 1), case(T()),
+            case(T(3)), case(T(2, 0), 0),
             case(T(2, 3, 4), -2, -1)],
    ref=references.flatten)
 op("ravel(self: Tensor) -> Tensor", composite=lambda self: self.reshape(-1), ref="numpy.ravel",
@@ -177,22 +189,27 @@ _view("select(self: Tensor, dim: int, index: int) -> Tensor",
       samples=[case(T(2, 3), 0, 1), case(T(2, 3), -1, -1), case(T(3), 0, 0), case(T(2, 0), 0, 1)],
       ref=lambda np, self, dim, index: np.take(self, index, dim))
 _view("narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor",
-      lambda g, self_shape, dim, start, length: ops.narrow_backward(g, self_shape, dim, start, length),
+      lambda g, self_shape, dim, start, length: ops.narrow_backward(
+          g, self_shape, dim, start, length),
       "Return the view of a range of a dim.", node="SliceBackward0",
       samples=[case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
       ref=lambda np, self, dim, start, length: np.take(
           self, np.arange(start % self.shape[dim], start % self.shape[dim] + length), dim))
 _view("slice(self: Tensor, dim: int = 0, start: int? = None, end: int? = None, step: int = 1) "
       "-> Tensor",
-      lambda g, self_shape, dim, start, end, step: ops.slice_backward(g, self_shape, dim, start, end, step),
+      lambda g, self_shape, dim, start, end, step: ops.slice_backward(
+          g, self_shape, dim, start, end, step),
       "Return the view of every step-th index of a range of a dim.", function=False, method=False,
-      samples=[case(T(5), 0, 1, 4, 2), case(T(2, 5), 1, None, -1), case(T(2, 5), -1, -3), case(T(3), 0, 2, 1), case(T(0))],
+      samples=[case(T(5), 0, 1, 4, 2), case(T(2, 5), 1, None, -1), case(T(2, 5), -1, -3),
+               case(T(3), 0, 2, 1), case(T(0))],
       ref=lambda np, self, dim=0, start=None, end=None, step=1: np.moveaxis(
           np.moveaxis(self, dim, 0)[start:end:step], 0, dim))
 _view("diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor",
-      lambda g, self_shape, offset, dim1, dim2: ops.diagonal_backward(g, self_shape, offset, dim1, dim2),
+      lambda g, self_shape, offset, dim1, dim2: ops.diagonal_backward(
+          g, self_shape, offset, dim1, dim2),
       "Return the view of a diagonal of two dims; it is the last dim.", ref="numpy.diagonal",
-      samples=[case(T(3, 3)), case(T(2, 3), 1), case(T(2, 3), -1), case(T(2, 3, 4), 0, 0, 2), case(T(2, 3), 5),
+      samples=[case(T(3, 3)), case(T(2, 3), 1), case(T(2, 3), -1), case(T(2, 3, 4), 0, 0, 2),
+               case(T(2, 3), 5),
                case(T(2, 3, 4), 1, -1, 1)])
 
 
@@ -263,7 +280,8 @@ _view("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", _split_p
       "Return views of equal parts of a dim (the last may be smaller), or of the given sizes.",
       node=lambda split_size: ("SplitBackward0" if isinstance(split_size, int)
                                else "SplitWithSizesBackward0"),
-      samples=[case(T(5), 2), case(T(2, 4), 2, 1), case(T(5), [2, 0, 3]), case(T(0, 2), 1), case(T(3), 5)],
+      samples=[case(T(5), 2), case(T(2, 4), 2, 1), case(T(5), [2, 0, 3]), case(T(0, 2), 1),
+               case(T(3), 5)],
       ref=references.split)
 op("split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]",
    composite=lambda self, split_sizes, dim: ops.split(self, tuple(split_sizes), dim),
@@ -343,22 +361,26 @@ def _as_strided_backward_vjp(g, geometry, size, stride, offset):
 op("as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[], offset: int) "
    "-> Tensor", forward=_as_strided_backward, vjp={"self": _as_strided_backward_vjp}, method=False,
    function=False, doc="Return the adjoint of as_strided; elements that share memory share evenly.",
-   samples=[case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0), case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
-            case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0), case(T(3), ((3,), (2,), 1), (3,), (1,), 2)])
+   samples=[case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0),
+            case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
+            case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0),
+            case(T(3), ((3,), (2,), 1), (3,), (1,), 2)])
 
 _view("alias(self: Tensor) -> Tensor", lambda g: g, "Return a view of the whole tensor.",
       method=False, function=False,
       samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
 op("detach(self: Tensor) -> Tensor", forward="detach",
    doc="Return the same memory without history; writes are seen by both.",
-   samples=[case(T(2, 3), skip=DETACHED), case(T(), skip=DETACHED), case(T(0), skip=DETACHED)], ref="numpy.copy")
+   samples=[case(T(2, 3), skip=DETACHED), case(T(), skip=DETACHED), case(T(0), skip=DETACHED)],
+   ref="numpy.copy")
 _view("view_as_real(self: Tensor) -> Tensor", lambda g: g.contiguous().view_as_complex(),
       "Return the real and imaginary parts as a last dim of 2, over the same memory.",
       samples=[case(T(2, 3)), case(T()), case(T(0))], dtypes=COMPLEX,
       ref=lambda np, self: np.stack([self.real, self.imag], -1))
 _view("view_as_complex(self: Tensor) -> Tensor", lambda g: ops.resolve(g).view_as_real(),
       "Return a last dim of 2 as complex numbers, over the same memory.",
-      samples=[case(T(3, 2), skip=MEMORY), case(T(2), skip=MEMORY), case(T(0, 2), skip=MEMORY)], dtypes=FLOATING & ~HALF,
+      samples=[case(T(3, 2), skip=MEMORY), case(T(2), skip=MEMORY),
+               case(T(0, 2), skip=MEMORY)], dtypes=FLOATING & ~HALF,
       ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
 op("resolve(self: Tensor) -> Tensor", composite=lambda self: self, method=False, function=False,
    doc="Return the tensor itself: conjugation is never delayed here.",
@@ -402,14 +424,16 @@ op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
 op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor", forward="copy",
    inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
    node="CopyBackwards", doc="Copy the elements of src here, cast and broadcast; returns self.",
-   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3)), case(T(), T()), case(T(0, 3), T(3)), case(T(2, 3), T()),
+   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3)), case(T(), T()), case(T(0, 3), T(3)),
+            case(T(2, 3), T()),
             case(T(3), real(3)), case(T(3), at(3, high=5))],
    ref=lambda np, self, src: np.broadcast_to(src, self.shape))
 op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast",
    vjp={"self": lambda g: g}, method=False, function=False, node="ToCopyBackward0",
    doc="Return a copy in another dtype.",
    samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), Dtype("complex128")),
-            case(T(2, 3), Dtype("int64"), only=ALL & ~COMPLEX, skip=KINKS), case(T(3), Dtype("bool"), skip=KINKS),
+            case(T(2, 3), Dtype("int64"), only=ALL & ~COMPLEX, skip=KINKS),
+            case(T(3), Dtype("bool"), skip=KINKS),
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
 op("move(self: Tensor, device: device) -> Tensor", method=False, function=False,
@@ -424,7 +448,8 @@ op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool =
    "memory_format: memory_format? = None) -> Tensor", function=False,
    composite="to",
    doc="Return the tensor in another dtype or on another device; itself if nothing changes.",
-   samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), dtype=Dtype("complex128")), case(T(2, 3)),
+   samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX),
+            case(T(), dtype=Dtype("complex128")), case(T(2, 3)),
             case(T(2, 3), T(1)), case(T(3), copy=True),
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
@@ -489,7 +514,8 @@ op("cat(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_cat_forward, metho
    save={"sizes": lambda tensors, dim: [None if tuple(t.shape) == (0,) else t.shape[dim]
                                         for t in tensors]},
    doc="Return tensors joined along a dim.",
-   samples=[case([T(2, 3), T(1, 3)]), case([T(2, 3), T(2, 2)], -1), case([T(3)], 0), case((T(0), T(2, 3)), 1),
+   samples=[case([T(2, 3), T(1, 3)]), case([T(2, 3), T(2, 2)], -1), case([T(3)], 0),
+            case((T(0), T(2, 3)), 1),
             case([T(2, 0), T(2, 3)], 1), case([T(2), real(2)])],
    ref=references.cat)
 
@@ -512,4 +538,5 @@ def _stack(tensors, dim):
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_stack, method=False, out=True,
    vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
    doc="Return tensors of one shape joined along a new dim.",
-   samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1), case([T(0)], 0)])
+   samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1),
+            case([T(0)], 0)])

@@ -3,7 +3,15 @@
 from pullback.optable import references
 from pullback.optable.cases import unary
 from pullback.optable.schema import (
-    BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, INTEGRAL, NUMBERS, REAL, op, ops,
+    BOOL,
+    COMPLEX,
+    FLOAT_COMPLEX,
+    FLOATING,
+    INTEGRAL,
+    NUMBERS,
+    REAL,
+    op,
+    ops,
 )
 
 
@@ -28,7 +36,8 @@ def _sgn(self):
     return ops.where(size == 0, 0, self / size)
 
 
-_unary("abs", _abs_vjp, "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
+_unary("abs", _abs_vjp,
+       "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
        dtypes=NUMBERS, promote="real", aliases=("absolute",), ref="numpy.abs")
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
        "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
@@ -97,7 +106,8 @@ op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
    doc="Return x / |x| of each element, and 0 of 0.",
    ref=references.sign)
 _unary("sigmoid", lambda g, out: g * (out * (1 - out)).conj(),
-       "Return the logistic function 1 / (1 + e**-x) of each element.", ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
+       "Return the logistic function 1 / (1 + e**-x) of each element.",
+       ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
        samples=unary(-2.5, 2.5))
 _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
        promote="default", ref=references.sign)
@@ -114,7 +124,8 @@ _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of 
        ref="numpy.tan",
        samples=unary(-1.2, 1.2))
 _unary("tanh", lambda g, out: g * (1 - out * out).conj(),
-       "Return the hyperbolic tangent of each element.", ref="numpy.tanh", namespace=("", "functional"),
+       "Return the hyperbolic tangent of each element.",
+       ref="numpy.tanh", namespace=("", "functional"),
        samples=unary(-1.5, 1.5))
 _unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
        promote="default", aliases=("fix",), ref="numpy.trunc")

@@ -226,9 +226,12 @@ def describe(
     with np.errstate(all="ignore"):
         absolute = np.abs(left - right)
         relative = absolute / np.abs(right)
-    return "\n".join(
-        [head, _largest("absolute", absolute, wrong, atol), _largest("relative", relative, wrong, rtol)]
+    lines = (
+        head,
+        _largest("absolute", absolute, wrong, atol),
+        _largest("relative", relative, wrong, rtol),
     )
+    return "\n".join(lines)
 
 
 def _largest(name: str, error: np.ndarray, wrong: np.ndarray, allowed: float) -> str:

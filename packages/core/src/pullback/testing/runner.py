@@ -55,6 +55,10 @@ def _always(entry: Any) -> bool:
     return True
 
 
+def _is_public(entry: Any) -> bool:
+    return bool(entry.method or entry.function)  # building blocks get checked arguments
+
+
 def _has_derivative(entry: Any) -> bool:
     return bool(op_of(entry).differentiable)
 
@@ -63,7 +67,7 @@ CHECKS = {
     check.name: check
     for check in (
         Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
-        Check("refusal", checks.check_refusal, _always, DTYPES, LAYOUTS[:1], accepted=False),
+        Check("refusal", checks.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
         Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
         Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
         Check(
@@ -73,7 +77,9 @@ CHECKS = {
         ),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
         Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),
-        Check("gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True),
+        Check(
+            "gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True,
+        ),
         Check(
             "compiled", checks.check_compiled, _has_derivative,
             (pb.float32, pb.float64, pb.complex64), DENSE, True,

@@ -85,7 +85,7 @@ def derive(entry: Entry) -> Sequence[Case]:
     names = [argument.name for argument in entry.arguments]
     if required == ["Tensor"] and names[1:3] == ["dim", "keepdim"]:
         return tuple(reduction())
-    if required == ["Tensor"] and len(names) == 1:
+    if required in (["Tensor"], ["Operand"]) and len(names) == 1:
         return tuple(unary(-3, 3))
     if required in (["Operand", "Operand"], ["Tensor", "Operand"], ["Tensor", "Tensor"]):
         return tuple(binary())

@@ -1,0 +1,100 @@
+"""What every entry of the op table must have."""
+
+import inspect
+
+import pytest
+
+import pullback as pb
+from pullback.optable import ENTRIES, ops
+from pullback.optable.slots import SLOTS
+from pullback.testing.draw import LAYOUTS
+from pullback.testing.reference import find_reference
+from pullback.testing.runner import CHECKS, iter_samples
+from pullback.testing.samples import DTYPES, accepts, cases_of, op_of, reason_without_cases
+
+EVERY_ENTRY = pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
+
+
+@EVERY_ENTRY
+def test_entry_has_one_sentence_of_documentation(entry):
+    first, *rest = entry.doc.splitlines()
+    assert first.endswith(".")
+    assert first[0].isupper() or first.startswith(entry.name)
+    assert not rest or rest[0] == ""
+
+
+@EVERY_ENTRY
+def test_entry_has_samples_or_says_why_not(entry):
+    reason = reason_without_cases(entry)
+    if reason is None:
+        assert cases_of(entry)
+    else:
+        assert len(reason.split()) > 3
+
+
+@EVERY_ENTRY
+def test_skipped_checks_exist_and_have_a_reason(entry):
+    for case in cases_of(entry):
+        assert set(case.skip) <= {*CHECKS, *LAYOUTS}
+        assert all(len(reason.split()) > 2 for reason in case.skip.values())
+
+
+@EVERY_ENTRY
+def test_reference_can_be_found(entry):
+    if entry.ref is not None:
+        assert callable(find_reference(entry.ref))
+
+
+@EVERY_ENTRY
+def test_entry_without_reference_is_random_or_checked_otherwise(entry):
+    # Without a reference the value must be covered elsewhere: by the derivative checks, by tests of
+    # random numbers, or because there is nothing to compare.
+    if entry.ref is None and cases_of(entry):
+        unfilled = all("value" in case.skip for case in cases_of(entry))
+        draws = any(argument.name == "generator" for argument in entry.arguments)
+        assert unfilled or draws or entry.vjp or entry.composite is not None
+
+
+@EVERY_ENTRY
+def test_every_accepted_dtype_has_a_sample(entry):
+    if reason_without_cases(entry) is None:
+        check = CHECKS["meta"]
+        sampled = {sample.dtype for sample in iter_samples(check, entry)}
+        counted = all("meta" in case.skip for case in cases_of(entry))
+        assert counted or sampled == {dtype for dtype in DTYPES if accepts(entry, dtype)}
+
+
+@EVERY_ENTRY
+def test_kernel_slot_exists(entry):
+    assert entry.kernel is None or entry.kernel in SLOTS
+
+
+@EVERY_ENTRY
+def test_formulas_name_tensor_arguments(entry):
+    tensors = {a.name for a in entry.arguments if a.type.startswith(("Tensor", "Operand"))}
+    for targets, formula in entry.vjp.items():
+        assert {targets} if isinstance(targets, str) else set(targets) <= tensors
+        assert {"g", "gs"} & set(inspect.signature(formula).parameters) or not entry.view
+
+
+@EVERY_ENTRY
+def test_op_is_where_its_entry_says(entry):
+    op = op_of(entry)
+    names = [entry.name, *entry.aliases]
+    if entry.inplace is True:
+        names += [f"{name}_" for name in names]
+    for name in names:
+        assert hasattr(ops, name)
+        if entry.method:
+            method = entry.method if isinstance(entry.method, str) else name
+            assert vars(pb.Tensor)[method] is getattr(ops, name)
+        if entry.function and "" in entry.namespaces:
+            assert getattr(pb, name) is getattr(ops, name)
+        if entry.function and "functional" in entry.namespaces:
+            assert getattr(pb.nn.functional, name) is getattr(ops, name)
+    assert op.__doc__ == entry.doc
+
+
+def test_two_names_never_share_an_entry():
+    seen = [name for entry in ENTRIES.values() for name in (entry.name, *entry.aliases)]
+    assert len(seen) == len(set(seen))
