@@ -20,7 +20,7 @@ FOLDERS = {
     "cuda": "packages/backend-cuda",
     "profiler": "packages/profiler",
 }
-TEST_TOOLS = ("pytest>=8", "hypothesis", "ml_dtypes", "scipy")
+TEST_TOOLS = ("pytest>=8", "hypothesis", "ml_dtypes", "mypy", "scipy")
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
 LINTED = ("packages/backend-cuda/src", "packages/profiler/src", "tools", "benchmarks")
 
@@ -60,7 +60,7 @@ def dev(session: nox.Session) -> None:
     environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
     pip = (python, "-m", "pip", "install", "--quiet")
     build_tools = ("meson-python", "meson", "ninja", "cython>=3.1", "hatchling", "editables")
-    tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, "ruff", "mypy", "cython-lint")
+    tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, "ruff", "cython-lint")
     session.run(*pip, *tools, external=True, env=environment)
     for name in ALL:  # the core first: the others build against it
         editable = ("--no-build-isolation", "--no-deps", "--editable", FOLDERS[name])

@@ -7,11 +7,13 @@ element and one column for each output element.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pullback as pb
+
+if TYPE_CHECKING:
+    import random
 
 Tensor = Any
 Function = Callable[..., Any]

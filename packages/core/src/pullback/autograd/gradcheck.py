@@ -15,7 +15,6 @@ only the number v^T J u is compared: two calls of the function and one backward 
 
 from __future__ import annotations
 
-import random
 import warnings
 from typing import Any
 
@@ -401,7 +400,9 @@ def _check_constant(problem: Problem) -> None:
 
 
 def _compare_fast(problem: Problem, backward: bool, forward: bool) -> None:
-    evaluate, generator = make_evaluator(problem), random.Random(0)
+    from random import Random  # loads half of hashlib, which importing pullback need not wait for
+
+    evaluate, generator = make_evaluator(problem), Random(0)
     vectors = {
         j: [random_unit(problem.inputs[j], generator) for _ in axes_of(problem.inputs[j])]
         for j in problem.inputs_at

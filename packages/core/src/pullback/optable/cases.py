@@ -43,7 +43,8 @@ class Case(NamedTuple):
 
 TESTED = Dtype("tested")
 KINKS = dict.fromkeys(("grad", "gradgrad"), "a kink or a jump lies at these values")
-UNFILLED = {"value": "the elements are what the memory held before"}
+UNFILLED = dict.fromkeys(("value", "grad", "gradgrad"),
+                         "the elements are what the memory held before")
 MEMORY = dict.fromkeys(("transposed", "strided", "expanded"),
                        "the result depends on how the elements lie in memory")
 ROUNDED = dict.fromkeys(("grad", "gradgrad"), "finite differences need float64")

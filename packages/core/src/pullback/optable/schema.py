@@ -85,6 +85,13 @@ def split_arguments(text: str) -> list[str]:
     return parts
 
 
+_WORDS = {"None": None, "True": True, "False": False}  # most defaults; a look-up takes a tenth
+
+
+def _default_of(text: str) -> Any:
+    return _WORDS[text] if text in _WORDS else ast.literal_eval(text)
+
+
 def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
     """Return name, arguments and result type of a signature."""
     head, _, returns = signature.rpartition("->")
@@ -97,7 +104,7 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
             continue
         declared, equals, default = part.partition("=")
         argument, _, kind = declared.partition(":")
-        value = ast.literal_eval(default.strip()) if equals else None
+        value = _default_of(default.strip()) if equals else None
         arguments.append(Argument(argument.strip(), kind.strip(), value, not equals, keyword_only))
     return name.strip(), tuple(arguments), returns.strip()
 
