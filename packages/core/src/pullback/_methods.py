@@ -236,13 +236,13 @@ def install():
 
     bind_late(getitem=_index.getitem, setitem=_index.setitem, repr=format_tensor, contains=contains,
               new=new_instance, array=_interop.array_protocol, reduce=_interop.reduce,
-              deepcopy=_interop.deepcopy, iterate=iterate, format=format_value)
+              deepcopy=_interop.deepcopy, iterate=iterate, format=format_value,
+              backward=_entry.tensor_backward)
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
             "item": item, "cpu": cpu, "type_as": type_as, "type": tensor_type,
             "zero_grad": zero_grad, "equal": equal, "isclose": isclose, "allclose": allclose,
-            "__complex__": to_complex, "as_subclass": as_subclass,
-            "backward": _entry.tensor_backward}.items():
+            "__complex__": to_complex, "as_subclass": as_subclass}.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))

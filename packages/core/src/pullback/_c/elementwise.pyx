@@ -189,36 +189,35 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     if op.flags & OP_ALPHA and args[count] != ONE:
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
-    # The common case: one or two tensors of one dtype and geometry, nothing to convert.
-    if target == NULL and count <= 2 and op.promote == PROMOTE_DEFAULT and is_tensor(
-            <object>values[0]):
+    # The common case: one or two tensors of one dtype, or a tensor and a number, nothing to convert.
+    if target == NULL and count <= 2 and is_tensor(<object>values[0]):
         a = <Tensor>values[0]
-        if op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE:
-            if count == 1:
-                out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
-                                 a.storage.device_index)
-                inputs[0].tensor = <PyObject *>a
-                launch_elementwise(op.slot, a.dtype, out, inputs, 1)
-                return out
-            if is_tensor(<object>values[1]):
+        if (op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE
+                and (op.promote == PROMOTE_DEFAULT or (
+                    op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING))):
+            inputs[0].tensor = <PyObject *>a
+            if count == 2 and is_tensor(<object>values[1]):
                 b = <Tensor>values[1]
-                if (b.dtype == a.dtype and same_walk(a.layout, b.layout)
-                        and b.storage.device_type == a.storage.device_type
-                        and b.storage.device_index == a.storage.device_index):
-                    out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
-                                     a.storage.device_index)
-                    inputs[0].tensor = <PyObject *>a
-                    inputs[1].tensor = <PyObject *>b
+                if (b.dtype != a.dtype or b.storage.device_type != a.storage.device_type
+                        or b.storage.device_index != a.storage.device_index):
+                    return forward_general(op, values, count, target)
+                inputs[1].tensor = <PyObject *>b
+                if not same_walk(a.layout, b.layout):
+                    if a.layout.numel == 0 or b.layout.numel == 0:
+                        return forward_general(op, values, count, target)
+                    out = tensor_new(elementwise_layout(inputs, 2), a.dtype,
+                                     a.storage.device_type, a.storage.device_index)
                     launch_elementwise(op.slot, a.dtype, out, inputs, 2)
                     return out
-            elif scalar_fits(<object>values[1], a.dtype):
-                out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
-                                 a.storage.device_index)
-                inputs[0].tensor = <PyObject *>a
+            elif count == 2:
+                if not scalar_fits(<object>values[1], a.dtype):
+                    return forward_general(op, values, count, target)
                 inputs[1].tensor = NULL
                 scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
-                launch_elementwise(op.slot, a.dtype, out, inputs, 2)
-                return out
+            out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+                             a.storage.device_index)
+            launch_elementwise(op.slot, a.dtype, out, inputs, count)
+            return out
     return forward_general(op, values, count, target)
 
 

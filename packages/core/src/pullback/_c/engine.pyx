@@ -34,7 +34,7 @@ from pullback._c.node cimport (
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.tensor cimport Tensor, is_tensor, set_run_from_scalar
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
     pb_edge, pb_meta, pb_node)
@@ -540,6 +540,23 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
                 node_release(edges[k].node)
         if edges != few:
             free(edges)
+
+
+cdef object run_from_scalar(Tensor root, bint keep_graph):
+    """Run a pass from one tensor with the gradient 1, into the leaves."""
+    cdef pb_edge edge
+    edge.node = NULL
+    try:
+        tensor_edge(root, &edge)
+        if edge.node == NULL:
+            raise RuntimeError(why_no_grad(0, root))
+        run_pass(&edge, 1, [implicit_seed(&edge)], keep_graph, False, False, 0, True)
+    finally:
+        if edge.node != NULL:
+            node_release(edge.node)
+
+
+set_run_from_scalar(run_from_scalar)
 
 
 def grad_of(output, inputs, bint keep_graph, bint create_graph):

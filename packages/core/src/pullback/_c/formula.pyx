@@ -11,23 +11,30 @@ called. Both give the same results; `create_graph` runs the same plan with recor
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int16_t, uint64_t
+from libc.stdint cimport int16_t
 
 from pullback._c.call cimport op_apply
+from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category
 from pullback._c.create cimport empty_dims
 from pullback._c.entry cimport (
-    MAX_ARGS, OP_COMPOSITE, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, missing, op_named)
+    MAX_ARGS, MAX_TENSOR_ARGS, OP_COMPOSITE, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, missing,
+    op_named)
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_shape_tuple
 from pullback._c.node cimport node_name
 from pullback._c.saved cimport Like, node_check_alive, saved_unpack
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_new
 from pullback._c.types cimport (
-    NODE_FREED, SAVED_NONE, node_edges, node_meta, node_saved, pb_meta, pb_node)
+    NODE_FREED, SAVED_TENSOR, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
+    pb_saved)
 
 from pullback._c.call import swap_tracer
 
 __all__ = ["set_compiled"]
+
+cdef extern from "Python.h":
+    PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t i)
+    Py_ssize_t PyTuple_GET_SIZE(object items)
 
 cdef enum:
     MAX_REGISTERS = 96
@@ -149,7 +156,8 @@ cdef class Plan:
     cdef tuple ops
     cdef tuple constants
     cdef int16_t arguments[MAX_REGISTERS][MAX_ARGS]
-    cdef tuple outputs                  # register numbers; None: no gradient
+    cdef bint conjugates[MAX_REGISTERS]     # the step is conj, which does nothing to real numbers
+    cdef int16_t outputs[MAX_TENSOR_ARGS]   # register numbers; -1: no gradient
 
     @staticmethod
     def make(builder, ninputs, outputs):
@@ -160,11 +168,17 @@ cdef class Plan:
         plan.nsteps = len(builder.steps)
         plan.ops = tuple([step[0] for step in builder.steps])
         plan.constants = tuple(builder.constants)
-        plan.outputs = outputs
+        for i, register in enumerate(outputs):
+            plan.outputs[i] = -1 if register is None else register
         for i in range(plan.nsteps):
+            plan.conjugates[i] = plan.ops[i].name == "conj"
             for k, reference in enumerate(builder.steps[i][1]):
                 plan.arguments[i][k] = reference
         return plan
+
+
+cdef inline bint is_real(object value) noexcept:
+    return is_tensor(value) and dtype_category[(<Tensor>value).dtype] != CATEGORY_COMPLEX
 
 
 cdef int plan_run(Plan plan, PyObject **registers) except -1:
@@ -174,14 +188,17 @@ cdef int plan_run(Plan plan, PyObject **registers) except -1:
     cdef Op op
     cdef object value
     for i in range(plan.nsteps):
-        op = <Op>plan.ops[i]
+        op = <Op>PyTuple_GET_ITEM(plan.ops, i)
         for k in range(op.nargs):
             reference = plan.arguments[i][k]
             if reference >= 0:
                 args[k] = registers[reference]
             else:
-                args[k] = <PyObject *>(plan.constants[~reference])
-        value = op_apply(op, args)
+                args[k] = PyTuple_GET_ITEM(plan.constants, ~reference)
+        if plan.conjugates[i] and is_real(<object>args[0]):
+            value = <object>args[0]
+        else:
+            value = op_apply(op, args)
         Py_INCREF(value)
         registers[plan.ninputs + i] = <PyObject *>value
     return 0
@@ -199,7 +216,8 @@ cdef enum source_kind:
 cdef class Formula:
     cdef object function
     cdef tuple names
-    cdef tuple targets                  # numbers of tensor arguments
+    cdef int ntargets
+    cdef int targets[MAX_TENSOR_ARGS]   # numbers of tensor arguments
     cdef int nsources
     cdef int kinds[MAX_ARGS]
     cdef int slots[MAX_ARGS]
@@ -208,13 +226,15 @@ cdef class Formula:
 
 
 cdef class Backward:
-    cdef list formulas
+    cdef tuple formulas
 
 
 cdef Formula make_formula(Op op, object names, object function):
     cdef Formula formula = Formula.__new__(Formula)
     formula.function = function
-    formula.targets = tuple([target_number(op, name) for name in names])
+    formula.ntargets = <int>len(names)
+    for i, name in enumerate(names):
+        formula.targets[i] = target_number(op, name)
     code = function.__code__
     formula.names = code.co_varnames[:code.co_argcount]
     formula.nsources = len(formula.names)
@@ -257,9 +277,9 @@ cdef int compile_formula(Formula formula) except -1:
         return 0
     finally:
         swap_tracer(before)
-    if len(formula.targets) == 1 and isinstance(found, Trace):
+    if formula.ntargets == 1 and isinstance(found, Trace):
         found = (found,)
-    if not isinstance(found, (tuple, list)) or len(found) != len(formula.targets):
+    if not isinstance(found, (tuple, list)) or len(found) != formula.ntargets:
         return 0
     if not all([item is None or isinstance(item, Trace) for item in found]):
         return 0
@@ -272,8 +292,8 @@ cdef Backward backward_of(Op op):
     cdef Backward backward
     if op.backward is None:
         backward = Backward.__new__(Backward)
-        backward.formulas = [make_formula(op, names, function)
-                             for names, function in op.formulas.items()]
+        backward.formulas = tuple([make_formula(op, names, function)
+                                   for names, function in op.formulas.items()])
         op.backward = backward
     return <Backward>op.backward
 
@@ -285,8 +305,9 @@ def formula_plans(Op op not None):
     for formula in backward_of(op).formulas:
         if not formula.tried:
             compile_formula(formula)
-        result[tuple([op.arg_names[op.tensor_args[i]] for i in formula.targets])] = (
-            formula.plan is not None)
+        names = [op.arg_names[op.tensor_args[formula.targets[i]]]
+                 for i in range(formula.ntargets)]
+        result[tuple(names)] = formula.plan is not None
     return result
 
 
@@ -344,6 +365,12 @@ cdef int put(Op op, pb_node *node, int target, object value, PyObject **results)
 
 cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads):
     cdef int k
+    cdef pb_saved *saved = node_saved(node) + formula.slots[i]
+    if (formula.kinds[i] == FROM_SAVED and formula.slots[i] < node.nsaved
+            and saved.kind == SAVED_TENSOR
+            and (<Tensor>saved.object).storage.version == saved.version
+            and (<Tensor>saved.object).node == saved.node):
+        return <object>saved.object         # the common case of saved_unpack
     if formula.kinds[i] == FROM_GRAD:
         if grads[0] == NULL:
             return zeros_for(node, 0)
@@ -357,24 +384,30 @@ cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads
     return value
 
 
+cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
+                      PyObject **results) except -1:
+    """Run a formula that is not compiled."""
+    cdef int i
+    found = formula.function(*[source_value(formula, i, node, grads)
+                               for i in range(formula.nsources)])
+    if formula.ntargets == 1:
+        return put(op, node, formula.targets[0], found, results)
+    for i in range(formula.ntargets):
+        put(op, node, formula.targets[i], found[i], results)
+    return 0
+
+
 cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
                      PyObject **results) except -1:
     cdef PyObject *registers[MAX_REGISTERS]
-    cdef int i, filled = 0
-    cdef object value, found
-    cdef Plan plan
-    if not formula.tried:
-        compile_formula(formula)
-    plan = formula.plan
+    cdef PyObject *found
+    cdef int i, count
+    cdef object value
+    cdef Plan plan = formula.plan
     if plan is None or not compiled_enabled:
-        found = formula.function(*[source_value(formula, i, node, grads)
-                                   for i in range(formula.nsources)])
-        if len(formula.targets) == 1:
-            return put(op, node, <int>formula.targets[0], found, results)
-        for i in range(<int>len(formula.targets)):
-            put(op, node, <int>formula.targets[i], found[i], results)
-        return 0
-    for i in range(plan.ninputs + plan.nsteps):
+        return call_formula(op, formula, node, grads, results)
+    count = plan.ninputs + plan.nsteps
+    for i in range(count):
         registers[i] = NULL
     try:
         for i in range(plan.ninputs):
@@ -386,12 +419,17 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
             Py_INCREF(value)
             registers[i] = <PyObject *>value
         plan_run(plan, registers)
-        for i in range(<int>len(formula.targets)):
-            if plan.outputs[i] is not None:
-                put(op, node, <int>formula.targets[i], <object>registers[<int>plan.outputs[i]],
-                    results)
+        for i in range(formula.ntargets):
+            if plan.outputs[i] < 0:
+                continue
+            found = registers[plan.outputs[i]]
+            if formula.ntargets == 1 and op.list_arg < 0 and is_tensor(<object>found):
+                results[formula.targets[0]] = found
+                registers[plan.outputs[i]] = NULL
+            else:
+                put(op, node, formula.targets[i], <object>found, results)
     finally:
-        for i in range(plan.ninputs + plan.nsteps):
+        for i in range(count):
             Py_XDECREF(registers[i])
     return 0
 
@@ -399,20 +437,28 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except -1:
     """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge."""
     cdef Op op = <Op>node.op
-    cdef Backward backward = backward_of(op)
+    cdef Backward backward = <Backward>op.backward if op.backward is not None else backward_of(op)
     cdef Formula formula
+    cdef pb_edge *edges = node_edges(node)
     cdef unsigned int k
-    cdef bint any_grad = False
+    cdef int i
+    cdef bint needed = False
     for k in range(node.noutputs):
-        if grads[k] != NULL:
-            any_grad = True
-            break
-    if not any_grad:
+        needed = needed or grads[k] != NULL
+    if not needed:
         return 0
-    node_check_alive(node)
-    for formula in backward.formulas:
-        for target in formula.targets:
-            if wanted(op, node, <int>target):
+    if node.flags & NODE_FREED:
+        node_check_alive(node)
+    for k in range(<unsigned int>PyTuple_GET_SIZE(backward.formulas)):
+        formula = <Formula>PyTuple_GET_ITEM(backward.formulas, k)
+        if not formula.tried:
+            compile_formula(formula)
+        for i in range(formula.ntargets):
+            if op.list_arg < 0:
+                needed = edges[formula.targets[i]].node != NULL
+            else:
+                needed = wanted(op, node, formula.targets[i])
+            if needed:
                 run_formula(op, formula, node, grads, results)
                 break
     return 0

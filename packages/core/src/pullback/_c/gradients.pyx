@@ -12,6 +12,7 @@ from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport node_name
+from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor, tensor_device, tensor_new, tensor_requires_grad
 from pullback._c.types cimport NODE_PYTHON, layout_shape, node_meta, pb_edge, pb_meta, pb_node
@@ -131,7 +132,9 @@ cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor gr
         raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
                            f"{position} - got {list(layout_shape_tuple(grad.layout))} but expected "
                            f"shape compatible with {list(expected)}")
-    return op_named("sum_to_size")(grad, expected)
+    if tensor_requires_grad(grad) or dtype_category[grad.dtype] < CATEGORY_FLOATING:
+        return op_named("sum_to_size")(grad, expected)
+    return sum_to_layout(grad, meta.layout)
 
 
 cdef int check_nan(pb_node *node, PyObject **results) except -1:

@@ -14,7 +14,7 @@ from pullback.abi cimport (
     PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_call, pb_kernel, pb_param)
 from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
-from pullback._c.dtype cimport dtype_object, scalar_write
+from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_retain, layout_same_shape
 from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor, tensor_data
@@ -103,16 +103,36 @@ cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
 
 # ---- elementwise calls -----------------------------------------------------------------------------
 
-cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
-    """Describe a tensor to a kernel; the description borrows from it."""
+cdef int64_t unit_step = 1
+cdef int64_t no_step = 0
+
+
+cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
+    """Describe the memory of a tensor to a kernel."""
     array.size = sizeof(pb_array)
     array.dtype = tensor.dtype
     array.flags = 0
     array.device = tensor.storage.device_index
-    array.ndim = tensor.layout.ndim
-    array.data = tensor_data(tensor)
+    array.data = <char *>tensor.storage.data + tensor.offset * dtype_itemsize[tensor.dtype]
     array.base = tensor.storage.data
     array.offset = tensor.offset
+
+
+cdef inline void array_scalar(pb_array *array, int dtype, void *value) noexcept:
+    """Describe a number in host memory to a kernel."""
+    array.size = sizeof(pb_array)
+    array.dtype = dtype
+    array.flags = PB_ARRAY_HOST
+    array.device = 0
+    array.data = value
+    array.base = value
+    array.offset = 0
+
+
+cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
+    """Describe a tensor to a kernel; the description borrows from it."""
+    array_begin(array, tensor)
+    array.ndim = tensor.layout.ndim
     array.shape = layout_shape(tensor.layout)
     array.strides = layout_strides(tensor.layout)
 
@@ -164,57 +184,18 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     """Run an elementwise slot into `out`, whose shape is the broadcast one."""
     cdef pb_array arrays[MAX_ELEMENTWISE]
     cdef pb_array *pointers[MAX_ELEMENTWISE]
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
     cdef pb_layout *target = out.layout
     cdef pb_layout *layout
     cdef pb_call call
-    cdef int i, d, shift, ndim = target.ndim
-    cdef bint simple = target.flags & LAYOUT_DENSE != 0
-    array_fill(&arrays[0], out)
-    arrays[0].flags = PB_ARRAY_WRITE
-    pointers[0] = &arrays[0]
+    cdef int i
+    cdef bint flat = target.flags & LAYOUT_DENSE != 0
     for i in range(count):
-        pointers[i + 1] = &arrays[i + 1]
-        if inputs[i].tensor == NULL:
-            arrays[i + 1].size = sizeof(pb_array)
-            arrays[i + 1].dtype = key
-            arrays[i + 1].flags = PB_ARRAY_HOST
-            arrays[i + 1].device = 0
-            arrays[i + 1].data = arrays[i + 1].base = &inputs[i].scalar[0]
-            arrays[i + 1].offset = 0
-            continue
-        array_fill(&arrays[i + 1], <Tensor>inputs[i].tensor)
-        layout = (<Tensor>inputs[i].tensor).layout
-        if layout != target and (layout.flags & target.flags & LAYOUT_CONTIGUOUS == 0
-                                 or layout.numel != target.numel):
-            simple = False
-    if simple:
-        # Every operand walks its memory in the same order: one dim is enough.
-        ndim = 1
-        shape[0] = target.numel
-        for i in range(count + 1):
-            strides[i][0] = 1 if i == 0 or inputs[i - 1].tensor != NULL else 0
-    else:
-        memcpy(shape, layout_shape(target), ndim * sizeof(int64_t))
-        memcpy(strides[0], layout_strides(target), ndim * sizeof(int64_t))
-        for i in range(count):
-            if inputs[i].tensor == NULL:
-                for d in range(ndim):
-                    strides[i + 1][d] = 0
-                continue
+        if inputs[i].tensor != NULL:
             layout = (<Tensor>inputs[i].tensor).layout
-            shift = ndim - layout.ndim
-            for d in range(ndim):
-                if d < shift or (layout_shape(layout)[d - shift] == 1):
-                    strides[i + 1][d] = 0
-                else:
-                    strides[i + 1][d] = layout_strides(layout)[d - shift]
-        ndim = merge_dims(count + 1, shape, strides, ndim)
-    for i in range(count + 1):
-        arrays[i].ndim = ndim
-        arrays[i].shape = shape
-        arrays[i].strides = strides[i]
+            if layout != target and (layout.flags & target.flags & LAYOUT_CONTIGUOUS == 0
+                                     or layout.numel != target.numel):
+                flat = False
+                break
     call.size = sizeof(pb_call)
     call.slot = slot
     call.nout = 1
@@ -224,7 +205,52 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     call.out = &pointers[0]
     call.in_ = &pointers[1]
     call.param = NULL
+    pointers[0] = &arrays[0]
+    array_begin(&arrays[0], out)
+    arrays[0].flags = PB_ARRAY_WRITE
+    for i in range(count):
+        pointers[i + 1] = &arrays[i + 1]
+        if inputs[i].tensor != NULL:
+            array_begin(&arrays[i + 1], <Tensor>inputs[i].tensor)
+        else:
+            array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
+    if not flat:
+        return launch_strided(&call, key, out, inputs)
+    # Every operand walks its memory in the same order: one dim is enough.
+    for i in range(count + 1):
+        arrays[i].ndim = 1
+        arrays[i].shape = &target.numel
+        arrays[i].strides = &no_step if arrays[i].flags & PB_ARRAY_HOST else &unit_step
     return kernel_call(out.storage.device_type, &call, key, target.numel)
+
+
+cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) except -1:
+    """Finish launch_elementwise for operands whose elements lie in different orders."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
+    cdef pb_layout *target = out.layout
+    cdef pb_layout *layout
+    cdef int i, d, shift, ndim = target.ndim
+    memcpy(shape, layout_shape(target), ndim * sizeof(int64_t))
+    memcpy(strides[0], layout_strides(target), ndim * sizeof(int64_t))
+    for i in range(call.nin):
+        if inputs[i].tensor == NULL:
+            for d in range(ndim):
+                strides[i + 1][d] = 0
+            continue
+        layout = (<Tensor>inputs[i].tensor).layout
+        shift = ndim - layout.ndim
+        for d in range(ndim):
+            if d < shift or (layout_shape(layout)[d - shift] == 1):
+                strides[i + 1][d] = 0
+            else:
+                strides[i + 1][d] = layout_strides(layout)[d - shift]
+    ndim = merge_dims(call.nin + 1, shape, strides, ndim)
+    for i in range(call.nin + 1):
+        call.out[i].ndim = ndim         # the inputs follow the output
+        call.out[i].shape = shape
+        call.out[i].strides = strides[i]
+    return kernel_call(out.storage.device_type, call, key, target.numel)
 
 
 # ---- the call --------------------------------------------------------------------------------------

@@ -13,13 +13,15 @@ from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport (
     array_fill, kernel_call, launch, launch_elementwise, operand, slot_id)
-from pullback._c.layout cimport layout_contiguous, layout_new, layout_parse, layout_same_shape
+from pullback._c.layout cimport (
+    layout_contiguous, layout_new, layout_parse, layout_same_shape, layout_shape_tuple)
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
 from pullback._c.views cimport dim_of, make_view
 
 cdef int DIV = slot_id("div")
+cdef int SUM = slot_id("sum")
 
 
 cdef unsigned long long dims_mask(Op op, int ndim, object dim) except? 0xFFFFFFFFFFFFFFFF:
@@ -46,24 +48,33 @@ cdef Tensor reduce_into(int slot, int key, Tensor self, unsigned long long mask,
                         int out_dtype):
     """Run a reduction slot; the kernel sees the result with its reduced dims kept."""
     cdef int64_t kept[PB_MAX_NDIM]
+    cdef int d, n = 0
+    for d in range(self.layout.ndim):
+        if not (mask >> d) & 1:
+            kept[n] = layout_shape(self.layout)[d]
+            n += 1
+        elif keepdim:
+            kept[n] = 1
+            n += 1
+    return reduce_to(slot, key, self, mask, layout_contiguous(n, kept), out_dtype)
+
+
+cdef Tensor reduce_to(int slot, int key, Tensor self, unsigned long long mask, pb_layout *layout,
+                      int out_dtype):
+    """As reduce_into, with the result's contiguous layout given; steals it."""
     cdef int64_t full[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int d, n = 0, ndim = self.layout.ndim
+    cdef int d, ndim = self.layout.ndim
     cdef int64_t stride = 1
     cdef pb_array arrays[2]
     cdef pb_array *pointers[2]
     cdef pb_call call
-    cdef Tensor out
-    for d in range(ndim):
-        full[d] = 1 if (mask >> d) & 1 else layout_shape(self.layout)[d]
-        if keepdim or not (mask >> d) & 1:
-            kept[n] = full[d]
-            n += 1
-    out = tensor_new(layout_contiguous(n, kept), out_dtype, self.storage.device_type,
-                     self.storage.device_index)
+    cdef Tensor out = tensor_new(layout, out_dtype, self.storage.device_type,
+                                 self.storage.device_index)
     if out.layout.numel == 0:
         return out
     for d in range(ndim - 1, -1, -1):
+        full[d] = 1 if (mask >> d) & 1 else layout_shape(self.layout)[d]
         strides[d] = stride
         stride *= full[d]
     array_fill(&arrays[0], out)
@@ -135,6 +146,46 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     if out.layout.numel != 0:
         launch_elementwise(DIV, work, out, inputs, 2)
     return out if work == code else cast_tensor(out, code)
+
+
+cdef unsigned long long broadcast_mask(const pb_layout *layout, const int64_t *shape,
+                                       int ndim) except? 0xFFFFFFFFFFFFFFFF:
+    """Return, as bits, the dims of a layout that broadcasting from `shape` would have repeated."""
+    cdef int d, lead = layout.ndim - ndim
+    cdef unsigned long long mask = 0
+    cdef bint fits = lead >= 0
+    if fits:
+        mask = (<unsigned long long>1 << lead) - 1 if lead < 64 else <unsigned long long>-1
+        for d in range(ndim):
+            if shape[d] != layout_shape(layout)[d + lead]:
+                fits = fits and shape[d] == 1
+                mask |= <unsigned long long>1 << (d + lead)
+    if not fits:
+        raise RuntimeError(f"size {[shape[d] for d in range(ndim)]} is not expandable to size "
+                           f"{list(layout_shape_tuple(layout))}.")
+    return mask
+
+
+cdef Tensor sum_to_layout(Tensor self, pb_layout *layout):
+    """Sum the dims that broadcasting from a layout's shape repeated; nothing is recorded."""
+    cdef unsigned long long mask = broadcast_mask(self.layout, layout_shape(layout), layout.ndim)
+    return reduce_to(SUM, self.dtype, self, mask,
+                     layout_contiguous(layout.ndim, layout_shape(layout)), self.dtype)
+
+
+cdef object composite_sum_to_size(Op op, PyObject **args, PyObject *target):
+    """(self, size): the dims that broadcasting repeated are summed; self if there are none."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int d, ndim = layout_parse(<object>args[1], shape, op.name_bytes, "size")
+    cdef unsigned long long mask = broadcast_mask(self.layout, shape, ndim)
+    if mask == 0:
+        return self
+    dims = tuple([d for d in range(self.layout.ndim) if (mask >> d) & 1])
+    out = op_named("sum")(self, dims, True)
+    if self.layout.ndim == ndim:
+        return out
+    return op_named("view")(out, tuple([shape[d] for d in range(ndim)]))
 
 
 cdef int refuse_empty(Op op, Tensor self, unsigned long long mask) except -1:
@@ -291,6 +342,7 @@ forward_register("along_dim", forward_along_dim)
 forward_register("restore_dims", forward_restore_dims)
 forward_register("restore_mean", forward_restore_mean)
 forward_register("softmax", composite_softmax)
+forward_register("sum_to_size", composite_sum_to_size)
 forward_register("sum", forward_sum)
 forward_register("mean", forward_mean)
 forward_register("extreme", forward_extreme)

@@ -48,6 +48,7 @@ cdef class Tensor:
     cdef object __weakref__
 
 
+cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) noexcept
 cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)
 cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index)
 cdef Tensor tensor_alias(Tensor self)
@@ -82,5 +83,6 @@ cdef class Late:
     cdef object iterate
     cdef object contains
     cdef object format
+    cdef object backward
 
 cdef Late late

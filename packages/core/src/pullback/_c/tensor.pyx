@@ -267,6 +267,15 @@ cdef class Late:
     pass
 
 
+cdef object (*run_from_scalar)(Tensor root, bint keep_graph)
+
+
+cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) noexcept:
+    """Install the engine's pass from one tensor with the gradient 1."""
+    global run_from_scalar
+    run_from_scalar = function
+
+
 def bind_late(**functions):
     """Give the class the behaviour that lives in other modules."""
     late.getitem = functions.get("getitem", late.getitem)
@@ -279,6 +288,7 @@ def bind_late(**functions):
     late.iterate = functions.get("iterate", late.iterate)
     late.contains = functions.get("contains", late.contains)
     late.format = functions.get("format", late.format)
+    late.backward = functions.get("backward", late.backward)
 
 
 def bind_attribute(str name, value):
@@ -441,6 +451,22 @@ cdef class Tensor:
     def _is_view(self):
         """Return True if the tensor is a view of another one."""
         return self.flags & TENSOR_IS_VIEW != 0
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """Add the gradients of this tensor to the ``.grad`` of the leaves it depends on.
+
+        ``gradient`` has the tensor's shape; None stands for 1 where there is one element. For the
+        other arguments, and what is raised, see ``pullback.autograd.backward``.
+
+        >>> import pullback
+        >>> x = pullback.tensor(2., requires_grad=True)
+        >>> (x * 5).backward()
+        >>> x.grad
+        tensor(5.)
+        """
+        if gradient is None and inputs is None and create_graph is False:
+            return run_from_scalar(self, retain_graph is not None and retain_graph)
+        return late.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __len__(self):
         if self.layout.ndim == 0:

@@ -284,24 +284,9 @@ def execute_backward(root, grad, retain_graph=False):
     backward([root], [grad], retain_graph)
 
 
-def tensor_backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Add the gradients of this tensor to the ``.grad`` of the leaves; see ``autograd.backward``.
-
-    >>> import pullback
-    >>> x = pullback.tensor(2., requires_grad=True)
-    >>> (x * 5).backward()
-    >>> x.grad
-    tensor(5.)
-    """
+def tensor_backward(self, gradient, retain_graph, create_graph, inputs):
+    """Do what ``Tensor.backward`` does when it is given more than ``retain_graph``."""
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"backward(): argument 'gradient' must be Tensor or None, not "
                         f"{type(gradient).__name__}")
-    if inputs is not None or create_graph:
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-        return
-    if gradient is None:
-        engine.run_backward([self], [None], bool(retain_graph), False, None, True)
-        return
-    edges, grads = _prepare((self,), (gradient,))
-    del gradient
-    engine.run_backward(edges, grads, bool(retain_graph), False, None, True)
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)

@@ -6,13 +6,15 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import state
+from pullback._c import modes, state
 
 __all__ = ["enable_grad", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 
 
 class _Mode:
     """A context manager that is also a decorator of functions, generators and coroutines."""
+
+    __slots__ = ()
 
     def clone(self):
         """Return a fresh manager of the same mode, one per call."""
@@ -102,19 +104,7 @@ def _wrap_coroutine(mode, function):
     return wrapped
 
 
-class _BareDecorator(_Mode):
-    """A mode without arguments: usable as ``@mode`` and ``@mode()``."""
-
-    def __new__(cls, function=None):
-        if function is None:
-            return super().__new__(cls)
-        return cls()(function)
-
-    def __init__(self, function=None):
-        self.before = []
-
-
-class no_grad(_BareDecorator):
+class no_grad(modes.GradOff, _Mode):
     """Record nothing: results do not require grad.
 
     >>> import pullback
@@ -124,14 +114,10 @@ class no_grad(_BareDecorator):
     False
     """
 
-    def __enter__(self):
-        self.before.append(state.swap_grad_enabled(False))
-
-    def __exit__(self, kind, value, traceback):
-        state.swap_grad_enabled(self.before.pop())
+    __slots__ = ()
 
 
-class enable_grad(_BareDecorator):
+class enable_grad(modes.GradOn, _Mode):
     """Record again inside ``no_grad``.
 
     >>> import pullback
@@ -142,11 +128,7 @@ class enable_grad(_BareDecorator):
     True
     """
 
-    def __enter__(self):
-        self.before.append(state.swap_grad_enabled(True))
-
-    def __exit__(self, kind, value, traceback):
-        state.swap_grad_enabled(self.before.pop())
+    __slots__ = ()
 
 
 class set_grad_enabled(_Mode):

@@ -96,22 +96,7 @@ op("broadcast_to(self: Tensor, size: int[]) -> Tensor",
    samples=[case(T(3), (2, 3)), case(T(2, 1), (2, 3)), case(T(), (2,)), case(T(1), (0,))])
 
 
-def _sum_to_size(self, size):
-    """Sum the dims that broadcasting to self's shape would repeat."""
-    size = (size,) if isinstance(size, int) else tuple(size)
-    lead = self.ndim - len(size)
-    shape = self.shape
-    if lead < 0 or any(want not in (1, have) for want, have in zip(size, shape[lead:])):
-        raise RuntimeError(f"size {list(size)} is not expandable to size {list(shape)}.")
-    dims = tuple(range(lead)) + tuple(
-        d + lead for d, want in enumerate(size) if want == 1 and shape[d + lead] != 1)
-    if not dims:
-        return self
-    out = ops.sum(self, dims, True)
-    return out.reshape(size) if lead else out
-
-
-op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite=_sum_to_size, varargs=True,
+op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite="sum_to_size", varargs=True,
    function=False, doc="Return self summed to a shape that broadcasts to it.",
    samples=[case(T(2, 3), (3,)), case(T(2, 3), 2, 1), case(T(2, 3), (1,)),
             case(T(2, 3), (2, 3)), case(T(0, 3), (1, 3)),

@@ -1,0 +1,64 @@
+"""Context managers that switch recording. Training loops enter one per step, so they are C types."""
+
+from cpython.object cimport PyObject, PyTypeObject, newfunc
+
+from pullback._c.state cimport pb_state, thread_state
+
+__all__ = ["GradOff", "GradOn"]
+
+cdef newfunc plain_new
+
+
+cdef class GradMode:
+    """Remembers the grad mode that each entry of this object found."""
+    cdef unsigned char outermost
+    cdef int depth
+    cdef list inner
+
+    def __exit__(self, kind, value, traceback):
+        if self.depth == 0:
+            raise RuntimeError(f"{type(self).__name__}: left without having been entered")
+        self.depth -= 1
+        thread_state().grad_enabled = self.outermost if self.depth == 0 else <bint>self.inner.pop()
+
+
+cdef class GradOff(GradMode):
+    """Base of ``no_grad``."""
+
+    def __enter__(self):
+        enter(self, 0)
+
+
+cdef class GradOn(GradMode):
+    """Base of ``enable_grad``."""
+
+    def __enter__(self):
+        enter(self, 1)
+
+
+cdef int enter(GradMode self, unsigned char mode) except -1:
+    cdef pb_state *state = thread_state()
+    if self.depth == 0:
+        self.outermost = state.grad_enabled
+    else:
+        if self.inner is None:
+            self.inner = []
+        self.inner.append(state.grad_enabled != 0)
+    self.depth += 1
+    state.grad_enabled = mode
+    return 0
+
+
+cdef object decorating_new(type kind, PyObject *args, PyObject *kwargs):
+    """Make ``mode(function)`` the decorated function, so that ``@mode`` works like ``@mode()``."""
+    given = <tuple>args
+    if not given and kwargs == NULL:
+        return plain_new(kind, args, NULL)
+    if len(given) != 1 or kwargs != NULL:
+        raise TypeError(f"{kind.__name__}() takes at most one argument, the function to decorate")
+    return kind()(given[0])
+
+
+plain_new = (<PyTypeObject *>GradMode).tp_new
+(<PyTypeObject *>GradOff).tp_new = <newfunc>decorating_new
+(<PyTypeObject *>GradOn).tp_new = <newfunc>decorating_new
