@@ -74,11 +74,27 @@ def test_blocks_are_aligned_and_writable_to_the_end(nbytes):
     blocks = [allocate(nbytes) for _ in range(3)]
     assert len(set(blocks)) == 3
     for number, block in enumerate(blocks):
-        assert block % 64 == 0
+        assert block % (32 if nbytes <= 32 else 64) == 0
         ctypes.memset(block, number + 1, nbytes)
     for number, block in enumerate(blocks):
         assert ctypes.string_at(block, nbytes) == bytes([number + 1]) * nbytes
         release(block, nbytes)
+
+
+@pytest.mark.parametrize("nbytes", [8, 64, 200, 1024, 1025, 4096])
+def test_small_blocks_do_not_overlap_and_their_memory_goes_back(nbytes):
+    held = stats()[2]
+    count = 24 * MEBIBYTE // max(nbytes, 32)
+    blocks = [allocate(nbytes) for _ in range(count)]
+    assert stats()[2] >= held + 8 * MEBIBYTE
+    starts = sorted(blocks)
+    assert all(b - a >= nbytes for a, b in zip(starts, starts[1:], strict=False))
+    random.Random(1).shuffle(blocks)
+    for block in blocks:
+        release(block, nbytes)
+    assert stats()[2] <= held + 10 * MEBIBYTE   # a few empty arenas stay for the next need
+    BACKEND.empty_cache(BACKEND.self, 0)
+    assert stats()[2] <= held + 2 * MEBIBYTE    # slabs that other tests' sizes still hold
 
 
 @pytest.mark.parametrize("nbytes", [32, 4096, 100_000, 2**25])

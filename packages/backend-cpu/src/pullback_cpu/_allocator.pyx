@@ -1,16 +1,17 @@
 # Host memory, with caches in front of the system's allocator.
 #
-# Blocks of up to SMALL_LIMIT bytes are cut from slabs and go to a list of free blocks of their
-# size. Larger ones come from the system in size classes, four to each power of two, and wait in a
-# list of their class for the next request. So memory that was touched once is not handed back to
-# the kernel of the operating system and faulted in again. The cache never lets the memory held
-# from the system grow beyond the largest need so far, except for a fixed slack.
+# Blocks of up to SMALL_LIMIT bytes come from a pool of slabs (see pool.h). Larger ones come from the
+# system in size classes, four to each power of two, and wait in a list of their class for the next
+# request. So memory that was touched once is not handed back to the kernel of the operating system
+# and faulted in again. The cache never lets the memory held from the system grow beyond the largest
+# need so far, except for a fixed slack.
 #
 # All functions run with the interpreter lock held; there is no other lock.
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memset
 
+from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release, pb_pool_trim
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, pb_backend)
 
@@ -52,8 +53,6 @@ cdef extern from *:
 cdef enum:
     ALIGNMENT = 64
     SMALL_LIMIT = 4096
-    SMALL_CLASSES = 65        # of 0, 64, 128, ... 4096 bytes
-    SLAB = 65536
     LARGE_CLASSES = 4 * 64
     HUGE_PAGE = 2097152
     SLACK = 67108864
@@ -66,7 +65,7 @@ ctypedef struct free_block:
 
 
 ctypedef struct allocator:
-    free_block *small[SMALL_CLASSES]
+    pb_pool small
     free_block *large[LARGE_CLASSES]
     int64_t in_use
     int64_t peak
@@ -88,25 +87,6 @@ cdef inline int class_of(size_t nbytes) noexcept:
 
 cdef inline size_t class_size(int number) noexcept:
     return (<size_t>1 << (number // 4)) + (<size_t>(number % 4 + 1) << (number // 4 - 2))
-
-
-cdef void *refill_small(allocator *state, size_t nbytes) noexcept:
-    """Cut a new slab into blocks; return one and list the others."""
-    cdef char *slab = <char *>system_allocate(SLAB)
-    cdef size_t offset = SLAB - SLAB % nbytes
-    cdef free_block *block
-    if slab == NULL:
-        release_cache(state, 0)
-        slab = <char *>system_allocate(SLAB)
-        if slab == NULL:
-            return NULL
-    state.held += SLAB
-    while offset > nbytes:
-        offset -= nbytes
-        block = <free_block *>(slab + offset)
-        block.next = state.small[nbytes // ALIGNMENT]
-        state.small[nbytes // ALIGNMENT] = block
-    return slab
 
 
 cdef void release_cache(allocator *state, int64_t keep) noexcept:
@@ -158,19 +138,21 @@ cdef void *allocate_large(allocator *state, size_t nbytes) noexcept:
     return block
 
 
+cdef inline size_t small_size(size_t nbytes) noexcept:
+    """Round up: to a cache line, but tiny tensors share one."""
+    if nbytes <= ALIGNMENT // 2:
+        return ALIGNMENT // 2
+    return (nbytes + ALIGNMENT - 1) & ~<size_t>(ALIGNMENT - 1)
+
+
 cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
     cdef allocator *state = <allocator *>self
-    cdef free_block *block
-    cdef size_t rounded
     cdef void *data
     if nbytes <= SMALL_LIMIT:
-        rounded = (nbytes + ALIGNMENT - 1) // ALIGNMENT
-        block = state.small[rounded]
-        if block != NULL:
-            state.small[rounded] = block.next
-            data = block
-        else:
-            data = refill_small(state, max(<size_t>1, rounded) * ALIGNMENT)
+        data = pb_pool_allocate(&state.small, small_size(nbytes))
+        if data == NULL:
+            release_cache(state, 0)
+            data = pb_pool_allocate(&state.small, small_size(nbytes))
     else:
         data = allocate_large(state, nbytes)
     if data == NULL:
@@ -190,9 +172,7 @@ cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
         return
     state.in_use -= nbytes
     if nbytes <= SMALL_LIMIT:
-        number = max(<size_t>1, (nbytes + ALIGNMENT - 1) // ALIGNMENT)
-        block.next = state.small[number]
-        state.small[number] = block
+        pb_pool_release(&state.small, block)
         return
     number = class_of(nbytes)
     block.next = state.large[number]
@@ -209,12 +189,13 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
     cdef allocator *state = <allocator *>self
     stats[0] = state.in_use
     stats[1] = state.peak
-    stats[2] = state.held
+    stats[2] = state.held + <int64_t>state.small.held
     stats[3] = state.count
 
 
 cdef void empty_cache(void *self, int device) noexcept:
     release_cache(<allocator *>self, 0)
+    pb_pool_trim(&(<allocator *>self).small, 0)
 
 
 cdef pb_backend backend

@@ -22,6 +22,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.abi cimport PB_EVENT_NODE, pb_event
+from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
@@ -33,20 +34,21 @@ from pullback._c.node cimport (
     Node, node_name, node_object, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
-from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.tensor cimport Tensor, is_tensor, set_run_from_scalar
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
     pb_edge, pb_meta, pb_node)
 
 cdef pb_globals *process = globals_()
+cdef pb_pool *pool = process_pool()
 
 cdef enum:
     VISIT_NEEDED = 1            # runs in this pass
     VISIT_CAPTURED = 2          # the caller asked for a gradient here
     VISIT_WALKED = 4            # its edges were followed
     VISIT_QUEUED = 8            # a root that is ready
-    BLOCK_LENGTH = 256
+    BLOCK_LENGTH = 256          # four blocks fill a slab of the pool
 
 
 ctypedef struct visit_t:
@@ -110,7 +112,7 @@ cdef visit_t *visit_new(GraphTask task, pb_node *node) except NULL:
     cdef block_t *block = task.blocks
     cdef visit_t *visit
     if block == NULL or block.used == BLOCK_LENGTH:
-        block = <block_t *>malloc(sizeof(block_t))
+        block = <block_t *>pb_pool_allocate(pool, sizeof(block_t))
         if block == NULL:
             raise MemoryError()
         block.used = 0
@@ -158,7 +160,7 @@ cdef void task_clear(GraphTask task) noexcept:
                 visit.many = NULL
         for i in range(block.used):
             node_release(block.visits[i].node)
-        free(block)
+        pb_pool_release(pool, block)
 
 
 # ---- the ready queue ---------------------------------------------------------------------------------------

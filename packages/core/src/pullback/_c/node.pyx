@@ -7,24 +7,26 @@ and only in full collections (see docs/notes/gc.md).
 
 import gc
 
-from cpython.object cimport PyObject, PyObject_Free, PyObject_Malloc, PyTypeObject, traverseproc, visitproc
+from cpython.object cimport PyObject, PyTypeObject, traverseproc, visitproc
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
+from pullback.pool cimport PB_POOL_LARGEST, pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.layout cimport layout_release, layout_shape_tuple
-from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.storage cimport storage_release
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_ERROR, NODE_FREED, NODE_OP, NODE_PYTHON,
-    SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout, pb_meta, pb_node,
-    pb_node_extra, pb_saved, pb_storage)
+    SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout,
+    pb_meta, pb_node, pb_node_extra, pb_saved, pb_storage)
 from pullback._c.state import thread_number
 
 __all__ = ["Node"]
 
 cdef pb_globals *process = globals_()
+cdef pb_pool *pool = process_pool()
 cdef pb_node *dying = NULL              # linked by `visit`
 cdef bint draining = False
 cdef list late_objects = []             # Python objects to release from the loop
@@ -32,12 +34,20 @@ cdef list late_objects = []             # Python objects to release from the loo
 
 # ---- making --------------------------------------------------------------------------------------
 
+cdef inline size_t node_size(uint32_t nedges, uint32_t noutputs, uint16_t nsaved) noexcept:
+    return (sizeof(pb_node) + noutputs * sizeof(pb_meta) + nedges * sizeof(pb_edge)
+            + nsaved * sizeof(pb_saved))
+
+
 cdef pb_node *node_new(int kind, uint32_t nedges, uint32_t noutputs, uint16_t nsaved) except NULL:
     """Return a node with empty edges, outputs and saved values; owned."""
-    cdef size_t size = (sizeof(pb_node) + noutputs * sizeof(pb_meta) + nedges * sizeof(pb_edge)
-                        + nsaved * sizeof(pb_saved))
-    cdef pb_node *node = <pb_node *>PyObject_Malloc(size)
+    cdef size_t size = node_size(nedges, noutputs, nsaved)
+    cdef pb_node *node
     cdef pb_state *state = thread_state()
+    if size <= PB_POOL_LARGEST:
+        node = <pb_node *>pb_pool_allocate(pool, size)
+    else:
+        node = <pb_node *>malloc(size)
     if node == NULL:
         raise MemoryError()
     memset(node, 0, size)
@@ -141,7 +151,10 @@ cdef void node_dispose(pb_node *node) noexcept:
         if node.kind == NODE_ACCUMULATE:
             forget_accumulator(node.op, node)
         Py_DECREF(<object>node.op)
-    PyObject_Free(node)
+    if node_size(node.nedges, node.noutputs, node.nsaved) <= PB_POOL_LARGEST:
+        pb_pool_release(pool, node)
+    else:
+        free(node)
 
 
 cdef void node_dead(pb_node *node) noexcept:

@@ -2,6 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_observer
+from pullback.pool cimport pb_pool
 
 
 cdef extern from "state.h":
@@ -16,6 +17,7 @@ cdef extern from "state.h":
         PyObject *saved_hooks
         PyObject *hooks_message
         void *graph_task
+        int expected_miss
 
 
 # Process-wide switches, each tested on the hot path.
@@ -27,4 +29,5 @@ ctypedef struct pb_globals:
     uint32_t gc_epoch
 
 cdef pb_globals *globals_() noexcept nogil
+cdef pb_pool *process_pool() noexcept nogil
 cdef pb_state *thread_state() noexcept nogil

@@ -3,7 +3,9 @@
 import gc
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.string cimport memset
 
+from pullback.pool cimport pb_pool
 from pullback._c.state cimport pb_globals, pb_state
 
 __all__ = [
@@ -24,11 +26,13 @@ cdef extern from *:
     #else
     #define PB_THREAD __thread
     #endif
-    static PB_THREAD pb_state pb_thread_state = {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL};
+    static PB_THREAD pb_state pb_thread_state = {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, -1};
     """
     pb_state pb_thread_state
 
 cdef pb_globals process
+cdef pb_pool pool
+memset(&pool, 0, sizeof(pool))
 cdef uint64_t threads_seen = 0
 
 process.observer = NULL
@@ -40,6 +44,11 @@ process.gc_epoch = 1
 
 cdef pb_globals *globals_() noexcept nogil:
     return &process
+
+
+cdef pb_pool *process_pool() noexcept nogil:
+    """Return where nodes, storages and the engine's records lie."""
+    return &pool
 
 
 cdef pb_state *thread_state() noexcept nogil:

@@ -6,28 +6,19 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 from pullback.abi cimport pb_backend, pb_observer
+from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device cimport DEVICE_META, device_type, device_types, pb_device_type
-from pullback._c.state cimport globals_, pb_globals
+from pullback._c.state cimport globals_, pb_globals, process_pool
 from pullback._c.types cimport STORAGE_READONLY, pb_storage
 
-cdef enum:
-    FREELIST_LENGTH = 256
-
-cdef pb_storage *free_blocks[FREELIST_LENGTH]
-cdef int free_count = 0
 cdef pb_globals *process = globals_()
+cdef pb_pool *pool = process_pool()
 
 
 cdef pb_storage *block_new() except NULL:
-    global free_count
-    cdef pb_storage *storage
-    if free_count > 0:
-        free_count -= 1
-        storage = free_blocks[free_count]
-    else:
-        storage = <pb_storage *>malloc(sizeof(pb_storage))
-        if storage == NULL:
-            raise MemoryError()
+    cdef pb_storage *storage = <pb_storage *>pb_pool_allocate(pool, sizeof(pb_storage))
+    if storage == NULL:
+        raise MemoryError()
     storage.refcount = 1
     storage.version = 0
     storage.flags = 0
@@ -51,7 +42,6 @@ cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) exce
 
 cdef pb_storage *storage_new(int device_type_id, int device_index, int64_t nbytes) except NULL:
     """Return fresh memory of a device; owned. Nothing is allocated on meta or for 0 bytes."""
-    global free_count
     cdef void *data = NULL
     cdef pb_storage *storage
     if nbytes > 0 and device_type_id != DEVICE_META:
@@ -103,7 +93,6 @@ cdef bint storage_same_memory(pb_storage *a, pb_storage *b) noexcept nogil:
 
 
 cdef void storage_free(pb_storage *storage) noexcept:
-    global free_count
     cdef pb_storage *memory = storage.memory
     cdef PyObject *owner = storage.owner
     cdef pb_device_type *found
@@ -123,8 +112,4 @@ cdef void storage_free(pb_storage *storage) noexcept:
         else:
             found.backend.release(found.backend.self, storage.device_index, storage.data,
                                   storage.nbytes)
-    if free_count < FREELIST_LENGTH:
-        free_blocks[free_count] = storage
-        free_count += 1
-    else:
-        free(storage)
+    pb_pool_release(pool, storage)
