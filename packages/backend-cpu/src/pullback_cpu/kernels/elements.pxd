@@ -144,6 +144,15 @@ cdef inline c128 div_c128(c128 x, c128 y) noexcept nogil:
     return make_c128((x.real * ratio + x.imag) * scale, (x.imag * ratio - x.real) * scale)
 
 
+cdef inline c64 sigmoid_slope_c64(c64 y) noexcept nogil:
+    """Return conj(y * (1 - y))."""
+    return make_c64(y.real - (y.real * y.real - y.imag * y.imag), (2 * y.real - 1) * y.imag)
+
+
+cdef inline c128 sigmoid_slope_c128(c128 y) noexcept nogil:
+    return make_c128(y.real - (y.real * y.real - y.imag * y.imag), (2 * y.real - 1) * y.imag)
+
+
 cdef inline c64 div_c64(c64 x, c64 y) noexcept nogil:
     return narrow_c128(div_c128(widen_c64(x), widen_c64(y)))
 

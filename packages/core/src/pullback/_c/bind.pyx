@@ -151,6 +151,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
     op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)
+    op.decompose = entry.decompose
     if isinstance(entry.composite, str):
         op.forward = forward_named(entry.composite)
     elif entry.composite is not None:

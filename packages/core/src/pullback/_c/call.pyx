@@ -10,12 +10,15 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 
-from pullback.abi cimport PB_EVENT_OP, pb_event
-from pullback._c.dtype cimport dtype_category, dtype_itemsize, dtype_object, dtype_of_scalar
+from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
+from pullback._c.dtype cimport (
+    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_itemsize, dtype_object,
+    dtype_of_scalar)
+from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
-    OP_VARARGS, Op, missing)
+    OP_VARARGS, Op, forward_function, missing)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
 from pullback._c.node cimport node_release, node_set_meta
@@ -26,6 +29,7 @@ from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_new, storage_release
 from pullback._c.tensor cimport Tensor, is_tensor
 from pullback._c.types cimport layout_shape, pb_layout, pb_node, pb_storage
+from pullback._c.kernel import KernelMissing
 
 cdef extern from "Python.h":
     ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
@@ -202,8 +206,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
 cdef object run_forward(Op op, PyObject **args, PyObject *target):
     """Run the forward pass, told to the observer if there is one."""
     cdef pb_event event
+    cdef forward_function forward = op.forward if op.decompose is None else forward_or_decompose
     if process.observer == NULL:
-        return op.forward(op, args, target)
+        return forward(op, args, target)
     event.size = sizeof(pb_event)
     event.kind = PB_EVENT_OP
     event.name = op.name_bytes
@@ -211,9 +216,65 @@ cdef object run_forward(Op op, PyObject **args, PyObject *target):
     event.forward_thread = 0
     process.observer.begin(process.observer.self, &event)
     try:
-        return op.forward(op, args, target)
+        return forward(op, args, target)
     finally:
         process.observer.end(process.observer.self, &event)
+
+
+cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
+    """Run the forward pass; without a kernel, the same in other ops."""
+    cdef pb_state *state = thread_state()
+    cdef int before = state.expected_miss
+    state.expected_miss = op.slot
+    try:
+        return op.forward(op, args, target)
+    except KernelMissing:
+        pass
+    finally:
+        state.expected_miss = before
+    return decomposed(op, args, target)
+
+
+cdef object decomposed(Op op, PyObject **args, PyObject *target):
+    """Run an op's decomposition below autograd, on operands in the dtype that it computes in.
+
+    16-bit numbers are computed in float32.
+    """
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    cdef int i, narrow = -1
+    cdef list values = []
+    cdef object value, result
+    for i in range(op.nargs):
+        value = <object>args[i]
+        if is_tensor(value):
+            if op.promote == PROMOTE_FLOAT and dtype_category[
+                    (<Tensor>value).dtype] < CATEGORY_FLOATING:
+                value = cast_tensor(<Tensor>value, dtype_default())
+            if (<Tensor>value).dtype in (PB_F16, PB_BF16):
+                narrow = (<Tensor>value).dtype
+                value = cast_tensor(<Tensor>value, PB_F32)
+        values.append(value)
+    state.grad_enabled = 0
+    try:
+        result = op.decompose(*values)
+    finally:
+        state.grad_enabled = before
+    if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
+        result = cast_tensor(<Tensor>result, narrow)
+    if target != NULL:
+        copy_into(<Tensor>target, <Tensor?>result)
+        return <object>target
+    return result
+
+
+def op_decomposed(Op op not None, *given):
+    """Run an op's decomposition, whatever kernels there are; for tests."""
+    cdef PyObject *args[MAX_ARGS]
+    cdef int i
+    for i in range(op.nargs):
+        args[i] = <PyObject *>given[i] if i < len(given) else PyTuple_GET_ITEM(op.defaults, i)
+    return decomposed(op, args, NULL)
 
 
 cdef object run_composite(Op op, PyObject **args):

@@ -16,6 +16,7 @@ from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_retain, layout_same_shape
+from pullback._c.state cimport thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor, tensor_data
 from pullback._c.types cimport (
@@ -309,6 +310,10 @@ cdef int raise_code(int code, char *message, int slot) except -1:
 
 # ---- Python kernels and the fallback ----------------------------------------------------------------
 
+class KernelMissing(Exception):
+    """A slot has no kernel, and the op that runs it has another way."""
+
+
 cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
     """Run a Python kernel, or the host's when the backend has none."""
     cdef pb_entry *fallback
@@ -318,6 +323,8 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     slot = slot_names[call.slot]
     dtype = dtype_object(key).name
     fallback = &device_type(DEVICE_REF).table[call.slot * PB_NUM_DTYPES + key]
+    if call.slot == thread_state().expected_miss:
+        raise KernelMissing(slot)
     if fallback.callable == NULL:
         raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
     if os.environ.get("PULLBACK_FALLBACK") == "error":
@@ -444,8 +451,8 @@ cdef int add_into(Tensor out, Tensor other) except -1:
         keep_lock = before
 
 
-def explain_entry(str device, str slot, dtype):
-    """Return how a slot is served: 'kernel', 'python', 'host fallback' or 'missing'."""
+def explain_entry(str device, str slot, dtype, bint decomposable=False):
+    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or not."""
     from pullback._c.device import known_device_types
     cdef int code = dtype.code
     cdef pb_device_type *found
@@ -458,6 +465,8 @@ def explain_entry(str device, str slot, dtype):
         return "kernel"
     if entry.callable != NULL:
         return "python"
+    if decomposable:
+        return "decomposition into other ops"
     if device_type(DEVICE_REF).table[slot_id(slot) * PB_NUM_DTYPES + code].callable != NULL:
         return "host fallback"
     return "missing"

@@ -15,6 +15,7 @@ typedef struct pb_state {
     PyObject *saved_hooks;  /* owned list of (pack, unpack), or NULL */
     PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
     void *graph_task;       /* innermost running pass */
+    int expected_miss;      /* slot that the running op can do without, or -1 */
 } pb_state;
 
 #endif

@@ -40,7 +40,9 @@ def explain(op: str, device: str | None = None) -> str:
     if slot is None:
         return f"{op} on {kind}: written in core (no kernel slot of its own)"
     served: dict[str, list[str]] = {}
+    other_way = found.entry.decompose is not None
     for dtype in pullback._dtypes():
-        served.setdefault(explain_entry(kind, slot, dtype), []).append(dtype.name)
+        other = other_way and found.entry.dtypes >> dtype.code & 1
+        served.setdefault(explain_entry(kind, slot, dtype, other), []).append(dtype.name)
     lines = [f"{how} for {', '.join(names)}" for how, names in served.items()]
     return f"{op} on {kind}: slot {slot!r}: " + "; ".join(lines)

@@ -46,6 +46,7 @@ class Entry(NamedTuple):
     forward: str | Callable | None
     composite: str | Callable | None
     kernel: str | None
+    decompose: Callable | None
     promote: str
     dtypes: int
     vjp: dict
@@ -114,10 +115,10 @@ def camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
 
 
-def op(signature: str, *, forward=None, composite=None, kernel=None, promote="default", dtypes=ALL,
-       vjp=None, save=None, node=None, inplace=False, out=False, view=False, overlap=False,
-       varargs=False,
-       method=True, function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
+def op(signature: str, *, forward=None, composite=None, kernel=None, decompose=None,
+       promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False, out=False,
+       view=False, overlap=False, varargs=False, method=True, function=True, namespace=("",), aliases=(), ref=None,
+       samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
@@ -129,7 +130,7 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, promote="de
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     ENTRIES[name] = Entry(
-        name, arguments, returns, forward, composite, kernel, promote, dtypes, vjp or {}, save,
+        name, arguments, returns, forward, composite, kernel, decompose, promote, dtypes, vjp or {}, save,
         node or camel(name), inplace, out, view, overlap, varargs, method, function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)

@@ -95,6 +95,9 @@ _binary({
     "eq": "x == y, bool output", "ne": "x != y, bool output", "lt": "x < y, bool output",
     "le": "x <= y, bool output", "gt": "x > y, bool output", "ge": "x >= y, bool output",
 }, required=True)
+_binary({
+    "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
+}, required=False)
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)
 

@@ -97,6 +97,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "pow": (masks.NUMBERS, _pow),
     "remainder": (masks.REAL_NUMBERS, _remainder),
     "rshift": (masks.INTEGRAL, _rshift),
+    "sigmoid_backward": (masks.INEXACT, lambda x, y: x * np.conj(y * (1 - y))),
     "sub": (masks.NUMBERS, np.subtract),
 }
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import pullback as pb
 from pullback._c import formula
+from pullback._c.call import op_decomposed
 from pullback.optable import ops
 from pullback.testing.compare import assert_close, default_tolerances, to_array
 from pullback.testing.draw import lay_out
@@ -21,6 +22,7 @@ from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
 
 __all__ = [
     "check_compiled",
+    "check_decomposed",
     "check_grad",
     "check_gradgrad",
     "check_inplace",
@@ -101,6 +103,15 @@ def check_refusal(sample: Sample) -> None:
     except REFUSALS:
         return
     raise AssertionError(f"{sample.dtype} was not refused")
+
+
+def check_decomposed(sample: Sample) -> None:
+    """What stands in for a kernel, in other ops, gives the value that the kernel gives."""
+    found = op_decomposed(op_of(sample.entry), *sample.args)
+    expected = call(sample)
+    assert found.dtype == expected.dtype, f"dtype {found.dtype}, the kernel gives {expected.dtype}"
+    rtol, atol = tolerances(expected.dtype, to_array(expected.detach()))
+    assert_close(found, expected, rtol=4 * rtol, atol=4 * atol, equal_nan=True)
 
 
 def check_meta(sample: Sample) -> None:

@@ -68,6 +68,10 @@ CHECKS = {
     for check in (
         Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
         Check("refusal", checks.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
+        Check(
+            "decomposed", checks.check_decomposed, lambda e: e.decompose is not None,
+            DTYPES, LAYOUTS[:2], skipped_as="value",
+        ),
         Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
         Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
         Check(

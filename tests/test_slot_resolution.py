@@ -1,0 +1,92 @@
+"""A backend with the required kernels alone: everything else is decomposed into them."""
+
+import os
+
+import pytest
+
+PLUGIN = """
+from pullback.backend import hookimpl
+from pullback.optable.slots import SLOTS
+from pullback.refbackend.plugin import KERNELS
+from pullback_cpu._allocator import BACKEND
+
+@hookimpl
+def pullback_backend(device):
+    return BACKEND if device == "thin" else None
+
+@hookimpl
+def pullback_register_kernels(table, device):
+    if device == "thin":
+        for slot, (mask, kernel) in KERNELS.items():
+            if SLOTS[slot].required:
+                table.add(slot, mask, kernel)
+"""
+SETUP = """
+import sys, warnings
+import pullback as pb
+warnings.simplefilter("error")
+"""
+
+
+@pytest.fixture
+def run_thin(run_python, write_plugin):
+    """Run code with the device ``thin`` installed; return the lines it printed."""
+    paths = [write_plugin("thin", PLUGIN), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, paths))
+
+    def run(code, **environment):
+        done = run_python(SETUP + code, PYTHONPATH=path, PULLBACK_FALLBACK="error", **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_every_optional_slot_is_decomposed(run_thin):
+    code = """
+from pullback.optable import ENTRIES
+from pullback.optable.slots import SLOTS
+missing = {name for name, slot in SLOTS.items() if not slot.required}
+missing -= {entry.kernel for entry in ENTRIES.values() if entry.decompose}
+print(sorted(missing))
+"""
+    assert run_thin(code) == ["[]"]
+
+
+def test_ops_give_their_values_without_fallback(run_thin):
+    code = """
+from pullback.optable import ENTRIES
+from pullback.testing.runner import run_check
+for entry in list(ENTRIES.values()):
+    if entry.decompose:
+        for check in ("value", "inplace", "grad"):
+            found = run_check(check, entry, "thin")
+            if found.failures:
+                print(len(found.failures), found.failures[0])
+print("end")
+"""
+    assert run_thin(code) == ["end"]
+
+
+def test_explain_names_the_decomposition(run_thin):
+    found = run_thin("print(pb.backend.explain('sigmoid', 'thin'))")
+    assert "decomposition into other ops for" in found[0]
+    assert "float32" in found[0].partition("decomposition")[2]
+
+
+def test_a_network_trains(run_thin):
+    code = """
+pb.set_default_device("thin")
+pb.manual_seed(0)
+w, x = pb.randn(4, 3, requires_grad=True), pb.randn(8, 4)
+labels = pb.arange(8) % 3
+for step in range(30):
+    loss = pb.nn.functional.cross_entropy(pb.tanh(x @ w), labels)
+    loss.backward()
+    first = loss.item() if step == 0 else first
+    with pb.no_grad():
+        w -= w.grad
+        w.grad = None
+print(loss.item() < 0.8 * first, w.device)
+"""
+    assert run_thin(code) == ["True thin"]
