@@ -144,6 +144,15 @@ cdef inline c128 div_c128(c128 x, c128 y) noexcept nogil:
     return make_c128((x.real * ratio + x.imag) * scale, (x.imag * ratio - x.real) * scale)
 
 
+cdef inline c64 tanh_slope_c64(c64 y) noexcept nogil:
+    """Return conj(1 - y * y)."""
+    return make_c64(1 - (y.real * y.real - y.imag * y.imag), 2 * y.real * y.imag)
+
+
+cdef inline c128 tanh_slope_c128(c128 y) noexcept nogil:
+    return make_c128(1 - (y.real * y.real - y.imag * y.imag), 2 * y.real * y.imag)
+
+
 cdef inline c64 sigmoid_slope_c64(c64 y) noexcept nogil:
     """Return conj(y * (1 - y))."""
     return make_c64(y.real - (y.real * y.real - y.imag * y.imag), (2 * y.real - 1) * y.imag)

@@ -97,6 +97,7 @@ _binary({
 }, required=True)
 _binary({
     "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
+    "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
 }, required=False)
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)

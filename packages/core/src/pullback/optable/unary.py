@@ -161,9 +161,16 @@ _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of 
        ref="numpy.tan",
        samples=unary(-1.2, 1.2),
        decompose=lambda self: ops.sin(self) / ops.cos(self))
-_unary("tanh", lambda g, out: g * (1 - out * out).conj(),
+_unary("tanh", lambda g, out: ops.tanh_backward(g, out),
        "Return the hyperbolic tangent of each element.",
        ref="numpy.tanh", namespace=("", "functional"),
        samples=unary(-1.5, 1.5))
+op("tanh_backward(self: Tensor, output: Tensor) -> Tensor", kernel="tanh_backward",
+   method=False, function=False, dtypes=FLOAT_COMPLEX, samples=_PAIRS,
+   decompose=lambda self, output: self * ops.conj(1 - output * output),
+   vjp={"self": lambda g, output: ops.tanh_backward(g, output.conj()),
+        "output": lambda g, self, output: g.conj() * self * (output * -2).conj()},
+   ref=lambda np, self, output: self * np.conj(1 - output * output),
+   doc="Return self * conj(1 - output**2): the derivative of tanh, by its result.")
 _unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
        promote="default", aliases=("fix",), ref="numpy.trunc")

@@ -99,6 +99,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "rshift": (masks.INTEGRAL, _rshift),
     "sigmoid_backward": (masks.INEXACT, lambda x, y: x * np.conj(y * (1 - y))),
     "sub": (masks.NUMBERS, np.subtract),
+    "tanh_backward": (masks.INEXACT, lambda x, y: x * np.conj(1 - y * y)),
 }
 
 KERNELS = {name: (mask, _binary(name, function)) for name, (mask, function) in _FUNCTIONS.items()}
