@@ -19,6 +19,11 @@ def pullback_register_kernels(table, device: str):
     """Add kernels of the device type: ``table.add(slot, dtype_mask, capsule_or_callable)``."""
 
 
+@hookspec(firstresult=True)
+def pullback_requirements(device: str):
+    """Return a ``pullback.testing.Requirements``: what the device type cannot do, for the suite."""
+
+
 @hookspec
 def pullback_register_ops(op):
     """Declare ops of your own with ``op(...)``, as the modules of ``pullback.optable`` do."""

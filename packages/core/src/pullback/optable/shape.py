@@ -1,7 +1,19 @@
 """Views, copies and joins."""
 
 from pullback.optable import references
-from pullback.optable.cases import DETACHED, KINKS, MEMORY, ROUNDED, Dtype, T, at, case, fixed, real
+from pullback.optable.cases import (
+    DETACHED,
+    KINKS,
+    MEMORY,
+    ROUNDED,
+    SHARED,
+    Dtype,
+    T,
+    at,
+    case,
+    fixed,
+    real,
+)
 from pullback.optable.schema import ALL, COMPLEX, FLOATING, HALF, op, ops
 
 
@@ -116,8 +128,9 @@ _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape
 op("_unsafe_view(self: Tensor, size: int[]) -> Tensor", forward="_unsafe_view", method=False,
    function=False, vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
    doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
-   samples=[case(T(2, 3), (3, 2), skip=MEMORY), case(T(2, 3), (6,), skip=MEMORY),
-            case(T(), (1,))], ref="numpy.reshape")
+   samples=[case(T(2, 3), (3, 2), skip=MEMORY | SHARED),
+            case(T(2, 3), (6,), skip=MEMORY | SHARED), case(T(), (1,), skip=SHARED)],
+   ref="numpy.reshape")
 op("reshape(self: Tensor, shape: int[]) -> Tensor", composite="reshape", varargs=True,
    doc="Return the elements in another shape: a view where possible.",
    samples=[case(T(2, 3), (3, 2)), case(T(2, 3), -1), case(T(2, 3, 2), 4, 3),
@@ -356,7 +369,7 @@ _view("alias(self: Tensor) -> Tensor", lambda g: g, "Return a view of the whole 
       samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
 op("detach(self: Tensor) -> Tensor", forward="detach",
    doc="Return the same memory without history; writes are seen by both.",
-   samples=[case(T(2, 3), skip=DETACHED), case(T(), skip=DETACHED), case(T(0), skip=DETACHED)],
+   samples=[case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
    ref="numpy.copy")
 _view("view_as_real(self: Tensor) -> Tensor", lambda g: g.contiguous().view_as_complex(),
       "Return the real and imaginary parts as a last dim of 2, over the same memory.",

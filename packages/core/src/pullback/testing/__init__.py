@@ -6,5 +6,6 @@
 
 from pullback.testing.compare import assert_close
 from pullback.testing.draw import make_tensor
+from pullback.testing.requirements import Requirements
 
-__all__ = ["assert_close", "make_tensor"]
+__all__ = ["Requirements", "assert_close", "make_tensor"]

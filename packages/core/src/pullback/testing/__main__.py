@@ -1,21 +1,26 @@
 """Check every op of the table on a device and print what was checked.
 
-    python -m pullback.testing                        # all checks
+    python -m pullback.testing                        # all checks: a matrix, failures, totals
     python -m pullback.testing --gradcheck            # first and second derivatives only
     python -m pullback.testing --check value out --op add mul --device cpu
+    python -m pullback.testing --html matrix.html
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import sys
 import time
+from pathlib import Path
 
 import pullback as pb
 from pullback.optable import ENTRIES
+from pullback.testing.requirements import Requirements, requirements_of
 from pullback.testing.runner import CHECKS, Totals, run_check
 
 GRADIENTS = ("grad", "gradgrad")
+Matrix = dict[str, dict[str, Totals]]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gradcheck", action="store_true", help="derivatives only")
     parser.add_argument("--op", nargs="+", metavar="NAME", help="only these ops")
     parser.add_argument("--device", help="where to run; the default device otherwise")
+    parser.add_argument("--quiet", action="store_true", help="totals and failures only")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
     given = parser.parse_args(arguments)
     if given.device:
         pb.set_default_device(given.device)
@@ -35,21 +42,99 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"the op table has no entry {unknown[0]!r}")
     entries = [ENTRIES[name] for name in given.op or ENTRIES]
-    names = given.check or (GRADIENTS if given.gradcheck else list(CHECKS))
-    print(f"device {pb.get_default_device()}, {len(entries)} ops in the table")
-    return 1 if sum(report(name, entries) for name in names) else 0
-
-
-def report(name: str, entries: list) -> int:
-    """Run one check, print its totals and failures, and return how many there are."""
+    names = list(given.check or (GRADIENTS if given.gradcheck else CHECKS))
+    device = str(pb.get_default_device())
+    requirements = requirements_of(device)
+    print(f"device {device}, {len(entries)} ops in the table")
     start = time.perf_counter()
-    totals = Totals()
-    for entry in entries:
-        totals.add(run_check(name, entry))
-    print(f"{name:>12}: {totals} in {time.perf_counter() - start:.1f} s")
-    for failure in totals.failures:
-        print("  " + failure.replace("\n", "\n    "))
-    return len(totals.failures)
+    matrix = run_matrix(names, entries, requirements)
+    if not given.quiet:
+        print_matrix(names, matrix, requirements)
+    wrong = print_totals(names, matrix, requirements)
+    print(f"{time.perf_counter() - start:.1f} s")
+    if given.html:
+        given.html.write_text(page(device, names, matrix, requirements), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+def run_matrix(names: list[str], entries: list, requirements: Requirements) -> Matrix:
+    """Run the checks on the ops."""
+    return {
+        entry.name: {
+            name: run_check(name, entry, without=requirements.without_dtypes)
+            for name in names
+            if CHECKS[name].concerns(entry)
+        }
+        for entry in entries
+    }
+
+
+def cell(found: Totals | None, reason: str | None) -> str:
+    """Return what the matrix shows of a check of an op: the samples that passed, or the trouble."""
+    if found is None or not found.samples:
+        return "-"
+    if reason is not None:
+        return "expected" if found.failures else "repaired"
+    return f"{len(found.failures)} FAIL" if found.failures else str(found.samples)
+
+
+def print_matrix(names: list[str], matrix: Matrix, requirements: Requirements) -> None:
+    """Print a line for each op with the samples that passed each check."""
+    width = max(map(len, matrix), default=0)
+    print(" " * width, *(f"{name[:10]:>10}" for name in names))
+    for op, row in matrix.items():
+        cells = (cell(row.get(name), requirements.why_failing(name, op)) for name in names)
+        print(f"{op:<{width}}", *(f"{text:>10}" for text in cells))
+
+
+def print_totals(names: list[str], matrix: Matrix, requirements: Requirements) -> int:
+    """Print the totals of each check and all failures; return how many were not expected."""
+    wrong = 0
+    for name in names:
+        totals, expected = Totals(), 0
+        for op, row in matrix.items():
+            found = row.get(name, Totals())
+            if requirements.why_failing(name, op) is None:
+                totals.add(found)
+            elif found.samples:
+                expected += 1
+                if not found.failures:
+                    totals.failures.append(f"{name} of {op}: passes, but was expected to fail")
+        more = f", {expected} ops expected to fail" if expected else ""
+        print(f"{name:>12}: {totals}{more}")
+        for failure in totals.failures:
+            print("  " + failure.replace("\n", "\n    "))
+        wrong += len(totals.failures)
+    return wrong
+
+
+def page(device: str, names: list[str], matrix: Matrix, requirements: Requirements) -> str:
+    """Return the matrix as an HTML page."""
+    rows = []
+    for op, row in matrix.items():
+        cells = []
+        for name in names:
+            reason = requirements.why_failing(name, op)
+            text = cell(row.get(name), reason)
+            kind = "bad" if "FAIL" in text else "odd" if text in ("expected", "repaired") else ""
+            hint = html.escape(reason or "\n".join(row[name].failures[:3]) if name in row else "")
+            cells.append(f'<td class="{kind}" title="{hint}">{text}</td>')
+        rows.append(f"<tr><th>{html.escape(op)}</th>{''.join(cells)}</tr>")
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Conformance of {html.escape(device)}</title>
+<style>
+body {{ font: 14px system-ui, sans-serif; margin: 2em; }}
+td, th {{ padding: 1px 8px; text-align: right; }} tr > th:first-child {{ text-align: left; }}
+tr:nth-child(even) {{ background: #f4f4f4; }}
+.bad {{ background: #f99; }} .odd {{ background: #fd9; }}
+</style>
+<h1>Conformance of {html.escape(device)}</h1>
+<p>pullback {pb.__version__}: samples of each op that pass each check; - if there are none.</p>
+<table><tr><th>op</th>{head}</tr>
+{chr(10).join(rows)}
+</table></html>
+"""
 
 
 if __name__ == "__main__":

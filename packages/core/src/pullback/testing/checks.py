@@ -6,6 +6,7 @@ Calls see the same random numbers every time, so ops that draw them are checked 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,15 +22,18 @@ from pullback.testing.reference import expect
 from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
 
 __all__ = [
+    "check_alias",
     "check_compiled",
     "check_decomposed",
     "check_grad",
     "check_gradgrad",
     "check_inplace",
     "check_inplace_grad",
+    "check_leak",
     "check_meta",
     "check_out",
     "check_refusal",
+    "check_repeatable",
     "check_value",
 ]
 
@@ -112,6 +116,45 @@ def check_decomposed(sample: Sample) -> None:
     assert found.dtype == expected.dtype, f"dtype {found.dtype}, the kernel gives {expected.dtype}"
     rtol, atol = tolerances(expected.dtype, to_array(expected.detach()))
     assert_close(found, expected, rtol=4 * rtol, atol=4 * atol, equal_nan=True)
+
+
+def check_alias(sample: Sample) -> None:
+    """Views share the argument's memory and version counter; other results share nothing."""
+    arguments = sample.tensors()
+    if sample.entry.name.endswith("_"):
+        return
+    results = tensors_in((call(sample),))
+    before = [tensor._version for tensor in arguments]
+    for result in results:
+        if any(result is argument for argument in arguments):
+            return  # some ops give their very argument back, such as conj of real numbers
+        try:
+            result.zero_()
+        except RuntimeError:  # elements that share memory, and views of several outputs
+            return
+    moved = any(one._version != other for one, other in zip(arguments, before))
+    if sample.entry.view:
+        assert moved or not results, "the result is no view of an argument"
+    else:
+        assert not moved, "writing to the result writes to an argument"
+
+
+def check_repeatable(sample: Sample) -> None:
+    """A second call gives the same bits."""
+    first, second = tensors_in((call(sample),)), tensors_in((call(sample),))
+    for one, other in zip(first, second):
+        assert_same_bits(one, other, "a second call differs")
+
+
+def check_leak(sample: Sample) -> None:
+    """Calls leave nothing behind: no memory of the device, no reference to an argument."""
+    arguments = sample.tensors()
+    call(sample)
+    before = [pb.memory_stats()["allocated_bytes.all.current"], *map(sys.getrefcount, arguments)]
+    for _ in range(3):
+        call(sample)
+    after = [pb.memory_stats()["allocated_bytes.all.current"], *map(sys.getrefcount, arguments)]
+    assert after == before, f"bytes in use and reference counts went from {before} to {after}"
 
 
 def check_meta(sample: Sample) -> None:

@@ -1,0 +1,70 @@
+"""pytest options and fixtures of the conformance suite; pytest loads it where core is installed.
+
+Nothing of the package is imported before a test of the suite runs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+
+class SuiteTotals:
+    """What each check of the suite ran on."""
+
+    def __init__(self):
+        self.found = {}
+        self.expected = {}
+
+    def count(self, name, totals, expected):
+        """Add one op's totals; failures that were expected are counted apart."""
+        from pullback.testing.runner import Totals
+
+        if expected:
+            self.expected[name] = self.expected.get(name, 0) + len(totals.failures)
+            totals = Totals(totals.ops, totals.samples - len(totals.failures))
+        self.found.setdefault(name, Totals()).add(totals)
+
+
+TOTALS = pytest.StashKey[SuiteTotals]()
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("pullback")
+    group.addoption("--pullback-device", metavar="NAME",
+                    help="where the suite of ops runs; else on the default device")  # fmt: skip
+
+
+def pytest_configure(config):
+    config.stash[TOTALS] = SuiteTotals()
+
+
+@pytest.fixture(scope="session")
+def pullback_device(request):
+    """The device under test, as text."""
+    import pullback
+
+    return request.config.getoption("--pullback-device") or str(pullback.get_default_device())
+
+
+@pytest.fixture(scope="session")
+def pullback_requirements(pullback_device):
+    """What the device's plugin says it cannot do."""
+    from pullback.testing.requirements import requirements_of
+
+    return requirements_of(pullback_device)
+
+
+@pytest.fixture(scope="session")
+def pullback_totals(request):
+    """Counts what ran; the totals are shown at the end."""
+    return request.config.stash[TOTALS]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    totals = config.stash.get(TOTALS, None)
+    if totals is not None and totals.found:
+        terminalreporter.section("conformance")
+        for name, found in totals.found.items():
+            expected = totals.expected.get(name)
+            more = f", {expected} expected failures" if expected else ""
+            terminalreporter.write_line(f"{name:>13}: {found}{more}")

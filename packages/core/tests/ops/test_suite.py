@@ -1,0 +1,70 @@
+"""The conformance suite as users run it: options, expected failures, totals."""
+
+import pytest
+
+import pullback as pb
+from pullback.optable import ENTRIES
+from pullback.testing import Requirements, checks
+from pullback.testing.reference import expect
+from pullback.testing.runner import run_check
+
+pytest_plugins = ["pytester"]
+
+SUITE = "from pullback.testing.suite import *\n"
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    """Run the suite on two ops in this process, with what a backend would say about itself."""
+
+    def run(requirements, *options):
+        pytester.makepyfile(SUITE)
+        monkeypatch.setattr(
+            "pullback.testing.requirements.requirements_of", lambda device: requirements
+        )
+        return pytester.runpytest_inprocess("-k", "value and (tanh or neg)", *options)
+
+    return run
+
+
+def test_all_pass_and_totals_are_shown(suite):
+    result = suite(Requirements())
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*conformance*", "*value: 3 ops, * samples, 0 failures*"])
+
+
+def test_device_is_chosen(suite):
+    assert suite(Requirements(), "--pullback-device", "ref").ret == 0
+
+
+def test_unknown_device_is_an_error(suite):
+    result = suite(Requirements(), "--pullback-device", "nonsense")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*RuntimeError*'nonsense'*"])
+
+
+def test_a_failure_shows_the_samples(suite, monkeypatch):
+    monkeypatch.setattr(checks, "expect", lambda sample: 7 + expect(sample))
+    result = suite(Requirements())
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*samples fail*", "*value of tanh #0*"])
+
+
+def test_an_expected_failure_must_fail(suite):
+    result = suite(Requirements(expected_failures={"value:tanh": "a test of the suite"}))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*expected to fail (a test of the suite), but every sample pas*"])
+
+
+def test_expected_failures_are_named_by_op_or_by_check():
+    found = Requirements(expected_failures={"sort": "slow", "grad:sort": "ties"})
+    assert found.why_failing("grad", "sort") == "ties"
+    assert found.why_failing("value", "sort") == "slow"
+    assert found.why_failing("value", "add") is None
+
+
+def test_missing_dtypes_are_left_out():
+    every = run_check("value", ENTRIES["neg"])
+    fewer = run_check("value", ENTRIES["neg"], without={"float64", "complex128"})
+    assert 0 < fewer.samples < every.samples
+    assert pb.float64.name == "float64"
