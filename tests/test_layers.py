@@ -173,10 +173,11 @@ def test_core_needs_only_its_requirements_to_be_imported(root):
     ],
 )
 def test_plugin_uses_the_contract_only(root, folder):
+    contract = {"abi", "pool", "backend", "get_include", "testing"}
     bad = []
     for path, package in sources(root / folder):
         for name, _ in imports(path, package):
-            if is_core(name) and part_of(name) not in {"abi", "backend", "get_include", "testing"}:
+            if is_core(name) and part_of(name) not in contract:
                 bad.append(f"{path.relative_to(root)} imports {name}")
     assert bad == []
 

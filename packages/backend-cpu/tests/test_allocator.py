@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 
 import pytest
@@ -88,7 +89,7 @@ def test_small_blocks_do_not_overlap_and_their_memory_goes_back(nbytes):
     blocks = [allocate(nbytes) for _ in range(count)]
     assert stats()[2] >= held + 8 * MEBIBYTE
     starts = sorted(blocks)
-    assert all(b - a >= nbytes for a, b in zip(starts, starts[1:], strict=False))
+    assert all(b - a >= nbytes for a, b in itertools.pairwise(starts))
     random.Random(1).shuffle(blocks)
     for block in blocks:
         release(block, nbytes)

@@ -4,8 +4,9 @@ import gc
 import subprocess
 import sys
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def pytest_configure(config):

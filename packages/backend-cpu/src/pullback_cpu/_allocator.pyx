@@ -1,10 +1,10 @@
 # Host memory, with caches in front of the system's allocator.
 #
-# Blocks of up to SMALL_LIMIT bytes come from a pool of slabs (see pool.h). Larger ones come from the
-# system in size classes, four to each power of two, and wait in a list of their class for the next
-# request. So memory that was touched once is not handed back to the kernel of the operating system
-# and faulted in again. The cache never lets the memory held from the system grow beyond the largest
-# need so far, except for a fixed slack.
+# Blocks of up to SMALL_LIMIT bytes come from a pool of slabs (see pool.h). Larger ones come from
+# the system in size classes, four to each power of two, and wait in a list of their class for the
+# next request. So memory that was touched once is not handed back to the kernel of the operating
+# system and faulted in again. The cache never lets the memory held from the system grow beyond the
+# largest need so far, except for a fixed slack.
 #
 # All functions run with the interpreter lock held; there is no other lock.
 from cpython.pycapsule cimport PyCapsule_New

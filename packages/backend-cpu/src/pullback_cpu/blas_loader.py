@@ -19,11 +19,11 @@ def load_routines() -> object:
     """
     borrowed = _BLAS not in sys.modules and _load_alone()
     try:
-        from pullback_cpu.kernels import blas
+        from pullback_cpu.kernels.blas import ROUTINES
     finally:
         if borrowed:
             sys.modules.pop(_BLAS, None)
-    return blas.ROUTINES
+    return ROUTINES
 
 
 def _load_alone() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback.backend import hookimpl
-from pullback_cpu import _allocator
+from pullback_cpu._allocator import BACKEND
 from pullback_cpu.kernels import KERNELS
 
 DEVICE = "cpu"
@@ -12,7 +12,7 @@ DEVICE = "cpu"
 @hookimpl
 def pullback_backend(device: str) -> object | None:
     """Return the capsule with memory and devices, or None for a device of another plugin."""
-    return _allocator.BACKEND if device == DEVICE else None
+    return BACKEND if device == DEVICE else None
 
 
 @hookimpl

@@ -24,47 +24,87 @@ def get_include():
     return _os.path.join(_os.path.dirname(__file__), "include")
 
 
-from pullback._c import dtype as _dtype, surface as _surface, tensor as _tensor
+from pullback import backend, nn, random, utils
+from pullback._bind import bind_table as _bind_table
+from pullback._c import dtype as _dtype
+from pullback._c import surface as _surface
+from pullback._c import tensor as _tensor
 from pullback._c.copies import (
-    channels_last, channels_last_3d, contiguous_format, memory_format, preserve_format,
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
 )
 from pullback._c.device import (
-    device, empty_cache, get_default_device, memory_stats, set_default_device, synchronize,
+    device,
+    empty_cache,
+    get_default_device,
+    memory_stats,
+    set_default_device,
+    synchronize,
 )
 from pullback._c.dtype import (
-    dtype, finfo, get_default_dtype, iinfo, promote_types, set_default_dtype,
+    dtype,
+    finfo,
+    get_default_dtype,
+    iinfo,
+    promote_types,
+    set_default_dtype,
 )
 from pullback._c.state import (
-    is_anomaly_check_nan_enabled, is_anomaly_enabled, is_grad_enabled, is_inference_mode_enabled,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
     set_anomaly_enabled,
 )
 from pullback._c.tensor import Size, Tensor
-from pullback import backend, nn, random, utils
-from pullback._bind import bind_table as _bind_table
 from pullback._construct import (
-    as_tensor, asarray, from_numpy, frombuffer, scalar_tensor, tensor,
+    as_tensor,
+    asarray,
+    from_numpy,
+    frombuffer,
+    scalar_tensor,
+    tensor,
 )
 from pullback._printing import get_printoptions, printoptions, set_printoptions
-from pullback.utils.dlpack import from_dlpack, to_dlpack
 from pullback.random import (
-    Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state,
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
 )
+from pullback.utils.dlpack import from_dlpack, to_dlpack
 
 
 def _dtypes():
     return _dtype.ALL
 
 
-for _found in _dtype.ALL:
-    globals()[_found.name] = _found
-half, float, double = float16, float32, float64  # noqa: F821  (torch's names)
-short, int, long = int16, int32, int64  # noqa: F821
-cfloat, cdouble = complex64, complex128  # noqa: F821
+_named = {found.name: found for found in _dtype.ALL}
+globals().update(_named)
+half, float, double = _named["float16"], _named["float32"], _named["float64"]  # torch's names
+short, int, long = _named["int16"], _named["int32"], _named["int64"]
+cfloat, cdouble = _named["complex64"], _named["complex128"]
 
 _bind_table({"": globals(), "functional": vars(nn.functional)})
 
-from pullback import _methods, autograd  # noqa: E402  (they need the ops)
-from pullback._methods import is_tensor, is_floating_point, is_complex, numel, result_type, can_cast, equal, allclose, isclose
+from pullback import _methods, autograd
+from pullback._methods import (
+    allclose,
+    can_cast,
+    equal,
+    is_complex,
+    is_floating_point,
+    is_tensor,
+    isclose,
+    numel,
+    result_type,
+)
 from pullback.autograd import enable_grad, no_grad, set_grad_enabled
 
 _methods.install()

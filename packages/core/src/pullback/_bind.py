@@ -7,12 +7,12 @@ from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
 
-
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
 
 
 def _flags(entry) -> int:
-    wanted = {"view": entry.view, "overlap": entry.overlap, "out": entry.out, "varargs": entry.varargs,
+    wanted = {"view": entry.view, "overlap": entry.overlap, "out": entry.out,
+              "varargs": entry.varargs,
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
               and entry.arguments[1].type == "Operand"}
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
@@ -47,7 +47,7 @@ def bind_table(namespaces: dict[str, dict]) -> None:
         made = bind.make_op(entry, entry.name,
                             entry.node, flags | (bind.FLAGS["inplace"] if entry.inplace == "only"
                                                  else 0))
-        variants = {entry.name: made, **{alias: made for alias in entry.aliases}}
+        variants = {entry.name: made, **dict.fromkeys(entry.aliases, made)}
         if entry.inplace is True:
             variants[entry.name + "_"] = inplace = _inplace(entry, made, flags)
             variants.update({alias + "_": inplace for alias in entry.aliases})

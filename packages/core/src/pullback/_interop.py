@@ -12,7 +12,7 @@ from pullback.utils import dlpack
 
 # ---- from NumPy and buffers ----------------------------------------------------------------------
 
-_dtypes = {}                # native NumPy dtypes that were met, with ours
+_dtypes: dict[object, _dtype.dtype] = {}    # native NumPy dtypes that were met, with ours
 
 
 def share_array(array):
@@ -88,7 +88,7 @@ def _bytes_of(buffer):
         raise ValueError("object does not implement Python buffer protocol.") from None
     if not view.c_contiguous:
         raise ValueError("could not retrieve buffer from object: it is not contiguous")
-    if 0 in view.shape:
+    if 0 in (view.shape or ()):
         return memoryview(b"")
     return view.cast("B")
 

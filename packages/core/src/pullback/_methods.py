@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import builtins
 
-from pullback._c import create, dtype as _dtype, index as _index
+from pullback._c import create
+from pullback._c import dtype as _dtype
+from pullback._c import index as _index
 from pullback._c.tensor import Tensor, adopt, bind_attribute, bind_late
-from pullback.optable import indexing as _indexing, ops
+from pullback.optable import indexing as _indexing
+from pullback.optable import ops
 
 _BY_NAME = {d.name: d for d in _dtype.ALL}
 _SHORT = {"half": "float16", "float": "float32", "double": "float64", "short": "int16",
@@ -14,7 +17,7 @@ _SHORT = {"half": "float16", "float": "float32", "double": "float64", "short": "
           "bfloat16": "bfloat16", "cfloat": "complex64", "cdouble": "complex128"}
 
 
-# ---- functions -----------------------------------------------------------------------------------------
+# ---- functions -----------------------------------------------------------------------------------
 
 def is_tensor(obj):
     """Return True for tensors.
@@ -108,7 +111,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return builtins.bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
 
 
-# ---- methods -------------------------------------------------------------------------------------------
+# ---- methods -------------------------------------------------------------------------------------
 
 def item(self):
     """Return the only element as a Python number.
@@ -223,7 +226,7 @@ def as_subclass(self, cls):
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): cls must be a subclass of Tensor, not {cls!r}")
-    made = cls.__new__(cls)
+    made = cls.__new__(cls)  # type: ignore[call-overload]  # it is no metaclass
     adopt(made, ops.alias(self) if self.requires_grad else self)
     return made
 

@@ -1,7 +1,8 @@
 """How a gradient lands in ``.grad``: identity, strides, dtype, stealing, aliasing."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def transposed_leaf():

@@ -1,7 +1,8 @@
 """``Tensor.backward`` and ``autograd.backward``: arguments, seeds, results, freeing."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 backward = pb.autograd.backward
 get_gradient_edge = pb.autograd.graph.get_gradient_edge

@@ -2,8 +2,9 @@
 
 import itertools
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 DTYPES = [
     pb.bool,

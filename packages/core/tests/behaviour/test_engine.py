@@ -4,8 +4,9 @@ import contextvars
 import logging
 import weakref
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 Function = pb.autograd.Function
 grad = pb.autograd.grad

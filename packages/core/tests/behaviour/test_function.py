@@ -2,8 +2,9 @@
 
 import pickle
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 Function = pb.autograd.Function
 grad = pb.autograd.grad

@@ -3,8 +3,9 @@
 import collections
 import types
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 grad = pb.autograd.grad
 get_gradient_edge = pb.autograd.graph.get_gradient_edge

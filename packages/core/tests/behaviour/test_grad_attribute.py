@@ -2,8 +2,9 @@
 
 import warnings
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def test_grad_starts_as_none():

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 MODES = [
     pytest.param(lambda: pb.no_grad(), False, id="no_grad"),

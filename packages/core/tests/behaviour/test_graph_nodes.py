@@ -2,8 +2,9 @@
 
 import threading
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 Node = pb.autograd.graph.Node
 GradientEdge = pb.autograd.graph.GradientEdge

@@ -2,8 +2,9 @@
 
 import pickle
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 grad = pb.autograd.grad
 register_multi_grad_hook = pb.autograd.graph.register_multi_grad_hook

@@ -1,12 +1,13 @@
 """Indexing and assignment: basic, advanced, boolean; compared with NumPy; errors."""
 
 import numpy as np
-import pullback as pb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
+
+import pullback as pb
 
 SHAPE = (2, 3, 4)
 ARRAY = np.arange(24.0).reshape(SHAPE)

@@ -1,7 +1,8 @@
 """In-place writes that are refused because a gradient would be lost or wrong."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def leaf(*values, dtype=pb.float64):

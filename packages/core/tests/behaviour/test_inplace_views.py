@@ -1,7 +1,8 @@
 """Version counters, in-place operations, and the history of views after a write."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 grad = pb.autograd.grad
 MODIFIED = "one of the variables needed for gradient computation has been modified by an inplace"

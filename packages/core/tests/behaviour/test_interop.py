@@ -7,9 +7,10 @@ import struct
 import weakref
 
 import numpy as np
-import pullback as pb
 import pytest
 from numpy.testing import assert_array_equal
+
+import pullback as pb
 
 NUMPY_DTYPES = [
     "bool",

@@ -2,8 +2,9 @@
 
 import math
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 F = pb.nn.functional
 

@@ -1,7 +1,8 @@
 """Names that old code still uses."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def test_variable_makes_and_recognises_tensors():

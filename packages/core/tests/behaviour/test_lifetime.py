@@ -3,8 +3,9 @@
 import gc
 import weakref
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 class Square(pb.autograd.Function):

@@ -3,8 +3,9 @@
 import copy
 import pickle
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def images():

@@ -3,9 +3,10 @@
 import math
 
 import numpy as np
-import pullback as pb
 import pytest
 from numpy.testing import assert_allclose
+
+import pullback as pb
 
 F = pb.nn.functional
 INF = math.inf

@@ -1,7 +1,10 @@
 """Operators as methods: ``Tensor.__add__`` and its kind, called by name and from subclasses."""
 
-import pullback as pb
+from typing import ClassVar
+
 import pytest
+
+import pullback as pb
 
 BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
 LOGICAL = ["and", "or", "xor"]
@@ -45,7 +48,7 @@ def test_methods_leave_foreign_operands_to_others():
 
 def test_subclass_extends_an_operator():
     class Loud(pb.Tensor):
-        calls = []
+        calls: ClassVar[list[str]] = []
 
         def __add__(self, other):
             self.calls.append("add")

@@ -4,9 +4,10 @@ import math
 import operator
 
 import numpy as np
-import pullback as pb
 import pytest
 from numpy.testing import assert_allclose
+
+import pullback as pb
 
 NAN, INF = math.nan, math.inf
 

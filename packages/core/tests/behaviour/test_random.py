@@ -3,8 +3,9 @@
 import copy
 
 import numpy as np
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 MAKERS = [
     pytest.param(lambda **k: pb.rand(7, 3, **k), id="rand"),

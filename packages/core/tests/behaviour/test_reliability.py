@@ -7,8 +7,9 @@ import time
 import weakref
 
 import numpy as np
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
 

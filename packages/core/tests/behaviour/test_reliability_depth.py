@@ -2,8 +2,9 @@
 
 import os
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
 

@@ -6,8 +6,9 @@ import sys
 import threading
 
 import numpy as np
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 

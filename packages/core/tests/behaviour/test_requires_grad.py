@@ -1,7 +1,8 @@
 """``requires_grad``, ``is_leaf`` and their rules; what an operation records."""
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 NOT_DIFFERENTIABLE = [pb.bool, pb.uint8, pb.int8, pb.int16, pb.int32, pb.int64]
 DIFFERENTIABLE = [

@@ -2,8 +2,9 @@
 
 import weakref
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 grad = pb.autograd.grad
 saved_tensors_hooks = pb.autograd.graph.saved_tensors_hooks

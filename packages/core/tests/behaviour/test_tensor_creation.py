@@ -4,8 +4,9 @@ import array
 import math
 
 import numpy as np
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 DTYPES = [
     pb.bool,

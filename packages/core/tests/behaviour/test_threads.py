@@ -2,8 +2,9 @@
 
 import threading
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 def run_threads(count, function):

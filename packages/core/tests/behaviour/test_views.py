@@ -1,9 +1,10 @@
 """Shapes, strides, offsets, aliasing: which operations give views, and of what."""
 
 import numpy as np
-import pullback as pb
 import pytest
 from numpy.testing import assert_array_equal
+
+import pullback as pb
 
 
 def matrix():

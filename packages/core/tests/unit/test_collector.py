@@ -3,8 +3,9 @@
 import gc
 import weakref
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 
 class Probe:
@@ -158,7 +159,7 @@ def test_get_referents_of_a_tensor_does_not_confuse_the_next_collection():
     probe = Probe()
     watch = weakref.ref(probe)
     y = x * 2
-    y.register_hook(lambda g: (y, probe) and None)
+    y.register_hook(lambda g, held=(y, probe): None)
     gc.get_referents(y)
     gc.get_referrers(probe)
     del y, probe

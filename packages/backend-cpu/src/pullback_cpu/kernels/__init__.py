@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from pullback_cpu.kernels import (
-    argreduce,
-    binary,
-    binary_more,
-    compare,
-    copy,
-    create,
-    cumsum,
-    functions,
-    gather,
-    index,
-    matmul,
-    nonzero,
-    power,
-    random,
-    reduce,
-    softmax,
-    sort,
-    unary,
-    where,
-)
+from importlib import import_module
 
 KERNELS: dict[str, tuple[int, object]] = {}
-for _module in (
-    argreduce,
-    binary,
-    binary_more,
-    compare,
-    copy,
-    create,
-    cumsum,
-    functions,
-    gather,
-    index,
-    matmul,
-    nonzero,
-    power,
-    random,
-    reduce,
-    softmax,
-    sort,
-    unary,
-    where,
+for _name in (
+    "argreduce",
+    "binary",
+    "binary_more",
+    "compare",
+    "copy",
+    "create",
+    "cumsum",
+    "functions",
+    "gather",
+    "index",
+    "matmul",
+    "nonzero",
+    "power",
+    "random",
+    "reduce",
+    "softmax",
+    "sort",
+    "unary",
+    "where",
 ):
-    KERNELS.update(_module.KERNELS)
+    KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)

@@ -16,7 +16,8 @@ routines.gemv[1] = <gemv_routine>cython_blas.dgemv
 routines.gemv[2] = <gemv_routine>cython_blas.cgemv
 routines.gemv[3] = <gemv_routine>cython_blas.zgemv
 library = getattr(sys.modules.get("scipy.linalg.cython_blas"), "__file__", None) or ""
-pb_blas_threads_find(&routines.threads, library.encode(sys.getfilesystemencoding(), "surrogateescape"))
+pb_blas_threads_find(&routines.threads,
+                     library.encode(sys.getfilesystemencoding(), "surrogateescape"))
 
 
 def thread_count():

@@ -4,7 +4,6 @@ from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 
 from pullback._c.call cimport op_call2
-from pullback._c.create cimport empty_like_layout
 from pullback._c.dtype cimport dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
@@ -115,4 +114,3 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     add_into(current, grad)
     bump_version(current, op_named("add_").id)
     return 0
-

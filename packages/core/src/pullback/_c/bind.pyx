@@ -1,18 +1,17 @@
 """Makes runtime ops out of the op table's entries."""
 
-from libc.stdint cimport uint32_t
-
-from pullback.abi cimport PB_MASK_ALL
 from pullback._c.elementwise cimport (
     PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.entry cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS, MAX_ARGS, MAX_SAVED,
-    MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_KERNEL,
-    OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
+    MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
+    OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
+    SOURCE_OUT, forward_named, missing)
 from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport Tensor, is_tensor
-from pullback._c import copies, elementwise, matmul, reduce, views    # they register their forwards
+from pullback._c.tensor cimport Tensor
+# These register their forwards.
+from pullback._c import copies, elementwise, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.schema import camel
@@ -75,7 +74,7 @@ cdef int place_arguments(Op op, tuple arguments) except -1:
 
 cdef int place_saved(Op op, entry) except -1:
     """Work out which values the formulas name, and which formulas need each."""
-    cdef int i, k, target
+    cdef int i, target
     names = []
     needed = {}
     for targets, function in op.formulas.items():

@@ -345,7 +345,6 @@ cdef object op_apply_inplace(Op op, PyObject **args):
 
 cdef object apply_out(Op op, PyObject **args, object target):
     """Run an op and put the result into the tensor(s) given as out=."""
-    cdef Tensor result, tensor
     cdef object value, results, targets
     cdef int i
     targets = target if isinstance(target, (tuple, list)) else (target,)

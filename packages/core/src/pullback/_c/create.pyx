@@ -7,8 +7,8 @@ from libc.string cimport memcpy
 from pullback.abi cimport (
     PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MESSAGE_SIZE)
 from pullback._c.device cimport (
-    DEVICE_META, device, device_default_ordinal, device_default_type, device_index, device_parse,
-    device_type, pb_device_type)
+    DEVICE_META, device as device_class, device_default_ordinal, device_default_type, device_index,
+    device_parse, device_type, pb_device_type)
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_code, dtype_default, dtype_itemsize, dtype_object,
     scalar_check, scalar_read, scalar_write)
@@ -16,16 +16,16 @@ from pullback._c.elementwise cimport cast_tensor, contiguous_copy
 from pullback._c.kernel cimport copy_into, fill_with
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar)
-from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_alias, storage_retain
-from pullback._c.tensor cimport Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap
+from pullback._c.tensor cimport (
+    Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout)
 
 
 cdef int place(object where, int *type_id, int *ordinal) except -1:
     """Read a device argument; None is the default device."""
-    cdef device d
+    cdef device_class d
     if where is None:
         type_id[0] = device_default_type()
         ordinal[0] = device_default_ordinal()
@@ -240,5 +240,3 @@ def item(Tensor self not None):
                                 dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message):
         raise RuntimeError(f"item(): {message.decode('utf-8', 'replace')}")
     return scalar_read(value, self.dtype)
-
-

@@ -332,4 +332,3 @@ def empty_cache(where=None):
     cdef pb_backend *backend = types[d.type_id].backend
     if backend != NULL and backend.empty_cache != NULL:
         backend.empty_cache(backend.self, ordinal)
-

@@ -7,7 +7,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.math cimport trunc
 from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t)
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
@@ -431,7 +431,7 @@ cdef object scalar_read(const void *data, int code):
 # ---- limits --------------------------------------------------------------------------------------
 
 class finfo:
-    """Limits of a floating-point dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``, ``resolution``.
+    """Limits of a floating dtype: ``eps``, ``max``, ``min``, ``tiny``, ``bits``, ``resolution``.
 
     Raises: TypeError for other dtypes.
 

@@ -189,7 +189,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     if op.flags & OP_ALPHA and args[count] != ONE:
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
-    # The common case: one or two tensors of one dtype, or a tensor and a number, nothing to convert.
+    # The common case: one or two tensors of one dtype, or a tensor and a number: no conversion.
     if target == NULL and count <= 2 and is_tensor(<object>values[0]):
         a = <Tensor>values[0]
         if (op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE
@@ -293,9 +293,9 @@ cdef object forward_general(Op op, PyObject **values, int count, PyObject *targe
                 refuse_partial_overlap(<Tensor>target, <Tensor>values[i])
     compute = result_dtypes(op, values, count, &out_dtype)
     on_one_device(op, values, count, leader)
-    kept = [fill_operand(&inputs[i], <object>values[i],
-                         PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
-            for i in range(count)]
+    _kept = [fill_operand(&inputs[i], <object>values[i],
+                          PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
+             for i in range(count)]
     if target != NULL:
         return into_target(op, <Tensor>target, inputs, count, compute, out_dtype)
     layout = elementwise_layout(inputs, count)
@@ -440,8 +440,8 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     values[1] = args[2]
     values[2] = args[0]
     on_one_device(op, values, 3, self)
-    kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
-            for i in range(3)]
+    _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
+             for i in range(3)]
     if target != NULL:
         return into_target(op, <Tensor>target, inputs, 3, self.dtype, self.dtype)
     out = tensor_new(elementwise_layout(inputs, 3), self.dtype, self.storage.device_type,

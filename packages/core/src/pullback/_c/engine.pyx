@@ -91,7 +91,7 @@ cdef class GraphTask:
         free(self.next_capture)
 
 
-# ---- records -------------------------------------------------------------------------------------------
+# ---- records -------------------------------------------------------------------------------------
 
 cdef PyObject **visit_buffers(visit_t *visit) noexcept:
     return &visit.single if visit.noutputs == 1 else visit.many
@@ -163,7 +163,7 @@ cdef void task_clear(GraphTask task) noexcept:
         pb_pool_release(pool, block)
 
 
-# ---- the ready queue ---------------------------------------------------------------------------------------
+# ---- the ready queue -----------------------------------------------------------------------------
 
 cdef int ready_push(GraphTask task, visit_t *visit) except -1:
     cdef visit_t **grown
@@ -210,7 +210,7 @@ cdef visit_t *ready_pop(GraphTask task) noexcept:
     return top
 
 
-# ---- before the run ----------------------------------------------------------------------------------------
+# ---- before the run ------------------------------------------------------------------------------
 
 cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
     """Make a record for every reachable node and count the edges that lead to it."""
@@ -309,7 +309,7 @@ cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1
     return 0
 
 
-# ---- gradients between nodes ---------------------------------------------------------------------------------
+# ---- gradients between nodes ---------------------------------------------------------------------
 
 cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value) except -1:
     """Add a gradient to the buffer of the next node; steals the count."""
@@ -331,7 +331,7 @@ cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value)
     return 0
 
 
-# ---- one node ------------------------------------------------------------------------------------------------
+# ---- one node ------------------------------------------------------------------------------------
 
 cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
                     bint create_graph) except -1:
@@ -458,7 +458,7 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
     return 0
 
 
-# ---- the pass ----------------------------------------------------------------------------------------------
+# ---- the pass ------------------------------------------------------------------------------------
 
 def queue_callback(callback):
     """Run ``callback()`` when the outermost backward pass of this thread is done.
@@ -533,7 +533,8 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             if grads[k] is None:
                 grads[k] = implicit_seed(&edges[k])
         for k in range(ninputs):
-            edge_of_item(inputs[k], &edges[nroots + k], "One of the differentiated Tensors does not require grad")
+            edge_of_item(inputs[k], &edges[nroots + k],
+                         "One of the differentiated Tensors does not require grad")
         return run_pass(edges, nroots, grads, keep_graph, create_graph, inputs is not None,
                         ninputs, accumulate)
     finally:

@@ -119,4 +119,5 @@ def op_names():
 
 
 cdef Op probe = Op.__new__(Op)
-pb_make_callable(<PyTypeObject *>Op, <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))
+pb_make_callable(<PyTypeObject *>Op,
+                 <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))

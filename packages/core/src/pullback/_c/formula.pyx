@@ -10,18 +10,14 @@ called. Both give the same results; `create_graph` runs the same plan with recor
 
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t
 
 from pullback._c.call cimport op_apply
 from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category
-from pullback._c.create cimport empty_dims
-from pullback._c.entry cimport (
-    MAX_ARGS, MAX_TENSOR_ARGS, OP_COMPOSITE, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, missing,
-    op_named)
+from pullback._c.entry cimport MAX_ARGS, MAX_TENSOR_ARGS, Op, missing, op_named
 from pullback._c.kernel cimport fill_with
-from pullback._c.layout cimport layout_retain, layout_shape_tuple
-from pullback._c.node cimport node_name
+from pullback._c.layout cimport layout_retain
 from pullback._c.saved cimport Like, node_check_alive, saved_unpack
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_new
 from pullback._c.types cimport (
@@ -53,7 +49,7 @@ def set_compiled(bint enabled):
     return before
 
 
-# ---- tracing -----------------------------------------------------------------------------------------
+# ---- tracing -------------------------------------------------------------------------------------
 
 class Untraceable(Exception):
     """The formula does something a plan cannot express; it is called instead."""
@@ -204,7 +200,7 @@ cdef int plan_run(Plan plan, PyObject **registers) except -1:
     return 0
 
 
-# ---- the formulas of an op ------------------------------------------------------------------------------
+# ---- the formulas of an op -----------------------------------------------------------------------
 
 cdef enum source_kind:
     FROM_GRAD = 0
@@ -299,7 +295,7 @@ cdef Backward backward_of(Op op):
 
 
 def formula_plans(Op op not None):
-    """Return {argument names: True if compiled} of an op's formulas; for tests and documentation."""
+    """Return {argument names: True if compiled} of an op's formulas; for tests and docs."""
     cdef Formula formula
     result = {}
     for formula in backward_of(op).formulas:
@@ -311,7 +307,7 @@ def formula_plans(Op op not None):
     return result
 
 
-# ---- running ---------------------------------------------------------------------------------------------
+# ---- running -------------------------------------------------------------------------------------
 
 cdef object zeros_for(pb_node *node, int number):
     """Return zeros in the shape of a forward output."""

@@ -94,7 +94,7 @@ cdef class FunctionNode(Node):
         return self.saved_tensors
 
 
-# ---- apply -------------------------------------------------------------------------------------------
+# ---- apply ---------------------------------------------------------------------------------------
 
 def begin(FunctionNode ctx not None, cls, tuple args):
     """Note which inputs are tensors and need a gradient, before forward of `cls` runs."""
@@ -131,7 +131,6 @@ def finish(FunctionNode ctx not None, tuple args, outputs):
     cdef bint single = not isinstance(outputs, (tuple, list))
     cdef list raw = [outputs] if single else list(outputs)
     cdef list tensors = [item for item in args if is_tensor(item)]
-    cdef uint32_t i
     check_dirty(ctx, raw, tensors)
     if not ctx.recorded:
         wrapped = [plain_output(ctx, item, tensors) for item in raw]
@@ -274,7 +273,7 @@ cdef int save_one(pb_node *node, uint32_t slot, object value, list raw, list wra
     return 0
 
 
-# ---- the backward step -------------------------------------------------------------------------------
+# ---- the backward step ---------------------------------------------------------------------------
 
 cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) except -1:
     """Call the user's backward and sort what it returns to the edges."""
@@ -316,7 +315,7 @@ cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) excep
     return 0
 
 
-# ---- nodes that raise -----------------------------------------------------------------------------------
+# ---- nodes that raise ----------------------------------------------------------------------------
 
 cdef int apply_error(pb_node *node) except -1:
     raise RuntimeError((<object>node.op)[1])

@@ -107,7 +107,7 @@ cdef Tensor foreign_tensor(void *data, pb_layout *layout, int dtype, device wher
                                  "first.")
         ordinal = device_index(where)
         storage = storage_foreign(data, nbytes, where.type_id, ordinal, owner, readonly)
-    except:
+    except BaseException:
         layout_release(layout)
         raise
     return tensor_wrap(storage, layout, 0, dtype)

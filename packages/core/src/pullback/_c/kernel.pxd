@@ -21,7 +21,7 @@ cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) 
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
 cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
 cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1
-cdef int kernel_call(int device_type, pb_call *call, int key, int64_t work) except -1
+cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1

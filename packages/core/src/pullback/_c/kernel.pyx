@@ -18,7 +18,7 @@ from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.layout cimport layout_contiguous, layout_release, layout_retain, layout_same_shape
 from pullback._c.state cimport thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
-from pullback._c.tensor cimport Tensor, tensor_data
+from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 from pullback.optable.slots import SLOT_IDS, SLOTS
@@ -102,7 +102,7 @@ cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
     return layout_contiguous(first.ndim, layout_shape(first))
 
 
-# ---- elementwise calls -----------------------------------------------------------------------------
+# ---- elementwise calls ---------------------------------------------------------------------------
 
 cdef int64_t unit_step = 1
 cdef int64_t no_step = 0
@@ -141,7 +141,6 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
 cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept:
     """Order dims by the output's strides and join those that lie end to end; return how many."""
     cdef int d, e, k, last = 0
-    cdef int64_t size
     cdef bint joined
     # Drop dims of one element.
     for d in range(ndim):
@@ -254,19 +253,19 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
     return kernel_call(out.storage.device_type, call, key, target.numel)
 
 
-# ---- the call --------------------------------------------------------------------------------------
+# ---- the call ------------------------------------------------------------------------------------
 
-cdef int kernel_call(int device_type_id, pb_call *call, int key, int64_t work) except -1:
+cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run the kernel of a slot; raises what it reports."""
     cdef char message[PB_MESSAGE_SIZE]
-    cdef pb_device_type *found = device_types() + device_type_id
+    cdef pb_device_type *found = device_types() + type_id
     cdef pb_entry *entry
     cdef pb_kernel kernel
     cdef int code
-    if device_type_id == DEVICE_META:
+    if type_id == DEVICE_META:
         return 0
     if not found.loaded:
-        device_type(device_type_id)
+        device_type(type_id)
     entry = &found.table[call.slot * PB_NUM_DTYPES + key]
     kernel = entry.kernel
     if kernel == NULL:
@@ -308,7 +307,7 @@ cdef int raise_code(int code, char *message, int slot) except -1:
     raise RuntimeError(text)
 
 
-# ---- Python kernels and the fallback ----------------------------------------------------------------
+# ---- Python kernels and the fallback -------------------------------------------------------------
 
 class KernelMissing(Exception):
     """A slot has no kernel, and the op that runs it has another way."""
@@ -329,8 +328,8 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
     if os.environ.get("PULLBACK_FALLBACK") == "error":
         raise NotImplementedError(
-            f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and PULLBACK_FALLBACK=error "
-            f"forbids the fallback to the host")
+            f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and "
+            f"PULLBACK_FALLBACK=error forbids the fallback to the host")
     if (device, slot) not in warned:
         warned.add((device, slot))
         warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
@@ -340,7 +339,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     return run_on_host(found, <object>fallback.callable, call)
 
 
-# ---- other calls -------------------------------------------------------------------------------------
+# ---- other calls ---------------------------------------------------------------------------------
 
 cdef int param_fill(pb_param *param, object value, int64_t *room) except -1:
     cdef int i
@@ -414,7 +413,6 @@ def run_slot(str slot, outs, ins, *params):
 cdef int copy_into(Tensor out, Tensor source) except -1:
     """out = source, cast and broadcast; on one device."""
     cdef operand one
-    cdef int slot
     one.tensor = <PyObject *>source
     if out.layout.numel == 0:
         return 0

@@ -114,7 +114,7 @@ cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
     cdef pb_layout *layout = block_new(ndim)
     try:
         count_elements(layout, shape)
-    except:
+    except BaseException:
         layout_free(layout)
         raise
     memcpy(layout_shape(layout), shape, ndim * sizeof(int64_t))
@@ -165,7 +165,7 @@ cdef pb_layout *contiguous_new(int32_t ndim, const int64_t *shape) except NULL:
     cdef pb_layout *layout = block_new(ndim)
     try:
         count_elements(layout, shape)
-    except:
+    except BaseException:
         layout_free(layout)
         raise
     memcpy(layout_shape(layout), shape, ndim * sizeof(int64_t))

@@ -1,4 +1,4 @@
-"""Context managers that switch recording. Training loops enter one per step, so they are C types."""
+"""Context managers that switch recording. Training loops enter one per step: they are C types."""
 
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 

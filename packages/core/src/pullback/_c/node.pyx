@@ -8,7 +8,7 @@ and only in full collections (see docs/notes/gc.md).
 import gc
 
 from cpython.object cimport PyObject, PyTypeObject, traverseproc, visitproc
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
@@ -18,9 +18,9 @@ from pullback._c.layout cimport layout_release, layout_shape_tuple
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.storage cimport storage_release
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_ERROR, NODE_FREED, NODE_OP, NODE_PYTHON,
-    SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout,
-    pb_meta, pb_node, pb_node_extra, pb_saved, pb_storage)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
+    SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout, pb_meta, pb_node,
+    pb_node_extra, pb_saved, pb_storage)
 from pullback._c.state import thread_number
 
 __all__ = ["Node"]
@@ -207,7 +207,7 @@ cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noe
     forget_accumulator = hook
 
 
-# ---- what the collector sees -----------------------------------------------------------------------
+# ---- what the collector sees ---------------------------------------------------------------------
 # Owners arrive at a node one by one. While counts are subtracted, the node's own references are
 # shown only when every owner has arrived, exactly as if it were a container; in all other walks
 # they are shown on the first arrival. see note: gc
@@ -305,7 +305,7 @@ cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept:
     mark[0] = process.gc_epoch
 
 
-# ---- the Python object -----------------------------------------------------------------------------
+# ---- the Python object ---------------------------------------------------------------------------
 
 cdef dict node_types = {}
 

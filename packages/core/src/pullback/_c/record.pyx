@@ -24,7 +24,7 @@ from pullback._c.types cimport (
     STORAGE_READONLY, node_edges, pb_edge, pb_node)
 
 
-# ---- who needs a gradient ---------------------------------------------------------------------------
+# ---- who needs a gradient ------------------------------------------------------------------------
 
 cdef bint tensor_needs_grad(Tensor tensor) except -1:
     """True if the tensor requires grad, after its history caught up with its base's."""
@@ -96,7 +96,7 @@ on_accumulator_death(accumulator_died)
 set_gradient_node(gradient_node)
 
 
-# ---- the node of an op -------------------------------------------------------------------------------
+# ---- the node of an op ---------------------------------------------------------------------------
 
 cdef inline bint is_default(Op op, PyObject **args, int slot) noexcept:
     """True if a slot would hold an argument that has its default: such are not kept."""
@@ -134,7 +134,7 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
             if (op.saved[i].source == SOURCE_ARG and op.saved[i].needed_by & mask
                     and not is_default(op, args, i)):
                 save_argument(op, node, i, <object>args[op.saved[i].number])
-    except:
+    except BaseException:
         node_release(node)
         raise
     return node
@@ -206,7 +206,7 @@ cdef int attach(Op op, Tensor output, pb_node *node, int number) except -1:
     return 0
 
 
-# ---- in-place writes ------------------------------------------------------------------------------------
+# ---- in-place writes -----------------------------------------------------------------------------
 
 cdef int check_writable(Tensor target, bint overlap) except -1:
     """Raise unless the memory may be written and, without `overlap`, no two elements share it."""
@@ -247,7 +247,8 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
 
 
 cdef int refuse_view(Tensor view, int kind) except -1:
-    start = f"Output {view.output_nr} of {grad_fn_name(view)} is a view and is being modified inplace. "
+    start = (f"Output {view.output_nr} of {grad_fn_name(view)} is a view and is being modified "
+             f"inplace. ")
     if kind == VIEW_MULTI_OUTPUT:
         raise RuntimeError(
             start + "This view is the output of a function that returns multiple views. Such "
@@ -297,7 +298,7 @@ cdef class SliceWrite:
 
 
 cdef int rebase(Tensor target, pb_node *node) except -1:
-    """Give `target` the history `node` (borrowed) after an in-place op; a view's goes to its base."""
+    """Give `target` (of a view, its base) the history `node` (borrowed) after an in-place op."""
     cdef Tensor base
     cdef pb_node *slices
     cdef pb_edge *inner
@@ -405,4 +406,3 @@ cdef object replay_dtype(Tensor base, Tensor view):
     if view.dtype < base.dtype:
         return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
     return op_named("as_strided")(op_named("view_as_complex")(base), shape, strides, offset)
-

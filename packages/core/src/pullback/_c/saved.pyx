@@ -36,7 +36,8 @@ cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) exc
     if is_output:
         saved.kind = SAVED_OUTPUT
         saved.output_nr = tensor.output_nr
-    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_HAS_TANGENT) or not tensor_is_exact(tensor)):
+    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_HAS_TANGENT)
+            or not tensor_is_exact(tensor)):
         saved.kind = SAVED_TENSOR
         Py_INCREF(tensor)
         saved.object = <PyObject *>tensor
@@ -133,7 +134,7 @@ cdef pb_node *edge_for_packed(Tensor tensor) except? NULL:
     return tensor_gradient_node(tensor)
 
 
-# ---- giving back -----------------------------------------------------------------------------------
+# ---- giving back ---------------------------------------------------------------------------------
 
 cdef class Like:
     """Shape, dtype and device of a tensor that was not kept itself."""
@@ -186,7 +187,8 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
         made = f", which is output {saved.output_nr} of {node_name(saved.node)},"
     writer = ""
     if 0 <= tensor.storage.last_writer < len(all_ops):
-        writer = f"; the last in-place operation on it was {all_ops[tensor.storage.last_writer].name}"
+        writer = (f"; the last in-place operation on it was "
+                  f"{all_ops[tensor.storage.last_writer].name}")
     if is_anomaly_enabled():
         hint = ("Hint: the backtrace further above shows the operation that failed to compute its "
                 "gradient. The variable in question was changed in there or anywhere later. Good "
@@ -253,8 +255,8 @@ cdef object unpack_packed(pb_node *node, int slot):
     packed = <object>saved.object
     found = unpack(packed)
     if not isinstance(found, Tensor):
-        raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result "
-                        f"of type {type(found)}")
+        raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got "
+                        f"result of type {type(found)}")
     tensor = <Tensor>found
     if saved.kind == SAVED_NONE:
         node_check_alive(node)
@@ -272,4 +274,3 @@ cdef object unpack_packed(pb_node *node, int slot):
     elif saved.node != NULL:
         tensor_set_node(result, node_retain(saved.node), saved.output_nr)
     return result
-

@@ -5,7 +5,6 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
-from pullback.abi cimport pb_backend, pb_observer
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device cimport DEVICE_META, device_type, device_types, pb_device_type
 from pullback._c.state cimport globals_, pb_globals, process_pool

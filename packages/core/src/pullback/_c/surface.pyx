@@ -15,26 +15,27 @@ from pullback._c.dtype cimport dtype_code, dtype_differentiable, dtype_object
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
-from pullback._c.node cimport Node, node_extra, node_name, node_object, node_release, node_set_meta, saved_clear
+from pullback._c.node cimport (
+    Node, node_extra, node_name, node_object, node_release, node_set_meta, saved_clear)
 from pullback._c.record cimport (
     bump_version, tensor_edge, tensor_needs_grad)
 from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, device_of, is_tensor, tensor_device,
-    tensor_extra, tensor_set_node)
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, device_of, is_tensor,
+    tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT,
-    SAVED_OUTPUT, SAVED_PACKED, SAVED_SHAPE, STORAGE_INFERENCE, node_edges, node_meta, node_saved, pb_edge,
-    pb_meta, pb_node, pb_saved, pb_storage)
+    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
+    SAVED_SHAPE, STORAGE_INFERENCE, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
+    pb_saved, pb_storage)
 from pullback._c.tensor import bind_attribute
 
 cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject *type)
 
 
-# ---- requires_grad and history -----------------------------------------------------------------------
+# ---- requires_grad and history -------------------------------------------------------------------
 
 def get_requires_grad(Tensor self not None):
     """Whether operations on this tensor are recorded."""
@@ -126,9 +127,9 @@ def detach_(Tensor self not None):
     """
     if self.flags & TENSOR_IS_VIEW:
         raise RuntimeError("Can't detach views in-place. Use detach() instead. If you are using "
-                           "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view "
-                           "is set as True, gradients are views of DDP buckets, and hence detach_() "
-                           "cannot be called on these gradients.")
+                           "DistributedDataParallel (DDP) for training, and "
+                           "gradient_as_bucket_view is set as True, gradients are views of DDP "
+                           "buckets, and hence detach_() cannot be called on these gradients.")
     self.flags &= ~(TENSOR_REQUIRES_GRAD | TENSOR_RETAINS_GRAD)
     tensor_set_node(self, NULL, 0)
     return self
@@ -164,19 +165,19 @@ cdef int forget_accumulator(Tensor self) except -1:
     return 0
 
 
-# ---- .grad ----------------------------------------------------------------------------------------------
+# ---- .grad ---------------------------------------------------------------------------------------
 
 def get_grad(Tensor self not None):
     """The accumulated gradient, or None."""
     if self.extra != NULL and self.extra.grad != NULL:
         return <object>self.extra.grad
     if self.node != NULL and not self.flags & TENSOR_RETAINS_GRAD:
-        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
-                      "Its .grad attribute won't be populated during autograd.backward(). If you "
-                      "indeed want the .grad field to be populated for a non-leaf Tensor, use "
-                      ".retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by "
-                      "mistake, make sure you access the leaf Tensor instead.", UserWarning,
-                      stacklevel=2)
+        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being "
+                      "accessed. Its .grad attribute won't be populated during "
+                      "autograd.backward(). If you indeed want the .grad field to be populated "
+                      "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you "
+                      "access the non-leaf Tensor by mistake, make sure you access the leaf "
+                      "Tensor instead.", UserWarning, stacklevel=2)
     return None
 
 
@@ -239,7 +240,7 @@ def set_grad_dtype(Tensor self not None, value):
     self.extra.grad_dtype = -2 if value is None else dtype_code(value, "grad_dtype")
 
 
-# ---- hooks -----------------------------------------------------------------------------------------------
+# ---- hooks ---------------------------------------------------------------------------------------
 
 cdef object hook_table(PyObject **slot):
     if slot[0] == NULL:
@@ -275,7 +276,7 @@ def has_hooks(Tensor self not None):
         if self.node.extra == NULL or self.node.extra.tensor_hooks == NULL:
             return False
         return any([number == self.output_nr
-                    for number, hook in (<object>self.node.extra.tensor_hooks).values()])
+                    for number, _hook in (<object>self.node.extra.tensor_hooks).values()])
     if self.extra == NULL:
         return False
     return bool((self.extra.hooks != NULL and <object>self.extra.hooks)
@@ -329,7 +330,7 @@ def get_retains_grad(Tensor self not None):
     return bool(self.flags & TENSOR_RETAINS_GRAD and self.node != NULL)
 
 
-# ---- edges ----------------------------------------------------------------------------------------------
+# ---- edges ---------------------------------------------------------------------------------------
 
 def gradient_edge(Tensor self not None):
     """Return (Node, output number) where the tensor's gradient goes, or None."""
@@ -367,7 +368,7 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
         set_grad(self, grad.clone() if tensor_needs_grad(grad) else grad.detach().clone())
 
 
-# ---- nodes ----------------------------------------------------------------------------------------------
+# ---- nodes ---------------------------------------------------------------------------------------
 
 def node_name_of(Node self not None):
     """Return the name, such as ``MulBackward0``."""
@@ -503,7 +504,7 @@ cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
     saved.object = NULL
     try:
         pack_into(self.node, slot, <Tensor>value, is_output, pack, unpack)
-    except:
+    except BaseException:
         saved_clear(saved)
         saved[0] = before
         raise
@@ -511,7 +512,7 @@ cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
     return 0
 
 
-# ---- binding ---------------------------------------------------------------------------------------------
+# ---- binding -------------------------------------------------------------------------------------
 
 def bind_node(str name, value):
     """Put an attribute on the class Node."""
@@ -561,4 +562,3 @@ class Method:
 
     def __repr__(self):
         return f"<method {self.__name__}>"
-

@@ -35,11 +35,11 @@ ctypedef struct pb_tensor_extra:
 
 
 cdef class Tensor:
-    cdef pb_storage *storage    # owned, never NULL
-    cdef pb_layout *layout      # owned, never NULL
-    cdef pb_node *node          # owned; NULL for leaves
-    cdef pb_tensor_extra *extra # owned, may be NULL
-    cdef int64_t offset         # in elements
+    cdef pb_storage *storage        # owned, never NULL
+    cdef pb_layout *layout          # owned, never NULL
+    cdef pb_node *node              # owned; NULL for leaves
+    cdef pb_tensor_extra *extra     # owned, may be NULL
+    cdef int64_t offset             # in elements
     cdef uint32_t output_nr
     cdef uint32_t gc_mark
     cdef uint8_t dtype

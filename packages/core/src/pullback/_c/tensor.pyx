@@ -4,21 +4,21 @@ This module knows memory, geometry and lifetime. Ops, indexing, printing and the
 are bound to the class by other modules.
 """
 
-from cpython.mem cimport PyMem_Free
 from cpython.object cimport (
     PyObject, PyTypeObject, destructor, inquiry, traverseproc, visitproc)
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from pullback._c.device cimport DEVICE_META, device_make, device_types
-from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_read
+from pullback._c.dtype cimport dtype_itemsize, dtype_object
 from pullback._c.layout cimport (
-    layout_contiguous, layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
-from pullback._c.node cimport gc_begin, node_release, node_retain, node_traverse, release_later
+    layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
+from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
+    LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node,
+    pb_storage)
 
 __all__ = ["Tensor"]
 
@@ -80,7 +80,7 @@ cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device
     cdef pb_storage *storage
     try:
         storage = storage_new(device_type, device_index, layout.numel * dtype_itemsize[dtype])
-    except:
+    except BaseException:
         layout_release(layout)
         raise
     return tensor_wrap(storage, layout, 0, dtype)
@@ -124,7 +124,7 @@ cdef void *tensor_data(Tensor self) noexcept nogil:
     return <char *>self.storage.data + self.offset * dtype_itemsize[self.dtype]
 
 
-# ---- freeing, and what the collector sees ----------------------------------------------------------
+# ---- freeing, and what the collector sees --------------------------------------------------------
 
 cdef void tensor_dealloc(PyObject *object) noexcept:
     global free_count
@@ -216,7 +216,7 @@ cdef int tensor_clear(PyObject *object) noexcept:
     return 0
 
 
-# ---- the class -------------------------------------------------------------------------------------
+# ---- the class -----------------------------------------------------------------------------------
 
 class Size(tuple):
     """The sizes of a tensor's dims: a tuple with ``numel()``.

@@ -2,23 +2,29 @@
 
 from pullback._c.state import is_multithreading_enabled
 from pullback.autograd import (
-    anomaly_mode, function, grad_mode, graph, variable,
+    anomaly_mode,
+    function,
+    grad_mode,
+    graph,
 )
 from pullback.autograd._entry import backward, execute_backward, grad
 from pullback.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from pullback.autograd.function import Function, NestedIOFunction
-from pullback.autograd.graph import enforce_grad_layout_policy
 from pullback.autograd.grad_mode import (
-    enable_grad, no_grad, set_grad_enabled, set_multithreading_enabled,
+    enable_grad,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
 )
 from pullback.autograd.gradcheck import gradcheck, gradgradcheck
+from pullback.autograd.graph import enforce_grad_layout_policy
 from pullback.autograd.variable import Variable
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
-    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "function", "grad", "grad_mode", "gradcheck",
-    "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "function", "grad",
+    "grad_mode", "gradcheck", "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad",
+    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]
 
 

@@ -63,7 +63,7 @@ def _check_seed(position, seed, shape, dtype, batched):
     Raises: RuntimeError when its shape or complexness does not fit.
     """
     expected = tuple(seed.shape[1:]) if batched else tuple(seed.shape)
-    if batched and seed.ndim == 0 or expected != tuple(shape):
+    if (batched and seed.ndim == 0) or expected != tuple(shape):
         if batched:
             raise RuntimeError(f"If `is_grads_batched=True`, we interpret the first dimension of "
                                f"each grad_output as the batch dimension. The sizes of the "
@@ -75,8 +75,8 @@ def _check_seed(position, seed, shape, dtype, batched):
                            f"{seed.shape} and output[{position}] has a shape of {list(shape)}.")
     if seed.dtype.is_complex != dtype.is_complex:
         raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have "
-                           f"the same dtype. Mismatch in dtype: grad_output[{position}] has a dtype "
-                           f"of {seed.dtype} and output[{position}] has a dtype of {dtype}.")
+                           f"the same dtype. Mismatch in dtype: grad_output[{position}] has a "
+                           f"dtype of {seed.dtype} and output[{position}] has a dtype of {dtype}.")
     return seed if seed.dtype == dtype else seed.to(dtype)
 
 
@@ -90,7 +90,8 @@ def _prepare(roots, seeds, batched=False):
             if not isinstance(seed, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got "
                                 f"{type(seed).__name__} at position {position}")
-            seed = _check_seed(position, seed, *_described(root), batched)
+            shape, dtype = _described(root)
+            seed = _check_seed(position, seed, shape, dtype, batched)
         grads.append(seed)
     return _engine_items(roots), grads
 
@@ -261,7 +262,7 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
         last = k == count - 1
         rows.append(engine.run_backward(edges, grads, bool(retain_graph) or not last,
                                         bool(create_graph), targets, False))
-    found = []
+    found: list[Tensor | None] = []
     for position, item in enumerate(inputs):
         column = [row[position] for row in rows]
         if all(part is None for part in column):

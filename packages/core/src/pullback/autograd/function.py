@@ -6,7 +6,8 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import function as _function, state
+from pullback._c import function as _function
+from pullback._c import state
 from pullback._c.tensor import Tensor
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",

@@ -22,11 +22,11 @@ class _Mode:
 
     def __call__(self, function):
         if inspect.isclass(function):
-            warnings.warn(f"Decorating classes is deprecated and will be disabled in future "
-                          f"versions. You should only decorate functions or methods. To preserve "
-                          f"the current behavior of class decoration, you can directly decorate the "
-                          f"`__init__` method and nothing else.", FutureWarning, stacklevel=2)
-            function.__init__ = self(function.__init__)
+            warnings.warn("Decorating classes is deprecated and will be disabled in future "
+                          "versions. You should only decorate functions or methods. To preserve "
+                          "the current behavior of class decoration, you can directly decorate the "
+                          "`__init__` method and nothing else.", FutureWarning, stacklevel=2)
+            function.__init__ = self(function.__init__)  # type: ignore[method-assign]
             return function
         if inspect.isgeneratorfunction(function):
             return _wrap_generator(self, function)

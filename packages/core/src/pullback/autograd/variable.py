@@ -14,16 +14,6 @@ class VariableMeta(type):
         return isinstance(other, Tensor)
 
 
-class Variable(metaclass=VariableMeta):
-    """``Variable(tensor)`` returns the tensor; kept for old code."""
-
-    def __new__(cls, data=None, requires_grad=False, volatile=None):
-        if not isinstance(data, Tensor):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        made = data.detach()
-        return made.requires_grad_() if requires_grad else made
-
-
 def _engine():
     class Engine:
         """Gives plugins a way to run code at the end of a pass."""
@@ -37,4 +27,13 @@ def _engine():
     return Engine()
 
 
-Variable._execution_engine = _engine()
+class Variable(metaclass=VariableMeta):
+    """``Variable(tensor)`` returns the tensor; kept for old code."""
+
+    _execution_engine = _engine()
+
+    def __new__(cls, data=None, requires_grad=False, volatile=None):
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        made = data.detach()
+        return made.requires_grad_() if requires_grad else made

@@ -170,7 +170,7 @@ def load(name: str) -> None:
 
 
 def choose_default() -> str:
-    """Return the device of tensors made without one: ``cpu`` if its plugin is there, else ``ref``."""
+    """Return the device of tensors made without one: ``cpu`` with its plugin, else ``ref``."""
     return "cpu" if _allowed("cpu") and _own_plugin("cpu") is not None else "ref"
 
 

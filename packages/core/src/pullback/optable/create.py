@@ -388,8 +388,8 @@ _RANDOM_LIKE = "*, generator: any = None, " + _LIKE.removeprefix("*, ")
 for _name, _fill_with in (("rand_like", _uniform), ("randn_like", _normal)):
     op(f"{_name}(self: Tensor, {_RANDOM_LIKE}) -> Tensor", method=False,
        composite=lambda self, generator, dtype, layout, device, pin_memory, requires_grad,
-       memory_format, _fill_with=_fill_with: _requires(_fill_with(
-           _continuous(_like(self, None, dtype, device, False, memory_format)), generator), requires_grad),
+       memory_format, _fill_with=_fill_with: _requires(_fill_with(_continuous(
+           _like(self, None, dtype, device, False, memory_format)), generator), requires_grad),
        doc="Return random numbers in the shape, dtype and device of another tensor.",
        samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
 

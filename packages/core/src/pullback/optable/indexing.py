@@ -110,8 +110,9 @@ def _plan(self, indices):
     indices = _expand_masks(self, indices)
     dims = [d for d, index in enumerate(indices) if index is not None]
     shape, used = _broadcast_indices([indices[d] for d in dims])
-    together = all(b - a == 1 for a, b in zip(dims, dims[1:]))
-    return dims, used, shape, dims[0] if dims and together else 0
+    first = dims[0] if dims else 0
+    together = dims == list(range(first, first + len(dims)))
+    return dims, used, shape, first if together else 0
 
 
 def _front(self, dims):

@@ -117,8 +117,8 @@ def camel(name: str) -> str:
 
 def op(signature: str, *, forward=None, composite=None, kernel=None, decompose=None,
        promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False, out=False,
-       view=False, overlap=False, varargs=False, method=True, function=True, namespace=("",), aliases=(), ref=None,
-       samples=None, doc=""):
+       view=False, overlap=False, varargs=False, method=True, function=True, namespace=("",),
+       aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
@@ -130,9 +130,9 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, decompose=N
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     ENTRIES[name] = Entry(
-        name, arguments, returns, forward, composite, kernel, decompose, promote, dtypes, vjp or {}, save,
-        node or camel(name), inplace, out, view, overlap, varargs, method, function,
-        (namespace,) if isinstance(namespace, str) else tuple(namespace),
+        name, arguments, returns, forward, composite, kernel, decompose, promote, dtypes,
+        vjp or {}, save, node or camel(name), inplace, out, view, overlap, varargs, method,
+        function, (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]
 

@@ -102,7 +102,7 @@ _binary({
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)
 
-# -- reductions and scans ------------------------------------------------------------------------------
+# -- reductions and scans --------------------------------------------------------------------------
 for _name, _doc in {
     "sum": "Sum; half and bfloat16 accumulate in float32. bool and integers: in and out int64.",
     "prod": "Product, as sum.",
@@ -115,12 +115,12 @@ for _name in ("argmax", "argmin"):
           "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
 _slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
 
-# -- linear algebra --------------------------------------------------------------------------------------
+# -- linear algebra --------------------------------------------------------------------------------
 _slot("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
       "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
       required=True)
 
-# -- indexing ------------------------------------------------------------------------------------------------
+# -- indexing --------------------------------------------------------------------------------------
 _slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
       "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),
       required=True)
@@ -128,7 +128,8 @@ _slot("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., 
       "out already holds the values that stay.", params=("dim:int",), key=1, required=True)
 _slot("scatter_add", "index", "index src", "As scatter, adding; in index order.",
       params=("dim:int",), key=1, required=True)
-_slot("index", "index", "self *indices", "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
+_slot("index", "index", "self *indices",
+      "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
       "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
       "Negative indices count from the end. Out of range: PB_E_INDEX.", required=True)
 _slot("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = values[i..., r...], or "
@@ -138,7 +139,7 @@ _slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elemen
 _slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices. "
       "NaN is largest.", params=("descending:int",), required=True)
 
-# -- fused, all with decompositions --------------------------------------------------------------------------
+# -- fused, all with decompositions ----------------------------------------------------------------
 for _name, _doc in {
     "softmax": "exp(x - max) / sum(exp(x - max)) along dim.",
     "log_softmax": "x - logsumexp(x) along dim.",

@@ -1,4 +1,4 @@
-"""Take tensors' DLPack structs and call their deleters from threads without the interpreter lock."""
+"""Take tensors' DLPack structs; call their deleters from threads without the interpreter lock."""
 
 import ctypes
 import faulthandler
@@ -8,6 +8,7 @@ import threading
 import weakref
 
 import numpy as np
+
 import pullback as pb
 
 faulthandler.enable()
