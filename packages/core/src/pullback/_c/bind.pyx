@@ -14,6 +14,7 @@ from pullback._c.tensor cimport Tensor
 from pullback._c import copies, elementwise, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
+from pullback.optable.decompositions import DECOMPOSITIONS
 from pullback.optable.schema import camel
 from cpython.object cimport PyObject
 
@@ -150,7 +151,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
     op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)
-    op.decompose = entry.decompose
+    op.decompose = None if op.kind == OP_COMPOSITE else DECOMPOSITIONS.get(entry.kernel)
     if isinstance(entry.composite, str):
         op.forward = forward_named(entry.composite)
     elif entry.composite is not None:

@@ -268,13 +268,17 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     return result
 
 
-def op_decomposed(Op op not None, *given):
+def op_decomposed(Op op not None, args, kwargs):
     """Run an op's decomposition, whatever kernels there are; for tests."""
-    cdef PyObject *args[MAX_ARGS]
+    cdef PyObject *placed[MAX_ARGS]
     cdef int i
+    values = list(op.defaults)
+    values[:len(args)] = args
+    for name, value in kwargs.items():
+        values[op.arg_names.index(name)] = value
     for i in range(op.nargs):
-        args[i] = <PyObject *>given[i] if i < len(given) else PyTuple_GET_ITEM(op.defaults, i)
-    return decomposed(op, args, NULL)
+        placed[i] = <PyObject *>values[i]
+    return decomposed(op, placed, NULL)
 
 
 cdef object run_composite(Op op, PyObject **args):

@@ -10,6 +10,8 @@ from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, PB_KERNEL_CAPSULE, PB_NUM_DTYPES,
     pb_backend, pb_kernel)
 
+from pullback._c.pymemory import wrap_memory
+
 __all__ = ["device", "device_count", "get_default_device", "known_device_types",
            "set_default_device"]
 
@@ -95,15 +97,17 @@ def forget_failure(str name):
 
 
 def install_backend(str name, capsule):
-    """Give a device type its memory functions: a capsule of ``pb_backend``, or None for malloc."""
+    """Give a device type its memory functions; None: those of the C library.
+
+    They are a capsule of ``pb_backend``, or a Python object with the methods of one.
+    """
     cdef pb_device_type *found = &types[device_type_id(name, True)]
     cdef pb_backend *backend
     if capsule is None:
         found.host = True
         return
     if not PyCapsule_IsValid(capsule, PB_BACKEND_CAPSULE):
-        raise TypeError(f"backend {name!r}: pullback_backend() must return a PyCapsule named "
-                        f"'pb_backend', got {capsule!r}")
+        capsule = wrap_memory(name, capsule)
     backend = <pb_backend *>PyCapsule_GetPointer(capsule, PB_BACKEND_CAPSULE)
     if backend.abi_version != PB_ABI_VERSION:
         raise RuntimeError(f"backend {name!r} was built for ABI version {backend.abi_version} of "

@@ -69,7 +69,7 @@ cdef class Op:
     # the forward pass
     cdef forward_function forward
     cdef object python                  # composite, or forward in Python
-    cdef object decompose               # for devices without a kernel: the same in other ops
+    cdef readonly object decompose      # for devices without a kernel: the same in other ops
     cdef int slot
     cdef int promote
     cdef uint32_t dtypes

@@ -326,6 +326,10 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         raise KernelMissing(slot)
     if fallback.callable == NULL:
         raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
+    if call.nin == 0:                   # numbers are made on the host: no data leaves the device
+        if found.host:
+            return run_callable(<object>fallback.callable, call, True)
+        return run_on_host(found, <object>fallback.callable, call)
     if os.environ.get("PULLBACK_FALLBACK") == "error":
         raise NotImplementedError(
             f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and "
@@ -466,7 +470,7 @@ def explain_entry(str device, str slot, dtype, bint decomposable=False):
     if decomposable:
         return "decomposition into other ops"
     if device_type(DEVICE_REF).table[slot_id(slot) * PB_NUM_DTYPES + code].callable != NULL:
-        return "host fallback"
+        return "host fallback" if SLOTS[slot].inputs else "numbers made on the host"
     return "missing"
 
 

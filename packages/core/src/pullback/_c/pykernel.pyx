@@ -6,7 +6,7 @@ from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
     PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param)
 from pullback._c.device cimport pb_device_type
-from pullback._c.dtype cimport dtype_itemsize, dtype_object
+from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback.optable.slots import SLOTS
 
 cdef list slot_params = [[p.partition(":")[0] for p in slot.params] for slot in SLOTS.values()]
@@ -18,8 +18,8 @@ cdef class KernelArray:
     """One operand as a Python kernel of a backend with its own memory sees it.
 
     Attributes: ``base`` (what the backend's allocate returned), ``offset`` and ``strides`` in
-    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: ``base`` is the
-    address of one host scalar).
+    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: the operand is
+    one number, ``value``, and ``base`` its address in host memory).
     """
     cdef readonly size_t base
     cdef readonly int64_t offset
@@ -28,6 +28,16 @@ cdef class KernelArray:
     cdef readonly str dtype
     cdef readonly int device
     cdef readonly bint host
+    cdef int code
+
+    @property
+    def value(self):
+        """The number, of an operand with ``host``; None of others."""
+        return scalar_read(<void *>self.base, self.code) if self.host else None
+
+    def __repr__(self):
+        where = f"value={self.value}" if self.host else f"base={self.base}, offset={self.offset}"
+        return f"<KernelArray {self.dtype}{list(self.shape)} strides={self.strides} {where}>"
 
 
 cdef object kernel_array(pb_array *array):
@@ -38,6 +48,7 @@ cdef object kernel_array(pb_array *array):
     result.shape = tuple([array.shape[d] for d in range(array.ndim)])
     result.strides = tuple([array.strides[d] for d in range(array.ndim)])
     result.dtype = dtype_object(array.dtype).name
+    result.code = array.dtype
     result.device = array.device
     result.host = array.flags & PB_ARRAY_HOST != 0
     return result
@@ -155,20 +166,35 @@ cdef int run_on_host(pb_device_type *found, object function, pb_call *call) exce
 
 
 cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
-    """Write a NumPy array into a strided output, row by row of its last dim where needed."""
-    cdef char message[PB_MESSAGE_SIZE]
+    """Write a NumPy array into a strided output: at once, or element by element."""
     cdef size_t size = dtype_itemsize[array.dtype]
-    cdef size_t address
-    cdef int64_t offset
+    cdef int64_t offset, step = 1
     cdef int d
-    message[0] = 0
+    cdef bint dense = True
+    for d in range(array.ndim - 1, -1, -1):
+        dense = dense and (array.shape[d] == 1 or array.strides[d] == step)
+        step *= array.shape[d]
+    if step == 0:
+        return 0
+    if dense:
+        return put_bytes(found, array, array.offset, result, step * size)
     for index in numpy.ndindex(result.shape):
-        one = numpy.ascontiguousarray(result[index])
-        address = one.ctypes.data
         offset = array.offset
         for d in range(array.ndim):
             offset += <int64_t>index[d] * array.strides[d]
-        if found.backend.copy_bytes(found.backend.self, array.device, array.base, offset * size,
-                                    <void *>address, 0, size, PB_HOST_TO_DEVICE, message):
-            raise RuntimeError(f"copy to device failed: {message.decode()}")
+        put_bytes(found, array, offset, result[index], size)
+    return 0
+
+
+cdef int put_bytes(pb_device_type *found, pb_array *array, int64_t offset, object source,
+                   size_t nbytes) except -1:
+    """Copy consecutive elements to the place `offset` of an array."""
+    cdef char message[PB_MESSAGE_SIZE]
+    row = numpy.ascontiguousarray(source)
+    cdef size_t address = row.ctypes.data
+    message[0] = 0
+    if found.backend.copy_bytes(found.backend.self, array.device, array.base,
+                                offset * dtype_itemsize[array.dtype], <void *>address, 0, nbytes,
+                                PB_HOST_TO_DEVICE, message):
+        raise RuntimeError(f"copy to device failed: {message.decode()}")
     return 0

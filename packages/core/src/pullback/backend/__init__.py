@@ -6,9 +6,10 @@ See ``docs/backends.md``; the compiled contract is ``abi.h`` in ``get_include()`
 from __future__ import annotations
 
 from pullback.backend import masks
+from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
 
-__all__ = ["explain", "hookimpl", "installed", "masks", "plugin_manager"]
+__all__ = ["Memory", "explain", "hookimpl", "installed", "masks", "plugin_manager"]
 
 
 def __getattr__(name):
@@ -40,7 +41,7 @@ def explain(op: str, device: str | None = None) -> str:
     if slot is None:
         return f"{op} on {kind}: written in core (no kernel slot of its own)"
     served: dict[str, list[str]] = {}
-    other_way = found.entry.decompose is not None
+    other_way = found.decompose is not None
     for dtype in pullback._dtypes():
         other = other_way and found.entry.dtypes >> dtype.code & 1
         served.setdefault(explain_entry(kind, slot, dtype, other), []).append(dtype.name)

@@ -8,9 +8,10 @@ hookimpl = pluggy.HookimplMarker("pullback")
 
 @hookspec(firstresult=True)
 def pullback_backend(device: str):
-    """Return a PyCapsule named ``pb_backend`` for the device type, or None if it is not yours.
+    """Return the memory of the device type, or None if it is not yours.
 
-    The capsule holds a ``pb_backend *`` of abi.h; it must stay valid until the process ends.
+    Either a PyCapsule named ``pb_backend`` that holds a ``pb_backend *`` of abi.h, valid until the
+    process ends, or an object with the methods of ``pullback.backend.Memory``.
     """
 
 

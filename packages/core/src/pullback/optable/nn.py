@@ -19,35 +19,17 @@ _TWO_ALONG_DIM = [case(T(2, 3), T(2, 3), 0), case(T(2, 3), T(2, 3), -1), case(T(
                   case(T(0, 3), T(0, 3), 1)]
 
 
-def _softmax_in_parts(self, dim):
-    powers = ops.exp(_shifted(self, dim))
-    return powers / powers.sum(dim, True)
-
-
-def _log_softmax_in_parts(self, dim):
-    shifted = _shifted(self, dim)
-    return shifted - shifted.exp().sum(dim, True).log()
-
-
-def _shifted(self, dim):
-    """Subtract the largest element, so that no power overflows."""
-    return self - ops.amax(self, dim, True) if self.numel() else self
-
-
-_PARTS = {"softmax": _softmax_in_parts, "log_softmax": _log_softmax_in_parts}
 for _name in ("softmax", "log_softmax"):
     op(f"{_name}_kernel(self: Tensor, dim: int) -> Tensor", method=False, function=False,
        kernel=_name, dtypes=FLOATING, node=_name.title().replace("_", "") + "Backward0",
        forward="along_dim",
        vjp={"self": eval(f"lambda g, out, dim: ops.{_name}_backward(g, out, dim)", {"ops": ops})},
-       decompose=_PARTS[_name],
        doc=f"Return {_name} along a dim of a floating tensor.",
        samples=_ALONG_DIM, ref=f"scipy.special.{_name}")
 
 op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
    function=False, kernel="softmax_backward",
    forward="along_dim",
-   decompose=lambda self, output, dim: output * (self - (self * output).sum(dim, True)),
    vjp={"self": lambda g, output, dim: ops.softmax_backward(g, output, dim),
         "output": lambda g, self, output, dim: _softmax_backward_output(g, self, output, dim)},
    doc="Return output * (self - sum(self * output)).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,
@@ -62,7 +44,6 @@ def _softmax_backward_output(g, self, output, dim):
 op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
    function=False, kernel="log_softmax_backward",
    forward="along_dim",
-   decompose=lambda self, output, dim: self - output.exp() * self.sum(dim, True),
    vjp={"self": lambda g, output, dim: g - (g * output.exp()).sum(dim, True).expand_as(g),
         "output": lambda g, self, output, dim: -(g * output.exp()) * self.sum(dim, True)},
    doc="Return self - exp(output) * sum(self).", dtypes=FLOATING, samples=_TWO_ALONG_DIM,

@@ -46,7 +46,6 @@ class Entry(NamedTuple):
     forward: str | Callable | None
     composite: str | Callable | None
     kernel: str | None
-    decompose: Callable | None
     promote: str
     dtypes: int
     vjp: dict
@@ -115,7 +114,7 @@ def camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
 
 
-def op(signature: str, *, forward=None, composite=None, kernel=None, decompose=None,
+def op(signature: str, *, forward=None, composite=None, kernel=None,
        promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False, out=False,
        view=False, overlap=False, varargs=False, method=True, function=True, namespace=("",),
        aliases=(), ref=None, samples=None, doc=""):
@@ -130,7 +129,7 @@ def op(signature: str, *, forward=None, composite=None, kernel=None, decompose=N
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     ENTRIES[name] = Entry(
-        name, arguments, returns, forward, composite, kernel, decompose, promote, dtypes,
+        name, arguments, returns, forward, composite, kernel, promote, dtypes,
         vjp or {}, save, node or camel(name), inplace, out, view, overlap, varargs, method,
         function, (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)

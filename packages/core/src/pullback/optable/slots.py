@@ -2,7 +2,8 @@
 
 A slot is one column of the dense table ``kernel[device][slot][dtype]``. ``required`` slots cannot
 be composed from others; a backend without one of them falls back to the host. Every other slot
-has a decomposition in the op table, so a backend may leave it out.
+has a decomposition (see ``decompositions.py``), or has no inputs: then its numbers are made on the
+host and copied. A backend may leave both out.
 
 ``key`` names the operand whose dtype selects the kernel. Conventions that hold for every slot:
 
@@ -55,26 +56,26 @@ _slot("copy", "unary", "self",
       "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
       "a host scalar fills.", required=True)
 _slot("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
-      "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"),
-      key=-1, required=True)
+      "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"), key=-1)
 _slot("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
-      params=("seed:int", "offset:int"), key=-1, required=True)
+      params=("seed:int", "offset:int"), key=-1)
 _slot("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
-      params=("seed:int", "offset:int"), key=-1, required=True)
+      params=("seed:int", "offset:int"), key=-1)
 _slot("randint", "random", "", "Philox4x32-10 integers in [low, high).",
-      params=("seed:int", "offset:int", "low:int", "high:int"), key=-1, required=True)
+      params=("seed:int", "offset:int", "low:int", "high:int"), key=-1)
 
 # -- elementwise -----------------------------------------------------------------------------------
 _unary({
-    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; 0 for NaN",
     "exp": "e^x", "log": "natural logarithm", "sqrt": "square root", "sin": "sine",
-    "cos": "cosine", "tanh": "hyperbolic tangent", "atan": "arctangent",
-    "log1p": "log(1 + x)", "expm1": "e^x - 1", "erf": "error function",
-    "floor": "round down", "ceil": "round up", "trunc": "round to zero",
-    "round": "round half to even", "bitwise_not": "~x; logical not for bool",
-    "logical_not": "x == 0, bool output", "conj": "complex conjugate",
+    "cos": "cosine", "atan": "arctangent", "erf": "error function",
+    "floor": "round down", "round": "round half to even",
+    "bitwise_not": "~x; logical not for bool",
 }, required=True)
 _unary({
+    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; 0 for NaN",
+    "ceil": "round up", "trunc": "round to zero", "conj": "complex conjugate",
+    "logical_not": "x == 0, bool output", "tanh": "hyperbolic tangent",
+    "log1p": "log(1 + x)", "expm1": "e^x - 1",
     "sigmoid": "1 / (1 + e^-x)", "relu": "max(x, 0), NaN stays", "rsqrt": "1 / sqrt(x)",
     "reciprocal": "1 / x", "square": "x * x", "tan": "tangent", "asin": "arcsine",
     "acos": "arccosine", "sinh": "hyperbolic sine", "cosh": "hyperbolic cosine",
@@ -88,14 +89,15 @@ _binary({
     "floor_divide": "floor(x / y); integers: PB_E_RUNTIME 'ZeroDivisionError' when y is 0",
     "fmod": "C's remainder, sign of x", "remainder": "Python's remainder, sign of y",
     "pow": "x ** y; integer dtypes: exact, negative exponents give 0, 1 or -1",
-    "maximum": "the larger, NaN wins", "minimum": "the smaller, NaN wins",
     "atan2": "angle of (y=x, x=y)",
     "bitwise_and": "x & y", "bitwise_or": "x | y", "bitwise_xor": "x ^ y",
     "lshift": "x << y", "rshift": "x >> y",
-    "eq": "x == y, bool output", "ne": "x != y, bool output", "lt": "x < y, bool output",
-    "le": "x <= y, bool output", "gt": "x > y, bool output", "ge": "x >= y, bool output",
+    "eq": "x == y, bool output", "lt": "x < y, bool output",
 }, required=True)
 _binary({
+    "maximum": "the larger, NaN wins", "minimum": "the smaller, NaN wins",
+    "ne": "x != y, bool output", "le": "x <= y, bool output",
+    "gt": "x > y, bool output", "ge": "x >= y, bool output",
     "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
     "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
 }, required=False)
@@ -109,7 +111,7 @@ for _name, _doc in {
     "amax": "Largest element, NaN wins.", "amin": "Smallest element, NaN wins.",
     "any": "Any element non-zero; bool output.", "all": "All elements non-zero; bool output.",
 }.items():
-    _slot(_name, "reduce", "self", _doc, required=True)
+    _slot(_name, "reduce", "self", _doc, required=_name not in ("any", "all"))
 for _name in ("argmax", "argmin"):
     _slot(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
           "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)

@@ -28,19 +28,6 @@ def _abs_vjp(g, self):
     return ops.real(g) * ops.sgn(self)      # g is complex after an in-place abs of complex numbers
 
 
-def _acos_in_parts(self):
-    """DLMF 4.24.16 for complex numbers; atan2 keeps its digits at both ends of [-1, 1]."""
-    if not self.is_complex():
-        return ops.atan2(ops.sqrt((1 - self) * (1 + self)), self)
-    return 1.5707963267948966 - _asin_in_parts(self)
-
-
-def _asin_in_parts(self):
-    if not self.is_complex():
-        return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
-    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j    # DLMF 4.23.19
-
-
 _PAIRS = [case(T(2, 3), T(2, 3)), case(T(3), T(2, 3)), case(T(), T()), case(T(0), T(0))]
 
 
@@ -57,12 +44,10 @@ _unary("abs", _abs_vjp,
        dtypes=NUMBERS, promote="real", aliases=("absolute",), ref="numpy.abs")
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
        "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
-       samples=unary(-0.9, 0.9),
-       decompose=_acos_in_parts)
+       samples=unary(-0.9, 0.9))
 _unary("asin", lambda g, self: g * (1 - self * self).rsqrt().conj(),
        "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin",
-       samples=unary(-0.9, 0.9),
-       decompose=_asin_in_parts)
+       samples=unary(-0.9, 0.9))
 _unary("atan", lambda g, self: g / (self * self + 1).conj(),
        "Return the arctangent of each element.", aliases=("arctan",), ref="numpy.arctan")
 _unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
@@ -74,8 +59,7 @@ op("conj(self: Operand) -> Tensor", forward="conj", kernel="conj", vjp={"self": 
 _unary("cos", lambda g, self: g * -self.sin().conj(), "Return the cosine of each element.",
        ref="numpy.cos")
 _unary("cosh", lambda g, self: g * self.sinh().conj(),
-       "Return the hyperbolic cosine of each element.", ref="numpy.cosh",
-       decompose=lambda self: (ops.exp(self) + ops.exp(-self)) * 0.5)
+       "Return the hyperbolic cosine of each element.", ref="numpy.cosh")
 _unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
        "Return the error function of each element.\n\nSource: DLMF 7.2.1.", dtypes=FLOATING,
        ref="scipy.special.erf")
@@ -83,63 +67,53 @@ _unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each elem
        ref="numpy.exp")
 _unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
        "Return 2 to the power of each element.", ref="numpy.exp2", dtypes=FLOATING,
-       samples=unary(-3, 3),
-       decompose=lambda self: ops.exp(self * 0.6931471805599453))
+       samples=unary(-3, 3))
 _unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
        ref="numpy.expm1")
 _unary("floor", _no_slope, "Return each element rounded down.", dtypes=INTEGRAL | FLOATING,
        promote="default", ref="numpy.floor")
 _unary("isfinite", None, "Return whether each element is neither infinite nor NaN.",
-       dtypes=REAL | COMPLEX, promote="bool", inplace=False, ref="numpy.isfinite",
-       decompose=lambda self: self * 0 == 0)
+       dtypes=REAL | COMPLEX, promote="bool", inplace=False, ref="numpy.isfinite")
 _unary("isnan", None, "Return whether each element is NaN.", dtypes=REAL | COMPLEX, promote="bool",
-       inplace=False, ref="numpy.isnan",
-       decompose=lambda self: self != self)
+       inplace=False, ref="numpy.isnan")
 _unary("log", lambda g, self: g / self.conj(), "Return the natural logarithm of each element.",
        ref="numpy.log",
        samples=unary(0.1, 4))
 _unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
        "Return the base-10 logarithm of each element.", ref="numpy.log10",
-       samples=unary(0.1, 4),
-       decompose=lambda self: ops.log(self) * 0.4342944819032518)
+       samples=unary(0.1, 4))
 _unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
        node="Log1PBackward0",
        ref="numpy.log1p",
        samples=unary(-0.9, 3))
 _unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
        "Return the base-2 logarithm of each element.", ref="numpy.log2",
-       samples=unary(0.1, 4),
-       decompose=lambda self: ops.log(self) * 1.4426950408889634)
+       samples=unary(0.1, 4))
 _unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
        promote="bool", ref="numpy.logical_not")
 _unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS,
        promote="default", aliases=("negative",), ref="numpy.negative")
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
        ref="numpy.reciprocal",
-       samples=unary(0.5, 3),
-       decompose=lambda self: ops.div(1, self))
+       samples=unary(0.5, 3))
 _unary("relu", lambda g, out: ops.where(out <= 0, 0, g),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
        dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"),
-       ref=lambda np, self: np.maximum(self, 0),
-       decompose=lambda self: ops.where(self <= 0, 0, self))
+       ref=lambda np, self: np.maximum(self, 0))
 _unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
        dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round")
 _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
        "Return 1 / sqrt(x) of each element.",
-       samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self),
-       decompose=lambda self: ops.div(1, ops.sqrt(self)))
+       samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
 op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
    doc="Return x / |x| of each element, and 0 of 0.",
    ref=references.sign)
 _unary("sigmoid", lambda g, out: ops.sigmoid_backward(g, out),
        "Return the logistic function 1 / (1 + e**-x) of each element.",
        ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
-       samples=unary(-2.5, 2.5),
-       decompose=lambda self: ops.div(1, ops.exp(-self) + 1))
+       samples=unary(-2.5, 2.5))
 op("sigmoid_backward(self: Tensor, output: Tensor) -> Tensor", kernel="sigmoid_backward",
    method=False, function=False, dtypes=FLOAT_COMPLEX, samples=_PAIRS,
-   decompose=lambda self, output: self * ops.conj(output * (1 - output)),
    vjp={"self": lambda g, output: ops.sigmoid_backward(g, output.conj()),
         "output": lambda g, self, output: g.conj() * self * (1 - output * 2).conj()},
    ref=lambda np, self, output: self * np.conj(output * (1 - output)),
@@ -149,25 +123,21 @@ _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtyp
 _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
        ref="numpy.sin")
 _unary("sinh", lambda g, self: g * self.cosh().conj(),
-       "Return the hyperbolic sine of each element.", ref="numpy.sinh",
-       decompose=lambda self: (ops.expm1(self) - ops.expm1(-self)) * 0.5)
+       "Return the hyperbolic sine of each element.", ref="numpy.sinh")
 _unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of each element.",
        ref="numpy.sqrt",
        samples=unary(0.1, 4))
 _unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
-       dtypes=NUMBERS, promote="default", node="PowBackward0", ref="numpy.square",
-       decompose=lambda self: self * self)
+       dtypes=NUMBERS, promote="default", node="PowBackward0", ref="numpy.square")
 _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
        ref="numpy.tan",
-       samples=unary(-1.2, 1.2),
-       decompose=lambda self: ops.sin(self) / ops.cos(self))
+       samples=unary(-1.2, 1.2))
 _unary("tanh", lambda g, out: ops.tanh_backward(g, out),
        "Return the hyperbolic tangent of each element.",
        ref="numpy.tanh", namespace=("", "functional"),
        samples=unary(-1.5, 1.5))
 op("tanh_backward(self: Tensor, output: Tensor) -> Tensor", kernel="tanh_backward",
    method=False, function=False, dtypes=FLOAT_COMPLEX, samples=_PAIRS,
-   decompose=lambda self, output: self * ops.conj(1 - output * output),
    vjp={"self": lambda g, output: ops.tanh_backward(g, output.conj()),
         "output": lambda g, self, output: g.conj() * self * (output * -2).conj()},
    ref=lambda np, self, output: self * np.conj(1 - output * output),

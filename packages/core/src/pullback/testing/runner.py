@@ -69,7 +69,7 @@ CHECKS = {
         Check("value", checks.check_value, _always, DTYPES, LAYOUTS),
         Check("refusal", checks.check_refusal, _is_public, DTYPES, LAYOUTS[:1], accepted=False),
         Check(
-            "decomposed", checks.check_decomposed, lambda e: e.decompose is not None,
+            "decomposed", checks.check_decomposed, lambda e: op_of(e).decompose is not None,
             DTYPES, LAYOUTS[:2], skipped_as="value",
         ),
         Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),

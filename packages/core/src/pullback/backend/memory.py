@@ -1,0 +1,36 @@
+"""What a backend written in Python implements to manage its device's memory."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Memory(Protocol):
+    """The methods of the object that a plugin's ``pullback_backend`` returns.
+
+    A handle is what ``allocate`` returned: any integer but 0 that fits a pointer. The core never
+    looks behind it. Offsets and sizes count bytes. ``device`` is the number of the device.
+
+    A plugin may add ``device_count()`` (1 without it), ``synchronize(device)``,
+    ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made) and
+    ``empty_cache(device)``.
+    """
+
+    def allocate(self, device: int, nbytes: int) -> int:
+        """Return a handle of fresh memory.
+
+        Raises: MemoryError when there is none; the caller of the op sees it.
+        """
+
+    def release(self, device: int, handle: int, nbytes: int) -> None:
+        """Take memory back."""
+
+    def write(self, device: int, handle: int, offset: int, source: memoryview) -> None:
+        """Copy host bytes into the memory; ``source`` is not valid afterwards."""
+
+    def read(self, device: int, handle: int, offset: int, target: memoryview) -> None:
+        """Copy bytes of the memory into host memory; ``target`` is not valid afterwards."""
+
+    def copy(self, device: int, to: int, to_offset: int, source: int, source_offset: int,
+             nbytes: int) -> None:
+        """Copy bytes inside the device; the two ranges may be of one handle."""

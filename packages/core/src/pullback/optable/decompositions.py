@@ -1,0 +1,191 @@
+"""What the core runs where a device has no kernel for a slot: the same in other ops.
+
+One function for each slot that is not ``required``, called with the arguments of the op whose slot
+it is, below autograd. 16-bit numbers come in as float32, and integers as floats where the op
+computes in floats. Each function may use every op but its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from pullback.optable.schema import ops
+
+DECOMPOSITIONS: dict[str, Callable] = {
+    "cosh": lambda self: (ops.exp(self) + ops.exp(-self)) * 0.5,
+    "exp2": lambda self: ops.exp(self * math.log(2)),
+    "gt": lambda self, other: ops.lt(other, self),
+    "isfinite": lambda self: ops.eq(self * 0, 0),
+    "isnan": lambda self: ops.ne(self, self),
+    "log10": lambda self: ops.log(self) * (1 / math.log(10)),
+    "log2": lambda self: ops.log(self) * (1 / math.log(2)),
+    "log_softmax_backward": lambda self, output, dim: self - output.exp() * self.sum(dim, True),
+    "logical_not": lambda self: ops.eq(self, 0),
+    "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
+    "reciprocal": lambda self: ops.div(1, self),
+    "relu": lambda self: ops.where(self <= 0, 0, self),
+    "rsqrt": lambda self: ops.div(1, ops.sqrt(self)),
+    "sigmoid": lambda self: ops.div(1, ops.exp(-self) + 1),
+    "sigmoid_backward": lambda self, output: self * ops.conj(output * (1 - output)),
+    "sinh": lambda self: (ops.expm1(self) - ops.expm1(-self)) * 0.5,
+    "softmax_backward": lambda self, output, dim: output * (
+        self - (self * output).sum(dim, True)),
+    "square": lambda self: self * self,
+    "tan": lambda self: ops.sin(self) / ops.cos(self),
+    "tanh_backward": lambda self, output: self * ops.conj(1 - output * output),
+}
+
+
+def _part(function):
+    """Enter a function under its name; the names of slots are those of builtins, hence the end."""
+    DECOMPOSITIONS[function.__name__.removesuffix("_")] = function
+    return function
+
+
+# -- signs and rounding ----------------------------------------------------------------------------
+
+@_part
+def neg(self):
+    # -0.0 - x is -x for zeros too; 0 - x would lose their sign.
+    floating = self.is_floating_point() or self.is_complex()
+    return ops.sub(-0.0 if floating else 0, self)
+
+
+@_part
+def abs_(self):
+    if not self.is_complex():
+        return ops.where(self < 0, -self, self) + 0     # + 0 makes -0.0 positive
+    x, y = ops.abs(ops.real(self)), ops.abs(ops.imag(self))
+    large, small = ops.maximum(x, y), ops.minimum(x, y)
+    ratio = ops.where((large == 0) | (large == math.inf), 0, small / large)
+    return large * ops.sqrt(ratio * ratio + 1)
+
+
+@_part
+def sign(self):
+    if self.dtype.kind == "b":
+        return self
+    return (self > 0).to(self.dtype) - (self < 0).to(self.dtype)
+
+
+@_part
+def ceil(self):
+    return -ops.floor(-self) if self.is_floating_point() else self
+
+
+@_part
+def trunc(self):
+    if not self.is_floating_point():
+        return self
+    return ops.where(self < 0, ops.ceil(self), ops.floor(self))
+
+
+@_part
+def conj(self):
+    if not self.is_complex():
+        return self
+    result = self.clone()
+    ops.imag(result).neg_()
+    return result
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+@_part
+def le(self, other):
+    return ops.lt(self, other) | ops.eq(self, other)
+
+
+@_part
+def ge(self, other):
+    return ops.lt(other, self) | ops.eq(self, other)
+
+
+@_part
+def maximum(self, other):
+    return ops.where(ops.ge(self, other) | ops.ne(self, self), self, other)
+
+
+@_part
+def minimum(self, other):
+    return ops.where(ops.le(self, other) | ops.ne(self, self), self, other)
+
+
+# -- elementary functions --------------------------------------------------------------------------
+
+@_part
+def log1p(self):
+    """The error of 1 + x cancels in the quotient: HP-15C Advanced Functions Handbook, app. 2."""
+    one_more = self + 1
+    if self.is_complex():
+        return ops.log(one_more)
+    found = ops.log(one_more) * self / (one_more - 1)
+    return ops.where((one_more == 1) | (self == math.inf), self, found)
+
+
+@_part
+def expm1(self):
+    """As log1p; Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1."""
+    power = ops.exp(self)
+    less = power - 1
+    if self.is_complex():
+        return less
+    found = ops.where(power == 1, self, less * self / ops.log(power))
+    return ops.where((less == -1) | (power == math.inf), less, found)
+
+
+@_part
+def tanh(self):
+    if self.is_complex():
+        double = ops.exp(self * -2)
+        return (1 - double) / (1 + double)
+    less = ops.expm1(ops.abs(self) * -2)
+    size = -less / (less + 2)
+    return ops.where(self < 0, -size, ops.where(self == 0, self, size))
+
+
+@_part
+def acos(self):
+    """DLMF 4.24.16 for complex numbers; atan2 keeps its digits at both ends of [-1, 1]."""
+    if not self.is_complex():
+        return ops.atan2(ops.sqrt((1 - self) * (1 + self)), self)
+    return math.pi / 2 - asin(self)
+
+
+@_part
+def asin(self):
+    if not self.is_complex():
+        return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
+    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j    # DLMF 4.23.19
+
+
+# -- over dims -------------------------------------------------------------------------------------
+
+@_part
+def any_(self, dim, keepdim):
+    found = (self != 0).sum(dim, keepdim) > 0
+    return found.to(self.dtype) if self.dtype.name == "uint8" else found
+
+
+@_part
+def all_(self, dim, keepdim):
+    found = (self == 0).sum(dim, keepdim) == 0
+    return found.to(self.dtype) if self.dtype.name == "uint8" else found
+
+
+@_part
+def softmax(self, dim):
+    powers = ops.exp(_shifted(self, dim))
+    return powers / powers.sum(dim, True)
+
+
+@_part
+def log_softmax(self, dim):
+    shifted = _shifted(self, dim)
+    return shifted - shifted.exp().sum(dim, True).log()
+
+
+def _shifted(self, dim):
+    """Subtract the largest element, so that no power overflows."""
+    return self - ops.amax(self, dim, True) if self.numel() else self
