@@ -3,5 +3,5 @@
 project = "Pullback"
 copyright = "2026, Pullback contributors"
 extensions = ["myst_parser"]
-exclude_patterns = ["_build", "notes"]
+exclude_patterns = ["_build"]
 html_theme = "alabaster"
