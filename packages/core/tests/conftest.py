@@ -21,6 +21,10 @@ def pytest_configure(config):
     config.addinivalue_line(
         "filterwarnings", r"ignore:Using backward\(\) with create_graph=True:UserWarning"
     )
+    # The op table's samples call it; a test of its own expects the warning.
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:torch\.chain_matmul is deprecated:UserWarning"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "src" / "pullback"
-NAMESPACES = {"pullback": "", "pullback.nn.functional": "functional"}
+NAMESPACES = {"pullback": "", "pullback.linalg": "linalg", "pullback.nn.functional": "functional"}
 
 ANNOTATIONS = {
     "Tensor": "Tensor",
@@ -103,7 +103,7 @@ def render_arguments(
         elif inplace and position == 0:
             parts.append("input: Tensor")
         elif spread and position == len(positional) - 1:
-            parts.append(f"*{argument.name}: _int")
+            parts.append(f"*{argument.name}: {'Tensor' if argument.name == 'tensors' else '_int'}")
         else:
             name = "input" if argument.name == "self" else None
             parts.append(render_argument(argument, name=name))
@@ -137,13 +137,21 @@ def names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
             yield f"{name}_", False
 
 
+def public_names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
+    """Yield the names of an entry's functions; an entry may have one other than its own."""
+    if isinstance(entry.function, str):
+        yield entry.function, entry.out
+    else:
+        yield from names_of(entry)
+
+
 def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
     """Yield the stubs of a namespace's functions, sorted by name."""
     found = {
         name: (entry, out)
         for entry in table.values()
         if entry.function and namespace in entry.namespaces
-        for name, out in names_of(entry)
+        for name, out in public_names_of(entry)
     }
     for name in sorted(found):
         entry, out = found[name]

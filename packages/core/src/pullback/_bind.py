@@ -55,8 +55,9 @@ def bind_table(namespaces: dict[str, dict]) -> None:
             setattr(ops, name, op)
             if entry.method:
                 bind_attribute(entry.method if isinstance(entry.method, str) else name, op)
+            public = entry.function if isinstance(entry.function, str) else name
             for namespace in entry.namespaces if entry.function else ():
-                namespaces[namespace][name] = op
+                namespaces[namespace][public] = op
     operators.install()
     index.install()
     surface.install()

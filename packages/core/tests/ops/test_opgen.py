@@ -116,8 +116,9 @@ def test_python_functions_have_the_stubs_arguments(package_stub):
             continue
         value = getattr(pb, node.name)
         if inspect.isfunction(value):
-            arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-            expected = [argument.arg for argument in (*arguments, node.args.kwarg) if argument]
+            found = (*node.args.posonlyargs, *node.args.args, node.args.vararg,
+                     *node.args.kwonlyargs, node.args.kwarg)  # fmt: skip
+            expected = [argument.arg for argument in found if argument]
             assert list(inspect.signature(value).parameters) == expected, node.name
 
 

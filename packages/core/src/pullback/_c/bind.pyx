@@ -7,7 +7,9 @@ from pullback._c.entry cimport (
     MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
     OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
     SOURCE_OUT, forward_named, missing)
+from pullback._c.dtype cimport dtype_category, dtype_object
 from pullback._c.kernel cimport copy_into, slot_id
+from pullback._c.layout cimport layout_same_shape
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
 # These register their forwards.
@@ -37,9 +39,22 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
     finally:
         state.grad_enabled = before
     if target != NULL:
-        copy_into(<Tensor>target, <Tensor?>result)
+        if <PyObject *>result != target:
+            check_fits(<Tensor>target, <Tensor?>result)
+            copy_into(<Tensor>target, <Tensor>result)
         return <object>target
     return result
+
+
+cdef int check_fits(Tensor target, Tensor result) except -1:
+    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
+    if not layout_same_shape(target.layout, result.layout):
+        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
+                           f"shape {list(result.shape)}")
+    if dtype_category[target.dtype] < dtype_category[result.dtype]:
+        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    return 0
 
 
 cdef object forward_view_python(Op op, PyObject **args, PyObject *target):

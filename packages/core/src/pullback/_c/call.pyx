@@ -96,7 +96,7 @@ cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
             return 0
     # NumPy's spellings, which torch takes too.
     alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
-             "input": "self", "a": "self"}.get(name)
+             "input": "self", "a": "self", "from": "from_"}.get(name)
     if alias is not None and alias in op.arg_names:
         return place_keyword(op, alias, value, out, npositional)
     raise TypeError(f"{op.name}() got an unexpected keyword argument '{name}'")

@@ -5,7 +5,7 @@ import warnings
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_BOOL, PB_MAX_NDIM, PB_U8
+from pullback.abi cimport PB_BOOL, PB_I64, PB_MAX_NDIM, PB_U8
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
@@ -405,6 +405,17 @@ cdef object forward_rsub(Op op, PyObject **args, PyObject *target):
     return forward_sub(op, swapped, target)
 
 
+cdef object forward_square(Op op, PyObject **args, PyObject *target):
+    """x * x; of bools as integers, as a power of 2 of them."""
+    cdef PyObject *values[1]
+    cdef Tensor self = <Tensor>args[0]
+    if self.dtype != PB_BOOL:
+        return forward_elementwise(op, args, target)
+    self = cast_tensor(self, PB_I64)
+    values[0] = <PyObject *>self
+    return forward_elementwise(op, values, target)
+
+
 cdef object forward_where(Op op, PyObject **args, PyObject *target):
     """self or other by a condition; the positions where it holds if only that is given."""
     cdef int code = (<Tensor>args[0]).dtype
@@ -482,6 +493,7 @@ forward_register("masked_fill", forward_masked_fill)
 forward_register("pow", forward_pow)
 forward_register("rsub", forward_rsub)
 forward_register("scaled", forward_scaled)
+forward_register("square", forward_square)
 forward_register("sub", forward_sub)
 forward_register("where", forward_where)
 

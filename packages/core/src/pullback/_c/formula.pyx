@@ -15,7 +15,9 @@ from libc.stdint cimport int16_t
 
 from pullback._c.call cimport op_apply
 from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category
-from pullback._c.entry cimport MAX_ARGS, MAX_TENSOR_ARGS, Op, missing, op_named
+from pullback._c.entry cimport (
+    ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, MAX_ARGS,
+    MAX_TENSOR_ARGS, Op, missing, op_named)
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain
 from pullback._c.saved cimport Like, node_check_alive, saved_unpack
@@ -98,6 +100,15 @@ def trace_operator(name):
     return method
 
 
+class MaybeTrace(Trace):
+    """Stands for an optional argument: it may be None, so it can only be handed on as such."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        raise Untraceable("a use of what may be None")
+
+
 for python_name, op_name in {
         "add": "add", "radd": "add", "sub": "sub", "rsub": "rsub", "mul": "mul", "rmul": "mul",
         "truediv": "div", "pow": "pow", "matmul": "matmul", "neg": "neg", "eq": "eq", "ne": "ne",
@@ -138,6 +149,10 @@ class Builder:
             placed[names.index(name)] = value
         if missing in [v for v in placed if v is missing]:
             raise TypeError(f"a formula calls {op.name}() without all its arguments")
+        for position, value in enumerate(placed):
+            if isinstance(value, MaybeTrace) and (<Op>op).arg_kinds[position] in (
+                    ARG_TENSOR, ARG_OPERAND):
+                raise Untraceable("a use of what may be None")
         self.steps.append((op, [self.reference(value) for value in placed]))
         self.count += 1
         if self.count > MAX_REGISTERS:
@@ -263,12 +278,24 @@ def write_down(op, args, kwargs):
     return None
 
 
-cdef int compile_formula(Formula formula) except -1:
+cdef bint is_optional(Op op, str name) except -1:
+    """Tell whether a name of a formula is an optional argument, or its shape."""
+    base = name.removesuffix("_shape").removesuffix("_like")
+    name = name if name in op.arg_names else base
+    if name not in op.arg_names:
+        return False
+    return op.arg_kinds[<int>op.arg_names.index(name)] in (
+        ARG_OPTIONAL_TENSOR, ARG_OPTIONAL_OPERAND)
+
+
+cdef int compile_formula(Op op, Formula formula) except -1:
     formula.tried = True
     builder = Builder(formula.nsources)
     before = swap_tracer(write_down)
     try:
-        found = formula.function(*[Trace(builder, i) for i in range(formula.nsources)])
+        found = formula.function(*[
+            (MaybeTrace if is_optional(op, name) else Trace)(builder, i)
+            for i, name in enumerate(formula.names)])
     except (Untraceable, TypeError, AttributeError):
         return 0
     finally:
@@ -300,7 +327,7 @@ def formula_plans(Op op not None):
     result = {}
     for formula in backward_of(op).formulas:
         if not formula.tried:
-            compile_formula(formula)
+            compile_formula(op, formula)
         names = [op.arg_names[op.tensor_args[formula.targets[i]]]
                  for i in range(formula.ntargets)]
         result[tuple(names)] = formula.plan is not None
@@ -448,7 +475,7 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except
     for k in range(<unsigned int>PyTuple_GET_SIZE(backward.formulas)):
         formula = <Formula>PyTuple_GET_ITEM(backward.formulas, k)
         if not formula.tried:
-            compile_formula(formula)
+            compile_formula(op, formula)
         for i in range(formula.ntargets):
             if op.list_arg < 0:
                 needed = edges[formula.targets[i]].node != NULL

@@ -31,7 +31,16 @@ cdef bint keep_lock = False     # only ever set while the lock is held
 cdef list slot_names = list(SLOT_IDS)
 cdef dict slot_ids = SLOT_IDS
 cdef set warned = set()
+cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
+
+
+def swap_warn_always(bint always):
+    """Warn of every run of a host kernel, not only of the first; returns the previous setting."""
+    global warn_always
+    before = warn_always
+    warn_always = always
+    return before
 
 
 cdef int slot_id(str name) except -1:
@@ -334,7 +343,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         raise NotImplementedError(
             f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and "
             f"PULLBACK_FALLBACK=error forbids the fallback to the host")
-    if (device, slot) not in warned:
+    if warn_always or (device, slot) not in warned:
         warned.add((device, slot))
         warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
                       f"host in NumPy", RuntimeWarning, stacklevel=2)

@@ -163,7 +163,9 @@ cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
         if dtype_differentiable(output.dtype):
             attach(op, output, node, 0)
     else:
-        count = <int>len(<tuple?>result)
+        if not isinstance(result, tuple):       # named tuples too
+            raise TypeError(f"{op.name}(): expected a tuple, got {type(result).__name__}")
+        count = <int>len(result)
         if count != node.noutputs:
             raise SystemError(f"{op.name}(): expected {node.noutputs} results, got {count}")
         for i in range(count):

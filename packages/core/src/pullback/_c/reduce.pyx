@@ -236,7 +236,10 @@ cdef object forward_any(Op op, PyObject **args, PyObject *target):
     """any and all over (self, dim, keepdim); uint8 stays uint8."""
     cdef Tensor self = <Tensor>args[0]
     cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
-    cdef Tensor out = reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_BOOL)
+    cdef Tensor out
+    if isinstance(<object>args[1], (tuple, list)) and len(<object>args[1]) == 0:
+        mask = 0                        # of no dims torch reduces none here
+    out = reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_BOOL)
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 

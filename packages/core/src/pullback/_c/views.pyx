@@ -539,6 +539,15 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
                      PB_C64 if self.dtype == PB_F32 else PB_C128)
 
 
+cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
+    """(self, dtype): the same bytes read as another dtype of the same size."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef int dtype = (<object>args[1]).code
+    if dtype_itemsize[dtype] != dtype_itemsize[self.dtype]:
+        raise RuntimeError("bitcast: the dtypes differ in size")
+    return make_view(self, layout_retain(self.layout), self.offset, dtype)
+
+
 forward_register("transpose", forward_transpose)
 forward_register("t", forward_t)
 forward_register("permute", forward_permute)
@@ -557,3 +566,4 @@ forward_register("alias", forward_alias)
 forward_register("detach", forward_detach)
 forward_register("view_as_real", forward_view_as_real)
 forward_register("view_as_complex", forward_view_as_complex)
+forward_register("bitcast", forward_bitcast)

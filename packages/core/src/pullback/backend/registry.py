@@ -25,6 +25,15 @@ _HINTS = {
 _OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
 _REFERENCE = "pullback.refbackend.plugin"
 _manager = None
+_threads = None                         # what was asked for, which plugins loaded later are told
+
+
+def set_threads(count: int) -> None:
+    """Tell every backend how many threads one op may use."""
+    global _threads
+    _threads = count
+    if _manager is not None:
+        _manager.hook.pullback_set_threads(count=count)
 
 
 def plugin_manager():
@@ -151,6 +160,8 @@ def _start(manager, plugin, name: str) -> None:
     _device.install_backend(name, capsule)
     register = manager.subset_hook_caller("pullback_register_kernels", others)
     register(table=KernelTable(name), device=name)
+    if _threads is not None:
+        manager.subset_hook_caller("pullback_set_threads", others)(count=_threads)
 
 
 def load(name: str) -> None:

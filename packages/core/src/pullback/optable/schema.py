@@ -57,7 +57,7 @@ class Entry(NamedTuple):
     overlap: bool
     varargs: bool
     method: bool | str
-    function: bool
+    function: bool | str
     namespaces: tuple[str, ...]
     aliases: tuple[str, ...]
     ref: str | Callable | None

@@ -82,6 +82,12 @@ _unary({
     "log2": "base-2 logarithm", "log10": "base-10 logarithm", "exp2": "2^x",
     "isnan": "x != x, bool output",
     "isfinite": "neither infinite nor NaN, bool output",
+    "acosh": "inverse hyperbolic cosine", "asinh": "inverse hyperbolic sine",
+    "atanh": "inverse hyperbolic tangent", "erfc": "1 - erf(x)",
+    "erfinv": "the inverse of erf", "lgamma": "log |gamma(x)|; infinite at its poles",
+    "digamma": "derivative of log gamma; NaN at its poles, -inf at 0 and inf at -0",
+    "i0": "modified Bessel function of order 0; NaN at infinity",
+    "i1": "modified Bessel function of order 1; NaN at infinity",
 }, required=False)
 _binary({
     "add": "x + y; logical or for bool", "sub": "x - y", "mul": "x * y; logical and for bool",
@@ -100,6 +106,9 @@ _binary({
     "gt": "x > y, bool output", "ge": "x >= y, bool output",
     "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
     "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
+    "gcd": "greatest common divisor, not negative; 0 of two zeros",
+    "hypot": "sqrt(x^2 + y^2) without overflow",
+    "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
 }, required=False)
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)
@@ -120,6 +129,11 @@ _slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), r
 # -- linear algebra --------------------------------------------------------------------------------
 _slot("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
       "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
+      required=True)
+
+_slot("solve", "solve", "self other", "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
+      "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
+      "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
       required=True)
 
 # -- indexing --------------------------------------------------------------------------------------

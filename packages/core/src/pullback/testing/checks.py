@@ -210,30 +210,38 @@ def check_inplace(sample: Sample) -> None:
 
 
 def check_out(sample: Sample) -> None:
-    """``out=`` takes the result: resized if empty, through strides, cast, or refused."""
-    expected = call(sample).detach()
+    """``out=`` takes the results: resized if empty, through strides, cast, or refused."""
+    result = call(sample)
+    many = _is_many(result)
+    expected = [tensor.detach() for tensor in tensors_in((result,))]
     plain = sample.mapped(lambda tensor: tensor.detach())
 
-    def run(out: pb.Tensor) -> None:
+    def run(make: Callable[[pb.Tensor], pb.Tensor]) -> list[pb.Tensor]:
+        outs = [make(tensor) for tensor in expected]
+        given = tuple(outs) if many else outs[0]
         pb.manual_seed(SEED)
-        result = op_of(sample.entry)(*plain.args, **plain.kwargs, out=out)
-        assert result is out, "out= was not returned"
+        result = op_of(sample.entry)(*plain.args, **plain.kwargs, out=given)
+        assert result is given, "out= was not returned"
+        return outs
 
-    empty = pb.empty((0,), dtype=expected.dtype, device=expected.device)
-    run(empty)
-    assert_same_bits(empty, expected, "out= of no elements")
+    for out, wanted in zip(run(lambda t: pb.empty((0,), dtype=t.dtype, device=t.device)), expected):
+        assert_same_bits(out, wanted, "out= of no elements")
     for layout in ("transposed", "strided"):
-        given = lay_out(to_array(expected), expected.dtype, expected.device, layout)
-        strides = given.stride()
-        run(given.zero_())
-        assert given.stride() == strides, f"the strides of out= changed to {given.stride()}"
-        assert_same_bits(given, expected, f"out= with layout {layout}")
-    wide = pb.zeros(expected.shape, dtype=pb.complex128, device=expected.device)
-    run(wide)
-    assert_same_bits(wide, expected.to(pb.complex128), "out= of complex128")
-    if _category(expected.dtype) > 0:
+
+        def lay(tensor: pb.Tensor, layout: str = layout) -> pb.Tensor:
+            return lay_out(to_array(tensor), tensor.dtype, tensor.device, layout).zero_()
+
+        for out, wanted in zip(run(lay), expected):
+            strides = lay(wanted).stride()
+            assert out.stride() == strides, f"the strides of out= changed to {out.stride()}"
+            assert_same_bits(out, wanted, f"out= with layout {layout}")
+    for out, wanted in zip(
+        run(lambda t: pb.zeros(t.shape, dtype=pb.complex128, device=t.device)), expected
+    ):
+        assert_same_bits(out, wanted.to(pb.complex128), "out= of complex128")
+    if any(_category(tensor.dtype) > 0 for tensor in expected):
         with must_refuse("out= of a lower dtype"):
-            run(pb.zeros(expected.shape, dtype=pb.bool, device=expected.device))
+            run(lambda t: pb.zeros(t.shape, dtype=pb.bool, device=t.device))
 
 
 @contextlib.contextmanager
