@@ -22,6 +22,7 @@ from kernel_calls import (
     takes,
 )
 from layouts import LAYOUTS, SHAPES, assert_close, empty_like, round_to, sample, widen
+from scipy import special
 
 BINARY = {
     "add": np.add,
@@ -33,8 +34,10 @@ BINARY = {
     "eq": np.equal,
     "floor_divide": np.floor_divide,
     "fmod": np.fmod,
+    "gcd": np.gcd,
     "ge": np.greater_equal,
     "gt": np.greater,
+    "hypot": np.hypot,
     "le": np.less_equal,
     "lshift": np.left_shift,
     "lt": np.less,
@@ -46,6 +49,7 @@ BINARY = {
     "remainder": np.remainder,
     "rshift": np.right_shift,
     "sub": np.subtract,
+    "zeta": special.zeta,
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 DIVISIONS = ("floor_divide", "fmod", "remainder")
@@ -59,6 +63,8 @@ def operands(slot: str, dtype: str, shape) -> tuple[np.ndarray, np.ndarray]:
     if slot == "pow":
         y = np.abs(y).astype(y.dtype)
         x = np.abs(x).astype(x.dtype) if dtype in FLOATING else x
+    if slot == "zeta":
+        x, y = (np.abs(x) + 2).astype(x.dtype), (np.abs(y) + 1).astype(y.dtype)
     if slot in ("lshift", "rshift"):
         y = np.abs(y)
     if slot in DIVISIONS:

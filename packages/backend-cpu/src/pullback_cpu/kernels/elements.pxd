@@ -18,6 +18,9 @@ cdef extern from "<complex.h>" nogil:
     c128 casin(c128 z)
     c128 cacos(c128 z)
     c128 catan(c128 z)
+    c128 casinh(c128 z)
+    c128 cacosh(c128 z)
+    c128 catanh(c128 z)
     c128 csinh(c128 z)
     c128 ccosh(c128 z)
     c128 ctanh(c128 z)
@@ -41,6 +44,16 @@ cdef inline int64_t fmod_int(int64_t x, int64_t y) noexcept nogil:
 cdef inline int64_t remainder_int(int64_t x, int64_t y) noexcept nogil:
     cdef int64_t rest = fmod_int(x, y)
     return rest + y if rest != 0 and (rest < 0) != (y < 0) else rest
+
+
+cdef inline int64_t gcd_int(int64_t x, int64_t y) noexcept nogil:
+    # Euclid's algorithm, unsigned so that the smallest integer has an absolute value.
+    cdef uint64_t a = <uint64_t>(-x if x < 0 else x), b = <uint64_t>(-y if y < 0 else y), rest
+    while b:
+        rest = a % b
+        a = b
+        b = rest
+    return <int64_t>a
 
 
 cdef inline int64_t pow_int(int64_t base, int64_t exponent) noexcept nogil:

@@ -1,6 +1,7 @@
 """Elementwise ops of two and three operands. Gradients are summed to each operand's shape later."""
 
 from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
+from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative, unsupported
 from pullback.optable.schema import (
     ALL,
     BOOL,
@@ -22,14 +23,14 @@ def _binary(name, vjp, doc, *, kernel=None, dtypes=NUMBERS, promote="default", i
 
 
 op("scaled(self: Tensor, factor: Scalar) -> Tensor", forward="scaled", kernel="mul",
-   vjp={"self": lambda g, factor: ops.scaled(g, factor)}, method=False, function=False,
+   vjp={"self": lambda g, factor: ops.scaled(g, ops.conj(factor))}, method=False, function=False,
    node="MulBackward0", doc="Return factor * self; with the factor 1 the tensor itself.",
    samples=[case(T(2, 3), 1), case(T(2, 3), 2), case(T(), 0), case(T(0), 3),
             case(T(3), 0.5, only=FLOAT_COMPLEX)],
    ref=lambda np, self, factor: self * factor)
 
 op("add(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", kernel="add", dtypes=ALL,
-   vjp={"self": lambda g: g, "other": lambda g, alpha: ops.scaled(g, alpha)},
+   vjp={"self": lambda g: g, "other": lambda g, alpha: ops.scaled(g, ops.conj(alpha))},
    inplace=True, out=True,
    doc="Return self + alpha * other, elementwise.",
    samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(2, 3), 3, alpha=-1, only=FLOAT_COMPLEX),
@@ -37,7 +38,7 @@ op("add(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", kernel=
    ref=lambda np, self, other, alpha=1: np.add(self, other if alpha == 1 else other * alpha))
 op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="sub",
    kernel="sub", dtypes=NUMBERS,
-   vjp={"self": lambda g: g, "other": lambda g, alpha: -ops.scaled(g, alpha)},
+   vjp={"self": lambda g: g, "other": lambda g, alpha: -ops.scaled(g, ops.conj(alpha))},
    inplace=True, out=True, aliases=("subtract",),
    doc="Return self - alpha * other, elementwise.",
    samples=[*binary(), case(T(2, 3), T(3), alpha=2),
@@ -46,7 +47,7 @@ op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward
    ref=lambda np, self, other, alpha=1: np.subtract(self, other if alpha == 1 else other * alpha))
 op("rsub(self: Tensor, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="rsub",
    kernel="sub", dtypes=NUMBERS,
-   vjp={"self": lambda g, alpha: -ops.scaled(g, alpha), "other": lambda g: g},
+   vjp={"self": lambda g, alpha: -ops.scaled(g, ops.conj(alpha)), "other": lambda g: g},
    node=lambda other_shape: f"RsubBackward{0 if isinstance(other_shape, tuple) else 1}",
    doc="Return other - alpha * self, elementwise.",
    samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX)],
@@ -63,9 +64,13 @@ _binary("div", {"self": lambda g, other: g / ops.conj(other),
         "Return self / other, elementwise; integers give floats.", dtypes=FLOAT_COMPLEX,
         promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide",
         samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))])
-_binary("floor_divide", {}, "Return floor(self / other), elementwise.",
-        dtypes=INTEGRAL | FLOATING, ref="numpy.floor_divide",
-        samples=binary(second=(0.5, 3)))
+_binary("floor_divide", {name: no_derivative("floor_divide", name) for name in ("self", "other")},
+        "Return floor(self / other), elementwise.", dtypes=INTEGRAL | FLOATING,
+        ref="numpy.floor_divide", node="NotImplemented",
+        samples=[made._replace(skip={**made.skip, **UNDERIVED})
+                 for made in binary(second=(0.5, 3))])
+
+
 def _of_tensor_or_number(name):
     """torch counts an op with a number as the first overload."""
     return lambda other_shape: f"{name}Backward{1 if isinstance(other_shape, tuple) else 0}"
@@ -210,22 +215,93 @@ op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor", forward=
    samples=[case(T(2, 3), mask(2, 3), 1), case(T(2, 3), mask(3), 0), case(T(2, 1), mask(3), T()),
             case(T(), mask(), 1), case(T(0, 3), mask(3), 1)],
    ref=lambda np, self, mask, value: np.where(mask, value, self).astype(self.dtype))
-op("clamp(self: Tensor, min: any = None, max: any = None) -> Tensor", inplace=True,
-   composite=lambda self, min, max: _clamp(self, min, max), aliases=("clip",),
-   doc="Return each element moved into [min, max].\n\nDerivative: 1 at the bounds.",
-   samples=[case(T(2, 3), 1, 2), case(T(2, 3), None, 1), case(T(2, 3), min=1), case(T(), 0, 2),
-            case(T(0), 0, 1), case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 2, 1),
-            case(T(2, 3), -0.5, 1.5, only=FLOATING),
-            case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS)],
-   ref=lambda np, self, min=None, max=None: np.clip(self, min, max), dtypes=REAL)
 
 
-def _clamp(self, low, high):
-    if low is None and high is None:
-        raise RuntimeError("clamp: At least one of 'min' or 'max' must not be None")
-    out = self
-    if low is not None:
-        out = ops.where(self < low, low, out)
-    if high is not None:
-        out = ops.where(out > high, high, out)
+# -- clamp -----------------------------------------------------------------------------------------
+
+def _refuse_clamp(name, *values):
+    """Complex numbers have no order, and torch has no kernel for bools."""
+    if any(value.is_complex() if is_tensor(value) else isinstance(value, complex)
+           for value in values):
+        raise NotImplementedError(f"{name} is not supported for complex types")
+
+
+def _check_bound(self, bound):
+    """An integer bound must fit the integers; as in C, unsigned ones also wrap around."""
+    import pullback
+    kind = self.dtype.kind
+    if kind in "iu" and isinstance(bound, int) and not isinstance(bound, bool):
+        limits = pullback.iinfo(self.dtype)
+        if bound > limits.max or bound < (limits.min if kind == "i" else -limits.max):
+            raise RuntimeError(f"clamp(): value cannot be converted to type {self.dtype.name} "
+                               f"without overflow: {bound}")
+
+
+def _clamp(self, min, max):
+    if min is None and max is None:
+        raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
+    _refuse_clamp("clamp", self, *(bound for bound in (min, max) if bound is not None))
+    for bound in (min, max):
+        _check_bound(self, bound)
+    out = self if min is None else ops.maximum(self, min)
+    out = out if max is None else ops.minimum(out, max)
+    if out.dtype.name == "bool":
+        raise unsupported("clamp", out.dtype)
     return out
+
+
+def _clamp_self_vjp(g, self, min, max):
+    look_at(self)
+    inside = None if min is None else self >= min
+    if max is not None:
+        below = self <= max
+        inside = below if inside is None else inside & below
+    return ops.where(inside, g, 0)
+
+
+def _clamp_min_vjp(g, self, min, max):
+    look_at(self)
+    taken = self < min
+    return ops.where(taken if max is None else taken & (min < max), g, 0)
+
+
+def _clamp_max_vjp(g, self, min, max):
+    look_at(self)
+    taken = self > max
+    return ops.where(taken if min is None else taken | (max < min), g, 0)
+
+
+def _clamp_node(min_shape, max_shape):
+    tensors = isinstance(min_shape, tuple) or isinstance(max_shape, tuple)
+    return f"ClampBackward{0 if tensors else 1}"
+
+
+op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor", inplace=True,
+   out=True, forward=_clamp, aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
+   vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
+   doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"
+       "Derivative: 1 by self at the bounds; to max where min is larger.",
+   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(2, 3), None, 1),
+            case(T(2, 3), min=1), case(T(), 0, 2), case(T(0), 0, 1), case(T(2, 3), 2, 1),
+            case(T(2, 3), T(3)), case(T(2, 3), None, T(2, 3)), case(T(3), T(3), 2),
+            case(T(2, 3), -0.5, 1.5, only=FLOATING),
+            case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS),
+            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING, skip=KINKS)],
+   ref=lambda np, self, min=None, max=None: np.clip(self, min, max))
+
+op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=REAL, inplace=True,
+   out=True,
+   vjp={"self": lambda g, self, min: ops.where(self >= min, g, 0),
+        "min": lambda g, self, min: ops.where(self < min, g, 0)},
+   node=lambda min_shape: f"ClampMinBackward{1 if isinstance(min_shape, tuple) else 0}",
+   doc="Return each element, or min where that is larger; NaN wins.\n\n"
+       "Derivative: to self where both are equal.",
+   samples=binary(ties=True), ref="numpy.maximum")
+op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=REAL, inplace=True,
+   out=True,
+   vjp={"self": lambda g, self, max: ops.where(self <= max, g, 0),
+        "max": lambda g, self, max: ops.where(self > max, g, 0)},
+   node=lambda max_shape: f"ClampMaxBackward{1 if isinstance(max_shape, tuple) else 0}",
+   doc="Return each element, or max where that is smaller; NaN wins.\n\n"
+       "Derivative: to self where both are equal.",
+   samples=binary(ties=True), ref="numpy.minimum")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from pullback.optable import decompositions_special as special
 from pullback.optable.schema import ops
 
 DECOMPOSITIONS: dict[str, Callable] = {
@@ -31,9 +32,12 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "sinh": lambda self: (ops.expm1(self) - ops.expm1(-self)) * 0.5,
     "softmax_backward": lambda self, output, dim: output * (
         self - (self * output).sum(dim, True)),
-    "square": lambda self: self * self,
+    "square": lambda self: self * (self * 1),       # of bools it is int64
     "tan": lambda self: ops.sin(self) / ops.cos(self),
     "tanh_backward": lambda self, output: self * ops.conj(1 - output * output),
+    **{name: getattr(special, name) for name in (
+        "acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "gcd", "hypot", "i0", "i1",
+        "lgamma", "zeta")},
 }
 
 

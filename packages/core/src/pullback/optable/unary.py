@@ -3,6 +3,7 @@
 from pullback.optable import references
 from pullback.optable.cases import T, case, unary
 from pullback.optable.schema import (
+    ALL,
     BOOL,
     COMPLEX,
     FLOAT_COMPLEX,
@@ -31,6 +32,13 @@ def _abs_vjp(g, self):
 _PAIRS = [case(T(2, 3), T(2, 3)), case(T(3), T(2, 3)), case(T(), T()), case(T(0), T(0))]
 
 
+def _acosh_vjp(g, self):
+    """Two roots keep the branch of complex numbers; for real ones one will do."""
+    if self.is_complex():
+        return g * ((self - 1).rsqrt() * (self + 1).rsqrt()).conj()
+    return g * (self * self - 1).rsqrt()
+
+
 def _sgn(self):
     """x / |x|, and 0 at 0."""
     if not self.is_complex():
@@ -45,11 +53,20 @@ _unary("abs", _abs_vjp,
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
        "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
        samples=unary(-0.9, 0.9))
+_unary("acosh", lambda g, self: _acosh_vjp(g, self),
+       "Return the inverse hyperbolic cosine of each element.", aliases=("arccosh",),
+       ref="numpy.arccosh", samples=unary(1.1, 4))
 _unary("asin", lambda g, self: g * (1 - self * self).rsqrt().conj(),
        "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin",
        samples=unary(-0.9, 0.9))
+_unary("asinh", lambda g, self: g * (self * self + 1).rsqrt().conj(),
+       "Return the inverse hyperbolic sine of each element.", aliases=("arcsinh",),
+       ref="numpy.arcsinh")
 _unary("atan", lambda g, self: g / (self * self + 1).conj(),
        "Return the arctangent of each element.", aliases=("arctan",), ref="numpy.arctan")
+_unary("atanh", lambda g, self: g / (1 - self * self).conj(),
+       "Return the inverse hyperbolic tangent of each element.", aliases=("arctanh",),
+       ref="numpy.arctanh", samples=unary(-0.9, 0.9))
 _unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
        dtypes=BOOL | INTEGRAL, promote="default", ref="numpy.invert")
 _unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
@@ -66,7 +83,8 @@ _unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
 _unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each element.",
        ref="numpy.exp")
 _unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
-       "Return 2 to the power of each element.", ref="numpy.exp2", dtypes=FLOATING,
+       "Return 2 to the power of each element.",
+       ref=lambda np, self: np.exp2(self) if self.dtype.kind != "c" else np.power(2, self),
        samples=unary(-3, 3))
 _unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
        ref="numpy.expm1")
@@ -128,7 +146,8 @@ _unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of e
        ref="numpy.sqrt",
        samples=unary(0.1, 4))
 _unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
-       dtypes=NUMBERS, promote="default", node="PowBackward0", ref="numpy.square")
+       dtypes=ALL, promote="default", node="PowBackward0", forward="square",
+       ref=lambda np, self: np.square(self * 1))
 _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
        ref="numpy.tan",
        samples=unary(-1.2, 1.2))

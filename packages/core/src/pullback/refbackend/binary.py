@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import masks
+from . import masks, special
 from .arrays import Array, Kernel, store, widen
 
 
@@ -63,6 +63,11 @@ def _rshift(x: Array, y: Array) -> Array:
     return np.where(outside, signs, np.right_shift(x, np.where(outside, 0 * y, y)))
 
 
+def _gcd(x: Array, y: Array) -> Array:
+    # In 64 bits, where the smallest integer of the narrower dtypes has an absolute value.
+    return np.gcd(x.astype(np.int64), y.astype(np.int64)).astype(x.dtype)
+
+
 def _binary(name: str, function: Callable[[Array, Array], Any]) -> Kernel:
     def kernel(out: Array, x: Array, y: Array) -> None:
         with np.errstate(all="ignore"):
@@ -85,8 +90,10 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "eq": (masks.ALL, np.equal),
     "floor_divide": (masks.REAL_NUMBERS, _floor_divide),
     "fmod": (masks.REAL_NUMBERS, _fmod),
+    "gcd": (masks.INTEGRAL, _gcd),
     "ge": (masks.REAL, np.greater_equal),
     "gt": (masks.REAL, np.greater),
+    "hypot": (masks.FLOATING, np.hypot),
     "le": (masks.REAL, np.less_equal),
     "lshift": (masks.INTEGRAL, _lshift),
     "lt": (masks.REAL, np.less),
@@ -100,6 +107,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "sigmoid_backward": (masks.INEXACT, lambda x, y: x * np.conj(y * (1 - y))),
     "sub": (masks.NUMBERS, np.subtract),
     "tanh_backward": (masks.INEXACT, lambda x, y: x * np.conj(1 - y * y)),
+    "zeta": (masks.FLOATING, special.zeta),
 }
 
 KERNELS = {name: (mask, _binary(name, function)) for name, (mask, function) in _FUNCTIONS.items()}

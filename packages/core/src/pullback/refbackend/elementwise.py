@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import masks
+from . import masks, special
 from .arrays import Array, Kernel, is_floating, store, widen
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -30,6 +30,10 @@ def where(out: Array, condition: Array, x: Array, y: Array) -> None:
 
 def _square(x: Array) -> Array:
     return x * x
+
+
+def _exp2(x: Array) -> Array:
+    return np.exp(x * math.log(2)) if x.dtype.kind == "c" else np.exp2(x)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -73,20 +77,29 @@ def _unary(name: str, function: Callable[[Array], Any]) -> Kernel:
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "abs": (masks.NUMBERS, np.abs),
     "acos": (masks.INEXACT, np.arccos),
+    "acosh": (masks.INEXACT, np.arccosh),
     "asin": (masks.INEXACT, np.arcsin),
+    "asinh": (masks.INEXACT, np.arcsinh),
     "atan": (masks.INEXACT, np.arctan),
+    "atanh": (masks.INEXACT, np.arctanh),
     "bitwise_not": (masks.BOOL | masks.INTEGRAL, np.invert),
     "ceil": (masks.REAL_NUMBERS, _unless_integer(np.ceil)),
     "conj": (masks.ALL, lambda x: x.conj()),
     "cos": (masks.INEXACT, np.cos),
     "cosh": (masks.INEXACT, np.cosh),
+    "digamma": (masks.FLOATING, special.digamma),
     "erf": (masks.FLOATING, _erf),
+    "erfc": (masks.FLOATING, special.erfc),
+    "erfinv": (masks.FLOATING, special.erfinv),
     "exp": (masks.INEXACT, np.exp),
-    "exp2": (masks.INEXACT, np.exp2),
+    "exp2": (masks.INEXACT, _exp2),
     "expm1": (masks.INEXACT, np.expm1),
     "floor": (masks.REAL_NUMBERS, _unless_integer(np.floor)),
+    "i0": (masks.FLOATING, special.i0),
+    "i1": (masks.FLOATING, special.i1),
     "isfinite": (masks.ALL, np.isfinite),
     "isnan": (masks.ALL, np.isnan),
+    "lgamma": (masks.FLOATING, special.lgamma),
     "log": (masks.INEXACT, np.log),
     "log10": (masks.INEXACT, np.log10),
     "log1p": (masks.INEXACT, np.log1p),

@@ -1,0 +1,270 @@
+"""Settings of the process: determinism, precision, threads, warnings. torch's names and rules."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import warnings
+
+from pullback._c.dtype import ALL, set_default_dtype
+from pullback.backend import registry
+
+__all__ = [
+    "are_deterministic_algorithms_enabled",
+    "compiled_with_cxx11_abi",
+    "get_deterministic_debug_mode",
+    "get_device_module",
+    "get_file_path",
+    "get_float32_matmul_precision",
+    "get_num_interop_threads",
+    "get_num_threads",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_default_tensor_type",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_num_interop_threads",
+    "set_num_threads",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+]
+
+_PRECISIONS = ("highest", "high", "medium")
+_DEBUG_MODES = ("default", "warn", "error")
+
+
+class _Settings:
+    deterministic = False
+    warn_only = False
+    precision = "highest"
+    threads: int | None = None
+    interop_threads: int | None = None
+    warn_always = False
+
+
+_settings = _Settings()
+
+
+def _require_bool(function, argument, value):
+    if not isinstance(value, builtins.bool):
+        raise TypeError(f"{function}(): argument '{argument}' must be bool, not "
+                        f"{type(value).__name__}")
+    return value
+
+
+# ---- determinism ---------------------------------------------------------------------------------
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """Ask for algorithms that give the same bits every time.
+
+    All kernels of the devices ``cpu`` and ``ref`` do; a backend that has others must look at this.
+
+    Raises: TypeError for anything but bools.
+    """
+    deterministic = _require_bool("use_deterministic_algorithms", "mode", mode)
+    _settings.warn_only = _require_bool("use_deterministic_algorithms", "warn_only", warn_only)
+    _settings.deterministic = deterministic
+
+
+def are_deterministic_algorithms_enabled():
+    """Return whether deterministic algorithms were asked for."""
+    return _settings.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """Return whether an op without a deterministic algorithm shall only warn."""
+    return _settings.warn_only
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """Set determinism as 0 or "default" (off), 1 or "warn", 2 or "error".
+
+    Raises: TypeError and RuntimeError for other types and values.
+    """
+    if not isinstance(debug_mode, (builtins.int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str):
+        if debug_mode not in _DEBUG_MODES:
+            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, "
+                               f"`error`, but got {debug_mode}")
+        debug_mode = _DEBUG_MODES.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got "
+                           f"{debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode():
+    """Return 0, 1 or 2: see ``set_deterministic_debug_mode``."""
+    if not _settings.deterministic:
+        return 0
+    return 1 if _settings.warn_only else 2
+
+
+# ---- precision -----------------------------------------------------------------------------------
+
+def get_float32_matmul_precision():
+    """Return how precise products of float32 matrices must be: "highest", "high" or "medium"."""
+    return _settings.precision
+
+
+def set_float32_matmul_precision(precision):
+    """Allow products of float32 matrices to be less precise; "highest" is what all kernels give.
+
+    Any other name than "highest", "high" and "medium" is warned of and ignored.
+
+    Raises: RuntimeError for anything but a str.
+    """
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got "
+                           f"{type(precision).__name__}")
+    if precision not in _PRECISIONS:
+        warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+                      f"set_float32_matmul_precision call has no effect.", UserWarning,
+                      stacklevel=2)
+        return
+    _settings.precision = precision
+
+
+# ---- threads -------------------------------------------------------------------------------------
+
+def _processors():
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _thread_count(function, value):
+    if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
+        raise RuntimeError(f"{function} expects an int, but got {type(value).__name__}")
+    value = value.__index__()
+    if value < 1:
+        raise RuntimeError(f"{function} expects a positive integer")
+    if value >= 2**31:
+        raise ValueError(f"{function}: Overflow when unpacking long: {value}")
+    return value
+
+
+def get_num_threads():
+    """Return how many threads one op may use on the host."""
+    return _processors() if _settings.threads is None else _settings.threads
+
+
+def set_num_threads(count):
+    """Set how many threads one op may use on the host; backends are told.
+
+    Raises: RuntimeError unless it is a positive integer.
+    """
+    _settings.threads = _thread_count("set_num_threads", count)
+    registry.set_threads(_settings.threads)
+
+
+def get_num_interop_threads():
+    """Return how many ops may run at the same time within one call."""
+    return _processors() if _settings.interop_threads is None else _settings.interop_threads
+
+
+def set_num_interop_threads(count):
+    """Set how many ops may run at the same time within one call; once in a process.
+
+    Ops run one after the other here, so this limit is always kept.
+
+    Raises: RuntimeError unless it is a positive integer, and at the second call.
+    """
+    count = _thread_count("set_num_interop_threads", count)
+    if _settings.interop_threads is not None:
+        raise RuntimeError("Error: cannot set number of interop threads after parallel work has "
+                           "started or set_num_interop_threads called")
+    _settings.interop_threads = count
+
+
+# ---- warnings ------------------------------------------------------------------------------------
+
+def is_warn_always_enabled():
+    """Return whether warnings that are given once in a process are given every time."""
+    return _settings.warn_always
+
+
+def set_warn_always(mode):
+    """Give warnings that are given once in a process every time, or no longer.
+
+    Raises: RuntimeError for anything but a bool.
+    """
+    if not isinstance(mode, builtins.bool):
+        raise RuntimeError(f"set_warn_always expects a bool, but got {type(mode).__name__}")
+    from pullback._c.kernel import swap_warn_always
+
+    _settings.warn_always = mode
+    swap_warn_always(mode)
+
+
+# ---- defaults ------------------------------------------------------------------------------------
+
+_LEGACY = {"Half": "float16", "BFloat16": "bfloat16", "Float": "float32", "Double": "float64",
+           "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
+           "Bool": "bool"}
+
+
+def set_default_tensor_type(t):
+    """Set the default dtype, and device, by a name such as ``"torch.DoubleTensor"``.
+
+    It is deprecated in torch: use ``set_default_dtype`` and ``set_default_device``.
+
+    Raises: TypeError for types that are not floating-point ones, or whose device is missing;
+    ModuleNotFoundError and AttributeError for names of no type.
+    """
+    if not isinstance(t, str):
+        raise TypeError("invalid type object: only floating-point types are supported as the "
+                        "default type")
+    module, _, name = t.rpartition(".")
+    parts = module.split(".")
+    if parts[0] not in ("torch", "pullback") or len(parts) > 2:
+        raise ModuleNotFoundError(f"No module named {module or name!r}")
+    dtype = _LEGACY.get(name.removesuffix("Tensor")) if name.endswith("Tensor") else None
+    if dtype is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    found = next(each for each in ALL if each.name == dtype)
+    if not found.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    if len(parts) == 2:
+        from pullback._c.device import set_default_device
+
+        try:
+            set_default_device(parts[1])
+        except RuntimeError as error:
+            raise TypeError(f"type {t} not available: {error}") from error
+    set_default_dtype(found)
+
+
+# ---- the package ---------------------------------------------------------------------------------
+
+def compiled_with_cxx11_abi():
+    """Return True: nothing here was built with the C++ ABI that came before C++11."""
+    return True
+
+
+def get_file_path(*path_components):
+    """Return a path below the folder that the package is installed in."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return os.path.join(root, *path_components)
+
+
+def get_device_module(device=None):
+    """Return the module ``pullback.<type>`` of a device; of the default one if none is given.
+
+    Raises: RuntimeError when there is no such module, or no such device type.
+    """
+    import pullback
+
+    if device is None:
+        kind = pullback.get_default_device().type
+    elif isinstance(device, (str, pullback.device)):
+        kind = pullback.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect pullback.device, str, or "
+                           f"None")
+    module = getattr(pullback, kind, None)
+    if module is None:
+        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as "
+                           f"'pullback.{kind}'.")
+    return module

@@ -1,0 +1,98 @@
+"""Ops that make complex numbers or take them apart; real, imag and their like are views."""
+
+import math
+
+from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed, unary
+from pullback.optable.schema import ALL, COMPLEX, FLOAT_COMPLEX, FLOATING, op, ops
+
+
+def _angle(self):
+    import pullback
+    if self.is_complex():
+        return ops.atan2(ops.imag(self), ops.real(self))
+    dtype = self.dtype if self.dtype.is_floating_point else pullback.get_default_dtype()
+    turned = ops.cast(ops.where(self < 0, math.pi, 0.0), dtype)
+    return ops.where(self != self, math.nan, turned) if self.dtype.is_floating_point else turned
+
+
+def _angle_vjp(g, self):
+    """The gradient points along the circle through self: i self / |self|^2."""
+    if not self.is_complex():
+        return ops.zeros_like(self)
+    square = ops.real(self) * ops.real(self) + ops.imag(self) * ops.imag(self)
+    origin = square == 0
+    return ops.where(origin, 0, self * 1j * (g / ops.where(origin, 1, square)))
+
+
+op("angle(self: Tensor) -> Tensor", forward=_angle, vjp={"self": _angle_vjp}, promote="float",
+   dtypes=FLOAT_COMPLEX, out=True,
+   doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
+       "Derivative: 0 at 0 and for real numbers.",
+   samples=[*unary(0.2, 3, special=None), case(T(2, 3, low=-3, high=-0.2)),
+            case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
+            case(fixed((0j, 1 + 0j, -1 + 0j, 2j)), skip=KINKS, only=COMPLEX)],
+   ref=lambda np, self: _angle_reference(np, self))
+
+
+def _angle_reference(np, self):
+    """A real zero has no sign here."""
+    return np.angle(self if self.dtype.kind == "c" else self + 0.0)
+
+
+def _parts(name, first, second):
+    """Check that two tensors can be the parts of complex numbers."""
+    if first.dtype.name not in ("float32", "float64") or second.dtype.name not in (
+            "float32", "float64"):
+        raise RuntimeError(f"{name}(): Expected both inputs to be Float or Double tensors but got "
+                           f"{first.dtype.name} and {second.dtype.name}")
+    if first.dtype != second.dtype:
+        raise RuntimeError(f"{name}(): Expected object of scalar type {first.dtype.name} but got "
+                           f"scalar type {second.dtype.name} for second argument")
+    return first, second
+
+
+def _joined(re, im):
+    """Return complex numbers; written part by part, so that infinities stay in their part."""
+    shape = (re + im).shape if re.shape != im.shape else re.shape
+    out = ops.empty(tuple(shape), dtype=re.dtype.to_complex(), device=re.device)
+    parts = ops.view_as_real(out)
+    ops.copy_(ops.select(parts, -1, 0), re)
+    ops.copy_(ops.select(parts, -1, 1), im)
+    return out
+
+
+_PARTS = [case(T(2, 3), T(2, 3)), case(T(2, 1), T(3)), case(T(), T(2)), case(T(), T()),
+          case(T(0, 3), T(3))]
+_SINGLE = 0x300                         # float32 and float64: there is no narrower complex dtype
+
+op("complex(real: Tensor, imag: Tensor) -> Tensor", method=False, dtypes=_SINGLE, out=True,
+   forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
+   vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
+   doc="Return real + i * imag, elementwise.\n\n"
+       "Raises: RuntimeError unless both are float32 or both float64.", samples=_PARTS,
+   ref=lambda np, real, imag: real + 1j * imag)
+
+
+def _polar(abs, angle):
+    _parts("polar", abs, angle)
+    return _joined(abs * ops.cos(angle), abs * ops.sin(angle))
+
+
+def _polar_abs_vjp(g, abs, out):
+    """The part of the gradient along the number; 0 at 0, where the number has no direction."""
+    direction = out / ops.where(abs == 0, 1, abs)
+    return ops.real(g.conj() * direction)
+
+
+op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, out=True,
+   forward=_polar,
+   vjp={"abs": _polar_abs_vjp,
+        "angle": lambda g, out: ops.real(g.conj() * (out * 1j))},
+   doc="Return the complex numbers with this size and angle, elementwise.\n\n"
+       "Raises: RuntimeError unless both are float32 or both float64.",
+   samples=[made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))
+            for made in _PARTS],
+   ref=lambda np, abs, angle: abs * np.exp(1j * angle))
+op("conj_physical(self: Tensor) -> Tensor", forward="conj", kernel="conj", dtypes=ALL, inplace=True,
+   out=True, vjp={"self": lambda g: g.conj()}, ref="numpy.conj",
+   doc="Return the complex conjugate; a real tensor is returned as it is.")
