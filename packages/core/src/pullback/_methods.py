@@ -7,7 +7,7 @@ import builtins
 from pullback._c import create
 from pullback._c import dtype as _dtype
 from pullback._c import index as _index
-from pullback._c.tensor import Tensor, adopt, bind_attribute, bind_late
+from pullback._c.tensor import Size, Tensor, adopt, bind_attribute, bind_late
 from pullback.optable import indexing as _indexing
 from pullback.optable import ops
 
@@ -81,6 +81,36 @@ def equal(input, other):
     return input.shape == other.shape and builtins.bool(ops.all(input.detach() == other.detach()))
 
 
+def broadcast_shapes(*shapes):
+    """Return the shape that all shapes broadcast to; a number is a shape of one dim.
+
+    Raises: RuntimeError where two sizes differ and none is 1.
+
+    >>> import pullback
+    >>> pullback.broadcast_shapes((2, 1), (3,), 1)
+    pullback.Size([2, 3])
+    """
+    found = []
+    for position, shape in enumerate(shapes):
+        sizes = (shape,) if hasattr(shape, "__index__") else shape
+        if not (isinstance(sizes, (tuple, list)) and all(hasattr(n, "__index__") for n in sizes)):
+            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list "
+                               f"of ints, got {shape}")
+        if any(size < 0 for size in sizes):
+            raise ValueError("Attempting to broadcast a dimension with negative length!")
+        found = [1] * (len(sizes) - len(found)) + found
+        for place in range(-1, -1 - len(sizes), -1):
+            if sizes[place] in (1, found[place]):
+                continue
+            if found[place] != 1:
+                raise RuntimeError(f"Attempting to broadcast a dimension of length {sizes[place]} "
+                                   f"at {place}! Mismatching argument at index {position} had "
+                                   f"{tuple(sizes)}; but expected shape should be broadcastable to "
+                                   f"{found}")
+            found[place] = sizes[place]
+    return Size(found)
+
+
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Return where ``|input - other| <= atol + rtol * |other|``, elementwise.
 
@@ -152,11 +182,17 @@ def _transposed(self):
     return self.permute(tuple(range(self.ndim - 1, -1, -1)))
 
 
-def _matrix_transposed(self):
-    if self.ndim < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got "
-                           f"{self.ndim}-D tensor.")
-    return self.transpose(-2, -1)
+def _matrix_transposed(name):
+    """Return the getter of mT, mH or H; a number stays as it is."""
+    def transposed(self):
+        if self.ndim == 1 or (name == "H" and self.ndim > 2):
+            kinds = "matrices (2-D tensors)" if name == "H" else "matrices or batches of matrices"
+            raise RuntimeError(f"tensor.{name} is only supported on {kinds}. Got {self.ndim}-D "
+                               f"tensor.")
+        turned = self.transpose(-2, -1) if self.ndim else self
+        return turned if name == "mT" else turned.conj()
+
+    return transposed
 
 
 def _converter(name, target):
@@ -249,9 +285,9 @@ def install():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))
-    for name, getter in {"T": _transposed, "mT": _matrix_transposed,
-                         "H": lambda self: _matrix_transposed(self).conj()}.items():
-        bind_attribute(name, property(getter))
+    bind_attribute("T", property(_transposed))
+    for name in ("mT", "mH", "H"):
+        bind_attribute(name, property(_matrix_transposed(name)))
     bind_attribute("real", property(ops.real))
     bind_attribute("imag", property(ops.imag))
     _interop.install()

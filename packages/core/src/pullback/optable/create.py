@@ -407,44 +407,35 @@ op(f"randint_like(self: Tensor, low: any, high: any = None, {_RANDOM_LIKE}) -> T
    samples=[case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)], dtypes=INTEGRAL | FLOATING)
 
 
-def _in_place(fill):
-    def run(self, *params):
-        *params, generator = params
-        return fill(self, generator, *params)
-    return run
-
-
-op("random_fill_(self: Tensor, *, generator: any = None) -> Tensor", forward=_in_place(_uniform),
-   inplace="only", function=False, method=False, vjp={"self": lambda g: ops.zeros_like(g)},
-   doc="Fill with uniform random numbers in [0, 1); returns self.",
-   samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
-
-
-def _uniform_(self, low, high, generator):
-    if not low <= high:
-        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > "
-                           f"to={high}")
+def _uniform_(self, from_, to, generator):
+    if not from_ <= to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found "
+                           f"from={from_} > to={to}")
     _continuous(self)
-    return ops.random_fill_(self, generator=generator).mul_(high - low).add_(low)
+    if (from_, to) == (0, 1):
+        return _uniform(self, generator)
+    numbers = _uniform(_create().empty_tensor(self.shape, self.dtype, self.device), generator)
+    start = complex(from_, from_) if self.is_complex() else from_
+    return _create().copy_raw(self, numbers * (to - from_) + start)
 
 
 op("uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: any = None) -> Tensor",
-   composite=_uniform_, function=False, doc="Fill with uniform random numbers in [from_, to).",
+   forward=_uniform_, inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g)},
+   doc="Fill with uniform random numbers in [from_, to).",
    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)
-op("standard_normal_(self: Tensor, *, generator: any = None) -> Tensor",
-   forward=_in_place(_normal), inplace="only", function=False, method=False,
-   vjp={"self": lambda g: ops.zeros_like(g)},
-   doc="Fill with standard normal random numbers; returns self.",
-   samples=[case(T(2, 3)), case(T()), case(T(0, 3))], dtypes=FLOAT_COMPLEX)
 
 
 def _normal_(self, mean, std, generator):
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     _continuous(self)
-    return ops.standard_normal_(self, generator=generator).mul_(std).add_(mean)
+    if (mean, std) == (0, 1):
+        return _normal(self, generator)
+    numbers = _normal(_create().empty_tensor(self.shape, self.dtype, self.device), generator)
+    return _create().copy_raw(self, numbers * std + mean)
 
 
 op("normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: any = None) -> Tensor",
-   composite=_normal_, function=False, doc="Fill with normal random numbers.",
+   forward=_normal_, inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g)},
+   doc="Fill with normal random numbers.",
    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)

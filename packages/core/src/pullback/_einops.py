@@ -1,0 +1,107 @@
+"""Makes tensors known to einops, which is not imported for it.
+
+einops looks for a tensor's backend among the subclasses of its ``AbstractBackend``. Ours is made
+when einops has been imported, whichever of the two packages comes first.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_MODULE = "einops._backends"
+
+
+def install():
+    """Define the backend now if einops is there, and whenever it is imported or reloaded."""
+    module = sys.modules.get(_MODULE)
+    if hasattr(module, "AbstractBackend"):
+        define_backend(module)
+    sys.meta_path.insert(0, Watcher())
+
+
+class Watcher:
+    """An import finder that finds nothing itself: it adds a step to one module's execution."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Return what the other finders find for einops' backends, and None for all else."""
+        if name != _MODULE:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(name, path, target)
+            if spec is not None:
+                return extended(spec)
+        return None
+
+
+def extended(spec):
+    """Let the loader of a spec define our backend after the module; returns the spec."""
+    execute = spec.loader.exec_module
+
+    def exec_module(module):
+        execute(module)
+        if module.__name__ == _MODULE:      # a loader may serve several modules
+            define_backend(module)
+
+    spec.loader.exec_module = exec_module
+    return spec
+
+
+def define_backend(module):
+    """Subclass einops' ``AbstractBackend``; that such a class exists is what registers it."""
+    import pullback
+
+    class PullbackBackend(module.AbstractBackend):
+        """The tensor operations that einops is made of."""
+
+        framework_name = "pullback"
+
+        def is_appropriate_type(self, tensor):
+            return isinstance(tensor, pullback.Tensor)
+
+        def from_numpy(self, x):
+            made = pullback.from_numpy(x)
+            return made.requires_grad_() if self.is_float_type(made) else made
+
+        def to_numpy(self, x):
+            return x.detach().cpu().numpy()
+
+        def arange(self, start, stop):
+            return pullback.arange(start, stop, dtype=pullback.int64)
+
+        def transpose(self, x, axes):
+            return x.permute(axes)
+
+        def reduce(self, x, operation, axes):
+            if operation in ("any", "all", "prod"):     # of these, prod takes one dim at a time
+                for axis in sorted(axes, reverse=True):
+                    x = getattr(x, operation)(axis)
+                return x
+            return getattr(x, {"min": "amin", "max": "amax"}.get(operation, operation))(axes)
+
+        def stack_on_zeroth_dimension(self, tensors):
+            return pullback.stack(tensors)
+
+        def add_axis(self, x, new_position):
+            return x.unsqueeze(new_position)
+
+        def add_axes(self, x, n_axes, pos2len):
+            sizes = [-1] * n_axes
+            for position, length in pos2len.items():
+                x = self.add_axis(x, position)
+                sizes[position] = length
+            return x.expand(sizes)
+
+        def tile(self, x, repeats):
+            return x.repeat(repeats)
+
+        def concat(self, tensors, axis):
+            return pullback.cat(tensors, axis)
+
+        def is_float_type(self, x):
+            return x.dtype.is_floating_point
+
+        def einsum(self, pattern, *x):
+            return pullback.einsum(pattern, *x)
+
+    module.PullbackBackend = PullbackBackend    # a class knows its subclasses by weak references
