@@ -1,6 +1,7 @@
 """Reading and writing elements by index tensors."""
 
 from pullback.optable import references
+from pullback.optable.axes import as_vector, kept_apart, wrap_dim
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.schema import op, ops
 
@@ -54,7 +55,7 @@ def _nonzero(self):
 
 
 op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
-   composite=lambda self, as_tuple: (ops.nonzero_raw(self).unbind(1) if as_tuple
+   composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
    ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
@@ -154,9 +155,18 @@ op("index(self: Tensor, indices: any) -> Tensor", forward=_index, method=False, 
             case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
             case(T(3), (fixed((-1, 0), kind="int64"),))],
    ref=references.index)
+def _index_backward(self, size, indices):
+    zeros = ops.new_zeros(self, size)
+    _write(as_vector(zeros), indices, self, True)
+    return zeros
+
+
+def _index_backward_vjp(g, self_shape, indices):
+    return ops.index(g, indices) if g.ndim else ops.index(g.reshape(1), indices).reshape(self_shape)
+
+
 op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=False,
-   function=False, vjp={"self": lambda g, indices: ops.index(g, indices)},
-   forward=lambda self, size, indices: _write(ops.new_zeros(self, size), indices, self, True),
+   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
    node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
    samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
             case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
@@ -234,20 +244,26 @@ op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fal
 # -- along one dim ---------------------------------------------------------------------------------
 
 def _check_gather(name, self, dim, index):
-    if str(index.dtype) != "pullback.int64":
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index")
-    ndim = max(self.ndim, 1)
-    if not -ndim <= dim < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
-                         f"{ndim - 1}], but got {dim})")
-    dim %= ndim
-    if index.numel() and max(index.ndim, 1) != ndim:
-        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
-    return dim
+    """Return the dim, counted from the front, and the index as int64."""
+    if str(index.dtype) not in ("pullback.int64", "pullback.int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    dim = wrap_dim(dim, self.ndim, name)
+    if index.numel() and max(index.ndim, 1) != max(self.ndim, 1):
+        whom = "input" if name == "gather" else "self"
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {whom} tensor")
+    return dim, _as_index(index, "index")
+
+
+def _run_along(slot, outs, ins, dim):
+    """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
+    try:
+        _run(slot, outs, ins, dim)
+    except IndexError as error:
+        raise RuntimeError(*error.args) from None
 
 
 def _gather(self, dim, index, sparse_grad):
-    dim = _check_gather("gather", self, dim, index)
+    dim, index = _check_gather("gather", self, dim, index)
     for d, (i, s) in enumerate(zip(index.shape, self.shape)):
         if d != dim and i > s:
             raise RuntimeError(f"Size does not match at dimension {d} expected index "
@@ -263,7 +279,7 @@ def _gather(self, dim, index, sparse_grad):
         for d, size in enumerate(index.shape):
             if d != dim:
                 part = part.narrow(d, 0, size)
-        _run("gather", (out_,), (part, index), dim)
+        _run_along("gather", (out_,), (part, index), dim)
     return out
 
 
@@ -279,11 +295,12 @@ op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
    ref=references.gather)
 
 
-def _scatter_into(slot):
+def scatter_into(slot):
+    """Return a forward pass that writes or adds src at an index along a dim of self."""
     def forward(self, dim, index, src):
-        dim = _check_gather(slot, self, dim, index)
+        dim, index = _check_gather(slot, self, dim, index)
         if src.dtype != self.dtype:
-            raise RuntimeError(f"{slot}(): Expected self.dtype to be equal to src.dtype")
+            raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
         for d, (i, s, n) in enumerate(zip(index.shape, src.shape, self.shape)):
             if i > s or (d != dim and i > n):
                 raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
@@ -291,26 +308,27 @@ def _scatter_into(slot):
                                    f"larger size than src {list(src.shape)}")
         if not index.numel():
             return self
-        target = self
+        index, src, target = kept_apart(self, index), kept_apart(self, src), self
         for d, size in enumerate(index.shape):
             src = src.narrow(d, 0, size)
             if d != dim:
                 target = target.narrow(d, 0, size)
         if not self.ndim:
-            target, index, src = target.reshape(1), index.reshape(1), src.reshape(1)
-        _run(slot, (target,), (index, src), dim)
+            target, index, src = target.reshape(1), index.reshape(-1), src.reshape(-1)
+        _run_along(slot, (target,), (index, src), dim)
         return self
     return forward
 
 
 op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   forward=_scatter_into("scatter_add"), inplace="only", function=False,
+   forward=scatter_into("scatter_add"), inplace="only", function=False,
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
    doc="Add src to self at index along a dim; returns self.",
    samples=_SCATTERS, ref=references.scatter_add)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
+   out=True,
    doc="Return self with src added at index along a dim.",
    samples=_SCATTERS, ref=references.scatter_add)
 
@@ -342,8 +360,9 @@ op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_ind
        g, self_like.shape, _at_dim(self_like, dim, index))},
    samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),
             case(T(4), 0, at(0, high=4)),
-            case(T(2, 3), 1, at(high=3))],
-   ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim))
+            case(T(2, 3), 1, at(high=3)), case(T(), 0, at(high=1))],
+   ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim)
+   if self.ndim else self)
 
 
 def _at_dim(like, dim, index):

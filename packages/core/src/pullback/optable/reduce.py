@@ -3,7 +3,18 @@
 import math
 from collections import namedtuple
 
-from pullback.optable import references
+from pullback.optable import references, references_reduction
+from pullback.optable.axes import (
+    choose_along,
+    count_of,
+    default_dtype,
+    refuse_dtype,
+    refuse_empty_dim,
+    restore_chosen,
+    share_evenly,
+    wrap_dim,
+    wrap_dims,
+)
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed, reduction
 from pullback.optable.schema import (
     ALL,
@@ -98,51 +109,118 @@ op("all(self: Tensor, dim: int[]? = None, keepdim: bool = False) -> Tensor", for
 _named = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}
 
 
+def _extreme_of_all(name):
+    def forward(self):
+        if self.is_complex():
+            refuse_dtype(f"{name}_all", self, "biuf")
+        if not self.numel():
+            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for "
+                               f"input.numel() == 0. Specify the reduction dim with the 'dim' "
+                               f"argument.")
+        return getattr(ops, "a" + name)(self)
+    return forward
+
+
+def _extreme_along(name):
+    def choose(rows):
+        order = rows + 0 if rows.dtype.kind == "b" else rows    # argmax takes no bools by itself
+        where = getattr(ops, "arg" + name)(order, -1, True)
+        return ops.gather(rows, -1, where), where
+
+    along = choose_along(name, "biuf", choose, _named[name])
+
+    def forward(self, dim, keepdim):
+        if self.is_complex():
+            raise RuntimeError(f"{name}(): does not support complex input")
+        return along(self, dim, keepdim)
+    return forward
+
+
 def _extreme(name, self, dim, keepdim):
     """max and min: of all elements, along a dim (values and indices), or of two tensors."""
     if dim is None:
-        return getattr(ops, "a" + name)(self)
+        return getattr(ops, name + "_all")(self)
     if hasattr(dim, "shape"):
         return getattr(ops, name + "imum")(self, dim)
-    # torch has argmax of bools here, though not by itself
-    order = self + 0 if str(self.dtype) == "pullback.bool" else self
-    where = getattr(ops, "arg" + name)(order, dim, True)
-    values = ops.gather(self, dim, where) if self.ndim else self.clone()
-    if not keepdim and self.ndim:
-        values, where = values.squeeze(dim), where.squeeze(dim)
-    elif not self.ndim:
-        where = where.reshape(())
-    return _named[name](values, where)
+    return getattr(ops, name + "_along")(self, dim, keepdim)
 
 
+_TIES = [case(T(4, 5, step=1), 1, skip=KINKS), case(fixed(SPECIAL), 0, skip=KINKS, only=FLOATING)]
 for _name, _what in (("max", "largest"), ("min", "smallest")):
-    op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> any",
+    op(f"{_name}_all(self: Tensor) -> Tensor", forward=_extreme_of_all(_name), method=False,
+       vjp={"self": lambda g, self, out: share_evenly(g, self, out)}, function=False,
+       node=f"{_name.title()}Backward1", doc=f"Return the {_what} element.", dtypes=REAL,
+       samples=[case(T(2, 3)), case(T()), case(fixed(SPECIAL), skip=KINKS, only=FLOATING)],
+       ref=f"numpy.a{_name}")
+    op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool = False) -> any", method=False,
+       forward=_extreme_along(_name), function=False, node=f"{_name.title()}Backward0",
+       vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+           g, out1, self_like, dim, keepdim)}, dtypes=REAL,
+       doc=f"Return the {_what} elements along a dim, and where they are.",
+       samples=[case(T(2, 3), 0), case(T(2, 3), -1, True), case(T(), 0), case(T(0, 3), 1), *_TIES],
+       ref=references.extreme("a" + _name, "arg" + _name, _name + "imum"))
+    op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> any", out=True,
        composite=lambda self, dim, keepdim, _name=_name: _extreme(_name, self, dim, keepdim),
        doc=f"Return the {_what} element, (values, indices) along a dim, or the elementwise one of "
-           f"two tensors.", dtypes=REAL,
-       samples=[*reduction((0, -1), empty=False), case(T(2, 3), T(3)),
-                case(fixed(SPECIAL), skip=KINKS, only=FLOATING)],
+           f"two tensors.\n\nNaN wins.\n\nDerivative: split evenly among equal elements; along "
+           f"a dim the first of them gets all.", dtypes=REAL,
+       samples=[*reduction((0, -1), empty=False), case(T(2, 3), T(3)), *_TIES],
        ref=references.extreme("a" + _name, "arg" + _name, _name + "imum"))
+
+_Bounds = namedtuple("aminmax", ("min", "max"))
+
+
+def _aminmax(self, dim, keepdim):
+    refuse_dtype("aminmax", self, "biuf")
+    if dim is None:
+        if not self.numel():
+            raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the "
+                               "operation has no identity.")
+        dims = ()
+    else:
+        dims = (wrap_dim(dim, self.ndim, "aminmax"),)
+        refuse_empty_dim("aminmax", self, dims[0])
+    return _Bounds(ops.amin(self, dims, keepdim), ops.amax(self, dims, keepdim))
+
+
+def _aminmax_vjp(gs, self, self_shape, out0, out1, dim, keepdim):
+    dims = () if dim is None else (dim,)
+    parts = [_extreme_vjp(g, self, self_shape, out, dims, keepdim)
+             for g, out in zip(gs, (out0, out1)) if g is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+op("aminmax(self: Tensor, *, dim: int? = None, keepdim: bool = False) -> any", forward=_aminmax,
+   vjp={"self": _aminmax_vjp}, out=True, dtypes=REAL, ref=references_reduction.aminmax,
+   doc="Return the smallest and the largest element along a dim, or of all: (min, max).\n\nNaN "
+       "wins.\n\nDerivative: split evenly among equal elements.",
+   samples=[case(T(2, 3)), case(T()), case(T(2, 3), dim=0), case(T(2, 3), dim=-1, keepdim=True),
+            case(T(), dim=0), case(T(0, 3), dim=1), case(T(2, 3), keepdim=True),
+            case(T(4, 5, step=1), dim=1, skip=KINKS),
+            case(fixed(SPECIAL), skip=KINKS, only=FLOATING)])
 
 
 def _logsumexp(self, dim, keepdim):
-    if not (self.is_floating_point() or self.is_complex()):
-        self = ops.cast(self, _default_dtype())
-    peak = ops.amax(ops.real(self.detach()), dim, True)
+    if self.dtype.kind in "biu":
+        self = ops.cast(self, default_dtype())
+    dims = wrap_dims(dim, self.ndim, "logsumexp")
+    if not self.ndim:
+        return self.clone()
+    if not count_of(self, dims):
+        return ops.log(ops.sum(ops.exp(self), dims, keepdim))
+    peak = ops.amax(ops.real(self), dims, True)
     peak = ops.where(ops.isfinite(peak), peak, 0)
-    total = ops.log(ops.sum(ops.exp(self - peak), dim, True)) + peak
-    if keepdim or not self.ndim:
-        return total
-    dims = (dim,) if isinstance(dim, int) else dim
-    return total.squeeze(tuple(dims))
+    total = ops.log(ops.sum(ops.exp(self - peak), dims, True)) + peak
+    return total if keepdim else total.squeeze(dims)
 
 
-def _default_dtype():
-    import pullback
-    return pullback.get_default_dtype()
+def _logsumexp_vjp(g, self, out, dim, keepdim):
+    g, out = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
+    return g * ops.conj(ops.exp(self - out))
 
 
-op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", composite=_logsumexp,
+op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", forward=_logsumexp,
+   vjp={"self": _logsumexp_vjp}, out=True,
    ref=references.logsumexp, doc="Return log(sum(exp(self))) over dims, without overflow.",
    samples=[*reduction((0, -1, (0, 1)), low=-3, high=3, empty=False)[4:],
             case(fixed((0.0, 700.0, -700.0, 710.0), shape=(2, 2)), 1, only=FLOAT64),

@@ -195,12 +195,6 @@ def cross_entropy(np, self, target, weight=None, reduction="mean", label_smoothi
     return loss.sum() / total if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
-def mse_loss(np, self, target, reduction="mean"):
-    """The squared difference, reduced."""
-    loss = (self - target) ** 2
-    return loss if reduction == "none" else getattr(np, reduction)(loss)
-
-
 def sign(np, self):
     """NumPy has no sign of bools, and keeps NaN where torch gives 0."""
     if self.dtype == bool:

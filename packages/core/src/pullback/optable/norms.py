@@ -1,0 +1,171 @@
+"""Norms of vectors, and what is scaled by them."""
+
+import math
+
+from pullback.optable import references_reduction as references
+from pullback.optable.axes import (
+    accumulate_dtype,
+    cast_to,
+    check_number,
+    type_name,
+    wrap_dim,
+    wrap_dims,
+)
+from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
+from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
+
+
+def _check_norm(self, order, dim, dtype):
+    """Refuse what no vector norm exists of."""
+    if self.dtype.kind not in "fc":
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as "
+                           f"input. Got {type_name(self.dtype)}")
+    if dtype is not None:
+        if dtype.kind not in "fc" or dtype.is_complex != self.is_complex():
+            raise RuntimeError(f"linalg.vector_norm: dtype should be floating point for real and "
+                               f"complex for complex inputs, but got {type_name(dtype)}")
+        if dtype.itemsize < self.dtype.itemsize:
+            raise RuntimeError(f"linalg.vector_norm: the dtype of the input "
+                               f"({type_name(self.dtype)}) should be convertible without narrowing "
+                               f"to the specified dtype ({type_name(dtype)})")
+    if order < 0 or order == math.inf:
+        for d in wrap_dims(dim, self.ndim, "norm"):
+            if self.shape[d]:
+                continue
+            where = (f"the dimension {d} because this dimension is empty"
+                     if dim is not None else "an empty tensor because")
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {order:g} norm on {where} "
+                               f"and the operation does not have an identity" if dim is not None
+                               else f"linalg.vector_norm cannot compute the {order:g} norm on "
+                               f"{where} the operation does not have an identity")
+
+
+def _vector_norm(self, order, dim, keepdim):
+    real = self.dtype.to_real() if self.is_complex() else self.dtype
+    size = ops.abs(cast_to(self, accumulate_dtype(self.dtype)))
+    if order == math.inf or order == -math.inf:
+        out = (ops.amax if order > 0 else ops.amin)(size, () if dim is None else dim, keepdim)
+    elif order == 0:
+        out = ops.sum(size != 0, dim, keepdim)
+    elif order == 1:
+        out = ops.sum(size, dim, keepdim)
+    elif order == 2:
+        out = ops.sqrt(ops.sum(size * size, dim, keepdim))
+    else:
+        out = ops.pow(ops.sum(ops.pow(size, order), dim, keepdim), 1.0 / order)
+    return cast_to(out, real)
+
+
+def _vector_norm_vjp(g, self, out, order, dim, keepdim):
+    """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
+    if order == 0:
+        return None
+    g, norm = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
+    if order == 1:
+        return g * ops.sgn(self)
+    if order == 2:
+        return g * ops.where(norm == 0, 0, self / norm)
+    size = ops.abs(self)
+    if math.isinf(order):
+        chosen = (size == norm) | ((size != size) & (norm != norm))
+        count = ops.sum(chosen, () if dim is None else dim, True)
+        return g * ops.sgn(self) * chosen / count
+    if order < 1:
+        return g * ops.sgn(self) * ops.where(self == 0, 0, ops.pow(size, order - 1)) * ops.pow(
+            norm, 1 - order)
+    scale = ops.where(norm == 0, 0, g / ops.pow(norm, order - 1))
+    if order < 2:
+        return ops.sgn(self) * ops.pow(size, order - 1) * scale
+    return self * ops.pow(size, order - 2) * scale
+
+
+op("vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
+   forward=_vector_norm, method=False, function=False, dtypes=FLOAT_COMPLEX,
+   node="LinalgVectorNormBackward0",
+   vjp={"self": lambda g, self, out, order, dim, keepdim: _vector_norm_vjp(
+       g, self, out, order, dim, keepdim)},
+   doc="Return the vector norm over checked dims.", ref=references.vector_norm,
+   samples=[case(T(2, 3), 2, None, False), case(T(2, 3), 1, 0, False),
+            case(T(2, 3), math.inf, -1, True), case(T(2, 3), -math.inf, None, False),
+            case(T(2, 3), 3, (0, 1), True), case(T(2, 3), 1.5, 1, False),
+            case(T(2, 3), 0.5, 1, False), case(T(2, 3), -1, 1, False),
+            case(T(3), 0, None, False, skip=KINKS), case(T(), 2, None, False),
+            case(T(0), 2, None, False), case(T(0, 3), 3, 0, False),
+            case(fixed((0, 3, -4)), 2.5, 0, False,
+                 skip={"gradgrad": "the second derivative at 0 is infinite"})])
+
+
+def _norm(self, p, dim, keepdim, dtype):
+    if isinstance(p, str):
+        if p != "fro":
+            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
+        if isinstance(dim, (tuple, list)) and len(dim) > 2:
+            raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got "
+                               f"{' '.join(map(str, dim))}")
+        p = 2
+    p = 2 if p is None else p
+    check_number(p, "p", "norm")
+    _check_norm(self, p, dim, dtype)
+    if dtype is not None:
+        self = cast_to(self, dtype)
+    return ops.vector_norm_of(self, p, dim, keepdim)
+
+
+op("norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
+   "dtype: dtype? = None) -> Tensor", composite=_norm, out=True, dtypes=FLOAT_COMPLEX,
+   ref=references.norm,
+   doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, or 'fro' for "
+       "the Frobenius norm, which is that of order 2.\n\nRaises: RuntimeError for integers, bools "
+       "and other names.",
+   samples=[case(T(2, 3)), case(T(2, 3), 2, 0), case(T(2, 3), 1, -1, True), case(T(2, 3), "fro"),
+            case(T(2, 3, 2), "fro", (0, 2)), case(T(2, 3), math.inf), case(T(2, 3), -math.inf, 1),
+            case(T(2, 3), 3, (0, 1)), case(T()), case(T(0)), case(T(0, 3), dim=0),
+            case(T(2, 3), 2, 1, dtype=Dtype("float64"), only=FLOATING),
+            case(T(2, 3), 0, 1, skip=KINKS), case(T(2, 3), p=None, dim=0),
+            case(fixed(SPECIAL), skip=KINKS, only=FLOATING)])
+
+
+def _dist(self, other, p):
+    check_number(p, "p", "dist")
+    gap = self - other
+    if gap.dtype.kind not in "fc":
+        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got "
+                           f"{type_name(gap.dtype)} instead.")
+    return _vector_norm(gap, p, None, False)
+
+
+op("dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor", forward=_dist,
+   dtypes=FLOAT_COMPLEX, ref=references.dist,
+   vjp={"self": lambda g, self, other, out, p: _vector_norm_vjp(
+            g, self - other, out, p, None, False),
+        "other": lambda g, self, other, out, p: _vector_norm_vjp(
+            g, other - self, out, p, None, False)},
+   doc="Return the norm of the difference of two tensors, which are broadcast.",
+   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3), 1), case(T(3), T(2, 1), math.inf),
+            case(T(), T(), 3), case(T(0), T(0)), case(T(2, 3), T(2, 3), 0, skip=KINKS)])
+
+
+def _renorm(self, p, dim, maxnorm):
+    check_number(p, "p", "renorm")
+    check_number(maxnorm, "maxnorm", "renorm")
+    if isinstance(p, complex) or p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm:g}")
+    if self.ndim < 2:
+        raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {self.ndim} dimensions")
+    dim = wrap_dim(dim, self.ndim, "renorm")
+    _check_norm(self, p, tuple(d for d in range(self.ndim) if d != dim), None)
+    others = tuple(d for d in range(self.ndim) if d != dim)
+    norm = ops.vector_norm_of(self, p, others, True)
+    scale = ops.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1)
+    return self * scale
+
+
+op("renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor", composite=_renorm,
+   inplace=True, out=True, dtypes=FLOAT_COMPLEX, ref=references.renorm,
+   doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
+       "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
+   samples=[case(T(3, 4), 2, 0, 1.0), case(T(3, 4), 1, 1, 2), case(T(2, 3, 2), 3, -1, 2.5),
+            case(T(2, 3), math.inf, 0, 1), case(T(3, 4), 2, 0, 100), case(T(0, 3), 2, 0, 1),
+            case(fixed((0, 0, 3, 4), shape=(2, 2)), 2, 0, 1, skip=KINKS)])

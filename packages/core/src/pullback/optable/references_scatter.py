@@ -1,0 +1,128 @@
+"""References of writes and reductions at index tensors, element by element.
+
+Each takes the NumPy module first, then the op's arguments with arrays for tensors.
+"""
+
+
+def _targets(np, index, dim):
+    """Yield the place of each index element, and the place that it names."""
+    index = np.atleast_1d(index)
+    for place in np.ndindex(index.shape):
+        target = list(place)
+        target[dim] = int(index[place])
+        yield place, tuple(target)
+
+
+def scatter(np, self, dim, index, src=None, reduce=None, value=None):
+    """Write, add or multiply in order."""
+    out = np.atleast_1d(self).copy()
+    src = value if src is None else src
+    src = np.broadcast_to(src, np.atleast_1d(index).shape) if np.ndim(src) == 0 else src
+    for place, target in _targets(np, index, dim):
+        if reduce is None:
+            out[target] = src[place]
+        elif reduce == "add":
+            out[target] = out[target] + src[place]
+        else:
+            out[target] = out[target] * src[place]
+    return out.reshape(self.shape)
+
+
+def scatter_reduce(np, self, dim, index, src, reduce, include_self=True):
+    """Collect the elements of every place, then reduce them."""
+    out = np.atleast_1d(self).copy()
+    found = {}
+    for place, target in _targets(np, index, dim):
+        found.setdefault(target, []).append(np.atleast_1d(src)[place])
+    for target, values in found.items():
+        if include_self:
+            values = [out[target], *values]
+        out[target] = _reduce(np, reduce, np.array(values))
+    return out.reshape(self.shape)
+
+
+def _reduce(np, reduce, values):
+    name = {"add": "sum", "multiply": "prod"}.get(reduce, reduce)
+    if name == "mean" and values.dtype.kind in "iu":
+        return np.add.reduce(values) // len(values)
+    if values.dtype.kind == "b" and name in ("sum", "prod"):
+        return values.any() if name == "sum" else values.all()
+    return getattr(np, name)(values)
+
+
+def _slices(np, self, dim, index, source):
+    """Yield (place, slice) of every index."""
+    for k, place in enumerate(np.atleast_1d(index)):
+        part = np.moveaxis(source, dim, 0)[k] if source.ndim else source
+        yield int(place), part
+
+
+def index_add(np, self, dim, index, source, alpha=1):
+    """Add slice by slice."""
+    out = np.atleast_1d(self).copy()
+    for place, part in _slices(np, self, dim, index, source):
+        rows = np.moveaxis(out, dim, 0)
+        rows[place] = rows[place] + (part if alpha == 1 else part * alpha)
+    return out.reshape(self.shape)
+
+
+def index_copy(np, self, dim, index, source):
+    """Write slice by slice."""
+    out = np.atleast_1d(self).copy()
+    for place, part in _slices(np, self, dim, index, source):
+        np.moveaxis(out, dim, 0)[place] = part
+    return out.reshape(self.shape)
+
+
+def index_fill(np, self, dim, index, value):
+    """Write one number to slices."""
+    out = np.atleast_1d(self).copy()
+    np.moveaxis(out, dim, 0)[np.atleast_1d(index)] = value
+    return out.reshape(self.shape)
+
+
+def index_reduce(np, self, dim, index, source, reduce, include_self=True):
+    """A scatter_reduce whose index is the same in all slices."""
+    shape = np.atleast_1d(source).shape
+    lead = (-1,) + (1,) * (len(shape) - dim % len(shape) - 1)
+    spread = np.broadcast_to(np.atleast_1d(index).reshape(lead), shape)
+    return scatter_reduce(np, self, dim, spread, source, reduce, include_self)
+
+
+def masked_select(np, self, mask):
+    """Broadcast, then index."""
+    self, mask = np.broadcast_arrays(self, mask)
+    return self[mask]
+
+
+def masked_scatter(np, self, mask, source):
+    """Write the first elements of the source."""
+    self, mask = np.broadcast_arrays(self, mask)
+    out = self.copy()
+    out[mask] = source.reshape(-1)[:int(mask.sum())]
+    return out
+
+
+def take(np, self, index):
+    """NumPy's, which wants an element."""
+    return np.take(self, index) if self.size else np.empty(index.shape, self.dtype)
+
+
+def put(np, self, index, source, accumulate=False):
+    """Go through the places one by one."""
+    out = self.reshape(-1).copy()
+    for place, value in zip(np.atleast_1d(index), source.reshape(-1)):
+        out[place] = out[place] + value if accumulate else value
+    return out.reshape(self.shape)
+
+
+def take_along_dim(np, self, indices, dim=None):
+    """NumPy's, with the other dims broadcast."""
+    if dim is None:
+        return self.reshape(-1)[indices.reshape(-1)]
+    mine, other = list(self.shape), list(indices.shape)
+    mine[dim] = other[dim] = 1
+    shape = list(np.broadcast_shapes(mine, other))
+    wide = list(shape)
+    shape[dim], wide[dim] = self.shape[dim], indices.shape[dim]
+    return np.take_along_axis(np.broadcast_to(self, shape), np.broadcast_to(indices, wide), dim)
