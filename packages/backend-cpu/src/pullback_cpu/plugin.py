@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pullback.backend import hookimpl
+from pullback_cpu import blas_loader
 from pullback_cpu._allocator import BACKEND
 from pullback_cpu.kernels import KERNELS
 
@@ -21,3 +22,9 @@ def pullback_register_kernels(table, device: str) -> None:
     if device == DEVICE:
         for slot, (mask, kernel) in KERNELS.items():
             table.add(slot, mask, kernel)
+
+
+@hookimpl
+def pullback_set_threads(count: int) -> None:
+    """Limit the threads of BLAS; all other kernels use one."""
+    blas_loader.set_threads(count)

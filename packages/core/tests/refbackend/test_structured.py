@@ -106,6 +106,25 @@ class TestBmm:
         assert not out.any()
 
 
+class TestSolve:
+    def test_by_hand(self):
+        matrices = np.array([[[0.0, 2.0], [1.0, 0.0]], [[1.0, 1.0], [2.0, 2.0]]])
+        out, info = np.empty((2, 2, 1)), np.empty(2, np.int32)
+        KERNELS["solve"][1]((out, info), matrices, np.array([[[2.0], [3.0]], [[1.0], [1.0]]]))
+        assert out[0].tolist() == [[3.0], [1.0]]
+        assert info.tolist() == [0, 2] and np.isnan(out[1]).all()
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+    def test_agrees_with_numpy(self, dtype):
+        rng = np.random.default_rng(5)
+        matrices = rng.normal(size=(3, 4, 4)).astype(dtype)
+        right = rng.normal(size=(3, 4, 2)).astype(dtype)
+        out, info = np.empty_like(right), np.empty(3, np.int32)
+        KERNELS["solve"][1]((out, info), matrices, right)
+        assert not info.any()
+        np.testing.assert_allclose(matrices @ out, right, atol=1e-4)
+
+
 class TestIndexing:
     X = np.arange(12.0).reshape(3, 4)
 

@@ -22,6 +22,7 @@ for _name in (
     "random",
     "reduce",
     "softmax",
+    "solve",
     "sort",
     "unary",
     "where",

@@ -10,6 +10,7 @@ ctypedef void (*gemv_routine)(
 cdef extern from "blas_threads.h":
     ctypedef struct pb_blas_threads:
         int (*get)() noexcept nogil
+        void (*set)(int count) noexcept nogil
     void pb_blas_threads_find(pb_blas_threads *threads, const char *library)
     int pb_gemm_hold(pb_blas_threads *threads, double m, double n, double k) noexcept nogil
     int pb_gemv_hold(pb_blas_threads *threads, double m, double n) noexcept nogil

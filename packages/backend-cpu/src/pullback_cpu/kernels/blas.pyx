@@ -25,4 +25,10 @@ def thread_count():
     return routines.threads.get() if routines.threads.get != NULL else None
 
 
+def set_thread_count(int count):
+    """Let BLAS use at most so many threads, if it can be told."""
+    if routines.threads.set != NULL:
+        routines.threads.set(count)
+
+
 ROUTINES = PyCapsule_New(&routines, b"pb_blas", NULL)

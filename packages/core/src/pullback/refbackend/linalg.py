@@ -14,4 +14,35 @@ def bmm(out: Array, x: Array, y: Array) -> None:
         store(out, np.matmul(widen(x), widen(y)))
 
 
-KERNELS: dict[str, tuple[int, Kernel]] = {"bmm": (masks.NUMBERS, bmm)}
+def solve(outs: tuple[Array, Array], matrices: Array, right: Array) -> None:
+    """Solve each system by elimination, in the operands' own precision, as backends do."""
+    out, info = outs
+    for number in range(len(matrices)):
+        rows = np.array(matrices[number])
+        found = _eliminate(rows, values := np.array(right[number]))
+        info[number] = found
+        out[number] = np.nan if found else values
+
+
+def _eliminate(rows: Array, values: Array) -> int:
+    """Turn ``values`` into the solution; returns which pivot is 0, counted from 1, or 0."""
+    with np.errstate(all="ignore"):
+        for step in range(len(rows)):
+            chosen = step + int(np.argmax(np.abs(rows[step:, step])))
+            if rows[chosen, step] == 0:
+                return step + 1
+            for part in (rows, values):
+                part[[step, chosen]] = part[[chosen, step]]
+            factors = rows[step + 1 :, step] / rows[step, step]
+            rows[step + 1 :] -= factors[:, None] * rows[step]
+            values[step + 1 :] -= factors[:, None] * values[step]
+        for step in reversed(range(len(rows))):
+            values[step] -= rows[step, step + 1 :] @ values[step + 1 :]
+            values[step] /= rows[step, step]
+    return 0
+
+
+KERNELS: dict[str, tuple[int, Kernel]] = {
+    "bmm": (masks.NUMBERS, bmm),
+    "solve": (masks.INEXACT, solve),
+}

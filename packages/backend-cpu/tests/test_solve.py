@@ -1,0 +1,69 @@
+"""Systems of linear equations."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kernel_calls import DTYPES, Prepared
+from layouts import LAYOUTS, empty_like
+
+SOLVED = ("f32", "f64", "c64", "c128")
+
+
+def lay_out(array: np.ndarray, layout: str) -> np.ndarray:
+    made = empty_like(array, array.dtype, layout)
+    made[...] = array
+    return made
+
+
+def solve(a: np.ndarray, b: np.ndarray, layout: str = "contiguous") -> tuple:
+    out = empty_like(b, b.dtype, layout)
+    info = np.full(len(a), -1, np.int32)
+    Prepared("solve", [out, info], [a, b]).run()
+    return out, info
+
+
+@pytest.mark.parametrize("dtype", SOLVED)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("n", "columns"), [(1, 1), (3, 2), (20, 5)])
+def test_solutions_solve(dtype, layout, n, columns):
+    rng = np.random.default_rng(n)
+    a = (rng.normal(size=(3, n, n)) + 5 * np.eye(n)).astype(DTYPES[dtype])
+    b = rng.normal(size=(3, n, columns)).astype(DTYPES[dtype])
+    out, info = solve(lay_out(a, layout), lay_out(b, layout), layout)
+    assert not info.any()
+    np.testing.assert_allclose(a @ out, b, atol=1e-4 if dtype in ("f32", "c64") else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", SOLVED)
+def test_a_pivot_of_zero_is_numbered_and_its_solution_is_nan(dtype):
+    a = np.array([np.eye(2), np.ones((2, 2)), np.zeros((2, 2))], DTYPES[dtype])
+    out, info = solve(a, np.ones((3, 2, 1), DTYPES[dtype]))
+    assert info.tolist() == [0, 2, 1]
+    assert out[0].tolist() == [[1], [1]] and np.isnan(out[1:]).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 1), (2, 0, 1), (2, 2, 0)])
+def test_nothing_to_solve(shape):
+    batches, n, _ = shape
+    out, _ = solve(np.ones((batches, n, n)) + np.eye(n), np.ones(shape))
+    assert out.shape == shape
+
+
+def test_loading_lapack_does_not_import_scipy_linalg():
+    code = """
+import sys
+import numpy as np
+from kernel_calls import Prepared
+out, info = np.empty((1, 2, 1)), np.empty(1, np.int32)
+Prepared("solve", [out, info], [np.eye(2)[None], np.ones((1, 2, 1))]).run()
+assert out.ravel().tolist() == [1, 1]
+print([n for n in sys.modules if n.startswith("scipy.linalg")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=Path(__file__).parent)  # fmt: skip
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,103 @@
+"""References of the ops of linear algebra. Each takes the NumPy module first, then the op's
+arguments with arrays for tensors.
+"""
+
+
+def addr(np, self, vec1, vec2, beta=1, alpha=1):
+    """Sums of bools are bools."""
+    product = np.multiply.outer(vec1, vec2)
+    if self.dtype == bool:
+        return (self & bool(beta)) | (product & bool(alpha))
+    return beta * self + alpha * product
+
+
+def tensordot(np, a, b, dims=2):
+    """torch broadcasts a contracted size of 1, and takes the dims as a tensor too."""
+    if isinstance(dims, np.ndarray):
+        dims = dims.tolist()
+    if not isinstance(dims, int):
+        first, second = list(dims[0]), list(dims[1])
+        for x, y in zip(first, second):
+            if a.shape[x] == 1:
+                a = np.repeat(a, b.shape[y], x)
+            if b.shape[y] == 1:
+                b = np.repeat(b, a.shape[x], y)
+        dims = first, second
+    return np.tensordot(a, b, dims)
+
+
+def einsum(np, equation, *operands):
+    """NumPy takes no operands in a list."""
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)) and isinstance(equation, str):
+        operands = operands[0]
+    return np.einsum(equation, *operands)
+
+
+def linear_solve(np, self, other, left=True):
+    """torch decides by the batch whether the right side holds vectors."""
+    if not left:
+        return np.swapaxes(linear_solve(
+            np, np.swapaxes(self, -1, -2), np.swapaxes(other, -1, -2)), -1, -2)
+    vector = other.ndim == 1 or (self.ndim - 1 == other.ndim and other.shape == self.shape[:-1])
+    if not vector:
+        return np.linalg.solve(self, other)
+    return np.linalg.solve(self, other[..., None])[..., 0]
+
+
+def vector_norm(np, self, ord=2, dim=None, keepdim=False):
+    """The norm of order `ord`, also for orders below 1 and for sizes of 0."""
+    dims = tuple(range(self.ndim)) if dim is None else (dim,) if isinstance(dim, int) else dim
+    size = np.abs(self)
+    if not self.ndim:
+        size, dims = size.reshape(1), (0,)
+    if ord == float("inf"):
+        out = size.max(dims, keepdims=keepdim)
+    elif ord == -float("inf"):
+        out = size.min(dims, keepdims=keepdim)
+    elif ord == 0:
+        out = (size != 0).sum(dims, keepdims=keepdim).astype(float)
+    else:
+        out = (size ** ord).sum(dims, keepdims=keepdim) ** (1 / ord)
+    return out.reshape(()) if not self.ndim else out
+
+
+def distances(np, difference, p):
+    """The p-norm of the last dim."""
+    if not difference.shape[-1]:
+        return np.zeros(difference.shape[:-1])
+    return vector_norm(np, difference, p, -1)
+
+
+def cdist(np, x1, x2, p=2.0, compute_mode=None):
+    """The distance of each row of one matrix from each row of another."""
+    return distances(np, x1[..., :, None, :] - x2[..., None, :, :], p)
+
+
+def pdist(np, self, p=2.0):
+    """The distances of all pairs of rows, in the order of the upper triangle."""
+    first, second = np.triu_indices(self.shape[0], 1)
+    return distances(np, self[first] - self[second], p)
+
+
+def pairwise_distance(np, x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    """The distance of each row of one matrix from its partner in another."""
+    out = distances(np, x1 - x2 + eps, p)
+    return out[..., None] if keepdim else out
+
+
+def cosine_similarity(np, x1, x2, dim=1, eps=1e-8):
+    """The cosine of the angle between vectors along a dim."""
+    x1, x2 = np.broadcast_arrays(x1, x2)
+    sizes = [np.maximum(np.sqrt((x * x).sum(dim)), eps) for x in (x1, x2)]
+    return (x1 * x2).sum(dim) / (sizes[0] * sizes[1])
+
+
+def cross(np, self, other, dim=-1):
+    """NumPy moves the vectors to the last axis and back."""
+    shape = np.broadcast_shapes(self.shape, other.shape)
+    return np.cross(np.broadcast_to(self, shape), np.broadcast_to(other, shape), axis=dim)
+
+
+def normalize(np, self, p=2.0, dim=1, eps=1e-12):
+    """Divide by the norm, kept away from 0."""
+    return self / np.maximum(vector_norm(np, self, p, dim, True), eps)
