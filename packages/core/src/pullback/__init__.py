@@ -24,7 +24,7 @@ def get_include():
     return _os.path.join(_os.path.dirname(__file__), "include")
 
 
-from pullback import backend, nn, random, utils
+from pullback import backend, linalg, nn, random, utils
 from pullback._bind import bind_table as _bind_table
 from pullback._c import dtype as _dtype
 from pullback._c import surface as _surface
@@ -68,7 +68,44 @@ from pullback._construct import (
     scalar_tensor,
     tensor,
 )
+from pullback._context import (
+    are_deterministic_algorithms_enabled,
+    compiled_with_cxx11_abi,
+    get_deterministic_debug_mode,
+    get_device_module,
+    get_file_path,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    get_num_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_default_tensor_type,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_num_interop_threads,
+    set_num_threads,
+    set_warn_always,
+    use_deterministic_algorithms,
+)
 from pullback._printing import get_printoptions, printoptions, set_printoptions
+from pullback._scalars import (
+    is_conj,
+    is_inference,
+    is_neg,
+    is_same_size,
+    is_signed,
+    resolve_conj,
+    resolve_neg,
+    sym_float,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
+    typename,
+)
 from pullback.random import (
     Generator,
     default_generator,
@@ -91,11 +128,12 @@ half, float, double = _named["float16"], _named["float32"], _named["float64"]  #
 short, int, long = _named["int16"], _named["int32"], _named["int64"]
 cfloat, cdouble = _named["complex64"], _named["complex128"]
 
-_bind_table({"": globals(), "functional": vars(nn.functional)})
+_bind_table({"": globals(), "functional": vars(nn.functional), "linalg": vars(linalg)})
 
-from pullback import _methods, autograd
+from pullback import _einops, _methods, autograd
 from pullback._methods import (
     allclose,
+    broadcast_shapes,
     can_cast,
     equal,
     is_complex,
@@ -108,6 +146,7 @@ from pullback._methods import (
 from pullback.autograd import enable_grad, no_grad, set_grad_enabled
 
 _methods.install()
+_einops.install()
 
 
 def __getattr__(name):
