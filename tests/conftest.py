@@ -39,6 +39,8 @@ def run_python():
     """Return a function that runs code in a fresh interpreter and gives back the process."""
 
     def run(code, *arguments, options=(), timeout=120, **environment):
+        if "PYTHONPATH" in environment and "PYTHONPATH" in os.environ:
+            environment["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
         variables = {**os.environ, **environment}
         command = [sys.executable, *options, "-c", code, *map(str, arguments)]
         return subprocess.run(

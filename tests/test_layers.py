@@ -169,6 +169,7 @@ def test_core_needs_only_its_requirements_to_be_imported(root):
         "packages/backend-cpu/src/pullback_cpu",
         "packages/backend-cuda/src/pullback_cuda",
         "packages/profiler/src/pullback_profiler",
+        "examples/native_kernel/src/pullback_native",
         "examples/third_party_backend/src/pullback_example",
     ],
 )

@@ -1,7 +1,5 @@
 """A backend with the required kernels alone: everything else is decomposed into them."""
 
-import os
-
 import pytest
 
 PLUGIN = """
@@ -31,8 +29,7 @@ warnings.simplefilter("error")
 @pytest.fixture
 def run_thin(run_python, write_plugin):
     """Run code with the device ``thin`` installed; return the lines it printed."""
-    paths = [write_plugin("thin", PLUGIN), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(filter(None, paths))
+    path = write_plugin("thin", PLUGIN)
 
     def run(code, **environment):
         done = run_python(SETUP + code, PYTHONPATH=path, PULLBACK_FALLBACK="error", **environment)

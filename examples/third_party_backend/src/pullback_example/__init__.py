@@ -1,1 +1,1 @@
-"""A small backend for Pullback; everything it does is in ``plugin`` and ``_native``."""
+"""A backend for Pullback in pure Python: the device ``example``."""

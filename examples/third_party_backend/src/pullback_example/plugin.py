@@ -1,26 +1,19 @@
 """What the core calls when the device ``example`` is used for the first time."""
 
-import numpy as np
-
 from pullback.backend import hookimpl
-from pullback_example import _native
-
-
-def negate(out, x):
-    """Write -x into ``out``: a kernel may be Python, which gets NumPy arrays on a host backend."""
-    np.negative(x, out=out)
+from pullback_example.kernels import KERNELS
+from pullback_example.memory import MEMORY
 
 
 @hookimpl
 def pullback_backend(device):
     """Give memory for our device, nothing for others."""
-    return _native.backend() if device == "example" else None
+    return MEMORY if device == "example" else None
 
 
 @hookimpl
 def pullback_register_kernels(table, device):
-    """Register two kernels; the core finds a way for everything else."""
-    if device != "example":
-        return
-    table.add("add", _native.F32 | _native.F64, _native.add_kernel())
-    table.add("neg", _native.F32 | _native.F64, negate)
+    """Register a kernel for each slot that cannot be composed; the core composes the rest."""
+    if device == "example":
+        for slot, (mask, kernel) in KERNELS.items():
+            table.add(slot, mask, kernel)

@@ -27,6 +27,7 @@ ctypedef struct pb_device_type:
     PyObject *capsule           # owned; keeps `backend` alive
     bint loaded
     bint host                   # memory is host memory
+    bint handles                # its addresses are handles, not addresses
     pb_entry *table             # MAX_SLOTS * PB_NUM_DTYPES
 
 

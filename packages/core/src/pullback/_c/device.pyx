@@ -7,7 +7,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HOST, PB_KERNEL_CAPSULE, PB_NUM_DTYPES,
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE, PB_NUM_DTYPES,
     pb_backend, pb_kernel)
 
 from pullback._c.pymemory import wrap_memory
@@ -116,6 +116,7 @@ def install_backend(str name, capsule):
     found.capsule = <PyObject *>capsule
     found.backend = backend
     found.host = (backend.flags & PB_BACKEND_HOST) != 0
+    found.handles = (backend.flags & PB_BACKEND_HANDLES) != 0
 
 
 def install_kernel(str name, int slot, unsigned int mask, kernel):

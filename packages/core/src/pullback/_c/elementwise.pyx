@@ -86,6 +86,8 @@ cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
         return False
     if a.storage.device_type != b.storage.device_type:
         return False
+    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
+        return False
     high_a = layout_extent(a.layout, &low_a)
     high_b = layout_extent(b.layout, &low_b)
     cdef size_t begin_a = <size_t>tensor_data(a) + low_a * dtype_itemsize[a.dtype]
@@ -119,6 +121,8 @@ cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
             if layout_shape(a.layout)[d] != 1 and (
                     layout_strides(a.layout)[d] != layout_strides(b.layout)[d]):
                 return False
+    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
+        return False
     return tensor_data(a) == tensor_data(b) and a.dtype == b.dtype
 
 

@@ -1,12 +1,12 @@
 """Backends whose memory is managed in Python: an object with a few methods becomes a pb_backend.
 
 Every function here is called with the interpreter lock held. What the object raises cannot pass
-through the C interface: a failed allocation gives NULL, a failed copy its message, and what a
-release raises is shown as unraisable.
+through the C interface: a failed allocation gives NULL, a failed copy its message, and any other
+exception goes to ``sys.unraisablehook``.
 """
 
-import sys
-
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.object cimport PyObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_New
@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc
 from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
     pb_backend)
 
 __all__ = ["REQUIRED", "wrap_memory"]
@@ -41,6 +41,7 @@ def wrap_memory(str device, memory):
     Py_INCREF(memory)                   # as long as the process: tensors may outlive everything
     backend.size = sizeof(pb_backend)
     backend.abi_version = PB_ABI_VERSION
+    backend.flags = PB_BACKEND_HANDLES
     backend.self = <void *>memory
     backend.device_count = device_count
     backend.allocate = allocate
@@ -56,29 +57,28 @@ def wrap_memory(str device, memory):
 
 
 cdef int device_count(void *self) noexcept:
-    try:
-        return (<object>self).device_count() if hasattr(<object>self, "device_count") else 1
-    except BaseException as error:
-        report(error, "device_count")
-        return 0
+    return (<object>self).device_count() if hasattr(<object>self, "device_count") else 1
 
 
 cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
-    cdef size_t handle = 0
     try:
-        handle = (<object>self).allocate(device, nbytes)
+        return <void *><size_t>(<object>self).allocate(device, nbytes)
     except MemoryError:
-        pass
-    except BaseException as error:
-        report(error, "allocate")
-    return <void *>handle
+        return NULL
 
 
 cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
-    try:
-        (<object>self).release(device, <size_t>data, nbytes)
-    except BaseException as error:
-        report(error, "release")
+    """Runs while tensors die, perhaps because of an exception, which must survive the call."""
+    cdef PyObject *kind
+    cdef PyObject *value
+    cdef PyObject *trace
+    PyErr_Fetch(&kind, &value, &trace)
+    call_release(<object>self, device, <size_t>data, nbytes)
+    PyErr_Restore(kind, value, trace)
+
+
+cdef void call_release(object self, int device, size_t handle, size_t nbytes) noexcept:
+    self.release(device, handle, nbytes)
 
 
 cdef int copy_bytes(void *self, int device, void *dst, size_t dst_offset, const void *src,
@@ -111,39 +111,19 @@ cdef int synchronize(void *self, int device, char *message) noexcept:
 
 
 cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
+    cdef int i
     memset(stats, 0, 4 * sizeof(int64_t))
-    try:
-        for i, value in enumerate((<object>self).memory_stats(device)[:4]):
-            stats[i] = value
-    except BaseException as error:
-        report(error, "memory_stats")
+    found = tuple((<object>self).memory_stats(device))
+    for i in range(min(4, <int>len(found))):
+        stats[i] = found[i]
 
 
 cdef void empty_cache(void *self, int device) noexcept:
-    try:
-        (<object>self).empty_cache(device)
-    except BaseException as error:
-        report(error, "empty_cache")
+    (<object>self).empty_cache(device)
 
 
 cdef int fill_message(char *message, object error) except -1:
     text = f"{type(error).__name__}: {error}".encode()
     strncpy(message, text, PB_MESSAGE_SIZE - 1)
     message[PB_MESSAGE_SIZE - 1] = 0
-    return 0
-
-
-class Unraisable:
-    """What ``sys.unraisablehook`` is told about an exception that has nowhere to go."""
-
-    def __init__(self, error, method):
-        self.exc_type = type(error)
-        self.exc_value = error
-        self.exc_traceback = error.__traceback__
-        self.err_msg = f"Exception ignored in a backend's {method}()"
-        self.object = None
-
-
-cdef int report(object error, str method) except -1:
-    sys.unraisablehook(Unraisable(error, method))
     return 0

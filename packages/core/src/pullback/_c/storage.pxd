@@ -8,7 +8,6 @@ cdef pb_storage *storage_foreign(void *data, int64_t nbytes, int device_type, in
                                  object owner, bint readonly) except NULL
 cdef pb_storage *storage_alias(pb_storage *memory) except NULL
 cdef void storage_free(pb_storage *storage) noexcept
-cdef bint storage_same_memory(pb_storage *a, pb_storage *b) noexcept nogil
 
 
 cdef inline pb_storage *storage_retain(pb_storage *storage) noexcept:

@@ -87,10 +87,6 @@ cdef pb_storage *storage_alias(pb_storage *memory) except NULL:
     return storage
 
 
-cdef bint storage_same_memory(pb_storage *a, pb_storage *b) noexcept nogil:
-    return a == b or (a.data == b.data and a.data != NULL and a.device_type == b.device_type)
-
-
 cdef void storage_free(pb_storage *storage) noexcept:
     cdef pb_storage *memory = storage.memory
     cdef PyObject *owner = storage.owner

@@ -113,7 +113,8 @@ typedef int (*pb_kernel)(pb_call *call);
 /* ---- backends ----------------------------------------------------------------------------- */
 
 enum pb_backend_flags {
-    PB_BACKEND_HOST = 1 /* memory of this backend is host memory: core may read and write it */
+    PB_BACKEND_HOST = 1,   /* memory of this backend is host memory: core may read and write it */
+    PB_BACKEND_HANDLES = 2 /* allocate() returns handles: no arithmetic on them makes sense */
 };
 
 enum pb_copy_kind { PB_HOST_TO_DEVICE = 0, PB_DEVICE_TO_HOST = 1, PB_DEVICE_TO_DEVICE = 2 };

@@ -86,6 +86,7 @@ cdef extern from "pullback/abi.h" nogil:
 
     enum:
         PB_BACKEND_HOST
+        PB_BACKEND_HANDLES
         PB_HOST_TO_DEVICE
         PB_DEVICE_TO_HOST
         PB_DEVICE_TO_DEVICE

@@ -1,0 +1,1 @@
+"""A backend for Pullback with one compiled kernel: the device ``native``."""
