@@ -1,8 +1,9 @@
 """The part of the build that has to be computed: where the core keeps ``pullback/abi.pxd``."""
 
-import pullback
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+
+import pullback
 
 include = pullback.get_include()
 native = Extension(

@@ -23,7 +23,7 @@ def pytest_configure(config):
     )
     # The op table's samples call it; a test of its own expects the warning.
     config.addinivalue_line(
-        "filterwarnings", r"ignore:torch\.chain_matmul is deprecated:UserWarning"
+        "filterwarnings", r"ignore:pullback\.chain_matmul is deprecated:UserWarning"
     )
 
 

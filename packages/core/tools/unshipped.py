@@ -10,7 +10,7 @@ shipped unless it is named here, so a new module or folder cannot be forgotten.
 import os
 import sys
 
-SHIPPED = (".py", ".pyi", "py.typed")
+SHIPPED = (".py", ".pyi", "py.typed", "templates.txt")
 CONTRACT = "include"  # the headers for plugins lie here; other headers are the core's own
 
 

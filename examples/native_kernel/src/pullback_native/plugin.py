@@ -1,8 +1,8 @@
 """What the core calls when the device ``native`` is used for the first time."""
 
 import numpy as np
-from pullback.backend import hookimpl
 
+from pullback.backend import hookimpl
 from pullback_native import _native
 
 

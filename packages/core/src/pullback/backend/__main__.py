@@ -1,0 +1,73 @@
+"""``python -m pullback.backend new NAME``: write the package of a new backend, ready to run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pullback
+
+TEMPLATES = Path(__file__).parent / "templates.txt"
+TAKEN = ("cpu", "cuda", "meta", "ref")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns 0, or 1 with a message on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m pullback.backend")
+    commands = parser.add_subparsers(dest="command", required=True)
+    new = commands.add_parser("new", help="write a package that adds a device")
+    new.add_argument("name", help="the device type, for example 'mine'")
+    new.add_argument("--into", type=Path, metavar="FOLDER",
+                     help="the folder to make; pullback-NAME if it is not given")  # fmt: skip
+    explain = commands.add_parser("explain", help="tell how an op is served on a device")
+    explain.add_argument("op")
+    explain.add_argument("--device")
+    given = parser.parse_args(arguments)
+    try:
+        if given.command == "explain":
+            print(pullback.backend.explain(given.op, given.device))
+            return 0
+        folder = given.into or Path(f"pullback-{given.name}")
+        for path in write_package(given.name, folder):
+            print(path)
+    except (AttributeError, OSError, RuntimeError, ValueError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    print(f"\nNow: cd {folder} && python -m pip install tox && python -m tox")
+    return 0
+
+
+def write_package(name: str, folder: Path) -> list[Path]:
+    """Write the files of a backend package into a new folder and return their paths.
+
+    Raises: ValueError for a name that no device can have; FileExistsError for a folder with files.
+    """
+    if not name.isidentifier() or not name.isascii() or name != name.lower():
+        raise ValueError(f"{name!r} is no name for a device: use lower-case letters, digits and _")
+    if name in TAKEN:
+        raise ValueError(f"the device {name!r} exists already")
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} is not empty")
+    written = []
+    for path, text in templates(name):
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        written.append(target)
+    return written
+
+
+def templates(name: str) -> list[tuple[str, str]]:
+    """Return path and text of each file, with the names filled in."""
+    text = TEMPLATES.read_text(encoding="utf-8")
+    text = text.replace("@NAME@", name).replace("@VERSION@", pullback.__version__)
+    files = []
+    for part in text.split("\n==> ")[1:]:
+        path, _, body = part.partition(" <==\n")
+        files.append((path, body.rstrip("\n") + "\n"))
+    return files
+
+
+if __name__ == "__main__":
+    sys.exit(main())
