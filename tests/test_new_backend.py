@@ -1,4 +1,4 @@
-"""``python -m pullback.backend``: the package that it writes can be installed and passes its tests."""
+"""``python -m pullback.backend``: the package that it writes installs and passes its tests."""
 
 import os
 import subprocess

@@ -9,7 +9,10 @@ import pullback
 torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
 # What is ours alone.
-EXTRA = {"backend", "get_include", "get_pxd_path"}
+EXTRA = {
+    *("absolute_", "backend", "empty_cache", "get_include", "get_printoptions", "get_pxd_path"),
+    *("memory_stats", "printoptions", "synchronize"),
+}
 
 
 def public_names(thing):
@@ -39,4 +42,4 @@ def test_autograd_offers_torch_s_names_only():
         for name in public_names(pullback.autograd)
         if not inspect.ismodule(getattr(pullback.autograd, name))
     }
-    assert names - public_names(torch.autograd) == set()
+    assert names - public_names(torch.autograd) - {"execute_backward"} == set()

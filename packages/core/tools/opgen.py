@@ -141,8 +141,11 @@ def public_names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
     """Yield the names of an entry's functions; an entry may have one other than its own."""
     if isinstance(entry.function, str):
         yield entry.function, entry.out
-    else:
-        yield from names_of(entry)
+        return
+    for name, out in names_of(entry):
+        variant = entry.inplace is True and name not in (entry.name, *entry.aliases)
+        if entry.inplace_function or not variant:
+            yield name, out
 
 
 def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:

@@ -7,8 +7,6 @@
 tensor([2., 4.])
 """
 
-from __future__ import annotations
-
 import os as _os
 
 __version__ = "0.1.0"

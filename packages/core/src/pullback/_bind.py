@@ -55,6 +55,8 @@ def bind_table(namespaces: dict[str, dict]) -> None:
             setattr(ops, name, op)
             if entry.method:
                 bind_attribute(entry.method if isinstance(entry.method, str) else name, op)
+            if op is not made and not entry.inplace_function:
+                continue
             public = entry.function if isinstance(entry.function, str) else name
             for namespace in entry.namespaces if entry.function else ():
                 namespaces[namespace][public] = op

@@ -170,14 +170,6 @@ def tensor_type(self, dtype=None, non_blocking=False):
     return self.to(dtype)
 
 
-def zero_grad(self, set_to_none=True):
-    """Forget the accumulated gradient, or set it to zeros."""
-    if set_to_none or self.grad is None:
-        self.grad = None
-    else:
-        self.grad.detach_().zero_()
-
-
 def _transposed(self):
     return self.permute(tuple(range(self.ndim - 1, -1, -1)))
 
@@ -280,7 +272,7 @@ def install():
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
             "item": item, "cpu": cpu, "type_as": type_as, "type": tensor_type,
-            "zero_grad": zero_grad, "equal": equal, "isclose": isclose, "allclose": allclose,
+            "equal": equal, "isclose": isclose, "allclose": allclose,
             "__complex__": to_complex, "as_subclass": as_subclass}.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():

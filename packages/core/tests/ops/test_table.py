@@ -89,6 +89,9 @@ def test_op_is_where_its_entry_says(entry):
             method = entry.method if isinstance(entry.method, str) else name
             assert vars(pb.Tensor)[method] is getattr(ops, name)
         public = entry.function if isinstance(entry.function, str) else name
+        if getattr(ops, name) is not op and not entry.inplace_function:
+            assert not entry.function or not hasattr(pb, name)
+            continue
         if entry.function and "" in entry.namespaces:
             assert getattr(pb, public) is getattr(ops, name)
         if entry.function and "functional" in entry.namespaces:

@@ -97,6 +97,11 @@ cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
     return begin_a < end_b and begin_b < end_a
 
 
+def may_overlap(Tensor a not None, Tensor b not None):
+    """Tell whether the memory between the first and the last elements of two tensors meets."""
+    return memory_overlaps(a, b)
+
+
 cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1:
     """Raise if the two share memory, but not element for element.
 

@@ -104,6 +104,12 @@ def _wrap_coroutine(mode, function):
     return wrapped
 
 
+def _signature(*names):
+    """Types in C have no signature of their own; these are torch's."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([inspect.Parameter(name, kind, default=None) for name in names])
+
+
 class no_grad(modes.GradOff, _Mode):
     """Record nothing: results do not require grad.
 
@@ -115,6 +121,7 @@ class no_grad(modes.GradOff, _Mode):
     """
 
     __slots__ = ()
+    __signature__ = _signature()
 
 
 class enable_grad(modes.GradOn, _Mode):
@@ -129,6 +136,7 @@ class enable_grad(modes.GradOn, _Mode):
     """
 
     __slots__ = ()
+    __signature__ = _signature("orig_func")
 
 
 class set_grad_enabled(_Mode):

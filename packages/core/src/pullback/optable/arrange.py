@@ -353,13 +353,15 @@ op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    vjp={"self": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True,
    doc="Return the lower triangle of matrices, up to a diagonal; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
-   samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.tril(self, diagonal))
+   samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.tril(self, diagonal),
+   inplace_function=False)
 op("triu(self: Tensor, diagonal: int = 0) -> Tensor",
    forward=_triangle("triu", lambda distance, diagonal: distance >= diagonal),
    vjp={"self": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True,
    doc="Return the upper triangle of matrices, from a diagonal on; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
-   samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.triu(self, diagonal))
+   samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.triu(self, diagonal),
+   inplace_function=False)
 
 
 # -- shapes ----------------------------------------------------------------------------------------

@@ -70,22 +70,13 @@ def as_vector(self):
     return self if self.ndim else self.reshape(1)
 
 
-def _span(self):
-    """Return the addresses between which a tensor's elements lie."""
-    start = self.data_ptr()
-    last = sum((n - 1) * step for n, step in zip(self.shape, self.stride()))
-    return start, start + (last + 1) * self.dtype.itemsize if self.numel() else start
-
-
 def kept_apart(self, source):
     """Return an operand of a write to self that the write does not change.
 
     Raises: RuntimeError if both are contiguous and share elements, as torch refuses it.
     """
-    if is_meta(self, source):
-        return source
-    (start, end), (first, last) = _span(self), _span(source)
-    if end <= first or last <= start:
+    from pullback._c.elementwise import may_overlap
+    if is_meta(self, source) or not may_overlap(self, source):
         return source
     if self.is_contiguous() and source.is_contiguous():
         raise RuntimeError("unsupported operation: some elements of the input tensor and the "

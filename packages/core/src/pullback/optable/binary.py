@@ -46,6 +46,7 @@ op("sub(self: Operand, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward
             case(T(3), T(2, 1), alpha=0.5, only=FLOAT_COMPLEX)],
    ref=lambda np, self, other, alpha=1: np.subtract(self, other if alpha == 1 else other * alpha))
 op("rsub(self: Tensor, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward="rsub",
+   method=False,
    kernel="sub", dtypes=NUMBERS,
    vjp={"self": lambda g, alpha: -ops.scaled(g, ops.conj(alpha)), "other": lambda g: g},
    node=lambda other_shape: f"RsubBackward{0 if isinstance(other_shape, tuple) else 1}",
@@ -287,7 +288,8 @@ op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor", 
             case(T(2, 3), -0.5, 1.5, only=FLOATING),
             case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS),
             case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING, skip=KINKS)],
-   ref=lambda np, self, min=None, max=None: np.clip(self, min, max))
+   ref=lambda np, self, min=None, max=None: np.clip(self, min, max),
+   inplace_function=True)
 
 op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=REAL, inplace=True,
    out=True,
@@ -296,7 +298,8 @@ op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=R
    node=lambda min_shape: f"ClampMinBackward{1 if isinstance(min_shape, tuple) else 0}",
    doc="Return each element, or min where that is larger; NaN wins.\n\n"
        "Derivative: to self where both are equal.",
-   samples=binary(ties=True), ref="numpy.maximum")
+   samples=binary(ties=True), ref="numpy.maximum",
+   inplace_function=True)
 op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=REAL, inplace=True,
    out=True,
    vjp={"self": lambda g, self, max: ops.where(self <= max, g, 0),
@@ -304,4 +307,5 @@ op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=R
    node=lambda max_shape: f"ClampMaxBackward{1 if isinstance(max_shape, tuple) else 0}",
    doc="Return each element, or max where that is smaller; NaN wins.\n\n"
        "Derivative: to self where both are equal.",
-   samples=binary(ties=True), ref="numpy.minimum")
+   samples=binary(ties=True), ref="numpy.minimum",
+   inplace_function=True)

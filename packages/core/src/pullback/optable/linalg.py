@@ -168,7 +168,8 @@ op("addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Sc
             case(T(2), T(2, 0), T(0)),
             case(T(2), T(2, 3), T(3), beta=0.5, alpha=-1.5, only=FLOAT_COMPLEX),
             case(T(2), T(2, 3), T(3), beta=1j, alpha=2 - 1j, only=COMPLEX)],
-   ref=lambda np, self, mat, vec, beta=1, alpha=1: beta * self + alpha * (mat @ vec))
+   ref=lambda np, self, mat, vec, beta=1, alpha=1: beta * self + alpha * (mat @ vec),
+   inplace_function=True)
 
 
 def _addr(self, vec1, vec2, beta, alpha):

@@ -77,10 +77,12 @@ def _lcm(self, other):
 
 op("gcd(self: Tensor, other: Tensor) -> Tensor", kernel="gcd", dtypes=INTEGRAL, inplace=True,
    out=True, ref="numpy.gcd", doc="Return the greatest common divisor; 0 of two zeros.",
-   samples=binary((-30, 30), (-30, 30), special=None, numbers=False))
+   samples=binary((-30, 30), (-30, 30), special=None, numbers=False),
+   inplace_function=True)
 op("lcm(self: Tensor, other: Tensor) -> Tensor", forward=_lcm, dtypes=INTEGRAL, inplace=True,
    out=True, ref="numpy.lcm", doc="Return the least common multiple; 0 if one of the two is 0.",
-   samples=binary((-9, 9), (-9, 9), special=None, numbers=False))
+   samples=binary((-9, 9), (-9, 9), special=None, numbers=False),
+   inplace_function=True)
 
 
 # -- roots and powers ------------------------------------------------------------------------------
@@ -151,7 +153,8 @@ op("ldexp(self: Tensor, other: Tensor) -> Tensor", forward=_ldexp, promote="floa
         "other": lambda g, out: g * (out * 0.6931471805599453).conj()},
    doc="Return self * 2 ** other, elementwise.",
    samples=binary(numbers=False, special=(0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan)),
-   ref=lambda np, self, other: self * 2.0 ** other)
+   ref=lambda np, self, other: self * 2.0 ** other,
+   inplace_function=True)
 
 
 # -- logarithms ------------------------------------------------------------------------------------
@@ -242,4 +245,5 @@ op("xlogy(self: Operand, other: Operand) -> Tensor", forward=_xlogy, promote="fl
    node=lambda self, other: f"XlogyBackward{_number_among(self, other)}",
    doc="Return self * log(other), elementwise; 0 where self is 0, unless other is NaN.\n\n"
        "Derivative by self: 0 where self is 0 and other not positive.",
-   samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))])
+   samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
+   inplace_function=True)

@@ -72,7 +72,8 @@ op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=
    vjp={"self": _cumsum_vjp}, inplace=True, out=True, ref=references.running("cumsum"),
    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
        "int64.\n\nRaises: IndexError when `dim` is out of range.",
-   samples=[*_ALONG, *_TYPED])
+   samples=[*_ALONG, *_TYPED],
+   inplace_function=False)
 
 
 def _cumprod(self, dim, dtype):
@@ -103,7 +104,8 @@ op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward
    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
        "Derivative: exact where elements are 0.",
    samples=[*_ALONG, *_TYPED, case(fixed((2, 0, 3, 0, 1)), 0),
-            case(fixed((2, 0, 3, 4, 5, 0), shape=(2, 3)), -1)])
+            case(fixed((2, 0, 3, 4, 5, 0), shape=(2, 3)), -1)],
+   inplace_function=False)
 
 
 # -- extreme elements ------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Entry(NamedTuple):
     save: dict | None
     node: str | Callable
     inplace: bool | str
+    inplace_function: bool | None
     out: bool
     view: bool
     overlap: bool
@@ -115,9 +116,9 @@ def camel(name: str) -> str:
 
 
 def op(signature: str, *, forward=None, composite=None, kernel=None,
-       promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False, out=False,
-       view=False, overlap=False, varargs=False, method=True, function=True, namespace=("",),
-       aliases=(), ref=None, samples=None, doc=""):
+       promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False,
+       inplace_function=None, out=False, view=False, overlap=False, varargs=False, method=True,
+       function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
@@ -128,9 +129,13 @@ def op(signature: str, *, forward=None, composite=None, kernel=None,
         raise ValueError(f"the op table has two entries for {name!r}")
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
+    if inplace_function is None:        # torch has few of them as functions
+        operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
+        inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, kernel, promote, dtypes,
-        vjp or {}, save, node or camel(name), inplace, out, view, overlap, varargs, method,
+        vjp or {}, save, node or camel(name), inplace, inplace_function, out, view, overlap,
+        varargs, method,
         function, (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]

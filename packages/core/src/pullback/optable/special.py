@@ -16,14 +16,16 @@ _POLES = [case(fixed((0.0, -0.0, -1.0, -2.0, float("inf"), float("nan"), 1e-3, 4
 
 _special("digamma", lambda g, self: g * ops.polygamma(1, self),
          "Return the derivative of lgamma of each element.\n\nNaN at the negative integers.",
-         [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES])
+         [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
+   inplace_function=False)
 _special("erfc", lambda g, self: g * (-(self * self)).exp() * -1.1283791670955126,
          "Return 1 - erf(x) of each element, exact where erf is close to 1.\n\n"
          "Source: DLMF 7.2.2.", unary(-3, 3))
 _special("erfinv", lambda g, out: g * (out * out).exp() * 0.886226925452758,
          "Return the inverse of erf of each element.\n\nInfinite at -1 and 1, NaN beyond.",
          [*unary(-0.9, 0.9, special=(0.0, -0.0, 1.0, -1.0, 1.5, float("nan"))),
-          case(T(4, low=0.9, high=0.99))])
+          case(T(4, low=0.9, high=0.99))],
+   inplace_function=False)
 _special("i0", lambda g, self: g * ops.i1(self),
          "Return the modified Bessel function of the first kind of order 0 of each element.\n\n"
          "Source: DLMF 10.25.2 and 10.40.1.",
@@ -43,7 +45,8 @@ _special("i1", _i1_vjp, "Return the modified Bessel function of order 1 of each 
 _special("lgamma", lambda g, self: g * ops.digamma(self),
          "Return log |gamma(x)| of each element.\n\nInfinite at 0 and the negative integers.",
          [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
-         ref="scipy.special.gammaln")
+         ref="scipy.special.gammaln",
+   inplace_function=False)
 
 
 # -- logit -----------------------------------------------------------------------------------------
@@ -195,7 +198,8 @@ op("mvlgamma(self: Tensor, p: int) -> Tensor", forward=_mvlgamma, dtypes=INTEGRA
    doc="Return the logarithm of the multivariate gamma function of dimension p.\n\n"
        "Source: the definition as a product of gamma functions, DLMF 35.3.4.",
    samples=[case(T(*shape, low=2.5, high=5), p) for p in (1, 2, 4) for shape in ((2, 3), (), (0,))],
-   ref=lambda np, self, p: _mvlgamma_reference(np, self, p))
+   ref=lambda np, self, p: _mvlgamma_reference(np, self, p),
+   inplace_function=False)
 
 
 def _mvlgamma_reference(np, self, p):

@@ -148,9 +148,6 @@ def _read_sections(tensor):
     if is_meta(tensor):
         raise NotImplementedError("tensor_split(): the parts depend on the elements of a meta "
                                   "tensor")
-    if tensor.device != tensor.cpu().device:
-        raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to be on cpu, but "
-                           f"it's on {tensor.device}")
     if tensor.dtype.name != "int64":
         raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to have dtype of "
                            f"long, but got {tensor.dtype}")

@@ -68,7 +68,8 @@ _unary("atanh", lambda g, self: g / (1 - self * self).conj(),
        "Return the inverse hyperbolic tangent of each element.", aliases=("arctanh",),
        ref="numpy.arctanh", samples=unary(-0.9, 0.9))
 _unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
-       dtypes=BOOL | INTEGRAL, promote="default", ref="numpy.invert")
+       dtypes=BOOL | INTEGRAL, promote="default", ref="numpy.invert",
+   inplace_function=False)
 _unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
        promote="default", ref="numpy.ceil")
 op("conj(self: Operand) -> Tensor", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
@@ -108,7 +109,8 @@ _unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
        "Return the base-2 logarithm of each element.", ref="numpy.log2",
        samples=unary(0.1, 4))
 _unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
-       promote="bool", ref="numpy.logical_not")
+       promote="bool", ref="numpy.logical_not",
+   inplace_function=False)
 _unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS,
        promote="default", aliases=("negative",), ref="numpy.negative")
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
@@ -125,7 +127,8 @@ _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
        samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
 op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
    doc="Return x / |x| of each element, and 0 of 0.",
-   ref=references.sign)
+   ref=references.sign,
+   inplace_function=False)
 _unary("sigmoid", lambda g, out: ops.sigmoid_backward(g, out),
        "Return the logistic function 1 / (1 + e**-x) of each element.",
        ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
@@ -137,7 +140,8 @@ op("sigmoid_backward(self: Tensor, output: Tensor) -> Tensor", kernel="sigmoid_b
    ref=lambda np, self, output: self * np.conj(output * (1 - output)),
    doc="Return self * conj(output * (1 - output)): the derivative of sigmoid, by its result.")
 _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
-       promote="default", ref=references.sign)
+       promote="default", ref=references.sign,
+   inplace_function=False)
 _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
        ref="numpy.sin")
 _unary("sinh", lambda g, self: g * self.cosh().conj(),
