@@ -51,7 +51,7 @@ def define_backend(module):
     """Subclass einops' ``AbstractBackend``; that such a class exists is what registers it."""
     import pullback
 
-    class PullbackBackend(module.AbstractBackend):
+    class PullbackBackend(module.AbstractBackend):  # type: ignore[name-defined]
         """The tensor operations that einops is made of."""
 
         framework_name = "pullback"

@@ -90,7 +90,7 @@ def broadcast_shapes(*shapes):
     >>> pullback.broadcast_shapes((2, 1), (3,), 1)
     pullback.Size([2, 3])
     """
-    found = []
+    found: list = []
     for position, shape in enumerate(shapes):
         sizes = (shape,) if hasattr(shape, "__index__") else shape
         if not (isinstance(sizes, (tuple, list)) and all(hasattr(n, "__index__") for n in sizes)):

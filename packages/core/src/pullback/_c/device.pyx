@@ -7,8 +7,8 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE, PB_NUM_DTYPES,
-    pb_backend, pb_kernel)
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE,
+    PB_NUM_DTYPES, pb_backend, pb_kernel)
 
 from pullback._c.pymemory import wrap_memory
 

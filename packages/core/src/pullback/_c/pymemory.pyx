@@ -16,8 +16,8 @@ from libc.stdlib cimport calloc
 from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
-    pb_backend)
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE,
+    PB_MESSAGE_SIZE, pb_backend)
 
 __all__ = ["REQUIRED", "wrap_memory"]
 
