@@ -62,14 +62,17 @@ def class_body(tree, name):
     return found.body
 
 
+def offered(module):
+    """Return a module's public names; pytest adds some like @py_builtins to those it rewrites."""
+    return {name for name in vars(module) if name.isidentifier() and not name.startswith("_")}
+
+
 def test_stub_lists_the_public_names_of_the_package(package_stub):
     modules = {
         name for name, value in vars(pb).items()
         if inspect.ismodule(value) and value.__name__ not in sys.stdlib_module_names
     }  # fmt: skip
-    # pytest puts names such as @py_builtins into the modules of distributions that have a plugin.
-    public = {name for name in vars(pb) if name.isidentifier() and not name.startswith("_")}
-    actual = public - HIDDEN
+    actual = offered(pb) - HIDDEN
     stubbed = public_names(package_stub.body)
     # Submodules that an import elsewhere has put there are no names of the package's own.
     assert actual - stubbed - modules == set()
@@ -108,8 +111,7 @@ def test_stub_lists_the_attributes_of_other_classes(package_stub, name):
 
 def test_functional_stub_lists_its_functions(stubs):
     tree = ast.parse((stubs / "pullback" / "nn" / "functional.pyi").read_text())
-    actual = {name for name in vars(pb.nn.functional) if not name.startswith("_")}
-    assert public_names(tree.body) == actual - HIDDEN
+    assert public_names(tree.body) == offered(pb.nn.functional) - HIDDEN
 
 
 def test_python_functions_have_the_stubs_arguments(package_stub):

@@ -12,7 +12,7 @@ routines.gesv[1] = <gesv_routine>cython_lapack.dgesv
 routines.gesv[2] = <gesv_routine>cython_lapack.cgesv
 routines.gesv[3] = <gesv_routine>cython_lapack.zgesv
 library = getattr(sys.modules.get("scipy.linalg.cython_lapack"), "__file__", None) or ""
-library_name = library.encode(sys.getfilesystemencoding(), "surrogateescape")
+cdef bytes library_name = library.encode(sys.getfilesystemencoding(), "surrogateescape")
 pb_blas_threads_find(&routines.threads, library_name)
 
 ROUTINES = PyCapsule_New(&routines, b"pb_lapack", NULL)

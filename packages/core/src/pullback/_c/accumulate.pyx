@@ -8,7 +8,8 @@ from pullback._c.dtype cimport dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport add_into, copy_into
-from pullback._c.layout cimport layout_contiguous, layout_retain, layout_same_shape
+from pullback._c.layout cimport (
+    layout_contiguous, layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
@@ -42,19 +43,6 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     return op_call2(op_named("add"), a, second)
 
 
-cdef bint same_strides(pb_layout *a, pb_layout *b) noexcept:
-    """True if equal strides on every dim of more than one element."""
-    cdef int d
-    if a == b:
-        return True
-    if not layout_same_shape(a, b):
-        return False
-    for d in range(a.ndim):
-        if layout_shape(a)[d] > 1 and layout_strides(a)[d] != layout_strides(b)[d]:
-            return False
-    return True
-
-
 cdef Tensor in_layout_of(Tensor leaf, Tensor grad):
     """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
     cdef pb_layout *layout
@@ -72,7 +60,7 @@ cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
     if not thread_state().layout_policy:
         return True
     if leaf.layout.flags & LAYOUT_DENSE:
-        return same_strides(leaf.layout, grad.layout)
+        return layout_same_strides(leaf.layout, grad.layout)
     return grad.layout.flags & LAYOUT_CONTIGUOUS != 0
 
 

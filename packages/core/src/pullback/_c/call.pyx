@@ -11,6 +11,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 
 from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
+from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_itemsize, dtype_object,
     dtype_of_scalar)
@@ -20,14 +21,15 @@ from pullback._c.entry cimport (
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
     OP_VARARGS, Op, forward_function, missing)
 from pullback._c.kernel cimport copy_into
-from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
+from pullback._c.layout cimport (
+    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release, node_set_meta
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.storage cimport storage_new, storage_release
-from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.storage cimport storage_new, storage_release, storage_retain
+from pullback._c.tensor cimport Tensor, is_tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport layout_shape, pb_layout, pb_node, pb_storage
 from pullback._c.kernel import KernelMissing
 
@@ -265,7 +267,33 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     if target != NULL:
         copy_into(<Tensor>target, <Tensor?>result)
         return <object>target
-    return result
+    return as_kernel_lays_out(op, args, <Tensor?>result)
+
+
+cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
+    """Return a result with the strides that the op's own forward pass gives it; never an argument."""
+    cdef PyObject *shadows[MAX_ARGS]
+    cdef list kept = []
+    cdef int i
+    cdef bint fresh = True
+    cdef Tensor shadow, out
+    for i in range(op.nargs):
+        shadows[i] = args[i]
+        if is_tensor(<object>args[i]):
+            shadow = <Tensor>args[i]
+            fresh = fresh and shadow.storage != result.storage
+            shadow = tensor_new(layout_retain(shadow.layout), shadow.dtype, DEVICE_META, 0)
+            kept.append(shadow)
+            shadows[i] = <PyObject *>shadow
+    shadow = op.forward(op, shadows, NULL)
+    if fresh and layout_same_strides(shadow.layout, result.layout):
+        # Dims of one element may have any stride: take the usual one.
+        return tensor_wrap(storage_retain(result.storage), layout_retain(shadow.layout),
+                           result.offset, result.dtype)
+    out = tensor_new(layout_retain(shadow.layout), result.dtype, result.storage.device_type,
+                     result.storage.device_index)
+    copy_into(out, result)
+    return out
 
 
 def op_decomposed(Op op not None, args, kwargs):

@@ -8,6 +8,7 @@ cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NUL
 cdef pb_layout *layout_scalar() noexcept
 cdef void layout_free(pb_layout *layout) noexcept
 cdef bint layout_same_shape(const pb_layout *a, const pb_layout *b) noexcept nogil
+cdef bint layout_same_strides(const pb_layout *a, const pb_layout *b) noexcept nogil
 cdef tuple layout_shape_tuple(const pb_layout *layout)
 cdef tuple layout_strides_tuple(const pb_layout *layout)
 cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1

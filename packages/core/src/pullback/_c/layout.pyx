@@ -191,6 +191,19 @@ cdef bint layout_same_shape(const pb_layout *a, const pb_layout *b) noexcept nog
     return memcmp(layout_shape(a), layout_shape(b), a.ndim * sizeof(int64_t)) == 0
 
 
+cdef bint layout_same_strides(const pb_layout *a, const pb_layout *b) noexcept nogil:
+    """True if equal strides on every dim of more than one element."""
+    cdef int d
+    if a == b:
+        return True
+    if not layout_same_shape(a, b):
+        return False
+    for d in range(a.ndim):
+        if layout_shape(a)[d] > 1 and layout_strides(a)[d] != layout_strides(b)[d]:
+            return False
+    return True
+
+
 cdef tuple dims_tuple(const int64_t *dims, int32_t ndim):
     cdef tuple result = PyTuple_New(ndim)
     cdef int32_t d

@@ -63,7 +63,8 @@ def abs_(self):
     x, y = ops.abs(ops.real(self)), ops.abs(ops.imag(self))
     large, small = ops.maximum(x, y), ops.minimum(x, y)
     ratio = ops.where((large == 0) | (large == math.inf), 0, small / large)
-    return large * ops.sqrt(ratio * ratio + 1)
+    found = large * ops.sqrt(ratio * ratio + 1)
+    return ops.where((x == math.inf) | (y == math.inf), math.inf, found)
 
 
 @_part

@@ -144,6 +144,7 @@ def zeta(self, other):
         factor = factor * (self + k + 1)
         power = power / q
         k += 2
+    total = ops.where((other == math.inf) & (self > 1), 0, total)
     pole = (other <= 0) & (other == ops.floor(other))
     total = ops.where(pole, math.inf, total)
     total = ops.where((other < 0) & ~pole & (self != ops.floor(self)), math.nan, total)
