@@ -40,7 +40,7 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
     unwanted = [
         name
         for name in inside
-        if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed"))
+        if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt"))
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
     ]
     assert unwanted == []

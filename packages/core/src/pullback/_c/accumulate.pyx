@@ -16,7 +16,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
     tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, pb_layout)
 
 cdef extern from "Python.h":
     PyTypeObject *Py_TYPE(PyObject *value)

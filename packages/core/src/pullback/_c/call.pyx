@@ -271,7 +271,7 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
 
 
 cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
-    """Return a result with the strides that the op's own forward pass gives it; never an argument."""
+    """Return a result with the strides of the op's own forward pass; never an argument."""
     cdef PyObject *shadows[MAX_ARGS]
     cdef list kept = []
     cdef int i

@@ -43,7 +43,8 @@ def explain(op: str, device: str | None = None) -> str:
     served: dict[str, list[str]] = {}
     other_way = found.decompose is not None
     for dtype in pullback._dtypes():
-        other = other_way and found.entry.dtypes >> dtype.code & 1
-        served.setdefault(explain_entry(kind, slot, dtype, other), []).append(dtype.name)
+        if found.entry.dtypes >> dtype.code & 1:
+            how = explain_entry(kind, slot, dtype, other_way)
+            served.setdefault(how, []).append(dtype.name)
     lines = [f"{how} for {', '.join(names)}" for how, names in served.items()]
     return f"{op} on {kind}: slot {slot!r}: " + "; ".join(lines)
