@@ -12,6 +12,7 @@ This package is data: it imports only its own modules, and without compiled code
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -70,8 +71,13 @@ class Entry(NamedTuple):
 ENTRIES: dict[str, Entry] = {}
 
 
+_NESTED = re.compile(r"[({]|\[[^\]]")   # a bracket that may hold a comma: not that of int[]
+
+
 def split_arguments(text: str) -> list[str]:
     """Split an argument list at its top-level commas."""
+    if not _NESTED.search(text):        # nearly all; the loop below takes ten times as long
+        return [part.strip() for part in text.split(",") if part.strip()]
     parts, depth, current = [], 0, ""
     for character in text:
         depth += character in "([{"
@@ -90,7 +96,9 @@ _WORDS = {"None": None, "True": True, "False": False}  # most defaults; a look-u
 
 
 def _default_of(text: str) -> Any:
-    return _WORDS[text] if text in _WORDS else ast.literal_eval(text)
+    if text in _WORDS:
+        return _WORDS[text]
+    return int(text) if text.isdecimal() else ast.literal_eval(text)
 
 
 def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
