@@ -266,12 +266,17 @@ def _check_parts(kind, data, dtype, shape, stride, device, attributes):
         raise ValueError(f"pickled tensor: {len(data)} bytes for {count} elements of {dtype}")
 
 
+def buffer(self, flags):
+    """Return a memoryview of the elements: the buffer protocol's name in Python, since 3.12."""
+    return memoryview(self)
+
+
 def install():
     """Bind what this module has to the class."""
     interop.install()
     for name, value in {
             "numpy": numpy_method, "tolist": tolist, "__copy__": shallow_copy,
             "__array_interface__": property(array_interface), "__array_priority__": 1000,
-            "__array_wrap__": array_wrap,
+            "__array_wrap__": array_wrap, "__buffer__": buffer,
             "__dlpack__": dlpack.lend, "__dlpack_device__": dlpack.lent_device}.items():
         bind_attribute(name, value)
