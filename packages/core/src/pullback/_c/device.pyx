@@ -9,6 +9,8 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE,
     PB_NUM_DTYPES, pb_backend, pb_kernel)
+from pullback.pool cimport pb_pool_trim
+from pullback._c.state cimport process_pool
 
 from pullback._c.pymemory import wrap_memory
 
@@ -331,9 +333,10 @@ def memory_stats(where=None):
 
 
 def empty_cache(where=None):
-    """Give cached memory that no tensor uses back to the system."""
+    """Give cached memory that no tensor and no node uses back to the system."""
     cdef device d = default_now() if where is None else device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend
     if backend != NULL and backend.empty_cache != NULL:
         backend.empty_cache(backend.self, ordinal)
+    pb_pool_trim(process_pool(), 0)
