@@ -146,3 +146,10 @@ def test_memory_does_not_grow(step, count):
     assert in_use_after - in_use < 10_000
     assert after - memory < (2 << 20) + 400_000 + 40 * count
     W.grad = None
+
+
+@linux_only
+def test_memory_of_a_freed_graph_goes_back(run_script):
+    built, left = map(float, run_script("freed_graph", 300_000).split())
+    assert built > 60
+    assert left < built / 4
