@@ -1,4 +1,4 @@
-"""Load SciPy's BLAS when the first large matrix product needs it, and its LAPACK likewise."""
+"""Load SciPy's BLAS and LAPACK when the first product or system of a size for them comes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import os
 import sys
 from typing import Any
 
-_BLAS = "scipy.linalg.cython_blas"
-_LAPACK = "scipy.linalg.cython_lapack"
+_WRAPPERS = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
 _threads: int | None = None  # how many were asked for, perhaps before BLAS was loaded
 
 
 def load_routines() -> object:
-    """Return the capsule with the addresses of the BLAS routines."""
-    blas = _import_with(_BLAS, "blas")
+    """Return the capsule with the addresses of the routines of BLAS and LAPACK."""
+    blas = _import_blas()
     if _threads is not None:
         blas.set_thread_count(_threads)
     return blas.ROUTINES
@@ -31,24 +30,19 @@ def set_threads(count: int) -> None:
         blas.set_thread_count(count)
 
 
-def load_lapack() -> object:
-    """Return the capsule with the addresses of the LAPACK routines."""
-    return _import_with(_LAPACK, "lapack").ROUTINES
-
-
-def _import_with(wrappers: str, module: str) -> Any:
-    """Import a module of ours that is linked to one of SciPy's modules of wrappers.
+def _import_blas() -> Any:
+    """Import our module that is linked to SciPy's modules of wrappers.
 
     The package ``scipy.linalg`` takes a quarter of a second to import, its modules of wrappers
-    a tenth of that. So such a module is loaded alone, and taken out of ``sys.modules`` again: a
-    later import of it goes through its package as usual.
+    a tenth of that. So they are loaded alone, and taken out of ``sys.modules`` again: a later
+    import of one goes through its package as usual.
     """
-    borrowed = wrappers not in sys.modules and _load_alone(wrappers)
+    borrowed = [name for name in _WRAPPERS if name not in sys.modules and _load_alone(name)]
     try:
-        return importlib.import_module(f"pullback_cpu.kernels.{module}")
+        return importlib.import_module("pullback_cpu.kernels.blas")
     finally:
-        if borrowed:
-            sys.modules.pop(wrappers, None)
+        for name in borrowed:
+            sys.modules.pop(name, None)
 
 
 def _load_alone(wrappers: str) -> bool:

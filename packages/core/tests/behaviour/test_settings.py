@@ -75,8 +75,7 @@ THREADS = """
 import pullback as pb
 assert pb.get_num_threads() >= 1
 pb.set_num_threads({before})
-x = pb.ones(300, 300)
-assert (x @ x)[0, 0].item() == 300
+{call}
 import sys
 blas = sys.modules.get("pullback_cpu.kernels.blas")
 found = [blas.thread_count()] if blas else []
@@ -94,11 +93,15 @@ else:
     raise AssertionError("a second call was let through")
 print(found)
 """
+PRODUCT = "assert (pb.ones(300, 300) @ pb.ones(300, 300))[0, 0].item() == 300"
+SYSTEM = "assert pb.linalg.solve(pb.eye(300), pb.ones(300))[0].item() == 1"
 
 
-def test_threads_are_told_to_the_backend():
-    done = subprocess.run([sys.executable, "-c", THREADS.format(before=1)], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+@pytest.mark.parametrize("call", [PRODUCT, SYSTEM], ids=["product", "system"])
+def test_threads_are_told_to_the_backend(call):
+    code = THREADS.format(before=1, call=call)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     if str(pb.get_default_device()) == "cpu":
         assert done.stdout.strip() in ("[1, 2]", "[None, None]")

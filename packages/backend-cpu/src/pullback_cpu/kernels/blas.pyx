@@ -1,8 +1,8 @@
-# Matrix products of SciPy's BLAS. Importing this module loads SciPy, so it is imported late.
+# Routines of SciPy's BLAS and LAPACK. Importing this module loads them, so it is imported late.
 import sys
 
 from cpython.pycapsule cimport PyCapsule_New
-from scipy.linalg cimport cython_blas
+from scipy.linalg cimport cython_blas, cython_lapack
 
 from pullback_cpu.kernels.blas cimport *
 
@@ -15,6 +15,10 @@ routines.gemv[0] = <gemv_routine>cython_blas.sgemv
 routines.gemv[1] = <gemv_routine>cython_blas.dgemv
 routines.gemv[2] = <gemv_routine>cython_blas.cgemv
 routines.gemv[3] = <gemv_routine>cython_blas.zgemv
+routines.gesv[0] = <gesv_routine>cython_lapack.sgesv
+routines.gesv[1] = <gesv_routine>cython_lapack.dgesv
+routines.gesv[2] = <gesv_routine>cython_lapack.cgesv
+routines.gesv[3] = <gesv_routine>cython_lapack.zgesv
 library = getattr(sys.modules.get("scipy.linalg.cython_blas"), "__file__", None) or ""
 pb_blas_threads_find(&routines.threads,
                      library.encode(sys.getfilesystemencoding(), "surrogateescape"))

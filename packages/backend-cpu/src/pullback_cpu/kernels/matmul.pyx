@@ -1,12 +1,10 @@
 # Batched matrix products. Large ones of floating-point numbers go to BLAS; it is looked up when
 # the first one comes, because loading it takes longer than everything else in this package.
-from cpython.exc cimport PyErr_SetObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 from libc.stdlib cimport free, malloc
 
 from pullback_cpu.kernels.blas cimport (
-    blas_table, pb_gemm_hold, pb_gemv_hold, pb_blas_threads_release)
+    blas_table, load_blas, pb_blas_threads_release, pb_gemm_hold, pb_gemv_hold)
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.half cimport *
 from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_directly, product
@@ -29,18 +27,6 @@ ctypedef struct workspace:
     int dtype_used  # by BLAS: float32 for half types
     int routine     # its number in the table of BLAS routines
     char *copies[3]  # of a, b and c; owned, may be NULL
-
-
-cdef int load_blas() noexcept with gil:
-    """Find the BLAS routines; on failure a Python exception is set."""
-    global blas
-    try:
-        from pullback_cpu.blas_loader import load_routines
-        blas = <blas_table *>PyCapsule_GetPointer(load_routines(), b"pb_blas")
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return PB_E_PYTHON
-    return PB_OK
 
 
 # -- copies of matrices ---------------------------------------------------------------------------
@@ -282,7 +268,7 @@ cdef int multiply_batch(workspace *space, const product *task) noexcept nogil:
     if not is_for_blas(task, space.dtype):
         return multiply_directly(task, space.dtype)
     if unlikely(blas == NULL):
-        error = load_blas()
+        error = load_blas(&blas)
         if error:
             return error
     return multiply_by_blas(space, task[0])

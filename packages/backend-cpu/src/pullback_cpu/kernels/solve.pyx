@@ -1,31 +1,17 @@
 # Systems of linear equations by LAPACK's LU decomposition with partial pivoting. Like BLAS, LAPACK
 # is looked up when the first system comes.
-from cpython.exc cimport PyErr_SetObject
-from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 from libc.math cimport NAN
 from libc.stdlib cimport free, malloc
 
+from pullback_cpu.kernels.blas cimport (
+    blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
-from pullback_cpu.kernels.lapack cimport (
-    lapack_table, pb_blas_threads_hold, pb_blas_threads_release)
 
 cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
 
-cdef lapack_table *lapack = NULL
-
-
-cdef int load_lapack() noexcept with gil:
-    """Find the LAPACK routines; on failure a Python exception is set."""
-    global lapack
-    try:
-        from pullback_cpu.blas_loader import load_lapack as load
-        lapack = <lapack_table *>PyCapsule_GetPointer(load(), b"pb_lapack")
-    except BaseException as error:
-        PyErr_SetObject(type(error), error)
-        return PB_E_PYTHON
-    return PB_OK
+cdef blas_table *blas = NULL
 
 
 ctypedef fused element:
@@ -64,7 +50,7 @@ cdef int solve_one(
     cdef int routine = a.dtype - <int>PB_F32
     copy_in(<const element *>a.data + batch * a.strides[0], a, matrix)
     copy_in(<const element *>b.data + batch * b.strides[0], b, right)
-    lapack.gesv[routine](&n, &columns, matrix, &n, pivots, right, &n, &found)
+    blas.gesv[routine](&n, &columns, matrix, &n, pivots, right, &n, &found)
     copy_out(right, x, <element *>x.data + batch * x.strides[0], found == 0)
     return found
 
@@ -80,10 +66,13 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
     cdef int *pivots
     if n > INT_MAX or b.shape[2] > INT_MAX:
         return fail(call, PB_E_RUNTIME, b"solve: a matrix is too large for LAPACK")
+    if n == 0:
+        for batch in range(a.shape[0]):
+            (<int32_t *>info.data)[batch * info.strides[0]] = 0
     if a.shape[0] == 0 or n == 0:
         return PB_OK
-    if unlikely(lapack == NULL):
-        error = load_lapack()
+    if unlikely(blas == NULL):
+        error = load_blas(&blas)
         if error:
             return error
     matrix = <char *>malloc(n * n * size)
@@ -93,7 +82,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
         error = fail_memory(call)
     else:
         error = PB_OK
-        before = pb_blas_threads_hold(&lapack.threads, n <= MIDDLING)
+        before = pb_blas_threads_hold(&blas.threads, n <= MIDDLING)
         for batch in range(a.shape[0]):
             if a.dtype == <int>PB_F32:
                 found = solve_one(call, batch, <float *>matrix, <float *>right, pivots)
@@ -104,7 +93,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
             else:
                 found = solve_one(call, batch, <c128 *>matrix, <c128 *>right, pivots)
             (<int32_t *>info.data)[batch * info.strides[0]] = found
-        pb_blas_threads_release(&lapack.threads, before)
+        pb_blas_threads_release(&blas.threads, before)
     free(matrix)
     free(right)
     free(pivots)
