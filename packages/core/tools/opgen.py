@@ -223,11 +223,11 @@ def write_depfile(path: Path, target: Path, module: str) -> None:
 
 def computed_by(entry: Entry) -> str:
     """Say how an op comes to its result."""
+    if entry.kernel is not None:
+        return f"`{entry.kernel}`"
     if entry.composite is not None:
         return "other ops"
-    if entry.view:
-        return "view"
-    return f"`{entry.kernel}`" if entry.kernel else "core"
+    return "view" if entry.view else "core"
 
 
 def derivative_of(entry: Entry) -> str:

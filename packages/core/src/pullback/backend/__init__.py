@@ -35,9 +35,9 @@ def explain(op: str, device: str | None = None) -> str:
     found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())
     kind = where.type
-    if found.entry.composite is not None:
-        return f"{op} on {kind}: composition of other ops"
     slot = found.entry.kernel
+    if slot is None and found.entry.composite is not None:
+        return f"{op} on {kind}: composition of other ops"
     if slot is None:
         return f"{op} on {kind}: written in core (no kernel slot of its own)"
     served: dict[str, list[str]] = {}

@@ -28,8 +28,3 @@ def pullback_requirements(device: str):
 @hookspec
 def pullback_set_threads(count: int):
     """Let one op use at most so many threads on the host, from now on."""
-
-
-@hookspec
-def pullback_register_ops(op):
-    """Declare ops of your own with ``op(...)``, as the modules of ``pullback.optable`` do."""

@@ -124,19 +124,22 @@ def check_alias(sample: Sample) -> None:
     if sample.entry.name.endswith("_"):
         return
     results = tensors_in((call(sample),))
-    before = [tensor._version for tensor in arguments]
-    for result in results:
-        if any(result is argument for argument in arguments):
-            return  # some ops give their very argument back, such as conj of real numbers
-        try:
-            result.zero_()
-        except RuntimeError:  # elements that share memory, and views of several outputs
-            return
-    moved = any(one._version != other for one, other in zip(arguments, before))
-    if sample.entry.view:
-        assert moved or not results, "the result is no view of an argument"
-    else:
+    before = [(tensor, tensor._version, tensor.clone()) for tensor in arguments]
+    for value in (0, 1):  # whatever an argument holds, one of the two would change it
+        for result in results:
+            if any(result is argument for argument in arguments):
+                return  # some ops give their very argument back, such as conj of real numbers
+            try:
+                result.fill_(value)
+            except RuntimeError:  # elements that share memory, and views of several outputs
+                return
+        moved = any(tensor._version != version for tensor, version, _ in before)
+        if sample.entry.view:
+            assert moved or not results, "the result is no view of an argument"
+            continue
         assert not moved, "writing to the result writes to an argument"
+        for tensor, _, kept in before:
+            assert_same_bits(tensor, kept, "writing to the result writes to an argument")
 
 
 def check_repeatable(sample: Sample) -> None:

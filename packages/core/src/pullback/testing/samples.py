@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pullback as pb
-from pullback.optable import ENTRIES, ops
+from pullback.optable import ops
 from pullback.optable.cases import Case, Draw, Dtype, binary, reduction, unary
 from pullback.optable.schema import BOOL, INTEGRAL
 from pullback.testing.draw import draw_array, lay_out
@@ -194,8 +194,3 @@ def copy_as_it_lies(tensor: pb.Tensor) -> pb.Tensor:
     memory = pb.zeros((max(length, 0),), dtype=source.dtype, device=source.device)
     copy = memory.as_strided(source.shape, source.stride()) if source.numel() else source.clone()
     return copy.copy_(source).detach() if source.numel() else copy
-
-
-def differentiable_entries() -> list[Entry]:
-    """Return the entries with a derivative of their own, or one by their parts."""
-    return [entry for entry in ENTRIES.values() if entry.vjp or entry.composite is not None]
