@@ -192,10 +192,10 @@ def set_warn_always(mode):
     """
     if not isinstance(mode, builtins.bool):
         raise RuntimeError(f"set_warn_always expects a bool, but got {type(mode).__name__}")
-    from pullback._c.kernel import swap_warn_always
+    from pullback._c import kernel
 
     _settings.warn_always = mode
-    swap_warn_always(mode)
+    kernel.set_warn_always(mode)
 
 
 # ---- defaults ------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ takes ``inplace``. 16-bit dtypes are computed in float32 and rounded once.
 
 import math
 
+from pullback.optable.axes import require, unsupported
 from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed
-from pullback.optable.pointwise import look_at, number, require, unsupported, wide
+from pullback.optable.pointwise import look_at, number, wide
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
 _SHAPES = ((3,), (2, 3), (2, 1, 3), (), (1,), (0,), (2, 0))

@@ -2,8 +2,8 @@
 
 import warnings
 
+from pullback.optable.axes import require, unsupported
 from pullback.optable.cases import T, case, constant
-from pullback.optable.pointwise import require, unsupported
 from pullback.optable.schema import FLOATING, op, ops
 
 F, BOTH = "functional", ("", "functional")

@@ -1,7 +1,7 @@
 """The same elements elsewhere: turned, shifted, repeated, or cut to a triangle."""
 
 from pullback.optable import references_arrange as references
-from pullback.optable.axes import type_name, wrap_dim, wrap_dims
+from pullback.optable.axes import unsupported, wrap_dim, wrap_dims
 from pullback.optable.cases import COUNTED, T, case, fixed
 from pullback.optable.schema import op, ops
 
@@ -155,10 +155,10 @@ def _roll(self, shifts, dims):
             if not self.ndim and self.numel():
                 raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
             out = _shift(out, count, wrap_dim(d, self.ndim, "roll"))
-    return _fresh(self, out)
+    return _unshared(self, out)
 
 
-def _fresh(self, out):
+def _unshared(self, out):
     """Return a copy unless the memory is new already."""
     from pullback._c.create import data_alias
     return row_major(out) if out.data_ptr() == self.data_ptr() else data_alias(out)
@@ -263,8 +263,7 @@ def _sources(repeats, output_size):
     if repeats.ndim > 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if repeats.dtype.name not in ("int32", "int64"):
-        raise NotImplementedError(f"\"repeat_interleave\" not implemented for "
-                                  f"'{type_name(repeats.dtype)}'")
+        raise unsupported("repeat_interleave", repeats.dtype)
     count = repeats.shape[0]
     if not count:
         return ops.arange_like(repeats, 0)

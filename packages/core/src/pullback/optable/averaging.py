@@ -4,6 +4,8 @@ Sums are taken one dim after the other: a window of k x k costs 2 k passes and n
 """
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require
+from pullback.optable.below import new_empty, new_filled, put
 from pullback.optable.cases import T, case
 from pullback.optable.pooling import (
     SIZES,
@@ -15,7 +17,7 @@ from pullback.optable.pooling import (
     window_place,
 )
 from pullback.optable.schema import BOOL, FLOATING, op, ops
-from pullback.optable.windows import check_dtype, new_empty, new_filled, product, put, sum_dtype
+from pullback.optable.windows import product
 
 _AVERAGED = FLOATING | 0x020    # and int64, as in torch
 
@@ -90,14 +92,14 @@ def _quotient(self, divisor):
 
 
 def _mean_forward(self, windows, divisor, node):
-    out = self.to(sum_dtype(self.dtype))
+    out = self.to(accumulate_dtype(self.dtype))
     for dim, window in reversed(list(enumerate(windows, self.ndim - len(windows)))):
         out = _sum_along(out, dim, window)
     return _divided(out, divisor).to(self.dtype)
 
 
 def _mean_backward(self, sizes, windows, divisor, node):
-    out = _divided(self.to(sum_dtype(self.dtype)), divisor)
+    out = _divided(self.to(accumulate_dtype(self.dtype)), divisor)
     for dim, window in enumerate(windows, self.ndim - len(windows)):
         out = _spread_along(out, dim, window, sizes[dim])
     return out.to(self.dtype)
@@ -155,7 +157,7 @@ def _avg_pool(rank):
         _check_volume(self, windows)
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
-        check_dtype(self, _AVERAGED, name)
+        require(name, _AVERAGED, self)
         divisor = divisor_override or _areas(windows, self.shape[-rank:], count_include_pad)
         return ops.mean_windows(self, windows, divisor, node)
     return run
@@ -188,7 +190,7 @@ def _adaptive_avg_pool(rank):
 
     def run(self, output_size):
         windows = adaptive_windows(self, name, output_size)
-        check_dtype(self, FLOATING, name)
+        require(name, FLOATING, self)
         areas = [[end - start for start, end in _clipped(window, size)]
                  for window, size in zip(windows, self.shape[-rank:])]
         return ops.mean_windows(self, windows, tuple(map(tuple, areas)), node)

@@ -1,4 +1,4 @@
-"""Dims of a call: their range, their order, and walks along them."""
+"""Dims and dtypes of a call: their range, their order, and walks along dims."""
 
 from pullback.optable.schema import ops
 
@@ -98,10 +98,22 @@ def type_name(dtype):
             "complex128": "ComplexDouble"}.get(dtype.name, dtype.name)
 
 
+def unsupported(name, dtype):
+    """Return the exception for a dtype that an op does not have."""
+    return NotImplementedError(f"\"{name}\" not implemented for '{type_name(dtype)}'")
+
+
 def refuse_dtype(name, self, kinds):
     """Raise NotImplementedError for a dtype whose kind is not among ``kinds`` ("b", "iu", ...)."""
     if self.dtype.kind not in kinds:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(self.dtype)}'")
+        raise unsupported(name, self.dtype)
+
+
+def require(name, dtypes, self):
+    """Raise NotImplementedError unless the tensor's dtype is in a mask; returns the tensor."""
+    if not dtypes >> self.dtype.code & 1:
+        raise unsupported(name, self.dtype)
+    return self
 
 
 def accumulate_dtype(dtype):

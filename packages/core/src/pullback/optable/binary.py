@@ -1,7 +1,8 @@
 """Elementwise ops of two and three operands. Gradients are summed to each operand's shape later."""
 
+from pullback.optable.axes import unsupported
 from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
-from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative, unsupported
+from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative
 from pullback.optable.schema import (
     ALL,
     BOOL,

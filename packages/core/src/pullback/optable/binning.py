@@ -12,6 +12,7 @@ from pullback.optable.axes import (
     is_meta,
     refuse_dtype,
     type_name,
+    unsupported,
 )
 from pullback.optable.cases import COUNTED, T, at, case, constant, fixed
 from pullback.optable.schema import FLOATING, HALF, INTEGRAL, op, ops
@@ -196,7 +197,7 @@ def _bin_of(self, low, high, bins):
 
 def _histc(self, bins, min, max):
     if self.dtype.name not in ("float32", "float64"):
-        raise NotImplementedError(f"\"histogram\" not implemented for '{type_name(self.dtype)}'")
+        raise unsupported("histogram", self.dtype)
     _check_bins(bins)
     for bound, argument in ((min, "min"), (max, "max")):
         check_number(bound, argument, "histc")
@@ -257,8 +258,7 @@ def _edges(self, bins, range):
 
 def _histogram(self, bins, range, weight, density):
     if self.dtype.name not in ("float32", "float64"):
-        raise NotImplementedError(f"\"histogramdd\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+        raise unsupported("histogramdd", self.dtype)
     if weight is not None and weight.shape != self.shape:
         raise RuntimeError(f"torch.histogramdd: if weight tensor is provided it should have the "
                            f"same shape as the input tensor excluding its innermost dimension, but "

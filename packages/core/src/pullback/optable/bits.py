@@ -2,8 +2,9 @@
 
 from collections import namedtuple
 
+from pullback.optable.axes import dtype_named
 from pullback.optable.cases import KINKS, SPECIAL, binary, case, fixed, unary
-from pullback.optable.pointwise import dtype_named, is_tensor, promoted
+from pullback.optable.pointwise import is_tensor, promoted
 from pullback.optable.schema import FLOAT64, FLOATING, REAL, op, ops
 
 # The integer of the same size, and the bits of the fraction and of the exponent: IEEE 754, table

@@ -1,7 +1,8 @@
 """Losses of classes: nll_loss and cross_entropy."""
 
 from pullback.optable import references
-from pullback.optable.axes import dtype_named, type_name
+from pullback.optable.axes import dtype_named, refuse_dtype, type_name
+from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import T, case, constant, fixed
 from pullback.optable.loss_parts import checked_reduction, reduced
 from pullback.optable.schema import FLOATING, op, ops
@@ -13,9 +14,7 @@ def _labels(*classes):
 
 def _pick(self, classes, dim):
     """Return the elements of the given classes, which lie along a dim."""
-    from pullback._c.create import empty_tensor
-    from pullback._c.kernel import run_slot
-    out = empty_tensor(tuple(classes.shape), self.dtype, self.device)
+    out = new_empty(self, classes.shape)
     if out.numel():
         run_slot("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
     return out
@@ -52,14 +51,12 @@ def _nll_loss_forward(self, target, weight, reduction, ignore_index):
 
 
 def _nll_loss_backward(self, size, target, weight, reduction, ignore_index):
-    from pullback._c.create import empty_tensor, fill_tensor
-    from pullback._c.kernel import run_slot
     dim = 1 if len(size) > 1 else 0
     kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
     share = -self * weights
     if reduction == "mean":
         share = ops.where(kept, share / weights.sum(), 0)
-    out = fill_tensor(empty_tensor(tuple(size), self.dtype, self.device), 0)
+    out = new_filled(self, size)
     if share.numel():
         run_slot("scatter", (out,), (classes.unsqueeze(dim), share.unsqueeze(dim)), dim)
     return out
@@ -93,8 +90,7 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
     reduction = checked_reduction(size_average, reduce, reduction)
     if self.ndim == 0:
         raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
-    if not self.dtype.is_floating_point:
-        raise NotImplementedError(f"\"nll_loss\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype("nll_loss", self, "f")
     if target.dtype.name not in ("int64", "uint8"):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got "
                            f"{type_name(target.dtype)}")

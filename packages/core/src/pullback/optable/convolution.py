@@ -5,21 +5,17 @@ the adjoint in w is w = W(x, y). Each derivative of one of the three is one of t
 """
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require, type_name
+from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 from pullback.optable.windows import (
-    SCALARS,
     add_windows,
     by_sizes,
-    check_dtype,
     inside,
     integers,
-    new_empty,
-    new_filled,
     pad_zeros,
     product,
-    put,
-    sum_dtype,
     window_counts,
     window_view,
 )
@@ -29,7 +25,6 @@ _UNROLLED = 1 << 20     # elements of unrolled windows held at a time: they shou
 
 
 def _run_bmm(out, left, right):
-    from pullback._c.kernel import run_slot
     run_slot("bmm", (out,), (left, right))
 
 
@@ -133,7 +128,7 @@ def _input_forward(self, weight, bias, sizes, stride, padding, dilation, groups)
                  self.reshape((*self.shape[:2], -1)))
         return _add_bias(out.reshape(shape), bias)
     padded = new_filled(self, (*shape[:2], *(n + 2 * p for n, p in zip(sizes, padding))),
-                        dtype=sum_dtype(self.dtype))
+                        dtype=accumulate_dtype(self.dtype))
     counts, rank, self = self.shape[2:], len(kernel), self.contiguous()
     order = (rank + 1, *range(rank + 1), *range(rank + 2, 2 * rank + 2))
     for piece in _pieces(shape[0], counts, groups * rows * product(counts)):
@@ -168,7 +163,7 @@ def _weight_forward(self, other, kernel, stride, padding, dilation, groups):
         if len(pieces) == 1:
             return made.reshape(shape)
         if total is None:
-            total = new_filled(self, made.shape, dtype=sum_dtype(self.dtype))
+            total = new_filled(self, made.shape, dtype=accumulate_dtype(self.dtype))
         total.add_(made)
     return total.to(self.dtype).reshape(shape)
 
@@ -250,8 +245,8 @@ def _check_kinds(self, weight, bias, name):
             raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
                                f"two devices, {self.device} and {tensor.device}! (in {name}())")
     if weight.dtype != self.dtype:
-        raise RuntimeError(f"{name}(): expected scalar type {SCALARS[self.dtype.name]} but found "
-                           f"{SCALARS[weight.dtype.name]}")
+        raise RuntimeError(f"{name}(): expected scalar type {type_name(self.dtype)} but found "
+                           f"{type_name(weight.dtype)}")
     if bias is not None and bias.dtype != self.dtype:
         raise RuntimeError(f"{name}(): Input type ({self.dtype.name}) and bias type "
                            f"({bias.dtype.name}) should be the same")
@@ -345,7 +340,7 @@ def _run(self, weight, bias, stride, padding, dilation, transposed, output_paddi
     if 0 in self.shape[2:]:
         raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input "
                            f"shape: {list(self.shape)}")
-    check_dtype(self, _TRANSPOSED if transposed else NUMBERS, name)
+    require(name, _TRANSPOSED if transposed else NUMBERS, self)
     run = ops.convolution_adjoint if transposed else ops.convolution_map
     return run(self, weight, bias, counts, stride, padding, dilation, groups)
 

@@ -1,5 +1,7 @@
 """New tensors, and values written into old ones."""
 
+from pullback.optable.axes import dtype_named
+from pullback.optable.below import run_slot
 from pullback.optable.cases import TESTED, UNFILLED, Dtype, T, case
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
@@ -126,7 +128,6 @@ def _arange(start, end, step, out, dtype, layout, device, pin_memory, requires_g
 
 
 def _run_arange(out, start, step):
-    from pullback._c.kernel import run_slot
     if out.numel():
         if not (out.dtype.is_floating_point or out.dtype.is_complex):
             start, step = int(start), int(step)
@@ -135,11 +136,11 @@ def _run_arange(out, start, step):
 
 
 op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) -> Tensor",
-   composite=_arange, method=False,
+   composite=_arange, kernel="arange", method=False,
    doc="Return start, start + step, ... up to but not including end.",
-   samples=[case(5), case(1, 5, dtype=TESTED, only=INTEGRAL | FLOATING), case(5, 1, -2),
-            case(0), case(0, 1, 0.25),
+   samples=[case(1, 5, dtype=TESTED), case(5), case(5, 1, -2), case(0), case(0, 1, 0.25),
             case(0.5, 3)],
+   dtypes=INTEGRAL | FLOATING,
    ref=lambda np, *bounds, dtype=None: np.arange(*bounds))
 
 
@@ -244,14 +245,9 @@ op("zeros_of(like: any) -> Tensor", method=False, function=False,
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, like: np.zeros(like.shape))
 op("arange_like(self: Tensor, count: int) -> Tensor", method=False, function=False,
    composite=lambda self, count: _run_arange(
-       _create().empty_tensor((count,), _int64(), self.device), 0, 1),
+       _create().empty_tensor((count,), dtype_named("int64"), self.device), 0, 1),
    doc="Return 0, 1, ... as int64 on the device of a tensor.",
    samples=[case(T(2), 4), case(T(), 0)], ref=lambda np, self, count: np.arange(count))
-
-
-def _int64():
-    import pullback
-    return pullback.int64
 
 
 # -- writes ----------------------------------------------------------------------------------------
@@ -269,14 +265,14 @@ def _fill(self, value):
     return _create().fill_tensor(self, value)
 
 
-op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, inplace="only",
+op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, kernel="copy", inplace="only",
    overlap=True, function=False,
    node="FillBackward0", vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
    doc="Set every element to a number; returns self.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
    ref=lambda np, self, value: np.full(self.shape, value))
 op("zero_(self: Tensor) -> Tensor", forward=lambda self: _create().fill_tensor(self, 0),
-   inplace="only", overlap=True, function=False, node="ZeroBackward0",
+   kernel="copy", inplace="only", overlap=True, function=False, node="ZeroBackward0",
    vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.",
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, self: np.zeros(self.shape))
 
@@ -319,13 +315,14 @@ def _continuous(tensor):
     return tensor
 
 
-op(f"rand(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_uniform), method=False,
-   varargs=True, doc="Return uniform random numbers in [0, 1).",
+op(f"rand(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_uniform), kernel="uniform",
+   method=False, varargs=True, doc="Return uniform random numbers in [0, 1).",
    samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED),
             case((3,))],
    dtypes=FLOAT_COMPLEX)
-op(f"randn(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_normal), method=False,
-   varargs=True, doc="Return random numbers of the standard normal distribution.",
+op(f"randn(size: int[], {_RANDOM}) -> Tensor", composite=_rand(_normal), kernel="normal",
+   method=False, varargs=True,
+   doc="Return random numbers of the standard normal distribution.",
    samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED), case(0, 2, dtype=TESTED),
             case((3,))],
    dtypes=FLOAT_COMPLEX)
@@ -372,12 +369,12 @@ def _make_randint(low, high, size, generator, out, dtype, layout, device, pin_me
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not "
                         f"{type(size).__name__}")
     dtype = _dtype(dtype, out)
-    made = _create().empty_tensor(size, _int64() if dtype is None else dtype, device)
+    made = _create().empty_tensor(size, dtype_named("int64") if dtype is None else dtype, device)
     return _into(out, _requires(_draw_integers(made, generator, low, high), requires_grad))
 
 
 op(f"randint(low: any = None, high: any = None, size: int[]? = None, {_RANDOM}) -> Tensor",
-   composite=_make_randint, method=False,
+   composite=_make_randint, kernel="randint", method=False,
    doc="Return random integers in [low, high); randint(high, size) begins at 0.",
    samples=[case(5, (2, 3), dtype=TESTED), case(2, 7, (3,), dtype=TESTED), case(4, ()),
             case(4, (0, 2))],
@@ -385,8 +382,9 @@ op(f"randint(low: any = None, high: any = None, size: int[]? = None, {_RANDOM}) 
 
 _RANDOM_LIKE = "*, generator: any = None, " + _LIKE.removeprefix("*, ")
 
-for _name, _fill_with in (("rand_like", _uniform), ("randn_like", _normal)):
-    op(f"{_name}(self: Tensor, {_RANDOM_LIKE}) -> Tensor", method=False,
+for _name, _kernel, _fill_with in (("rand_like", "uniform", _uniform),
+                                   ("randn_like", "normal", _normal)):
+    op(f"{_name}(self: Tensor, {_RANDOM_LIKE}) -> Tensor", kernel=_kernel, method=False,
        composite=lambda self, generator, dtype, layout, device, pin_memory, requires_grad,
        memory_format, _fill_with=_fill_with: _requires(_fill_with(_continuous(
            _like(self, None, dtype, device, False, memory_format)), generator), requires_grad),
@@ -402,7 +400,7 @@ def _randint_like(self, low, high, generator, dtype, layout, device, pin_memory,
 
 
 op(f"randint_like(self: Tensor, low: any, high: any = None, {_RANDOM_LIKE}) -> Tensor",
-   composite=_randint_like, method=False,
+   composite=_randint_like, kernel="randint", method=False,
    doc="Return random integers in [low, high), or [0, low), in the shape of another tensor.",
    samples=[case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)], dtypes=INTEGRAL | FLOATING)
 
@@ -420,7 +418,8 @@ def _uniform_(self, from_, to, generator):
 
 
 op("uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: any = None) -> Tensor",
-   forward=_uniform_, inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g)},
+   forward=_uniform_, kernel="uniform", inplace="only", function=False,
+   vjp={"self": lambda g: ops.zeros_like(g)},
    doc="Fill with uniform random numbers in [from_, to).",
    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)
 
@@ -436,6 +435,7 @@ def _normal_(self, mean, std, generator):
 
 
 op("normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: any = None) -> Tensor",
-   forward=_normal_, inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g)},
+   forward=_normal_, kernel="normal", inplace="only", function=False,
+   vjp={"self": lambda g: ops.zeros_like(g)},
    doc="Fill with normal random numbers.",
    samples=[case(T(2, 3)), case(T(), 1, 3), case(T(0, 3), -1, 1)], dtypes=FLOAT_COMPLEX)

@@ -3,7 +3,7 @@
 import math
 
 from pullback.optable import references_linalg as references
-from pullback.optable.axes import dtype_named, type_name
+from pullback.optable.axes import dtype_named, type_name, unsupported
 from pullback.optable.cases import KINKS, T, case, fixed
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
@@ -96,7 +96,7 @@ def _check_rows(x1, x2, p):
         raise RuntimeError(f"cdist: expected scalar type {type_name(x1.dtype)} but found "
                            f"{type_name(x2.dtype)}")
     if x1.dtype.itemsize == 2:
-        raise NotImplementedError(f"\"cdist\" not implemented for '{type_name(x1.dtype)}'")
+        raise unsupported("cdist", x1.dtype)
 
 
 def _cdist(x1, x2, p, compute_mode):
@@ -175,7 +175,7 @@ def _pdist(self, p):
     if not p >= 0:
         raise RuntimeError("pdist only supports non-negative p values")
     if self.dtype.itemsize == 2:
-        raise NotImplementedError(f"\"pdist\" not implemented for '{type_name(self.dtype)}'")
+        raise unsupported("pdist", self.dtype)
     return ops.pdist_of(self, float(p))
 
 

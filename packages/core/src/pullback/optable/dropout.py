@@ -5,7 +5,7 @@ Source of alpha dropout: Klambauer et al., "Self-normalizing neural networks", 2
 
 import warnings
 
-from pullback.optable.axes import type_name
+from pullback.optable.axes import refuse_dtype, type_name
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
 
@@ -24,9 +24,7 @@ def _check(name, p, error=ValueError):
 
 
 def _refuse_others(self):
-    if self.is_complex():
-        raise NotImplementedError(f"\"bernoulli_scalar_cpu_\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+    refuse_dtype("bernoulli_scalar_cpu_", self, "biuf")
     if not self.is_floating_point():
         raise RuntimeError(f"result type Float can't be cast to the desired output type "
                            f"{type_name(self.dtype)}")

@@ -17,7 +17,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # -- what is asked for -----------------------------------------------------------------------------
 
-def _read(text, start, whole, where):
+def _read(text, start, where):
     """Return the labels of a part of the equation."""
     labels, place = [], 0
     while place < len(text):
@@ -50,9 +50,9 @@ def _read_equation(equation, count):
         raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation")
     start, inputs = 0, []
     for number, part in enumerate(parts):
-        inputs.append(_read(part, start, equation, f"operand {number}"))
+        inputs.append(_read(part, start, f"operand {number}"))
         start += len(part) + 1
-    output = _read(right, len(left) + 2, equation, "the output") if arrow else None
+    output = _read(right, len(left) + 2, "the output") if arrow else None
     return inputs, output
 
 

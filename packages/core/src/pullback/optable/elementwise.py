@@ -2,8 +2,9 @@
 
 import math
 
+from pullback.optable.axes import require
 from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed, unary
-from pullback.optable.pointwise import require, wide
+from pullback.optable.pointwise import wide
 from pullback.optable.schema import (
     ALL,
     COMPLEX,

@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.optable import references_nn as references
-from pullback.optable.axes import cast_to, dtype_named, type_name
+from pullback.optable.axes import cast_to, dtype_named, refuse_dtype, type_name
 from pullback.optable.cases import COUNTED, T, at, case, fixed
 from pullback.optable.loss_parts import all_hold
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
@@ -125,9 +125,7 @@ def _check_bags(self, weight, offsets, mode, scale_grad_by_freq, sparse, per_sam
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension "
                          f"{weight.ndim}")
-    if not weight.is_floating_point():
-        raise NotImplementedError(f"\"embedding_bag\" not implemented for "
-                                  f"'{type_name(weight.dtype)}'")
+    refuse_dtype("embedding_bag", weight, "f")
     if self.ndim == 2 and offsets is not None:
         raise ValueError(f"if input is 2D, then offsets has to be None, as input is treated is a "
                          f"mini-batch of fixed length sequences. However, found offsets of type "
@@ -188,7 +186,7 @@ def _bags_of(self, offsets, include_last_offset):
     return bags, max(offsets.shape[0] - bool(include_last_offset), 0)
 
 
-def _largest(rows, bags, count, sizes):
+def _largest(rows, bags, sizes):
     """Return the largest row of each bag, element by element: the first of equal ones.
 
     Rows are sorted by value, then by bag, both stably: each bag begins with its largest element.
@@ -239,7 +237,7 @@ def _embedding_bag(self, weight, offsets, max_norm, norm_type, scale_grad_by_fre
     if mode == "max":
         if not numbers.numel():
             return ops.new_zeros(weight, (count, weight.shape[1]))
-        return _largest(taken, bags, count, sizes)
+        return _largest(taken, bags, sizes)
     if per_sample_weights is not None:
         taken = taken * per_sample_weights.reshape(-1).unsqueeze(1)
     total = ops.index_backward(taken, (count + 1, weight.shape[1]), (bags,)).narrow(0, 0, count)

@@ -4,10 +4,11 @@ import itertools
 import warnings
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require, type_name
 from pullback.optable.cases import T, case, fixed
 from pullback.optable.interpolation import cubic_weights
 from pullback.optable.schema import FLOATING, op, ops
-from pullback.optable.windows import SCALARS, check_dtype, product, sum_dtype
+from pullback.optable.windows import product
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -69,7 +70,7 @@ def _inside(place, size):
 def _sample(self, grid, mode, padding_mode, align_corners):
     """Sum the elements around every point, weighted."""
     import pullback
-    wide = sum_dtype(self.dtype)
+    wide = accumulate_dtype(self.dtype)
     if wide != self.dtype:              # places need more digits than 16 bits have
         out = _sample(self.to(wide), grid.to(wide), mode, padding_mode, align_corners)
         return out.to(self.dtype)
@@ -117,10 +118,10 @@ def _check_grid(self, grid, mode):
     if self.device != grid.device:
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
                            f"devices, {self.device} and {grid.device}! (in grid_sampler())")
-    check_dtype(self, FLOATING, "grid_sampler")
+    require("grid_sampler", FLOATING, self)
     if self.dtype != grid.dtype:
-        raise RuntimeError(f"grid_sampler(): expected scalar type {SCALARS[self.dtype.name]} but "
-                           f"found {SCALARS[grid.dtype.name]}")
+        raise RuntimeError(f"grid_sampler(): expected scalar type {type_name(self.dtype)} but "
+                           f"found {type_name(grid.dtype)}")
 
 
 def _chosen(number, names, argument):
@@ -184,7 +185,7 @@ def _line(like, count, align_corners):
     """Return the places of a dim's elements in [-1, 1]."""
     import pullback
     parts = count - 1 if align_corners and count > 1 else count
-    numbers = pullback.arange(count, device=like.device).to(sum_dtype(like.dtype))
+    numbers = pullback.arange(count, device=like.device).to(accumulate_dtype(like.dtype))
     return ((numbers * 2 - (count - 1)) / parts).to(like.dtype)
 
 

@@ -1,7 +1,8 @@
 """Reading and writing elements by index tensors."""
 
 from pullback.optable import references
-from pullback.optable.axes import as_vector, kept_apart, wrap_dim
+from pullback.optable.axes import as_vector, dtype_named, kept_apart, wrap_dim
+from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.schema import op, ops
 
@@ -22,45 +23,32 @@ _SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
              case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
 
-def _run(slot, outs, ins, *params):
-    from pullback._c.kernel import run_slot
-    run_slot(slot, outs, ins, *params)
-
-
-def _empty(like, shape, dtype=None):
-    from pullback._c.create import empty_tensor
-    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
-
-
-def _int64():
-    import pullback
-    return pullback.int64
-
-
-def _as_index(index, name):
+def _as_index(index):
     """Index tensors become int64."""
     if index.dtype.name not in ("int64", "int32", "uint8", "bool"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     if index.dtype.name in ("bool", "uint8"):
         return index
-    return index if index.dtype == _int64() else ops.cast(index, _int64())
+    return index if index.dtype == dtype_named("int64") else ops.cast(index, dtype_named("int64"))
 
 
 def _nonzero(self):
     count = int(ops.sum(self != 0).item())
-    out = _empty(self, (count, self.ndim), _int64())
+    out = new_empty(self, (count, self.ndim), dtype_named("int64"))
     if count and self.ndim:
-        _run("nonzero", (out,), (self,))
+        run_slot("nonzero", (out,), (self,))
     return out
 
 
 op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
    composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
-   ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.",
+   kernel="nonzero", ref="numpy.argwhere",
+   doc="Return the coordinates of the elements that are not 0, row by row.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
             for shape in ((4,), (3, 4), (0, 2))])
-op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, method=False, function=False,
+op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, kernel="nonzero", method=False,
+   function=False,
    doc="Return the coordinates of the elements that are not 0.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
             for shape in ((4,), (3, 4), (0, 2))],
@@ -78,7 +66,7 @@ def _expand_masks(self, indices):
         elif str(index.dtype) in ("pullback.bool", "pullback.uint8"):
             found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
         else:
-            found.append(_as_index(index, "index"))
+            found.append(_as_index(index))
     if len(found) > self.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got "
                          f"{len(found)})")
@@ -128,11 +116,11 @@ def _index(self, indices):
         return self.clone()
     moved = _front(self, dims)
     rest = tuple(moved.shape[len(dims):])
-    out = _empty(self, shape + rest)
+    out = new_empty(self, shape + rest)
     if out.numel():
         if 0 in moved.shape[:len(dims)]:
             raise IndexError("index is out of bounds for dimension with size 0")
-        _run("index", (out,), (moved, *used))
+        run_slot("index", (out,), (moved, *used))
     return _place(out, len(shape), at)
 
 
@@ -144,7 +132,8 @@ def _place(out, count, at):
     return ops.contiguous(out.permute(tuple(order)))
 
 
-op("index(self: Tensor, indices: any) -> Tensor", forward=_index, method=False, function=False,
+op("index(self: Tensor, indices: any) -> Tensor", forward=_index, kernel="index", method=False,
+   function=False,
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
    doc="Return the elements at index tensors, one per dim or None; as self[indices].",
@@ -166,7 +155,7 @@ def _index_backward_vjp(g, self_shape, indices):
 
 
 op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=False,
-   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
+   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward, kernel="index_put",
    node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
    samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
             case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
@@ -194,7 +183,7 @@ def _write(target, indices, values, accumulate):
         return target
     if values.data_ptr() == target.data_ptr():
         values = values.clone()
-    _run("index_put", (moved,), (values, *used), int(bool(accumulate)))
+    run_slot("index_put", (moved,), (values, *used), int(bool(accumulate)))
     return target
 
 
@@ -230,13 +219,14 @@ def _index_put_self_vjp(g, indices, accumulate):
 
 
 op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
-   forward=_index_put_forward, inplace="only", function=False, node="IndexPutBackward0",
+   forward=_index_put_forward, kernel="index_put", inplace="only", function=False,
+   node="IndexPutBackward0",
    vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
    doc="Write values (or add them) at index tensors; returns self.",
    samples=_WRITES, ref=references.index_put)
 op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    composite=lambda self, indices, values, accumulate: ops.index_put_(
-       self.clone(), indices, values, accumulate),
+       self.clone(), indices, values, accumulate), kernel="index_put",
    doc="Return a copy with values written (or added) at index tensors.",
    samples=_WRITES, ref=references.index_put)
 
@@ -251,13 +241,13 @@ def _check_gather(name, self, dim, index):
     if index.numel() and max(index.ndim, 1) != max(self.ndim, 1):
         whom = "input" if name == "gather" else "self"
         raise RuntimeError(f"Index tensor must have the same number of dimensions as {whom} tensor")
-    return dim, _as_index(index, "index")
+    return dim, _as_index(index)
 
 
 def _run_along(slot, outs, ins, dim):
     """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
     try:
-        _run(slot, outs, ins, dim)
+        run_slot(slot, outs, ins, dim)
     except IndexError as error:
         raise RuntimeError(*error.args) from None
 
@@ -269,7 +259,7 @@ def _gather(self, dim, index, sparse_grad):
             raise RuntimeError(f"Size does not match at dimension {d} expected index "
                                f"{list(index.shape)} to be no larger than self "
                                f"{list(self.shape)} apart from dimension {dim}")
-    out = _empty(self, index.shape)
+    out = new_empty(self, index.shape)
     if out.numel():
         if not self.ndim:
             self, index, out_ = self.reshape(1), index.reshape(-1), out.reshape(-1)
@@ -284,7 +274,7 @@ def _gather(self, dim, index, sparse_grad):
 
 
 op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
-   forward=_gather, out=True,
+   forward=_gather, kernel="gather", out=True,
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
    doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
@@ -321,14 +311,14 @@ def scatter_into(slot):
 
 
 op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   forward=scatter_into("scatter_add"), inplace="only", function=False,
+   forward=scatter_into("scatter_add"), kernel="scatter_add", inplace="only", function=False,
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
    doc="Add src to self at index along a dim; returns self.",
    samples=_SCATTERS, ref=references.scatter_add)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
-   out=True,
+   kernel="scatter_add", out=True,
    doc="Return self with src added at index along a dim.",
    samples=_SCATTERS, ref=references.scatter_add)
 
@@ -345,17 +335,17 @@ def _index_select(self, dim, index):
                          f"{ndim - 1}], but got {dim})")
     dim %= ndim
     part = self if self.ndim else self.reshape(1)
-    index = _as_index(index, "index").reshape(-1)
+    index = _as_index(index).reshape(-1)
     shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
-    out = _empty(self, shape)
+    out = new_empty(self, shape)
     if out.numel():                     # gather, unlike index, takes no negative numbers
         spread = index.reshape((-1,) + (1,) * (ndim - dim - 1)).expand(shape)
-        _run("gather", (out,), (part, spread), dim)
+        run_slot("gather", (out,), (part, spread), dim)
     return out if self.ndim else out.reshape(())
 
 
 op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_index_select,
-   out=True, doc="Return the slices of a dim at an index vector.",
+   kernel="gather", out=True, doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
        g, self_like.shape, _at_dim(self_like, dim, index))},
    samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),
@@ -427,10 +417,9 @@ def advanced_getitem(self, advanced):
 def advanced_setitem(self, advanced, value):
     """Write a value to self at index tensors; ``advanced`` maps dims to them."""
     import pullback
-    from pullback._c.create import empty_tensor, fill_tensor
     indices = _index_tuple(self, advanced)
     if not isinstance(value, pullback.Tensor):
-        value = fill_tensor(empty_tensor((), self.dtype, self.device), value)
+        value = new_filled(self, (), value)
     elif value.ndim == 0 and value.device != self.device:
         value = value.to(self.device)
     if value.numel() == 1 and all(index is None or index.dtype.name == "bool"

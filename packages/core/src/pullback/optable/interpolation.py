@@ -5,9 +5,10 @@ import struct
 import warnings
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require
+from pullback.optable.below import new_empty, new_filled, put
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
-from pullback.optable.windows import check_dtype, new_empty, new_filled, put, sum_dtype
 
 _UINT8 = 0x002
 
@@ -31,7 +32,7 @@ def _weighted(self, weights, dim):
 
 
 def _resample_forward(self, plan, node):
-    out = self if plan_is_copy(plan) else self.to(sum_dtype(self.dtype))
+    out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is None:
             continue
@@ -50,7 +51,7 @@ def plan_is_copy(plan):
 
 
 def _resample_backward(self, sizes, plan, node):
-    out = self.to(sum_dtype(self.dtype))
+    out = self.to(accumulate_dtype(self.dtype))
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is None:
             continue
@@ -283,8 +284,8 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
     if self.shape[1] == 0:
         raise RuntimeError(f"Non-empty {self.ndim}D data tensor expected but got a tensor with "
                            f"sizes {list(self.shape)}")
-    check_dtype(self, _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING,
-                f"upsample_{mode.replace('-', '_')}{'' if mode in _SMOOTH else rank}d")
+    require(f"upsample_{mode.replace('-', '_')}{'' if mode in _SMOOTH else rank}d",
+            _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING, self)
     rounded = float if self.dtype.name == "float64" else _single
     plan = tuple([_taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
                   for n, m, scale in zip(sizes, counts, scales)])

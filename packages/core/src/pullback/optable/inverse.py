@@ -6,6 +6,7 @@ from collections import namedtuple
 
 from pullback.optable import references_linalg as references
 from pullback.optable.axes import type_name
+from pullback.optable.below import new_empty, run_slot
 from pullback.optable.cases import T, case, fixed
 from pullback.optable.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
@@ -62,10 +63,8 @@ def _adjoint(matrices):
 def _solve_forward(self, other):
     """Solve a batch of systems; one matrix of coefficients and one right side for each."""
     import pullback
-    from pullback._c.create import empty_tensor
-    from pullback._c.kernel import run_slot
     batch = tuple(self.shape[:-2])
-    out = empty_tensor(tuple(other.shape), other.dtype, other.device)
+    out = new_empty(other, other.shape)
     info = ops.new_zeros(self, batch, dtype=pullback.int32)
     if self.numel():
         count = info.numel()

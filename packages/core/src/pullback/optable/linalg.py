@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.optable import references_linalg as references
-from pullback.optable.axes import type_name
+from pullback.optable.axes import refuse_dtype, type_name
 from pullback.optable.cases import T, case, fixed
 from pullback.optable.schema import ALL, COMPLEX, FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -373,8 +373,7 @@ op("tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor", composite=_tensor
 def _trace(self):
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    if str(self.dtype) == "pullback.bool":
-        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
+    refuse_dtype("trace", self, "iufc")
     return self.diagonal().sum()
 
 
@@ -407,8 +406,7 @@ def _check_cross(self, other, dim):
     if self.dtype != other.dtype:
         raise RuntimeError(f"linalg.cross: expected scalar type {type_name(self.dtype)} but found "
                            f"{type_name(other.dtype)}")
-    if str(self.dtype) == "pullback.bool":
-        raise NotImplementedError("\"cross\" not implemented for 'Bool'")
+    refuse_dtype("cross", self, "iufc")
 
 
 def _linalg_cross(self, other, dim):

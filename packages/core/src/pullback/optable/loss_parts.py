@@ -2,7 +2,7 @@
 
 import warnings
 
-from pullback.optable.axes import type_name
+from pullback.optable.axes import unsupported
 from pullback.optable.schema import ops
 
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
@@ -54,12 +54,12 @@ def broadcast(self, target):
     return self.expand(shape), target.expand(shape)
 
 
-def promoted(kernel, self, target):
+def promoted_floats(kernel, self, target):
     """Return two tensors in their common dtype, which must be a real floating one."""
     import pullback
     dtype = pullback.promote_types(self.dtype, target.dtype)
     if not dtype.is_floating_point:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{type_name(dtype)}'")
+        raise unsupported(kernel, dtype)
     return self.to(dtype), target.to(dtype)
 
 

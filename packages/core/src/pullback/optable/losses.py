@@ -4,7 +4,7 @@ import math
 import warnings
 
 from pullback.optable import references_losses as references
-from pullback.optable.axes import type_name
+from pullback.optable.axes import refuse_dtype, type_name
 from pullback.optable.cases import KINKS, T, case, constant, fixed
 from pullback.optable.loss_parts import (
     OLD,
@@ -12,7 +12,7 @@ from pullback.optable.loss_parts import (
     broadcast,
     checked_reduction,
     numbered_reduction,
-    promoted,
+    promoted_floats,
     reduced,
     refuse_grad,
     share,
@@ -76,7 +76,7 @@ op("mse_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor", method
 def _mse_loss(self, target, size_average, reduce, reduction, weight):
     reduction = checked_reduction(size_average, reduce, reduction)
     warn_of_sizes(self, target)
-    self, target = promoted("mse_cpu", *broadcast(self, target))
+    self, target = promoted_floats("mse_cpu", *broadcast(self, target))
     if weight is not None:
         return _weighted((self - target) ** 2, weight, self, reduction)
     return ops.mse_loss_of(self, target, reduction)
@@ -124,7 +124,7 @@ def _smooth_l1_loss(self, target, size_average, reduce, reduction, beta):
     self, target = broadcast(self, target)
     if beta == 0:
         return reduced(ops.abs(self - target), reduction)
-    self, target = promoted("smooth_l1_cpu", self, target)
+    self, target = promoted_floats("smooth_l1_cpu", self, target)
     return ops.smooth_l1_loss_of(self, target, reduction, beta)
 
 
@@ -166,7 +166,7 @@ def _huber_loss(self, target, reduction, delta, weight):
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     dtype = self.dtype
-    self, target = promoted("huber_cpu", *broadcast(self, target))
+    self, target = promoted_floats("huber_cpu", *broadcast(self, target))
     if weight is not None:
         if weight.shape != self.shape:
             raise ValueError("Weights and input must have the same size.")
@@ -236,9 +236,7 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
         raise ValueError(f"Using a target size ({target.shape}) that is different to the input "
                          f"size ({self.shape}) is deprecated. Please ensure they have the same "
                          f"size.")
-    if not self.is_floating_point():
-        raise NotImplementedError(f"\"binary_cross_entropy\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+    refuse_dtype("binary_cross_entropy", self, "f")
     for other in (target, weight):
         if other is not None and other.dtype != self.dtype:
             raise RuntimeError(f"Found dtype {type_name(other.dtype)} but expected "
@@ -302,15 +300,13 @@ op("logits_loss_of(self: Tensor, target: Tensor, weight: Tensor?, pos_weight: Te
 
 def _with_logits(self, target, weight, pos_weight, reduction):
     """The checks of both forms."""
-    if not self.is_floating_point():
-        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+    refuse_dtype("log_sigmoid_cpu", self, "f")
     if not target.is_floating_point():
         raise RuntimeError(f"result type Float can't be cast to the desired output type "
                            f"{type_name(target.dtype)}")
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
         refuse_grad("binary_cross_entropy_with_logits", name, value)
-    self, target = promoted("log_sigmoid_cpu", self, target)
+    self, target = promoted_floats("log_sigmoid_cpu", self, target)
     return ops.logits_loss_of(self, target, weight, pos_weight, reduction)
 
 

@@ -1,7 +1,7 @@
 """Losses that compare scores or distances with a margin."""
 
 from pullback.optable import references_losses as references
-from pullback.optable.axes import dtype_named, type_name
+from pullback.optable.axes import dtype_named, refuse_dtype, type_name
 from pullback.optable.cases import KINKS, T, case, constant, fixed
 from pullback.optable.loss_parts import (
     OLD,
@@ -212,9 +212,7 @@ def _multilabel_soft(self, target, weight, size_average, reduce, reduction):
         reduction = checked_reduction(size_average, reduce, reduction)
     if reduction not in _WORDS:
         raise ValueError(f"{reduction} is not valid")
-    if not self.is_floating_point():
-        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+    refuse_dtype("log_sigmoid_cpu", self, "f")
     loss = -(target * ops.logsigmoid(self) + (1 - target) * ops.logsigmoid(-self))
     if weight is not None:
         loss = loss * weight
@@ -234,9 +232,7 @@ def _check_scores(self):
     if not (1 <= self.ndim <= 2 and self.shape[-1]):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, "
                            f"but got: {list(self.shape)}")
-    if not self.is_floating_point():
-        raise NotImplementedError(f"\"multi_margin_loss\" not implemented for "
-                                  f"'{type_name(self.dtype)}'")
+    refuse_dtype("multi_margin_loss", self, "f")
 
 
 def _check_labels(target):

@@ -3,7 +3,7 @@
 import math
 
 from pullback.optable import references_nn as references
-from pullback.optable.axes import accumulate_dtype, cast_to, type_name
+from pullback.optable.axes import accumulate_dtype, cast_to, refuse_dtype
 from pullback.optable.cases import T, case, constant
 from pullback.optable.loss_parts import refuse_grad
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
@@ -107,8 +107,7 @@ op("batch_norm_eval(self: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor, 
 # -- checks ----------------------------------------------------------------------------------------
 
 def _check_floating(name, self, complex_too=False):
-    if not (self.is_floating_point() or (complex_too and self.is_complex())):
-        raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype(name, self, "fc" if complex_too else "f")
 
 
 def _check_parameters(self, *parameters):

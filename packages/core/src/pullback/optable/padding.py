@@ -1,9 +1,11 @@
 """Elements around the ends of dims: a constant, or the tensor's own mirrored or repeated."""
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require
+from pullback.optable.below import new_empty, new_filled, put
 from pullback.optable.cases import T, case
 from pullback.optable.schema import ALL, BOOL, NUMBERS, op, ops
-from pullback.optable.windows import check_dtype, integers, new_empty, new_filled, put, sum_dtype
+from pullback.optable.windows import integers
 
 
 def _ends(pad):
@@ -107,7 +109,7 @@ def _mirror_forward(self, pad, mode):
 
 def _mirror_backward(self, sizes, pad, mode):
     """Add every element to where it came from."""
-    out = self.to(sum_dtype(self.dtype))
+    out = self.to(accumulate_dtype(self.dtype))
     for dim, index in reversed(list(_indices(sizes, pad, mode))):
         shrunk = new_filled(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
         for target, source, length in _moves(index):
@@ -166,7 +168,7 @@ def _check_mirrored(self, pad, mode):
             _check_reflected(self, dim, before, after)
     if mode != "circular":
         what = {"reflect": "reflection", "replicate": "replication"}[mode]
-        check_dtype(self, NUMBERS, f"{what}_pad{rank}d")
+        require(f"{what}_pad{rank}d", NUMBERS, self)
 
 
 def _pad(self, pad, mode, value):

@@ -2,11 +2,11 @@
 
 import math
 
+from pullback.optable.axes import dtype_named
 from pullback.optable.cases import SPECIAL, T, binary, case, fixed
 from pullback.optable.pointwise import (
     UNDERIVED,
     common_dtype,
-    dtype_named,
     is_tensor,
     look_at,
     no_derivative,

@@ -1,14 +1,21 @@
 """New tensors with a pattern: identity, sequences, powers, indices of triangles and of elements."""
 
 from pullback.optable.arrange import row_major, sizes_of, whole
-from pullback.optable.axes import accumulate_dtype, cast_to, type_name
+from pullback.optable.axes import (
+    accumulate_dtype,
+    cast_to,
+    default_dtype,
+    dtype_named,
+    type_name,
+    unsupported,
+)
+from pullback.optable.below import run_slot
 from pullback.optable.cases import COUNTED, TESTED, UNFILLED, T, at, case, constant
 from pullback.optable.create import (
     _create,
     _dtype,
     _factory,
     _filled,
-    _int64,
     _into,
     _requires,
     _run_arange,
@@ -18,11 +25,6 @@ from pullback.optable.schema import COMPLEX, FLOATING, NUMBERS, op, ops
 
 def _count_up(count, dtype, device):
     return _run_arange(_create().empty_tensor((count,), dtype, device), 0, 1)
-
-
-def _default_dtype():
-    import pullback
-    return pullback.get_default_dtype()
 
 
 # -- identity --------------------------------------------------------------------------------------
@@ -69,13 +71,13 @@ def _ends(name, start, end, steps, out, dtype):
         raise RuntimeError("number of steps must be non-negative")
     dtype = _dtype(dtype, out)
     if isinstance(start, complex) or isinstance(end, complex):
-        dtype = _default_dtype().to_complex() if dtype is None else dtype
+        dtype = default_dtype().to_complex() if dtype is None else dtype
         if not dtype.is_complex:
-            raise RuntimeError(f"torch.{name}(): inferred dtype {_default_dtype().to_complex()} "
+            raise RuntimeError(f"torch.{name}(): inferred dtype {default_dtype().to_complex()} "
                                f"can't be safely cast to passed dtype {type_name(dtype)}")
-    dtype = _default_dtype() if dtype is None else dtype
+    dtype = default_dtype() if dtype is None else dtype
     if dtype.kind == "b":
-        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+        raise unsupported(name, dtype)
     if dtype.kind in "ui":
         start, end = int(start), int(end)
     return start, end, steps, dtype
@@ -93,7 +95,7 @@ def _line(start, end, steps, dtype, device):
     if steps < 2:
         return place * 0 + start
     step = (end - start) / (steps - 1)
-    first = _count_up(steps, _int64(), device) < steps // 2
+    first = _count_up(steps, dtype_named("int64"), device) < steps // 2
     return ops.where(first, start + place * step, end - (steps - 1 - place) * step)
 
 
@@ -131,7 +133,7 @@ def _vander(x, N, increasing):
     count = x.shape[0] if N is None else whole(N, "vander", "N")
     if count < 0:
         raise RuntimeError("N must be non-negative.")
-    x = x if x.dtype.kind in "fc" else cast_to(x, _int64())
+    x = x if x.dtype.kind in "fc" else cast_to(x, dtype_named("int64"))
     ones = ops.new_ones(x, (x.shape[0], min(count, 1)))
     if count > 1:
         powers = ops.cumprod(x.unsqueeze(1).expand((x.shape[0], count - 1)), 1)
@@ -215,23 +217,22 @@ def _count_lower(rows, columns, offset):
 
 def _triangle_indices(name, below):
     def composite(row, col, offset, dtype, device, layout):
-        from pullback._c.kernel import run_slot
         row, col = whole(row, name, "row"), whole(col, name, "col")
         offset = whole(offset, name, "offset")
         for argument, size in (("row", row), ("col", col)):
             if size < 0:
                 raise RuntimeError(f"{argument} must be non-negative, got{size}")
-        dtype = _int64() if dtype is None else dtype
+        dtype = dtype_named("int64") if dtype is None else dtype
         if dtype.kind not in "ui" or dtype.itemsize == 1:
-            raise NotImplementedError(f"\"{name}\" not implemented for '{type_name(dtype)}'")
-        rows = _count_up(row, _int64(), device).unsqueeze(1)
-        columns = _count_up(col, _int64(), device)
+            raise unsupported(name, dtype)
+        rows = _count_up(row, dtype_named("int64"), device).unsqueeze(1)
+        columns = _count_up(col, dtype_named("int64"), device)
         if below:
             count, wanted = _count_lower(row, col, offset), columns <= rows + offset
         else:
             count = row * col - _count_lower(row, col, offset - 1)
             wanted = columns >= rows + offset
-        places = _create().empty_tensor((count, 2), _int64(), device)
+        places = _create().empty_tensor((count, 2), dtype_named("int64"), device)
         if count:
             run_slot("nonzero", (places,), (wanted,))
         return cast_to(row_major(places.t()), dtype)
@@ -270,7 +271,7 @@ def _unravel_index(indices, shape):
                             f"{type(size)}")
         if size < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    found, step, indices = [], 1, cast_to(indices, _int64())
+    found, step, indices = [], 1, cast_to(indices, dtype_named("int64"))
     for size in reversed(sizes):
         found.append(ops.remainder(ops.floor_divide(indices, step), size))
         step *= size

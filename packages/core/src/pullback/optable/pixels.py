@@ -1,9 +1,9 @@
 """Elements moved between channels and places."""
 
 from pullback.optable import references_windows as references
+from pullback.optable.below import new_empty, put
 from pullback.optable.cases import T, case
 from pullback.optable.schema import op, ops
-from pullback.optable.windows import new_empty, put
 
 
 def _copied(self, split, order, shape):

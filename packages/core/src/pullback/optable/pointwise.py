@@ -2,6 +2,7 @@
 
 import functools
 
+from pullback.optable.axes import default_dtype, dtype_named, unsupported
 from pullback.optable.schema import ops
 
 UNDERIVED = dict.fromkeys(("grad", "gradgrad", "compiled"), "it has no derivative, as in torch")
@@ -17,31 +18,12 @@ def look_at(value):
     getattr(value, "shape", None)
 
 
-def dtype_named(name):
-    """Return a dtype by its name."""
-    import pullback
-    return getattr(pullback, name)
-
-
-def unsupported(name, dtype):
-    """Return the exception for a dtype that an op does not have."""
-    return NotImplementedError(f"\"{name}\" not implemented for '{dtype.name}'")
-
-
-def require(name, dtypes, self):
-    """Raise NotImplementedError unless an op has the tensor's dtype; returns the tensor."""
-    if not dtypes >> self.dtype.code & 1:
-        raise unsupported(name, self.dtype)
-    return self
-
-
 def common_dtype(name, dtypes, first, second, *, floats=False):
     """Return the dtype that two operands promote to, if the op has it."""
-    import pullback
     from pullback._c.elementwise import result_dtype
     dtype = result_dtype(first, second)
     if floats and not (dtype.is_floating_point or dtype.is_complex):
-        dtype = pullback.get_default_dtype()
+        dtype = default_dtype()
     if not dtypes >> dtype.code & 1:
         raise unsupported(name, dtype)
     return dtype

@@ -7,16 +7,11 @@ import math
 from collections import namedtuple
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import require
+from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import KINKS, T, at, case, fixed
 from pullback.optable.schema import FLOATING, INTEGRAL, op, ops
-from pullback.optable.windows import (
-    check_dtype,
-    integers,
-    new_empty,
-    new_filled,
-    product,
-    put,
-)
+from pullback.optable.windows import integers, product
 
 # The windows of one dim: `count` of them, each of `kernel` elements `dilation` apart, the first one
 # beginning `pad` before the dim. Windows of other kinds are a tuple of (start, end).
@@ -308,7 +303,7 @@ def slides_of(self, name, kernel_size, stride, padding, dilation, ceil_mode):
 def _max_pool(name, kinds, node, both):
     def run(self, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
         windows = slides_of(self, name, kernel_size, stride, padding, dilation, ceil_mode)
-        check_dtype(self, INTEGRAL | FLOATING if both or return_indices else kinds, name)
+        require(name, INTEGRAL | FLOATING if both or return_indices else kinds, self)
         values, indices = ops.max_windows(self, windows, node)
         return (values, indices) if both or return_indices else values
     return run
@@ -359,7 +354,6 @@ def _refuse_indices(indices, sizes):
 
 
 def _unpool_forward(self, indices, sizes):
-    from pullback._c.kernel import run_slot
     rank = len(sizes)
     lead = self.shape[:self.ndim - rank]
     out = new_filled(self, (*lead, product(sizes)))
@@ -410,7 +404,7 @@ def _max_unpool(rank):
             raise RuntimeError(f"Input to max_unpooling{rank}d should be a {rank + 1}d or "
                                f"{rank + 2}d Tensor, but got a tensor with {self.ndim} dimensions.")
         sizes = _unpooled_sizes(self, rank, kernel, stride, padding, output_size)
-        check_dtype(self, FLOATING, name)
+        require(name, FLOATING, self)
         if indices.dtype.name != "int64":
             raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
         if indices.shape != self.shape:
@@ -495,7 +489,7 @@ def _output_sizes(self, name, rank, output_size):
 def _adaptive_max_pool(name, node, both):
     def run(self, output_size, return_indices):
         windows = adaptive_windows(self, name, output_size)
-        check_dtype(self, FLOATING, name)
+        require(name, FLOATING, self)
         values, indices = ops.max_windows(self, windows, node)
         return (values, indices) if both or return_indices else values
     return run

@@ -6,14 +6,22 @@ As in torch, a sample has the derivative 0 by the parameters of its distribution
 import math
 
 from pullback.optable.arrange import row_major, whole
-from pullback.optable.axes import accumulate_dtype, cast_to, dtype_named, is_meta, type_name
+from pullback.optable.axes import (
+    accumulate_dtype,
+    cast_to,
+    dtype_named,
+    is_meta,
+    refuse_dtype,
+    type_name,
+    unsupported,
+)
+from pullback.optable.below import new_empty
 from pullback.optable.cases import TESTED, Dtype, T, case, fixed
 from pullback.optable.create import (
     _RANDOM,
     _create,
     _draw_integers,
     _dtype,
-    _int64,
     _into,
     _normal,
     _requires,
@@ -30,18 +38,14 @@ def _zeros(g):
     return ops.zeros_like(g)
 
 
-def _fresh(shape, dtype, device):
-    return _create().empty_tensor(tuple(shape), dtype, device)
-
-
 def _uniform_numbers(self, generator, dtype=None):
     """Return numbers in [0, 1) in the shape of a tensor, of at least 24 bits."""
     dtype = accumulate_dtype(self.dtype) if dtype is None else dtype
-    return _uniform(_fresh(self.shape, dtype, self.device), generator)
+    return _uniform(new_empty(self, self.shape, dtype), generator)
 
 
 def _normal_numbers(shape, dtype, device, generator):
-    return _normal(_fresh(shape, accumulate_dtype(dtype), device), generator)
+    return _normal(_create().empty_tensor(shape, accumulate_dtype(dtype), device), generator)
 
 
 def _holds(condition):
@@ -58,8 +62,7 @@ def _write(self, values):
 def _coins(self, p, generator):
     """Return where p is above uniform numbers in the shape of self."""
     if hasattr(p, "requires_grad"):
-        if not p.dtype.is_floating_point:
-            raise NotImplementedError(f"\"bernoulli\" not implemented for '{type_name(p.dtype)}'")
+        refuse_dtype("bernoulli", p, "f")
         p = p.expand(self.shape)
         if not _holds((p >= 0) & (p <= 1)):
             raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
@@ -69,14 +72,13 @@ def _coins(self, p, generator):
         raise TypeError(f"bernoulli(): argument 'p' must be float, not {type(p).__name__}")
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    if self.dtype.is_complex:
-        raise NotImplementedError(f"\"bernoulli\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype("bernoulli", self, "biuf")
     precise = dtype_named("float64" if self.dtype.name == "float64" else "float32")
     return _uniform_numbers(self, generator, precise) < p
 
 
 def _bernoulli(self, p, generator):
-    made = _fresh(self.shape, self.dtype, self.device)
+    made = new_empty(self, self.shape)
     return _write(made, _coins(self, self if p is None else p, generator))
 
 
@@ -126,7 +128,7 @@ def _normal_of(mean, std, generator):
     tensors = [value for value in (mean, std) if hasattr(value, "requires_grad")]
     dtype, shape = tensors[0].dtype, tuple(tensors[0].shape)
     if dtype.kind not in "fc":
-        raise NotImplementedError(f"\"normal\" not implemented for '{type_name(dtype)}'")
+        raise unsupported("normal", dtype)
     if len(tensors) == 2:
         shape = _pair_shape(shape, tuple(std.shape))
     numbers = _normal_numbers(shape, dtype, tensors[0].device, generator)
@@ -156,9 +158,9 @@ def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_mem
         return _into(out, ops.normal_of(mean, std, generator=generator))
     _check_std(std)
     dtype = _dtype(dtype, out)
-    made = _fresh(size if isinstance(size, (tuple, list)) else (size,), dtype, device)
-    if made.dtype.kind not in "fc":
-        raise NotImplementedError(f"\"normal\" not implemented for '{type_name(made.dtype)}'")
+    size = size if isinstance(size, (tuple, list)) else (size,)
+    made = _create().empty_tensor(size, dtype, device)
+    refuse_dtype("normal", made, "fc")
     numbers = _normal_numbers(made.shape, made.dtype, made.device, generator)
     return _into(out, _requires(_write(made, numbers * std + mean), requires_grad))
 
@@ -219,11 +221,10 @@ def _poisson_by_rejection(rate, generator):
 
 
 def _poisson(self, generator):
-    if not self.dtype.is_floating_point:
-        raise NotImplementedError(f"\"poisson\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype("poisson", self, "f")
     if not _holds(self >= 0):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    out = _fresh(self.shape, self.dtype, self.device)
+    out = new_empty(self, self.shape)
     if not self.numel() or is_meta(self):
         return out
     rate = cast_to(self, dtype_named("float64"))
@@ -282,13 +283,13 @@ def _multinomial(self, num_samples, replacement, generator):
     shape = (*self.shape[:-1], count)
     if is_meta(self) or not self.numel():
         if 0 in shape or is_meta(self):
-            return _fresh(shape, _int64(), self.device)
+            return new_empty(self, shape, dtype_named("int64"))
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     weights = cast_to(self, dtype_named("float64"))
     _check_weights(weights, replacement and count > 1)
     if replacement:
         reached = ops.cumsum(weights, -1)
-        places = _uniform(_fresh(shape, weights.dtype, self.device), generator)
+        places = _uniform(new_empty(self, shape, weights.dtype), generator)
         places = places * reached.narrow(-1, self.shape[-1] - 1, 1)
         return _create().data_alias(ops.searchsorted(reached, places, right=True))
     # The first of exponential times with these rates is each category with its probability, and
@@ -313,7 +314,7 @@ op("multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, "
 def _check_largest(n, dtype):
     """Raise RuntimeError if a dtype cannot hold all of 0 .. n - 1."""
     if dtype.kind not in "uif":
-        raise NotImplementedError(f"\"randperm\" not implemented for '{type_name(dtype)}'")
+        raise unsupported("randperm", dtype)
     if dtype.is_floating_point:
         bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[dtype.name]
         if n > (1 << bits) + 1:
@@ -330,9 +331,10 @@ def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_gra
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     dtype = _dtype(dtype, out)
-    dtype = _int64() if dtype is None else dtype
+    dtype = dtype_named("int64") if dtype is None else dtype
     _check_largest(n, dtype)
-    keys = _draw_integers(_fresh((n,), _int64(), device), generator, 0, (1 << 63) - 1)
+    keys = _create().empty_tensor((n,), dtype_named("int64"), device)
+    keys = _draw_integers(keys, generator, 0, (1 << 63) - 1)
     made = cast_to(ops.sort(keys, 0)[1], dtype)
     return _into(out, _requires(made, requires_grad))
 
@@ -378,8 +380,7 @@ _in_place("exponential_(self: Tensor, lambd: float = 1, *, generator: any = None
 
 
 def _geometric(self, p, generator):
-    if self.dtype.kind not in "uif":
-        raise NotImplementedError(f"\"geometric\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype("geometric", self, "uif")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     u = _uniform_numbers(self, generator, dtype_named("float64"))
@@ -408,8 +409,7 @@ _in_place("cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generat
 
 
 def _log_normal(self, mean, std, generator):
-    if not self.dtype.is_floating_point:
-        raise NotImplementedError(f"\"log_normal\" not implemented for '{type_name(self.dtype)}'")
+    refuse_dtype("log_normal", self, "f")
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     numbers = _normal_numbers(self.shape, self.dtype, self.device, generator)
@@ -443,7 +443,7 @@ def _random_range(from_, to):
 def _random(self, from_, to, generator):
     low, high = _random_range(from_, to)
     if self.dtype.is_complex and high is None:
-        raise NotImplementedError(f"\"random\" not implemented for '{type_name(self.dtype)}'")
+        raise unsupported("random", self.dtype)
     if high is None:
         high = min(_largest(self.dtype) + 1, (1 << 63) - 1)
     return _draw_integers(self, generator, low, high)
@@ -453,7 +453,7 @@ def _random(self, from_, to, generator):
 _in_place("random_(self: Tensor, from_: any = None, to: any = False, *, generator: any = None) "
           "-> Tensor", _random, "Fill with whole numbers in [from_, to), or [0, to); returns self."
           "\n\nWithout a bound they reach up to the largest that the dtype holds exactly.\n"
-          "Raises: RuntimeError for an empty range, or one beyond the dtype.",
+          "Raises: RuntimeError for an empty range, or one beyond the dtype.", kernel="randint",
           dtypes=BOOL | INTEGRAL | FLOATING,
           save={"kind": lambda self, from_, to, generator: (
               0 if to is not False else 2 if from_ is None else 1)},

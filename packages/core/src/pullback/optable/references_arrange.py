@@ -32,19 +32,6 @@ def block_diag(np, *tensors):
     return out
 
 
-def split(np, self, split_size, dim=0):
-    """NumPy wants the places of the cuts."""
-    if isinstance(split_size, int):
-        return np.split(self, list(range(split_size, self.shape[dim], split_size)), dim)
-    return np.split(self, list(np.cumsum(split_size)[:-1]), dim)
-
-
-def chunk(np, self, chunks, dim=0):
-    """Parts of equal size, the last one smaller; all empty if there is nothing."""
-    total = self.shape[dim]
-    return split(np, self, -(-total // chunks), dim) if total else [self] * chunks
-
-
 def tensor_split(np, self, sections=None, dim=0, indices=None):
     """As numpy.array_split, with the places of the cuts by two names."""
     return np.array_split(self, sections if indices is None else indices, dim)

@@ -14,9 +14,11 @@ from pullback.optable.axes import (
     refuse_dtype,
     scan,
     shifted,
+    unsupported,
     wrap_dim,
     wrap_dims,
 )
+from pullback.optable.below import new_empty, run_slot
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
 from pullback.optable.schema import (
     ALL,
@@ -34,30 +36,24 @@ _ALONG = [case(T(3), 0), case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 4, 3), 1
 _TYPED = [case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)]
 
 
-def _run(slot, outs, ins, *params):
-    from pullback._c.kernel import run_slot
-    run_slot(slot, outs, ins, *params)
-
-
 def _widened(name, self, dtype):
     """Return the operand of a running sum or product: integers and bools become int64."""
     if dtype is None:
         dtype = dtype_named("int64") if self.dtype.kind in "biu" else self.dtype
     if dtype.kind == "b":
-        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+        raise unsupported(name, dtype)
     return cast_to(self, dtype)
 
 
 # -- sums and products -----------------------------------------------------------------------------
 
 def _cumsum(self, dim, dtype):
-    from pullback._c.create import empty_tensor
     dim, self = wrap_dim(dim, self.ndim, "cumsum"), _widened("cumsum", self, dtype)
     if not self.ndim:
         return self.clone()
-    out = empty_tensor(tuple(self.shape), self.dtype, self.device)
+    out = new_empty(self, self.shape)
     if out.numel():
-        _run("cumsum", (out,), (self,), dim)
+        run_slot("cumsum", (out,), (self,), dim)
     return out
 
 
@@ -69,7 +65,8 @@ def _cumsum_vjp(g, dim):
 
 
 op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumsum,
-   vjp={"self": _cumsum_vjp}, inplace=True, out=True, ref=references.running("cumsum"),
+   kernel="cumsum", vjp={"self": _cumsum_vjp}, inplace=True, out=True,
+   ref=references.running("cumsum"),
    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
        "int64.\n\nRaises: IndexError when `dim` is out of range.",
    samples=[*_ALONG, *_TYPED],

@@ -17,7 +17,7 @@ from pullback.optable.sorting import _sort_raw
 # -- writes along a dim ----------------------------------------------------------------------------
 
 
-def _number_like(self, value, name):
+def _number_like(self, value):
     """Return a number as a 0-d tensor in the dtype of another."""
     if isinstance(value, complex) and not self.is_complex():
         raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow")
@@ -26,7 +26,7 @@ def _number_like(self, value, name):
 
 def _scatter_values(self, dim, index, src):
     if not hasattr(src, "shape"):
-        src = _number_like(self, src, "scatter").expand(index.shape)
+        src = _number_like(self, src).expand(index.shape)
     return scatter_into("scatter")(self, dim, index, src)
 
 
@@ -39,7 +39,7 @@ _WRITTEN = [case(T(4, 3), 0, _PLACES, T(2, 3)), case(T(4, 3), 0, _PLACES, 2),
 _ONE_EACH = {"expanded": "indices that repeat write one place twice"}
 _WRITTEN = [one._replace(skip={**one.skip, **_ONE_EACH}) for one in _WRITTEN]
 op("scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
-   forward=_scatter_values, inplace="only", method=False, function=False,
+   forward=_scatter_values, kernel="scatter", inplace="only", method=False, function=False,
    node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
    vjp={"self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
         "src": lambda g, dim, index: g.gather(dim, index)},
@@ -56,7 +56,7 @@ def _scatter(self, dim, index, src, reduce, value):
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if not hasattr(src, "shape"):
-        src = _number_like(self, src, "scatter").expand(index.shape)
+        src = _number_like(self, src).expand(index.shape)
     if reduce == "add":
         return ops.scatter_add_(self, dim, index, src)
     return ops.scatter_reduce_(self, dim, index, src, "prod")
@@ -68,11 +68,11 @@ _REDUCED = [case(T(4, 3), 0, _PLACES, T(2, 3), reduce="add"),
             case(T(4, 3), 0, _PLACES, value=3)]
 _SRC = ("dim: int, index: Tensor, src: Operand? = None, *, reduce: str? = None, "
         "value: Scalar? = None")
-op(f"scatter_(self: Tensor, {_SRC}) -> Tensor", composite=_scatter, inplace="only",
-   function=False, ref=references.scatter, samples=[*_WRITTEN, *_REDUCED],
+op(f"scatter_(self: Tensor, {_SRC}) -> Tensor", composite=_scatter, kernel="scatter",
+   inplace="only", function=False, ref=references.scatter, samples=[*_WRITTEN, *_REDUCED],
    doc="Write src, or a number, at an index along a dim; with reduce='add' or 'multiply' combine "
        "it with what is there. Returns self.")
-op(f"scatter(self: Tensor, {_SRC}) -> Tensor", out=True, ref=references.scatter,
+op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, ref=references.scatter,
    composite=lambda self, dim, index, src, reduce, value: _scatter(
        self.clone(), dim, index, src, reduce, value), samples=[*_WRITTEN, *_REDUCED],
    doc="Return a copy with src, or a number, written at an index along a dim.\n\nWith "
@@ -139,25 +139,20 @@ def _counts(like, dim, index, include_self):
     return ops.where(count == 0, 1, count)
 
 
-def _check_reduce(name, reduce, src, self):
-    allowed = ("prod", "mean", "amax", "amin")
-    if name == "scatter_reduce":
-        reduce, allowed = _NEUTRAL_NAMES.get(reduce, reduce), ("sum", *allowed)
-        if reduce not in allowed:
-            raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
-                               f"{reduce}.")
-    elif reduce not in allowed:
-        raise RuntimeError(f"{name}(): Expected reduce to be one of prod, mean, amax or amin but "
-                           f"got {reduce}.")
+def _check_reduce(reduce, self):
+    reduce = _NEUTRAL_NAMES.get(reduce, reduce)
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
+                           f"{reduce}.")
     if reduce in ("amax", "amin"):
-        refuse_dtype(f"{name}_{reduce}", self, "biuf")
+        refuse_dtype(f"scatter_reduce_{reduce}", self, "biuf")
     elif reduce == "mean":
-        refuse_dtype(f"{name}_{reduce}", self, "iufc")
+        refuse_dtype(f"scatter_reduce_{reduce}", self, "iufc")
     return reduce
 
 
 def _scatter_reduce(self, dim, index, src, reduce, include_self):
-    reduce, src = _check_reduce("scatter_reduce", reduce, src, self), kept_apart(self, src)
+    reduce, src = _check_reduce(reduce, self), kept_apart(self, src)
     if reduce in ("sum", "mean"):
         if not include_self:
             _scatter_values(self, dim, index, 0)

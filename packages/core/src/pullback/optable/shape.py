@@ -1,6 +1,7 @@
 """Views, copies and joins."""
 
 from pullback.optable import references
+from pullback.optable.below import new_empty, new_filled
 from pullback.optable.cases import (
     DETACHED,
     KINKS,
@@ -212,7 +213,7 @@ _view("diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> 
                case(T(2, 3, 4), 1, -1, 1)])
 
 
-def _embedding(name, part):
+def _embedding(part):
     """Declare the adjoint of a view: zeros of the whole with the gradient in its part."""
     def embed(self, size, *where):
         whole = ops.new_zeros(self, size)
@@ -239,7 +240,7 @@ for _name, _arguments in {
         "diagonal": "offset: int, dim1: int, dim2: int"}.items():
     _names = [part.partition(":")[0].strip() for part in _arguments.split(",")]
     op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor",
-       forward=_embedding(_name, _name), method=False, function=False,
+       forward=_embedding(_name), method=False, function=False,
        vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
        doc=f"Return zeros of `size` with self in the place that {_name} would return.",
        samples=_adjoints[_name][0], ref=_adjoints[_name][1])
@@ -253,15 +254,11 @@ _view("unbind(self: Tensor, dim: int = 0) -> Tensor[]", lambda gs, self_like, di
 def _stack_parts(gs, like, dim):
     shape = list(like.shape)
     del shape[dim]
-    return ops.stack([_zeros(shape, like) if part is None else part for part in gs], dim)
+    return ops.stack([new_filled(like, shape) if part is None else part for part in gs], dim)
 
 
-def _zeros(shape, like):
-    from pullback._c.create import empty_tensor, fill_tensor
-    return fill_tensor(empty_tensor(tuple(shape), like.dtype, like.device), 0)
-
-
-def _split_parts(gs, self_like, split_size, dim):
+def split_parts(gs, self_like, split_size, dim):
+    """Return the gradients side by side; a part that nothing used has zeros."""
     whole = self_like.shape[dim]
     sizes = [min(split_size, whole - start) for start in range(0, whole, split_size)] if (
         isinstance(split_size, int) and whole) else (0,) if not whole else split_size
@@ -270,12 +267,12 @@ def _split_parts(gs, self_like, split_size, dim):
         if part is None:
             shape = list(self_like.shape)
             shape[dim] = size
-            part = _zeros(shape, self_like)
+            part = new_filled(self_like, shape)
         parts.append(part)
     return ops.cat(parts, dim)
 
 
-_view("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", _split_parts,
+_view("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", split_parts,
       "Return views of equal parts of a dim (the last may be smaller), or of the given sizes.",
       node=lambda split_size: ("SplitBackward0" if isinstance(split_size, int)
                                else "SplitWithSizesBackward0"),
@@ -289,18 +286,20 @@ op("split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]
    ref=references.split)
 
 
-def _chunk(self, chunks, dim):
+def chunk_size(self, chunks, dim):
+    """Return what split needs to give at most so many parts: their size, or sizes of 0."""
     if self.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = self.size(dim)
     if size == 0:
-        return ops.split(self, (0,) * chunks, dim)
-    return ops.split(self, -(-size // chunks), dim)
+        return (0,) * chunks
+    return -(-size // chunks)
 
 
-op("chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]", composite=_chunk,
+op("chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]",
+   composite=lambda self, chunks, dim: ops.split(self, chunk_size(self, chunks, dim), dim),
    doc="Return views of at most `chunks` parts of a dim.",
    samples=[case(T(5), 2), case(T(2, 4), 3, 1), case(T(2), 5), case(T(0), 2)],
    ref=references.chunk)
@@ -414,20 +413,22 @@ _copy_raw, _to_device = _raw("copy_raw"), _raw("to_device")
 
 
 op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
-   vjp={"self": lambda g: g}, ref="numpy.copy", doc="Return a copy, part of the graph.",
+   kernel="copy", vjp={"self": lambda g: g}, ref="numpy.copy",
+   doc="Return a copy, part of the graph.",
    samples=[case(T(2, 3)), case(T()), case(T(0))])
 op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
    composite="contiguous", function=False,
    doc="Return the tensor itself if its rows lie without gaps, else such a copy.",
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
 op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor", forward="copy",
-   inplace="only", function=False, vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
+   kernel="copy", inplace="only", function=False,
+   vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
    node="CopyBackwards", doc="Copy the elements of src here, cast and broadcast; returns self.",
    samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3)), case(T(), T()), case(T(0, 3), T(3)),
             case(T(2, 3), T()),
             case(T(3), real(3)), case(T(3), at(3, high=5))],
    ref=lambda np, self, src: np.broadcast_to(src, self.shape))
-op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast",
+op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast", kernel="copy",
    vjp={"self": lambda g: g}, method=False, function=False, node="ToCopyBackward0",
    doc="Return a copy in another dtype.",
    samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), Dtype("complex128")),
@@ -465,7 +466,6 @@ def _common(tensors):
 
 
 def _cat_forward(tensors, dim):
-    from pullback._c.create import empty_tensor
     tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
@@ -487,7 +487,7 @@ def _cat_forward(tensors, dim):
                                    f"{number} in the list.")
     tensors = _common(tensors)
     shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
-    out = empty_tensor(tuple(shape), tensors[0].dtype, tensors[0].device)
+    out = new_empty(tensors[0], shape)
     start = 0
     for tensor in tensors:
         length = tensor.shape[dim]

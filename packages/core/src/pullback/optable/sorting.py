@@ -15,6 +15,7 @@ from pullback.optable.axes import (
     type_name,
     wrap_dim,
 )
+from pullback.optable.below import new_empty, run_slot
 from pullback.optable.binning import find_places
 from pullback.optable.cases import COUNTED, KINKS, SPECIAL, T, case, fixed
 from pullback.optable.schema import FLOATING, INTEGRAL, REAL, op, ops
@@ -23,24 +24,17 @@ _PAIR = ("values", "indices")
 _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kthvalue"))
 
 
-def _run(slot, outs, ins, *params):
-    from pullback._c.kernel import run_slot
-    run_slot(slot, outs, ins, *params)
-
-
 # -- order -----------------------------------------------------------------------------------------
 
 def _sort_raw(self, dim, descending):
     """Return (values, indices) of a stable sort along a dim."""
-    from pullback._c.create import empty_tensor
-    shape = tuple(self.shape)
-    values = empty_tensor(shape, self.dtype, self.device)
-    indices = empty_tensor(shape, dtype_named("int64"), self.device)
+    values = new_empty(self, self.shape)
+    indices = new_empty(self, self.shape, dtype_named("int64"))
     if values.numel():
         dim = wrap_dim(dim, self.ndim, "sort")
         views = [as_vector(part) for part in (values, indices, self)]
         views = [part.transpose(dim, -1) for part in views]
-        _run("sort", tuple(views[:2]), (views[2],), int(descending))
+        run_slot("sort", tuple(views[:2]), (views[2],), int(descending))
     return values, indices
 
 
@@ -58,7 +52,7 @@ _SORTS = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(3, 4), -1, True), 
           case(fixed(SPECIAL), only=FLOATING, skip=KINKS),
           case(fixed(SPECIAL), descending=True, only=FLOATING, skip=KINKS)]
 op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
-   forward=_sort, out=True, dtypes=REAL, ref=references.sort, samples=_SORTS,
+   forward=_sort, kernel="sort", out=True, dtypes=REAL, ref=references.sort, samples=_SORTS,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
    doc="Return the elements sorted along a dim, and where they were: (values, indices).\n\nNaN is "
@@ -66,7 +60,7 @@ op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = 
        "RuntimeError for complex tensors.")
 op("argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) "
    "-> Tensor", forward=lambda self, dim, descending, stable: _sort(
-       self, dim, descending, stable)[1], dtypes=REAL,
+       self, dim, descending, stable)[1], kernel="sort", dtypes=REAL,
    ref=lambda np, *args, **options: references.sort(np, *args, **options)[1], samples=_SORTS,
    doc="Return the indices that sort a tensor along a dim.\n\nEqual elements keep their order.")
 op("msort(self: Tensor) -> Tensor", composite=lambda self: ops.sort(self, 0)[0], out=True,
@@ -91,7 +85,7 @@ def _topk(self, k, dim, largest, sorted):
 
 
 op("topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
-   forward=_topk, out=True, dtypes=INTEGRAL | FLOATING, ref=references.topk,
+   forward=_topk, kernel="sort", out=True, dtypes=INTEGRAL | FLOATING, ref=references.topk,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
    doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
@@ -117,7 +111,7 @@ def _kthvalue(self, k, dim, keepdim):
 
 
 op("kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> any", out=True,
-   forward=_kthvalue, dtypes=INTEGRAL | FLOATING, ref=references.kthvalue,
+   forward=_kthvalue, kernel="sort", dtypes=INTEGRAL | FLOATING, ref=references.kthvalue,
    vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
        g, out1, self_like, dim, keepdim)},
    doc="Return the k-th smallest element along a dim, and where it is: (values, indices).\n\nNaN "

@@ -1,7 +1,8 @@
 """Special functions, elementwise."""
 
+from pullback.optable.axes import require
 from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed, unary
-from pullback.optable.pointwise import look_at, require, wide
+from pullback.optable.pointwise import look_at, wide
 from pullback.optable.schema import FLOATING, INTEGRAL, op, ops
 
 

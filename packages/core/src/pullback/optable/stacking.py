@@ -2,11 +2,13 @@
 
 import warnings
 
+from pullback.optable import references as references_shape
 from pullback.optable import references_arrange as references
 from pullback.optable.arrange import whole
 from pullback.optable.axes import is_meta, wrap_dim
-from pullback.optable.cases import COUNTED, T, case, fixed, real
+from pullback.optable.cases import COUNTED, SHARED, T, case, fixed, real
 from pullback.optable.schema import op, ops
+from pullback.optable.shape import chunk_size, split_parts
 
 
 def _listed(name, tensors):
@@ -229,52 +231,34 @@ def _unsafe_split(self, split_size, dim):
     return tuple([data_alias(part) for part in ops.split(self, split_size, dim)])
 
 
-def _joined_parts(gs, self_like, split_size, dim):
-    """The gradients side by side; a part that nothing used has zeros."""
-    whole_size, sizes = self_like.shape[dim], split_size
-    if not isinstance(split_size, (tuple, list)):
-        sizes = [min(split_size, whole_size - start)
-                 for start in range(0, whole_size, split_size)] if whole_size else [0]
-    parts = []
-    for part, size in zip(gs, sizes):
-        if part is None:
-            shape = list(self_like.shape)
-            shape[dim] = size
-            part = ops.zeros(tuple(shape), dtype=self_like.dtype, device=self_like.device)
-        parts.append(part)
-    return ops.cat(parts, dim)
-
-
 op("unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> Tensor[]",
    forward=lambda self, split_size, dim: _unsafe_split(
        self, whole(split_size, "unsafe_split", "split_size"), dim),
-   vjp={"self": _joined_parts},
+   vjp={"self": split_parts},
    doc="Return parts of a dim that share the memory without being views: writes are not tracked.",
-   samples=[case(T(5), 2), case(T(2, 4), 2, 1), case(T(0, 2), 1), case(T(3), 5)],
-   ref=references.split)
+   samples=[case(*call, skip=SHARED) for call in (
+       (T(5), 2), (T(2, 4), 2, 1), (T(0, 2), 1), (T(3), 5))],
+   ref=references_shape.split)
 op("unsafe_split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]",
-   forward=_unsafe_split, vjp={"self": lambda gs, self_like, split_sizes, dim: _joined_parts(
+   forward=_unsafe_split, vjp={"self": lambda gs, self_like, split_sizes, dim: split_parts(
        gs, self_like, split_sizes, dim)},
    doc="Return consecutive ranges of a dim that share the memory without being views.",
-   samples=[case(T(5), (2, 3)), case(T(2, 4), (1, 0, 3), -1), case(T(0), (0,))],
-   ref=references.split)
+   samples=[case(*call, skip=SHARED) for call in (
+       (T(5), (2, 3)), (T(2, 4), (1, 0, 3), -1), (T(0), (0,)))],
+   ref=references_shape.split)
 
 
 def _unsafe_chunk(self, chunks, dim):
-    if not self.ndim:
-        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    if chunks <= 0:
-        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    size = self.size(dim)
-    if not size:
-        return ops.unsafe_split_with_sizes(self, (0,) * chunks, dim)
-    return ops.unsafe_split(self, -(-size // chunks), dim)
+    size = chunk_size(self, chunks, dim)
+    split = ops.unsafe_split_with_sizes if isinstance(size, tuple) else ops.unsafe_split
+    return split(self, size, dim)
 
 
 op("unsafe_chunk(self: Tensor, chunks: int, dim: int = 0) -> Tensor[]", composite=_unsafe_chunk,
    doc="Return at most `chunks` parts of a dim that share the memory without being views.",
-   samples=[case(T(5), 2), case(T(2, 4), 3, 1), case(T(2), 5), case(T(0), 2)],
-   ref=references.chunk)
+   samples=[case(*call, skip=SHARED) for call in (
+       (T(5), 2), (T(2, 4), 3, 1), (T(2), 5), (T(0), 2))],
+   ref=references_shape.chunk)
 
 
 # -- several tensors at once -----------------------------------------------------------------------
@@ -346,7 +330,7 @@ op("meshgrid(tensors: any = (), *, indexing: str? = None) -> any", composite=_me
    ref=references.meshgrid)
 
 
-def _vectors(name, tensors):
+def _vectors(tensors):
     for tensor in tensors:
         if tensor.ndim != 1:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
@@ -354,7 +338,7 @@ def _vectors(name, tensors):
 
 
 def _cartesian_prod(tensors):
-    tensors = _vectors("cartesian_prod", _listed("cartesian_prod", tensors))
+    tensors = _vectors(_listed("cartesian_prod", tensors))
     if len(tensors) == 1:
         return tensors[0]
     grids = ops.meshgrid(tensors, indexing="ij")

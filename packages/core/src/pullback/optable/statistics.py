@@ -132,7 +132,6 @@ def _with_mean(spread):
     return vjp
 
 
-_CORNER = {"gradgrad": "there is no variance of so few elements"}
 _SPREADS = [case(T(2, 3)), case(T(4)), case(T(2, 3), 0), case(T(2, 3), -1, True),
             case(T(2, 3), (0, 1)), case(T(2, 3, 2), (0, 2), False, True), case(T(3), False),
             case(T(3), unbiased=False), case(T(2, 3), 1, correction=0),
@@ -314,7 +313,7 @@ op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_n
 
 # -- medians and modes -----------------------------------------------------------------------------
 
-def _middle(name, ignores_nan, rows):
+def _middle(ignores_nan, rows):
     """Return (values, indices) of the middle elements of the last dim."""
     values, indices = ops.sort(rows, -1)
     count = rows.shape[-1]
@@ -335,7 +334,7 @@ def _median_all(name, ignores_nan):
             # the lowest int32 or int64, cut to size, is what NaN becomes in torch
             lowest = -2 ** (8 * self.dtype.itemsize - 1) if self.dtype.itemsize > 2 else 0
             return ops.new_full(self, (), lowest)
-        return _middle(name, ignores_nan, self.reshape(-1))[0].reshape(())
+        return _middle(ignores_nan, self.reshape(-1))[0].reshape(())
     return forward
 
 
@@ -353,8 +352,8 @@ for _name, _ignores in (("median", False), ("nanmedian", True)):
        dtypes=INTEGRAL | FLOATING, ref=references.median(_ignores),
        samples=[case(T(2, 3)), case(T(4)), case(T()), case(T(0), skip=KINKS, only=FLOATING)])
     op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool) -> any", method=False,
-       forward=choose_along(_name, "iuf", lambda rows, _name=_name, _ignores=_ignores: _middle(
-           _name, _ignores, rows), _fields),
+       forward=choose_along(_name, "iuf", lambda rows, _ignores=_ignores: _middle(
+           _ignores, rows), _fields),
        vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
            g, out1, self_like, dim, keepdim)}, function=False,
        node=f"{_name.title()}Backward1", doc="Return the middle elements along a dim.",

@@ -1,14 +1,8 @@
 """Elementwise ops of three operands: addcmul, addcdiv, lerp."""
 
+from pullback.optable.axes import dtype_named, unsupported
 from pullback.optable.cases import T, case
-from pullback.optable.pointwise import (
-    dtype_named,
-    is_tensor,
-    look_at,
-    number,
-    promoted,
-    unsupported,
-)
+from pullback.optable.pointwise import is_tensor, look_at, number, promoted
 from pullback.optable.schema import ALL, FLOAT_COMPLEX, NUMBERS, op, ops
 
 UINT8 = 0x002

@@ -3,6 +3,8 @@
 import itertools
 
 from pullback.optable import references_windows as references
+from pullback.optable.axes import accumulate_dtype, require
+from pullback.optable.below import new_empty, new_filled, put
 from pullback.optable.cases import T, case
 from pullback.optable.schema import BOOL, FLOAT_COMPLEX, op, ops
 
@@ -38,45 +40,7 @@ def window_counts(sizes, kernel, stride, dilation):
                   for size, length, step, reach in zip(sizes, kernel, stride, dilation)])
 
 
-# torch names dtypes in these messages as its C++ scalar types.
-SCALARS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
-           "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
-           "float64": "Double", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}
-
-
-def check_dtype(self, dtypes, name):
-    """Raise unless the dtype is in a mask."""
-    if not dtypes >> self.dtype.code & 1:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{SCALARS[self.dtype.name]}'")
-
-
-def sum_dtype(dtype):
-    """Return the dtype in which many terms of a dtype are added."""
-    import pullback
-    return pullback.float32 if dtype.itemsize == 2 and dtype.is_floating_point else dtype
-
-
-# -- memory ----------------------------------------------------------------------------------------
-
-def new_empty(like, shape, dtype=None):
-    """Return an uninitialised tensor on the device of another."""
-    from pullback._c.create import empty_tensor
-    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
-
-
-def new_filled(like, shape, value=0, dtype=None):
-    """Return a tensor of one value on the device of another."""
-    from pullback._c.create import fill_tensor
-    return fill_tensor(new_empty(like, shape, dtype), value)
-
-
-def put(target, source):
-    """Copy the elements of a tensor into another of its shape, below autograd."""
-    from pullback._c.create import copy_raw
-    if source.numel():
-        copy_raw(target, source)
-    return target
-
+# -- views and sums of windows ---------------------------------------------------------------------
 
 def pad_zeros(self, padding):
     """Return a copy with zeros at both ends of the last dims; the tensor itself without any."""
@@ -163,7 +127,7 @@ def _unfold_dim(self, dimension, size, step):
 
 
 def _unfold_backward(self, sizes, dimension, size, step):
-    out = new_filled(self, sizes, dtype=sum_dtype(self.dtype))
+    out = new_filled(self, sizes, dtype=accumulate_dtype(self.dtype))
     if not out.ndim:
         return self.sum().reshape(()) if size else out.to(self.dtype)
     dim = dimension % out.ndim
@@ -235,7 +199,8 @@ def _col2im_forward(self, output_size, kernel, dilation, padding, stride):
     counts = _counts_in(output_size, kernel, dilation, padding, stride)
     batch, channels = self.shape[0], self.shape[1] // product(kernel)
     padded = new_filled(self, (batch, channels, *(
-        size + 2 * pad for size, pad in zip(output_size, padding))), dtype=sum_dtype(self.dtype))
+        size + 2 * pad for size, pad in zip(output_size, padding))),
+        dtype=accumulate_dtype(self.dtype))
     windows = self.reshape((batch, channels, *kernel, *counts))
     add_windows(padded, windows, kernel, stride, dilation, counts)
     return put(new_empty(self, (batch, channels, *output_size)),
@@ -272,7 +237,7 @@ def _unfold(self, kernel_size, dilation, padding, stride):
             f"Given input with spatial size {tuple(shape[-2:])}, kernel_size={kernel}, "
             f"dilation={dilation}, padding={padding}, stride={stride}, calculated shape of the "
             f"array of sliding blocks as {counts}, but its components must be at least one.")
-    check_dtype(self, BOOL | FLOAT_COMPLEX, "im2col_out_cpu")
+    require("im2col_out_cpu", BOOL | FLOAT_COMPLEX, self)
     if len(shape) == 4:
         return ops.im2col(self, kernel, dilation, padding, stride)
     return ops.im2col(self.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
@@ -307,7 +272,7 @@ def _fold(self, output_size, kernel_size, dilation, padding, stride):
             f"padding={padding}, stride={stride}, expected size of input's dimension 2 to match "
             f"the calculated number of sliding blocks {counts[0]} * {counts[1]} = "
             f"{product(counts)}, but got input.size(2)={shape[-1]}.")
-    check_dtype(self, BOOL | FLOAT_COMPLEX, "col2im_out_cpu")
+    require("col2im_out_cpu", BOOL | FLOAT_COMPLEX, self)
     if len(shape) == 3:
         return ops.col2im(self, size, kernel, dilation, padding, stride)
     return ops.col2im(self.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0)

@@ -1,0 +1,27 @@
+"""What entries written below autograd share: kernels by slot, new memory, raw copies."""
+
+
+def run_slot(slot, outs, ins, *params):
+    """Run a kernel slot on tensors."""
+    from pullback._c.kernel import run_slot as run
+    run(slot, outs, ins, *params)
+
+
+def new_empty(like, shape, dtype=None):
+    """Return an uninitialised tensor on the device of another."""
+    from pullback._c.create import empty_tensor
+    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
+
+
+def new_filled(like, shape, value=0, dtype=None):
+    """Return a tensor of one value on the device of another."""
+    from pullback._c.create import fill_tensor
+    return fill_tensor(new_empty(like, shape, dtype), value)
+
+
+def put(target, source):
+    """Copy the elements of a tensor into another of its shape."""
+    from pullback._c.create import copy_raw
+    if source.numel():
+        copy_raw(target, source)
+    return target
