@@ -76,21 +76,6 @@ def empty_strided_tensor(shape, stride, dtype=None, device=None):
     return tensor_wrap(storage_retain(flat.storage), layout, 0, code)
 
 
-cdef Tensor empty_like_layout(Tensor like, int dtype):
-    """Return uninitialised memory in the shape of a tensor; a dense tensor's order is kept."""
-    if like.layout.flags & LAYOUT_DENSE:
-        return tensor_new(layout_retain(like.layout), dtype, like.storage.device_type,
-                          like.storage.device_index)
-    return tensor_new(layout_contiguous(like.layout.ndim, layout_shape(like.layout)), dtype,
-                      like.storage.device_type, like.storage.device_index)
-
-
-cdef Tensor empty_dims(int ndim, const long long *shape, int dtype, Tensor like):
-    """Return uninitialised row-major memory on the device of `like`."""
-    return tensor_new(layout_contiguous(ndim, <const int64_t *>shape), dtype,
-                      like.storage.device_type, like.storage.device_index)
-
-
 cdef Tensor scalar_tensor(object value, int dtype, Tensor like):
     """Return a 0-d tensor on the device of `like`."""
     cdef Tensor out = tensor_new(layout_scalar(), dtype, like.storage.device_type,
@@ -119,18 +104,6 @@ def copy_raw(Tensor out not None, Tensor source not None):
     """Copy between tensors of broadcastable shapes, any dtypes and devices, outside the graph."""
     cross_copy(out, source)
     return out
-
-
-def clone_raw(Tensor source not None, bint contiguous=False):
-    """Return a copy, outside the graph; dense tensors keep their order of dims."""
-    if contiguous:
-        return contiguous_copy(source)
-    return cast_tensor(source, source.dtype)
-
-
-def cast_raw(Tensor source not None, dtype):
-    """Return a copy in another dtype, outside the graph."""
-    return cast_tensor(source, dtype_code(dtype, "to"))
 
 
 def alias_raw(Tensor source not None):

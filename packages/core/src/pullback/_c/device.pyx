@@ -90,14 +90,6 @@ def known_device_types():
     return list(type_ids)
 
 
-def forget_failure(str name):
-    """Let the next use of a device type try to load its plugin again."""
-    cdef int type_id = device_type_id(name, False)
-    if type_id >= 0:
-        Py_XDECREF(types[type_id].error)
-        types[type_id].error = NULL
-
-
 def install_backend(str name, capsule):
     """Give a device type its memory functions; None: those of the C library.
 

@@ -17,3 +17,4 @@ cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
+cdef int unsupported(Op op, int code) except -1

@@ -47,12 +47,13 @@ cdef int common_dtype(PyObject **values, int count) except -2:
 
 
 cdef int unsupported(Op op, int code) except -1:
-    name = dtype_object(code).name
+    """Raise for a dtype that an op does not have."""
+    from pullback.optable.axes import unsupported as make_error
     if op.name in ("neg", "neg_") and code == PB_BOOL:
         raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
                            "are trying to invert a mask, use the `~` or `logical_not()` operator "
                            "instead.")
-    raise NotImplementedError(f"\"{op.name}\" not implemented for '{name}'")
+    raise make_error(op.name, dtype_object(code))
 
 
 # ---- copies --------------------------------------------------------------------------------------

@@ -477,11 +477,6 @@ def queue_callback(callback):
     task.callbacks.append(callback)
 
 
-def in_backward():
-    """Return True while this thread runs a backward pass."""
-    return thread_state().graph_task != NULL
-
-
 # What is shown of a failing node.
 cdef object report_failure = None
 

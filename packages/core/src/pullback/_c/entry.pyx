@@ -52,21 +52,6 @@ cdef class Op:
         return op_by_name, (self.name,)
 
     @property
-    def is_composite(self):
-        """True when the op is written in other ops, which record themselves."""
-        return self.kind == OP_COMPOSITE
-
-    @property
-    def is_view(self):
-        """True when the result shares the first argument's memory."""
-        return self.flags & OP_VIEW != 0
-
-    @property
-    def is_inplace(self):
-        """True when the op writes its first argument."""
-        return self.flags & OP_INPLACE != 0
-
-    @property
     def differentiable(self):
         """True when results can require grad."""
         return self.flags & OP_DIFFERENTIABLE != 0 or self.kind == OP_COMPOSITE

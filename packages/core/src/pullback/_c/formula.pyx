@@ -321,19 +321,6 @@ cdef Backward backward_of(Op op):
     return <Backward>op.backward
 
 
-def formula_plans(Op op not None):
-    """Return {argument names: True if compiled} of an op's formulas; for tests and docs."""
-    cdef Formula formula
-    result = {}
-    for formula in backward_of(op).formulas:
-        if not formula.tried:
-            compile_formula(op, formula)
-        names = [op.arg_names[op.tensor_args[formula.targets[i]]]
-                 for i in range(formula.ntargets)]
-        result[tuple(names)] = formula.plan is not None
-    return result
-
-
 # ---- running -------------------------------------------------------------------------------------
 
 cdef object zeros_for(pb_node *node, int number):

@@ -249,11 +249,6 @@ def is_host(Tensor self not None):
     return bool(device_types()[self.storage.device_type].host)
 
 
-def is_readonly(Tensor self not None):
-    """Return True if the memory belongs to a read-only object."""
-    return self.storage.flags & STORAGE_READONLY != 0
-
-
 def is_dense(Tensor self not None):
     """Return True if some permutation of the dims is contiguous."""
     return self.layout.flags & LAYOUT_DENSE != 0

@@ -35,12 +35,10 @@ cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
 
 
-def swap_warn_always(bint always):
-    """Warn of every run of a host kernel, not only of the first; returns the previous setting."""
+def set_warn_always(bint always):
+    """Warn of every run of a host kernel, not only of the first."""
     global warn_always
-    before = warn_always
     warn_always = always
-    return before
 
 
 cdef int slot_id(str name) except -1:
@@ -463,7 +461,7 @@ cdef int add_into(Tensor out, Tensor other) except -1:
 
 
 def explain_entry(str device, str slot, dtype, bint decomposable=False):
-    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or not."""
+    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or cast."""
     from pullback._c.device import known_device_types
     cdef int code = dtype.code
     cdef pb_device_type *found
@@ -480,7 +478,7 @@ def explain_entry(str device, str slot, dtype, bint decomposable=False):
         return "decomposition into other ops"
     if device_type(DEVICE_REF).table[slot_id(slot) * PB_NUM_DTYPES + code].callable != NULL:
         return "host fallback" if SLOTS[slot].inputs else "numbers made on the host"
-    return "missing"
+    return "cast to another dtype first"
 
 
 cdef int device_make_type(str name) except -1:

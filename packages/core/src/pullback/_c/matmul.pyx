@@ -6,6 +6,7 @@ from libc.stdint cimport int64_t, uint32_t
 from pullback.abi cimport PB_ARRAY_WRITE, pb_array, pb_call
 from pullback._c.dtype cimport (
     CATEGORY_INTEGRAL, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
+from pullback._c.elementwise cimport unsupported
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.kernel cimport (
     array_fill, copy_into, kernel_call, launch_elementwise, operand, slot_id)
@@ -24,8 +25,7 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
         raise RuntimeError(f"{op.name}(): expected m1 and m2 to have the same dtype, but got: "
                            f"{dtype_object(a.dtype).name} != {dtype_object(b.dtype).name}")
     if not op.dtypes & (<uint32_t>1 << a.dtype):
-        raise NotImplementedError(f"\"{op.name}\" not implemented for "
-                                  f"'{dtype_object(a.dtype).name}'")
+        unsupported(op, a.dtype)
     if (a.storage.device_type != b.storage.device_type
             or a.storage.device_index != b.storage.device_index):
         raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "

@@ -9,7 +9,7 @@ from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
     dtype_code, dtype_object, scalar_write)
 from pullback._c.call cimport op_apply
-from pullback._c.elementwise cimport cast_tensor
+from pullback._c.elementwise cimport cast_tensor, unsupported
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport (
     array_fill, kernel_call, launch, launch_elementwise, operand, slot_id)
@@ -202,8 +202,7 @@ cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     if dtype_category[self.dtype] == CATEGORY_COMPLEX:
-        raise NotImplementedError(f"\"{op.name}\" not implemented for "
-                                  f"'{dtype_object(self.dtype).name}'")
+        unsupported(op, self.dtype)
     if self.layout.numel == 0 and (<object>args[1] is None or <object>args[1] == ()):
         raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
                            f"input.numel() == 0. Specify the reduction dim with the 'dim' "
@@ -219,8 +218,7 @@ cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
     if dtype_category[self.dtype] == CATEGORY_BOOL:
         raise RuntimeError(f"{op.name}(): does not support bool input")
     if dtype_category[self.dtype] == CATEGORY_COMPLEX:
-        raise NotImplementedError(f"\"{op.name}\" not implemented for "
-                                  f"'{dtype_object(self.dtype).name}'")
+        unsupported(op, self.dtype)
     if <object>args[1] is None:
         if self.layout.numel == 0:
             raise IndexError(f"{op.name}(): Expected reduction dim to be specified for "
@@ -264,8 +262,7 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
         layout_contiguous(self.layout.ndim, layout_shape(self.layout)), self.dtype,
         self.storage.device_type, self.storage.device_index)
     if not op.dtypes & (<uint32_t>1 << self.dtype):
-        raise NotImplementedError(f"\"{op.name}\" not implemented for "
-                                  f"'{dtype_object(self.dtype).name}'")
+        unsupported(op, self.dtype)
     if op.ntensors == 2:
         other = <Tensor>args[1]
         if not layout_same_shape(self.layout, other.layout) or self.dtype != other.dtype:

@@ -270,19 +270,6 @@ def post_accumulate_table(Tensor self not None):
     return hook_table(&tensor_extra(self).post_hooks)
 
 
-def has_hooks(Tensor self not None):
-    """Return True if hooks are registered on this tensor."""
-    if self.node != NULL:
-        if self.node.extra == NULL or self.node.extra.tensor_hooks == NULL:
-            return False
-        return any([number == self.output_nr
-                    for number, _hook in (<object>self.node.extra.tensor_hooks).values()])
-    if self.extra == NULL:
-        return False
-    return bool((self.extra.hooks != NULL and <object>self.extra.hooks)
-                or (self.extra.post_hooks != NULL and <object>self.extra.post_hooks))
-
-
 def leaf_hooks(Tensor self not None):
     """Return the hooks of a leaf, for pickling's warning."""
     if self.extra == NULL or self.extra.hooks == NULL:
@@ -353,11 +340,6 @@ def seed_description(Node node not None, unsigned int number):
     meta = node_meta(node.node) + number
     return (layout_shape_tuple(meta.layout), dtype_object(meta.dtype),
             device_of(meta.device_type, meta.device_index))
-
-
-def is_accumulator(Node node not None):
-    """Return True for the node that adds into a leaf's .grad."""
-    return node.node.kind == NODE_ACCUMULATE
 
 
 def accumulate_in_place_of(Tensor self not None, Tensor grad not None):

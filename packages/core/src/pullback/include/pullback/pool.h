@@ -26,7 +26,6 @@
 #define PB_POOL_LARGEST ((size_t)16384) /* bytes of the largest block */
 #define PB_POOL_ARENA ((size_t)1 << 21)
 #define PB_POOL_SLAB ((size_t)1 << 16)
-#define PB_POOL_SLABS 32
 #define PB_POOL_HEADER ((size_t)64)
 #define PB_POOL_FINE ((size_t)1024) /* sizes up to here go in steps of 16 bytes, then of 1024 */
 #define PB_POOL_CLASSES 81
