@@ -1,6 +1,7 @@
 """Fixtures of the tests that cross packages: the repository, its wheels, fresh interpreters."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,60 @@ def wheels():
         pytest.skip(f"no wheel of {', '.join(missing)} in dist: run `python tools/wheels.py`")
     assert not missing, f"no wheel of {missing} in {folder}"
     return found
+
+
+@pytest.fixture(scope="session")
+def install_example(root, tmp_path_factory):
+    """Return a function that installs an example as a stranger would; it gives the folder."""
+
+    def install(name, **environment):
+        source = tmp_path_factory.mktemp("source") / name
+        shutil.copytree(root / "examples" / name, source)  # a build leaves files behind
+        folder = str(tmp_path_factory.mktemp("site"))
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        done = subprocess.run(
+            [*command, "--target", folder, str(source)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return folder
+
+    return install
+
+
+@pytest.fixture
+def run_lines(run_python):
+    """Return a function that runs code with a folder on the path and returns what it printed."""
+
+    def run(folder, code, **environment):
+        done = run_python(code, PYTHONPATH=folder, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def training():
+    """Code that trains a small network on a device; it prints ``True`` and the device."""
+
+    def code(device):
+        return (
+            f"pb.set_default_device({device!r}); pb.manual_seed(0)\n"
+            "w, x, labels = pb.randn(4, 3, requires_grad=True), pb.randn(8, 4), pb.arange(8) % 3\n"
+            "losses = []\n"
+            "for step in range(30):\n"
+            "    loss = pb.nn.functional.cross_entropy(pb.tanh(x @ w), labels)\n"
+            "    loss.backward()\n"
+            "    losses.append(loss.item())\n"
+            "    with pb.no_grad():\n"
+            "        w -= w.grad; w.grad = None\n"
+            "print(losses[-1] < 0.8 * losses[0], w.device)"
+        )
+
+    return code
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ DOCUMENTS = sorted(
     for pattern in (
         "*.md",
         "docs/*.md",
+        "docs/howto/*.md",
         "docs/notes/*.md",
         "packages/*/README.md",
         "examples/**/*.md",

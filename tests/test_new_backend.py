@@ -50,6 +50,8 @@ def test_explain(tmp_path):
     told = command("pullback.backend", "explain", "add", "--device", "ref")
     assert told.returncode == 0
     assert told.stdout.startswith("add on ref: slot 'add'")
+    widened = command("pullback.backend", "explain", "sum", "--device", "ref")
+    assert "cast to another dtype first for bool, uint8" in widened.stdout
     unknown = command("pullback.backend", "explain", "addd")
     assert unknown.returncode == 1
     assert "addd" in unknown.stderr

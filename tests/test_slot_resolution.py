@@ -27,16 +27,10 @@ warnings.simplefilter("error")
 
 
 @pytest.fixture
-def run_thin(run_python, write_plugin):
+def run_thin(run_lines, write_plugin):
     """Run code with the device ``thin`` installed; return the lines it printed."""
     path = write_plugin("thin", PLUGIN)
-
-    def run(code, **environment):
-        done = run_python(SETUP + code, PYTHONPATH=path, PULLBACK_FALLBACK="error", **environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    return run
+    return lambda code: run_lines(path, SETUP + code, PULLBACK_FALLBACK="error")
 
 
 def test_every_optional_slot_is_decomposed(run_thin):
@@ -72,19 +66,5 @@ def test_explain_names_the_decomposition(run_thin):
     assert "float32" in found[0].partition("decomposition")[2]
 
 
-def test_a_network_trains(run_thin):
-    code = """
-pb.set_default_device("thin")
-pb.manual_seed(0)
-w, x = pb.randn(4, 3, requires_grad=True), pb.randn(8, 4)
-labels = pb.arange(8) % 3
-for step in range(30):
-    loss = pb.nn.functional.cross_entropy(pb.tanh(x @ w), labels)
-    loss.backward()
-    first = loss.item() if step == 0 else first
-    with pb.no_grad():
-        w -= w.grad
-        w.grad = None
-print(loss.item() < 0.8 * first, w.device)
-"""
-    assert run_thin(code) == ["True thin"]
+def test_a_network_trains(run_thin, training):
+    assert run_thin(training("thin")) == ["True thin"]

@@ -1,40 +1,20 @@
 """The example backend in pure Python, installed as a stranger would do it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 SETUP = "import warnings; warnings.simplefilter('error'); import pullback as pb\n"
 
 
 @pytest.fixture(scope="module")
-def site(root, tmp_path_factory):
+def site(install_example):
     """A folder with the example installed."""
-    folder = tmp_path_factory.mktemp("site")
-    command = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-    source = root / "examples/third_party_backend"
-    result = subprocess.run(
-        [sys.executable, *command, str(source)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return str(folder)
+    return install_example("third_party_backend")
 
 
 @pytest.fixture
-def run(run_python, site):
+def run(run_lines, site):
     """Run code with the example installed and the fallback forbidden; return its lines."""
-
-    def run_code(code, **environment):
-        done = run_python(SETUP + code, PYTHONPATH=site, PULLBACK_FALLBACK="error", **environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    return run_code
+    return lambda code: run_lines(site, SETUP + code, PULLBACK_FALLBACK="error")
 
 
 def test_it_has_at_most_300_lines(root):
@@ -51,20 +31,8 @@ def test_every_required_kernel_is_there_and_no_other(run):
     assert run(code) == ["True"]
 
 
-def test_a_network_trains_on_it(run):
-    code = (
-        "pb.set_default_device('example'); pb.manual_seed(0)\n"
-        "w, x, labels = pb.randn(4, 3, requires_grad=True), pb.randn(8, 4), pb.arange(8) % 3\n"
-        "losses = []\n"
-        "for step in range(30):\n"
-        "    loss = pb.nn.functional.cross_entropy(pb.tanh(x @ w), labels)\n"
-        "    loss.backward()\n"
-        "    losses.append(loss.item())\n"
-        "    with pb.no_grad():\n"
-        "        w -= w.grad; w.grad = None\n"
-        "print(losses[-1] < 0.8 * losses[0], w.device)"
-    )
-    assert run(code) == ["True example:0"]
+def test_a_network_trains_on_it(run, training):
+    assert run(training("example")) == ["True example:0"]
 
 
 def test_memory_is_its_own_and_given_back(run):
@@ -126,3 +94,48 @@ def test_memory_without_a_method_is_refused(run_python, write_plugin, missing):
     assert done.returncode == 1
     assert f"Memory has no {missing}()" in done.stderr
     assert "'odd'" in done.stderr
+
+
+OPTIONAL = """
+class Memory:
+    calls = []
+    def device_count(self): return 2
+    def synchronize(self, device):
+        self.calls.append(("synchronize", device))
+        if device == 0: raise OSError("the cable is loose")
+    def empty_cache(self, device): self.calls.append(("empty_cache", device))
+    def allocate(self, *given): self.calls.append(("allocate", given[0])); return 1
+    def release(self, *given): pass
+    read = write = copy = release
+MEMORY = Memory()
+from pullback.backend import hookimpl
+@hookimpl
+def pullback_backend(device): return MEMORY if device == "twin" else None
+@hookimpl
+def pullback_register_kernels(table, device): pass
+"""
+
+
+def test_optional_methods_of_memory_are_called(run_lines, write_plugin):
+    code = (
+        "x = pb.empty(1, device='twin:1')\n"
+        "pb.synchronize('twin:1'); pb.empty_cache('twin:1')\n"
+        "from plugin_of_twin import MEMORY\n"
+        "print(MEMORY.calls)\n"
+        "for call in (lambda: pb.empty(1, device='twin:2'), lambda: pb.synchronize('twin')):\n"
+        "    try:\n        call()\n"
+        "    except RuntimeError as error:\n        print(error)"
+    )
+    calls, beyond, loose = run_lines(write_plugin("twin", OPTIONAL), SETUP + code)
+    assert calls == "[('allocate', 1), ('synchronize', 1), ('empty_cache', 1)]"
+    assert beyond == "device twin:2 does not exist: the backend 'twin' has 2 device(s)"
+    assert loose == "synchronize(): OSError: the cable is loose"
+
+
+def test_memory_without_optional_methods_has_one_device(run):
+    code = (
+        "pb.synchronize('example'); pb.empty_cache('example')\n"
+        "try:\n    pb.empty(1, device='example:1')\n"
+        "except RuntimeError as error:\n    print(error)"
+    )
+    assert run(code) == ["device example:1 does not exist: the backend 'example' has 1 device(s)"]

@@ -1,13 +1,9 @@
 """Flips, rolls, repeats and triangles: forms of arguments, memory, gradients and errors."""
 
 import pytest
+from numbered import counted
 
 import pullback as pb
-
-
-def counted(*shape, dtype=pb.float64):
-    return (pb.arange(pb.zeros(shape).numel()) + 1).to(dtype).reshape(shape).clone()
-
 
 REFUSED = {
     "flip twice": (lambda x: x.flip(0, -2), RuntimeError, "appears multiple times"),

@@ -3,13 +3,9 @@
 import warnings
 
 import pytest
+from numbered import counted
 
 import pullback as pb
-
-
-def counted(*shape, dtype=pb.float64):
-    return (pb.arange(pb.zeros(shape).numel()) + 1).to(dtype).reshape(shape).clone()
-
 
 REFUSED = {
     "hstack nothing": (lambda: pb.hstack([]), RuntimeError, "non-empty TensorList"),

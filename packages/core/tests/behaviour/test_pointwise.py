@@ -255,7 +255,7 @@ def test_clamp_refuses(arguments, error, message):
 def test_clamp_refuses_dtypes_and_bounds():
     with pytest.raises(NotImplementedError, match="complex"):
         pb.tensor([1j]).clamp(0)
-    with pytest.raises(NotImplementedError, match="bool"):
+    with pytest.raises(NotImplementedError, match="for 'Bool'"):
         pb.tensor([True]).clamp(False, True)
     with pytest.raises(RuntimeError, match="int8 without overflow"):
         pb.tensor([1], dtype=pb.int8).clamp(max=300)
@@ -286,7 +286,7 @@ def test_addcmul_and_addcdiv_refuse():
         pb.addcmul(x, x, x, value="2")
     with pytest.raises(TypeError, match="tensor2"):
         pb.addcmul(x, x, 2.0)
-    with pytest.raises(NotImplementedError, match="bool"):
+    with pytest.raises(NotImplementedError, match="for 'Bool'"):
         pb.addcmul(*[pb.tensor([True])] * 3)
     with pytest.raises(RuntimeError, match="shape"):
         pb.ones(2).addcmul_(pb.ones(2, 2), x)

@@ -7,6 +7,7 @@ from pullback.optable import ENTRIES
 from pullback.testing import Requirements, checks
 from pullback.testing.reference import expect
 from pullback.testing.runner import run_check
+from pullback.testing.samples import samples_of
 
 pytest_plugins = ["pytester"]
 
@@ -67,4 +68,9 @@ def test_missing_dtypes_are_left_out():
     every = run_check("value", ENTRIES["neg"])
     fewer = run_check("value", ENTRIES["neg"], without={"float64", "complex128"})
     assert 0 < fewer.samples < every.samples
-    assert pb.float64.name == "float64"
+
+
+def test_memory_shared_under_another_version_counter_is_seen():
+    sample = next(samples_of(ENTRIES["unsafe_split"], pb.float32))
+    with pytest.raises(AssertionError, match="writes to an argument"):
+        checks.check_alias(sample)

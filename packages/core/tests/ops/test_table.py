@@ -73,7 +73,7 @@ def test_kernel_slot_exists(entry):
 def test_formulas_name_tensor_arguments(entry):
     tensors = {a.name for a in entry.arguments if a.type.startswith(("Tensor", "Operand"))}
     for targets, formula in entry.vjp.items():
-        assert {targets} if isinstance(targets, str) else set(targets) <= tensors
+        assert ({targets} if isinstance(targets, str) else set(targets)) <= tensors
         assert {"g", "gs"} & set(inspect.signature(formula).parameters) or not entry.view
 
 
@@ -99,6 +99,10 @@ def test_op_is_where_its_entry_says(entry):
         if entry.function and "linalg" in entry.namespaces:
             assert getattr(pb.linalg, public) is getattr(ops, name)
     assert op.__doc__ == entry.doc
+
+
+def test_every_slot_is_that_of_an_entry():
+    assert {entry.kernel for entry in ENTRIES.values()} - {None} == set(SLOTS)
 
 
 def test_two_names_never_share_an_entry():

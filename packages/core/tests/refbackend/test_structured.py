@@ -117,8 +117,11 @@ class TestSolve:
     @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
     def test_agrees_with_numpy(self, dtype):
         rng = np.random.default_rng(5)
-        matrices = rng.normal(size=(3, 4, 4)).astype(dtype)
-        right = rng.normal(size=(3, 4, 2)).astype(dtype)
+        imaginary = 1j if np.issubdtype(dtype, np.complexfloating) else 0
+        matrices, right = (
+            (rng.normal(size=shape) + imaginary * rng.normal(size=shape)).astype(dtype)
+            for shape in ((3, 4, 4), (3, 4, 2))
+        )
         out, info = np.empty_like(right), np.empty(3, np.int32)
         KERNELS["solve"][1]((out, info), matrices, right)
         assert not info.any()
