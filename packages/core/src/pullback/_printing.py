@@ -315,15 +315,6 @@ def _append_notes(text: str, notes: list[str], indent: int) -> str:
 # -- the whole text ------------------------------------------------------------------------------
 
 
-def _unpack_dual(tensor: Any) -> tuple[Any, Any]:
-    """Return a tensor and its tangent, which is None outside forward mode."""
-    forward_ad = getattr(pb.autograd, "forward_ad", None)
-    if forward_ad is None:
-        return tensor, None
-    primal, tangent = forward_ad.unpack_dual(tensor)
-    return primal, tangent
-
-
 def format_tensor(tensor: Any) -> str:
     """Return the text that ``repr`` gives for a tensor.
 
@@ -333,7 +324,7 @@ def format_tensor(tensor: Any) -> str:
     kind = type(tensor)
     prefix = "tensor(" if kind is pb.Tensor else f"{kind.__name__}("
     with pb.no_grad():
-        primal, tangent = _unpack_dual(tensor)
+        primal, tangent = pb.autograd.forward_ad.unpack_dual(tensor)
         plain = primal.detach()
         if plain.device.type == "meta":
             text = "..."

@@ -421,10 +421,6 @@ class TestBatchedGrad:
 
 
 class TestForwardMode:
-    @pytest.fixture(autouse=True)
-    def needs_forward_mode(self):
-        pytest.importorskip("pullback.autograd.forward_ad")
-
     @both_modes
     @pytest.mark.parametrize("backward", [True, False])
     def test_passes(self, fast_mode, backward):

@@ -13,7 +13,7 @@ from pullback._c.layout cimport (
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
+    TENSOR_HAS_TANGENT, TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
     tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, pb_layout)
@@ -28,7 +28,7 @@ cdef bint is_sole_owner(PyObject *value) noexcept:
         return False
     return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
             and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
-            and (<Tensor>value).flags & TENSOR_IS_VIEW == 0
+            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_HAS_TANGENT) == 0
             and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
 
 
@@ -36,7 +36,7 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     """Return first + second; in place when nobody else can see `first` (borrowed)."""
     cdef bint sole = not create_graph and is_sole_owner(first)
     cdef Tensor a = <Tensor>first
-    if (sole and a.dtype == second.dtype and layout_same_shape(a.layout, second.layout)
+    if (sole and not second.flags & TENSOR_HAS_TANGENT and a.dtype == second.dtype and layout_same_shape(a.layout, second.layout)
             and a.storage.device_type == second.storage.device_type):
         add_into(a, second)
         return a
@@ -64,6 +64,11 @@ cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
     return grad.layout.flags & LAYOUT_CONTIGUOUS != 0
 
 
+cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
+    """True if what happens to a gradient concerns its own derivatives."""
+    return grad.flags & TENSOR_HAS_TANGENT != 0 or (create_graph and tensor_requires_grad(grad))
+
+
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
     """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
     cdef bint sole = is_sole_owner(incoming)
@@ -74,13 +79,13 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     if wanted == -1:
         wanted = leaf.dtype
     if wanted >= 0 and grad.dtype != wanted:
-        if create_graph and tensor_requires_grad(grad):
+        if must_be_op(grad, create_graph):
             grad = op_named("to")(grad, dtype_object(wanted))
         else:
             grad = cast_tensor(grad, wanted)
         sole = True
     if extra.grad == NULL:
-        if create_graph and tensor_requires_grad(grad):
+        if must_be_op(grad, create_graph):
             kept = op_named("clone")(grad)
         elif sole and obeys_layout(leaf, grad):
             kept = grad
@@ -92,7 +97,8 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         extra.grad = <PyObject *>kept
         return 0
     current = <Tensor>extra.grad
-    if (create_graph or current.dtype != grad.dtype or current.storage.flags & STORAGE_READONLY
+    if (create_graph or (current.flags | grad.flags) & TENSOR_HAS_TANGENT
+            or current.dtype != grad.dtype or current.storage.flags & STORAGE_READONLY
             or not layout_same_shape(current.layout, grad.layout)):
         kept = op_call2(op_named("add"), current, grad)
         Py_INCREF(kept)

@@ -4,7 +4,7 @@ from pullback._c.elementwise cimport (
     PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
-    MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
+    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
     OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
     SOURCE_OUT, forward_named, missing)
 from pullback._c.dtype cimport dtype_category, dtype_object
@@ -12,8 +12,8 @@ from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.layout cimport layout_same_shape
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
-# These register their forwards.
-from pullback._c import copies, elementwise, matmul, reduce, views      # no-cython-lint
+# These register their forwards, and forward mode.
+from pullback._c import copies, elementwise, jvp, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
@@ -22,6 +22,8 @@ from cpython.object cimport PyObject
 
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
               "real": PROMOTE_REAL_OUT, "where": PROMOTE_WHERE}
+RULES = {None: JVP_TRANSPOSE, "pointwise": JVP_POINTWISE, "linear": JVP_LINEAR,
+         "multilinear": JVP_MULTILINEAR}
 KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OPERAND,
          "Operand?": ARG_OPTIONAL_OPERAND,
          "Tensor[]": ARG_TENSORS}
@@ -163,6 +165,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     place_saved(op, entry)
     if op.formulas:
         op.flags |= OP_DIFFERENTIABLE
+    op.jvp = RULES[entry.jvp]
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
     op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)

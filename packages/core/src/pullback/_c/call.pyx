@@ -316,18 +316,43 @@ cdef object run_composite(Op op, PyObject **args):
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 
+# Set by jvp.pyx: how ops run while a level of forward mode is open.
+cdef object (*level_run)(Op op, PyObject **args)
+cdef object (*level_run_inplace)(Op op, PyObject **args)
+
+
+cdef int (*level_of_operands)(Op op, PyObject **args) except -1
+
+
+cdef void set_level_run(object (*run)(Op op, PyObject **args),
+                        object (*run_inplace)(Op op, PyObject **args),
+                        int (*level)(Op op, PyObject **args) except -1) noexcept:
+    """Install how ops run while a level of forward mode is open."""
+    global level_run, level_run_inplace, level_of_operands
+    level_of_operands = level
+    level_run = run
+    level_run_inplace = run_inplace
+
+
 cdef object op_apply(Op op, PyObject **args):
-    """Run an op on parsed arguments and record it; returns its results."""
+    """Run an op on parsed arguments; returns its results, with their history and tangents."""
     cdef pb_state *state
-    cdef pb_node *node
-    cdef uint64_t mask
-    cdef object result
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
-    result = run_forward(op, args, NULL)
+    state = thread_state()
+    if state.levels and not state.inference:
+        return level_run(op, args)
+    return op_run(op, args)
+
+
+cdef object op_run(Op op, PyObject **args):
+    """Run an op that is no composite and record it."""
+    cdef pb_state *state = thread_state()
+    cdef pb_node *node
+    cdef uint64_t mask
+    cdef object result = run_forward(op, args, NULL)
     if not op.flags & OP_DIFFERENTIABLE:
         return result
-    state = thread_state()
     if not state.grad_enabled or state.inference:
         return result
     mask = needs_grad(op, args)
@@ -347,13 +372,21 @@ cdef object op_apply(Op op, PyObject **args):
 
 
 cdef object op_apply_inplace(Op op, PyObject **args):
-    """Run an op into its first argument; returns it, with its new history."""
+    """Run an op into its first argument; returns it, with its new history and tangents."""
+    cdef pb_state *state = thread_state()
+    if op.kind == OP_COMPOSITE:
+        return run_composite(op, args)
+    if state.levels and not state.inference:
+        return level_run_inplace(op, args)
+    return op_run_inplace(op, args)
+
+
+cdef object op_run_inplace(Op op, PyObject **args):
+    """Run an in-place op that is no composite and record it."""
     cdef Tensor target = <Tensor>args[0]
     cdef pb_state *state = thread_state()
     cdef pb_node *node = NULL
     cdef uint64_t mask = 0
-    if op.kind == OP_COMPOSITE:
-        return run_composite(op, args)
     if state.grad_enabled and not state.inference:
         mask = needs_grad(op, args)
     check_writable(target, op.flags & OP_OVERLAP != 0)
@@ -396,6 +429,9 @@ cdef object apply_out(Op op, PyObject **args, object target):
                 raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
                                    f"automatic differentiation, but one of the arguments requires "
                                    f"grad.")
+    if thread_state().levels and level_of_operands(op, args):
+        raise NotImplementedError(f"Trying to use forward AD with {op.name}_out that does not "
+                                  f"support it because it is an out= function")
     value = op_apply(op, args)
     results = (value,) if is_tensor(value) else tuple(value)
     if len(results) != len(targets):

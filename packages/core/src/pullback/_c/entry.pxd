@@ -44,6 +44,14 @@ ctypedef struct saved_spec:
     uint64_t needed_by          # bit i: the formula of tensor argument i uses it
 
 
+# How an op carries tangents in forward mode.
+cdef enum jvp_rule:
+    JVP_TRANSPOSE = 0           # by transposing its vjp
+    JVP_POINTWISE = 1           # a diagonal Jacobian: the vjp of real numbers is the jvp
+    JVP_LINEAR = 2              # linear in all differentiable arguments together
+    JVP_MULTILINEAR = 3         # linear in each of them
+
+
 ctypedef object (*forward_function)(Op op, PyObject **args, PyObject *target)
 
 
@@ -73,7 +81,8 @@ cdef class Op:
     cdef int slot
     cdef int promote
     cdef uint32_t dtypes
-    # the backward pass
+    # derivatives
+    cdef int jvp
     cdef int nsaved
     cdef saved_spec saved[MAX_SAVED]
     cdef readonly tuple saved_names

@@ -11,15 +11,15 @@ called. Both give the same results; `create_graph` runs the same plan with recor
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport int16_t
+from libc.stdint cimport int16_t, uint64_t
 
 from pullback._c.call cimport op_apply
 from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category
 from pullback._c.entry cimport (
     ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, MAX_ARGS,
-    MAX_TENSOR_ARGS, Op, missing, op_named)
+    MAX_TENSOR_ARGS, Op, SOURCE_ARG, SOURCE_EXTRA, missing, op_named)
 from pullback._c.kernel cimport fill_with
-from pullback._c.layout cimport layout_retain
+from pullback._c.layout cimport layout_retain, layout_shape_tuple
 from pullback._c.saved cimport Like, node_check_alive, saved_unpack
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_new
 from pullback._c.types cimport (
@@ -442,6 +442,49 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
         for i in range(count):
             Py_XDECREF(registers[i])
     return 0
+
+
+cdef object value_at(Op op, Formula formula, int i, PyObject **args, object result,
+                     tuple cotangents):
+    """Return what a name of a formula stands for at arguments that no node keeps."""
+    cdef int slot = formula.slots[i]
+    if formula.kinds[i] == FROM_GRAD:
+        return cotangents[0]
+    if formula.kinds[i] == FROM_ALL_GRADS:
+        return cotangents
+    if op.saved[slot].source == SOURCE_EXTRA:
+        return op.save[op.saved_names[slot]](*[<object>args[k] for k in range(op.nargs)])
+    if op.saved[slot].source == SOURCE_ARG:
+        value = <object>args[op.saved[slot].number]
+    else:
+        value = result if is_tensor(result) else result[op.saved[slot].number]
+    if formula.kinds[i] == FROM_SHAPE and is_tensor(value):
+        return layout_shape_tuple((<Tensor>value).layout)
+    return tuple(value) if isinstance(value, list) else value
+
+
+cdef list vjp_at(Op op, PyObject **args, object result, tuple cotangents, uint64_t wanted):
+    """Return the vector-Jacobian product by each tensor argument in `wanted`; None for the rest.
+
+    The formulas run at these arguments and results, not at what a node keeps.
+    """
+    cdef Formula formula
+    cdef int i
+    cdef list found = [None] * op.ntensors
+    for formula in backward_of(op).formulas:
+        needed = False
+        for i in range(formula.ntargets):
+            needed = needed or wanted >> formula.targets[i] & 1
+        if not needed:
+            continue
+        values = formula.function(*[value_at(op, formula, i, args, result, cotangents)
+                                    for i in range(formula.nsources)])
+        if formula.ntargets == 1:
+            values = (values,)
+        for i in range(formula.ntargets):
+            if wanted >> formula.targets[i] & 1:
+                found[formula.targets[i]] = values[i]
+    return found
 
 
 cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except -1:

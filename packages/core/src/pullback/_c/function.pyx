@@ -26,7 +26,8 @@ cdef class FunctionNode(Node):
     """The ctx of a custom Function and, once forward ran, its node in the graph."""
     cdef tuple to_save
     cdef tuple dirty
-    cdef tuple non_differentiable
+    cdef readonly tuple non_differentiable
+    cdef public tuple saved_for_forward
     cdef tuple input_is_tensor
     cdef tuple output_is_tensor
     cdef public tuple needs_input_grad
@@ -75,6 +76,8 @@ cdef class FunctionNode(Node):
         Raises: RuntimeError after the graph was freed, or when a tensor was modified in place.
         """
         cdef int i
+        if self.saved_for_forward is not None:
+            return self.saved_for_forward
         if self.node == NULL:
             return tuple(self.to_save or ())
         if self.accessed:
@@ -92,6 +95,12 @@ cdef class FunctionNode(Node):
     def saved_variables(self):
         """The older name of saved_tensors."""
         return self.saved_tensors
+
+
+    def forget(self):
+        """Drop what only ``apply`` needs, once it is over."""
+        self.non_differentiable = None
+        self.saved_for_forward = None
 
 
 # ---- apply ---------------------------------------------------------------------------------------
@@ -137,7 +146,6 @@ def finish(FunctionNode ctx not None, tuple args, outputs):
     else:
         wrapped = attach_outputs(ctx, raw, tensors)
     ctx.dirty = None
-    ctx.non_differentiable = None
     if not ctx.recorded:
         ctx.to_save = None
     if single:

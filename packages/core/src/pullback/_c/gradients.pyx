@@ -14,7 +14,7 @@ from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_t
 from pullback._c.node cimport node_name
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport Tensor, tensor_device, tensor_new, tensor_requires_grad
+from pullback._c.tensor cimport Tensor, tensor_device, tensor_is_tracked, tensor_new, tensor_requires_grad
 from pullback._c.types cimport NODE_PYTHON, layout_shape, node_meta, pb_edge, pb_meta, pb_node
 
 cdef object logger = None
@@ -107,7 +107,7 @@ cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object va
                     f"{dtype_object(grad.dtype).name}")
             grad = op_named("real")(grad)
         if grad.dtype != meta.dtype:
-            if tensor_requires_grad(grad):
+            if tensor_is_tracked(grad):
                 grad = op_named("to")(grad, dtype_object(meta.dtype))
             else:
                 grad = cast_tensor(grad, meta.dtype)
@@ -132,7 +132,7 @@ cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor gr
         raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
                            f"{position} - got {list(layout_shape_tuple(grad.layout))} but expected "
                            f"shape compatible with {list(expected)}")
-    if tensor_requires_grad(grad) or dtype_category[grad.dtype] < CATEGORY_FLOATING:
+    if tensor_is_tracked(grad) or dtype_category[grad.dtype] < CATEGORY_FLOATING:
         return op_named("sum_to_size")(grad, expected)
     return sum_to_layout(grad, meta.layout)
 

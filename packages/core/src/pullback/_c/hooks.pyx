@@ -10,7 +10,7 @@ from pullback._c.dtype cimport dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_extra, tensor_requires_grad
+from pullback._c.tensor cimport Tensor, is_tensor, tensor_extra, tensor_is_tracked
 from pullback._c.types cimport NODE_ACCUMULATE, pb_node
 
 
@@ -28,7 +28,7 @@ cdef int replace(PyObject **slot, object value) except -1:
 
 cdef int make_private(PyObject **slot) except -1:
     """A hook that writes into its argument must not change anybody else's gradient."""
-    if slot[0] != NULL and not is_sole_owner(slot[0]) and not tensor_requires_grad(
+    if slot[0] != NULL and not is_sole_owner(slot[0]) and not tensor_is_tracked(
             <Tensor>slot[0]):
         replace(slot, cast_tensor(<Tensor>slot[0], (<Tensor>slot[0]).dtype))
     return 0
@@ -95,7 +95,7 @@ cdef int retain(Tensor tensor, object grad) except -1:
     cdef PyObject *before = tensor_extra(tensor).grad
     cdef object kept
     if before == NULL:
-        if tensor_requires_grad(<Tensor>grad):
+        if tensor_is_tracked(<Tensor>grad):
             kept = op_named("clone")(grad)
         else:
             kept = cast_tensor(<Tensor>grad, (<Tensor>grad).dtype)

@@ -178,6 +178,9 @@ def getitem(Tensor self not None, key):
     return result
 
 
+cdef object NOT_BLOCKING = False      # an object: <PyObject *>False would be NULL
+
+
 def setitem(Tensor self not None, key, value):
     """self[key] = value, broadcast and cast as torch does."""
     cdef object part, advanced = None
@@ -196,7 +199,7 @@ def setitem(Tensor self not None, key, value):
         value = fitted(<Tensor>value, <Tensor>part)
     args[0] = <PyObject *>part
     args[1] = <PyObject *>value
-    args[2] = <PyObject *>False
+    args[2] = <PyObject *>NOT_BLOCKING
     op_apply_inplace(COPY if is_tensor(value) else FILL, args)
 
 

@@ -16,8 +16,8 @@ from pullback._c.node cimport node_extra, node_name, node_retain
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_is_exact,
-    tensor_set_node, tensor_wrap)
+    TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
+    tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_FREED, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
     SAVED_SHAPE, SAVED_TENSOR, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
@@ -226,6 +226,10 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
                              saved.offset, saved.dtype)
         if saved.storage.version != saved.version:
             raise_modified(node, saved, tensor)
+        if saved.object != NULL:
+            Py_INCREF(<object>saved.object)
+            tensor_extra(tensor).tangent = saved.object
+            tensor.flags |= TENSOR_HAS_TANGENT
         if saved.kind == SAVED_OUTPUT:
             tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:

@@ -18,6 +18,9 @@ cdef extern from "state.h":
         PyObject *hooks_message
         void *graph_task
         int expected_miss
+        uint8_t levels
+        uint64_t hidden
+        PyObject *level_stack
 
 
 # Process-wide switches, each tested on the hot path.

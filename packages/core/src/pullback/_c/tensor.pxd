@@ -9,7 +9,7 @@ cdef enum tensor_flags:
     TENSOR_IS_VIEW = 2
     TENSOR_RETAINS_GRAD = 4
     TENSOR_HAS_TANGENT = 8
-    TENSOR_DIFFERENTIABLE_VIEW = 16     # its history follows the base's
+    TENSOR_IS_PRIMAL = 16       # a view that its base's tangents do not reach
 
 # How a view came about: decides which in-place writes it refuses.
 cdef enum view_kind:
@@ -26,7 +26,7 @@ ctypedef struct pb_tensor_extra:
     PyObject *base              # owned Tensor, the root of a chain of views
     PyObject *hooks             # owned dict of a leaf's tensor hooks
     PyObject *post_hooks        # owned dict of post-accumulate hooks
-    PyObject *tangent           # owned Tensor
+    PyObject *tangent           # owned Tangent: of the innermost level, linked to the others
     PyObject *name              # owned str
     pb_node *accumulator        # borrowed: cleared when it dies
     uint32_t view_version       # storage version that the view's node belongs to
@@ -69,6 +69,11 @@ cdef inline bint is_tensor(object value) noexcept:
 
 cdef inline bint tensor_requires_grad(Tensor self) noexcept nogil:
     return self.node != NULL or self.flags & TENSOR_REQUIRES_GRAD != 0
+
+
+cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
+    """True if what is computed from the tensor must be computed by ops."""
+    return self.node != NULL or self.flags & (TENSOR_REQUIRES_GRAD | TENSOR_HAS_TANGENT) != 0
 
 
 # What other modules fill in: methods that need ops or the engine.

@@ -3,6 +3,7 @@
 from pullback._c.state import is_multithreading_enabled
 from pullback.autograd import (
     anomaly_mode,
+    forward_ad,
     function,
     grad_mode,
     graph,
@@ -22,7 +23,7 @@ from pullback.autograd.variable import Variable
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
-    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "function", "grad",
+    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function", "grad",
     "grad_mode", "gradcheck", "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad",
     "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]

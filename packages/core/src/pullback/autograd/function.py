@@ -7,8 +7,9 @@ import inspect
 import warnings
 
 from pullback._c import function as _function
-from pullback._c import state
+from pullback._c import state, tangents
 from pullback._c.tensor import Tensor
+from pullback.optable import ops
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
            "NestedIOFunction", "once_differentiable"]
@@ -127,23 +128,92 @@ class Function(metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run ``forward`` and record one node for it; returns forward's outputs."""
-        separate = cls.setup_context is not Function.setup_context
-        if separate:
+        if cls.setup_context is not Function.setup_context:
             args = _bound(cls.forward, args, kwargs)
         elif kwargs:
             args = _bound(cls.forward, (None, *args), kwargs)[1:]
-        ctx = cls._backward_cls()
-        _function.begin(ctx, cls, args)
-        before = state.swap_grad_enabled(False)
-        try:
-            if separate:
-                outputs = cls.forward(*args)
-                cls.setup_context(ctx, args, outputs)
-            else:
-                outputs = cls.forward(ctx, *args)
-        finally:
-            state.swap_grad_enabled(before)
-        return _function.finish(ctx, args, outputs)
+        ctx, outputs = _run(cls, args)
+        ctx.forget()
+        return outputs
+
+
+def _run(cls, args):
+    """Run forward and record it, with tangents where arguments have them."""
+    level = tangents.innermost_level(args)
+    if level:
+        return _run_with_tangents(cls, args, level)
+    ctx = cls._backward_cls()
+    _function.begin(ctx, cls, args)
+    before = state.swap_grad_enabled(False)
+    hidden = tangents.hide_levels_from(1)
+    try:
+        if cls.setup_context is not Function.setup_context:
+            outputs = cls.forward(*args)
+            cls.setup_context(ctx, args, outputs)
+        else:
+            outputs = cls.forward(ctx, *args)
+    finally:
+        tangents.restore_levels(hidden)
+        state.swap_grad_enabled(before)
+    return ctx, _function.finish(ctx, args, outputs)
+
+
+def _run_with_tangents(cls, args, level):
+    """Run forward out of sight of a level, then let ``jvp`` give the outputs their tangents."""
+    hidden = tangents.hide_levels_from(level)
+    try:
+        given = [tangents.get_tangent(arg, level) if isinstance(arg, Tensor) else None
+                 for arg in args]
+        ctx, outputs = _run(cls, args)
+        if ctx.materialize_grads:
+            given = [ops.zeros_like(arg) if tangent is None and isinstance(arg, Tensor) else tangent
+                     for arg, tangent in zip(args, given)]
+        found = cls.jvp(ctx, *given)
+        _attach_tangents(ctx, args, given, outputs, found, level)
+    finally:
+        tangents.restore_levels(hidden)
+    return ctx, outputs
+
+
+def _attach_tangents(ctx, args, given, outputs, found, level):
+    """Check what ``jvp`` returned against the outputs, and give it to them."""
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
+    found = found if isinstance(found, tuple | list) else (found,)
+    if len(found) != len(outputs):
+        raise RuntimeError(f"Function's jvp returned an invalid number of forward gradients "
+                           f"(expected {len(outputs)} but got {len(found)})")
+    for i, (output, tangent) in enumerate(zip(outputs, found)):
+        if tangent is None:
+            continue
+        if not isinstance(tangent, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad "
+                               f"output {i}.")
+        marked = any(output is other for other in ctx.non_differentiable or ())
+        if marked or not isinstance(output, Tensor) or not _differentiable(output):
+            raise RuntimeError(f"Function's jvp returned a gradient at position {i}, but the "
+                               f"corresponding forward output is not a differentiable Tensor. You "
+                               f"should return None at that position instead.")
+        _check_memory(args, given, output, tangent)
+        tangents.put_tangent(output, tangent, level)
+
+
+def _differentiable(tensor):
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _check_memory(args, given, output, tangent):
+    """An output that is an input, or a view of one, has a tangent that is so too."""
+    for arg, direction in zip(args, given):
+        if output is arg and tangent is not direction:
+            raise RuntimeError("An inplace custom Function is not modifying the forward mode "
+                               "gradients inplace. If the forward is modifying an input inplace, "
+                               "then the jvp function must modify the corresponding gradient "
+                               "inplace.")
+        if (isinstance(arg, Tensor) and direction is not None and output._is_view()
+                and tangents.share_memory(arg, output)
+                and not tangents.share_memory(direction, tangent)):
+            raise RuntimeError("A custom Function's forward is returning a view (or an input "
+                               "as-is) but the jvp is not returning a view.")
 
 
 def _bound(forward, args, kwargs):

@@ -11,7 +11,7 @@ from pullback._c import modes, state
 __all__ = ["enable_grad", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
 
 
-class _Mode:
+class Mode:
     """A context manager that is also a decorator of functions, generators and coroutines."""
 
     __slots__ = ()
@@ -110,7 +110,7 @@ def _signature(*names):
     return inspect.Signature([inspect.Parameter(name, kind, default=None) for name in names])
 
 
-class no_grad(modes.GradOff, _Mode):
+class no_grad(modes.GradOff, Mode):
     """Record nothing: results do not require grad.
 
     >>> import pullback
@@ -124,7 +124,7 @@ class no_grad(modes.GradOff, _Mode):
     __signature__ = _signature()
 
 
-class enable_grad(modes.GradOn, _Mode):
+class enable_grad(modes.GradOn, Mode):
     """Record again inside ``no_grad``.
 
     >>> import pullback
@@ -139,7 +139,7 @@ class enable_grad(modes.GradOn, _Mode):
     __signature__ = _signature("orig_func")
 
 
-class set_grad_enabled(_Mode):
+class set_grad_enabled(Mode):
     """Switch recording on or off, at once; as a context manager it is undone at the end.
 
     >>> import pullback
@@ -177,7 +177,7 @@ class set_grad_enabled(_Mode):
         return f"{type(self).__qualname__}(mode={self.mode})"
 
 
-class _Fixed(_Mode):
+class _Fixed(Mode):
     """What a decorated function enters: it acts only inside the call."""
 
     def __init__(self, mode):
@@ -190,7 +190,7 @@ class _Fixed(_Mode):
         state.swap_grad_enabled(self.before)
 
 
-class set_multithreading_enabled(_Mode):
+class set_multithreading_enabled(Mode):
     """Choose whether backward passes of this thread may use one worker per device."""
 
     def __init__(self, mode):

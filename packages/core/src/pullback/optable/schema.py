@@ -50,6 +50,7 @@ class Entry(NamedTuple):
     promote: str
     dtypes: int
     vjp: dict
+    jvp: str | None
     save: dict | None
     node: str | Callable
     inplace: bool | str
@@ -69,6 +70,10 @@ class Entry(NamedTuple):
 
 
 ENTRIES: dict[str, Entry] = {}
+
+# Compiled forward passes whose results depend on operands element by element.
+POINTWISE = ("elementwise", "cast", "clone", "copy", "pow", "rsub", "scaled", "square", "sub",
+             "where")
 
 
 _NESTED = re.compile(r"[({]|\[[^\]]")   # a bracket that may hold a comma: not that of int[]
@@ -124,7 +129,7 @@ def camel(name: str) -> str:
 
 
 def op(signature: str, *, forward=None, composite=None, kernel=None,
-       promote="default", dtypes=ALL, vjp=None, save=None, node=None, inplace=False,
+       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, node=None, inplace=False,
        inplace_function=None, out=False, view=False, overlap=False, varargs=False, method=True,
        function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
@@ -137,12 +142,16 @@ def op(signature: str, *, forward=None, composite=None, kernel=None,
         raise ValueError(f"the op table has two entries for {name!r}")
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
+    if jvp is None and view:
+        jvp = "linear"
+    if jvp is None and forward in POINTWISE:
+        jvp = "pointwise"
     if inplace_function is None:        # torch has few of them as functions
         operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, kernel, promote, dtypes,
-        vjp or {}, save, node or camel(name), inplace, inplace_function, out, view, overlap,
+        vjp or {}, jvp, save, node or camel(name), inplace, inplace_function, out, view, overlap,
         varargs, method,
         function, (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)

@@ -6,6 +6,7 @@ Calls see the same random numbers every time, so ops that draw them are checked 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = [
     "check_alias",
     "check_compiled",
     "check_decomposed",
+    "check_forward",
     "check_grad",
     "check_gradgrad",
     "check_inplace",
@@ -315,6 +317,43 @@ def check_gradgrad(sample: Sample) -> None:
     function, inputs = as_function(sample)
     if inputs:
         pb.autograd.gradgradcheck(function, tuple(inputs), fast_mode=is_large(inputs))
+
+
+def check_forward(sample: Sample) -> None:
+    """Forward mode is the transpose of backward: <u, J t> = <J^H u, t> for random u and t."""
+    function, inputs = as_function(sample)
+    if not inputs:
+        return
+    forward_ad = pb.autograd.forward_ad
+    directions = [pb.randn(x.shape, dtype=x.dtype, device=x.device) for x in inputs]
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(x, t) for x, t in zip(inputs, directions)]
+        results = [forward_ad.unpack_dual(y) for y in tensors_in((function(*duals),))]
+    outputs = [(y, t) for y, t in results if y.requires_grad and is_finite(y)]
+    if not outputs:
+        return
+    assert all(t is not None for _, t in outputs), "a result has no tangent"
+    seeds = [pb.randn(y.shape, dtype=y.dtype, device=y.device) for y, _ in outputs]
+    for y, tangent in outputs:
+        assert tangent.shape == y.shape, f"shape {y.shape}, its tangent {tangent.shape}"
+        assert tangent.dtype == y.dtype, f"dtype {y.dtype}, its tangent {tangent.dtype}"
+    grads = pb.autograd.grad([y for y, _ in outputs], inputs, seeds, allow_unused=True)
+    pushed = [inner(u, t) for u, (_, t) in zip(seeds, outputs)]
+    pulled = [inner(g, t) for g, t in zip(grads, directions) if g is not None]
+    size = sum(abs(value) for value in (*pushed, *pulled))
+    assert math.isclose(sum(pushed), sum(pulled), abs_tol=1e-9 * (1 + size), rel_tol=0), (
+        f"<u, J t> is {sum(pushed)}, <J^H u, t> is {sum(pulled)}"
+    )
+
+
+def is_finite(tensor: pb.Tensor) -> bool:
+    return bool(np.isfinite(to_array(tensor.detach())).all())
+
+
+def inner(left: pb.Tensor, right: pb.Tensor) -> float:
+    """Return the real inner product of two tensors of the same shape, in float64."""
+    one, other = to_array(left.detach()), to_array(right.detach())
+    return float((one.conj() * other).real.sum())
 
 
 def derivatives(sample: Sample) -> list[pb.Tensor | None]:

@@ -91,6 +91,10 @@ CHECKS = {
             "gradgrad", checks.check_gradgrad, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True,
         ),
         Check(
+            "forward", checks.check_forward, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True,
+            skipped_as="grad",
+        ),
+        Check(
             "compiled", checks.check_compiled, _has_derivative,
             (pb.float32, pb.float64, pb.complex64), DENSE, True,
         ),

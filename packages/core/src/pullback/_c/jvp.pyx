@@ -1,0 +1,367 @@
+"""How ops carry tangents in forward mode: the Jacobian-vector product of each op.
+
+No op needs a formula of its own for it. A linear op maps tangents as it maps values, a pointwise op
+has a diagonal Jacobian, which its vjp multiplies with too, and every other vjp is transposed: it is
+linear in the cotangent, so its own vjp there is the jvp (Radul et al., "You Only Linearize Once").
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint64_t
+
+from pullback._c.call cimport (
+    op_apply, op_apply_inplace, op_call1, op_call2, op_run, op_run_inplace, set_level_run)
+from pullback._c.dtype cimport (
+    CATEGORY_COMPLEX, dtype_category, dtype_differentiable, dtype_object)
+from pullback._c.entry cimport (
+    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, MAX_ARGS, OP_DIFFERENTIABLE, OP_INPLACE, OP_VIEW,
+    Op, op_named)
+from pullback._c.formula cimport vjp_at
+from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.tangents cimport (
+    hide_levels, level_of, set_tangent, tangent_of, zeros_in_layout)
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_is_tracked, tensor_requires_grad)
+from pullback._c.types cimport LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, node_saved, pb_node, pb_saved
+from pullback._c.engine import run_backward
+
+
+# ---- which level, which tangents -----------------------------------------------------------------
+
+cdef int level_of_operands(Op op, PyObject **args) except -1:
+    """Return the innermost level in sight at which an operand has a tangent, or 0."""
+    cdef uint64_t hidden = thread_state().hidden
+    cdef int i, level = 0
+    cdef object value
+    for i in range(op.ntensors):
+        value = <object>args[op.tensor_args[i]]
+        if is_tensor(value):
+            level = max(level, level_of(<Tensor>value, hidden))
+        elif op.tensor_args[i] == op.list_arg:
+            for item in value:
+                level = max(level, level_of(<Tensor?>item, hidden))
+    return level
+
+
+cdef list tangents_of_call(Op op, PyObject **args, int level):
+    """Return the tangent of each tensor argument: a Tensor, None, or a list of them."""
+    cdef int i
+    cdef object value
+    cdef list found = []
+    for i in range(op.ntensors):
+        value = <object>args[op.tensor_args[i]]
+        if is_tensor(value):
+            found.append(tangent_of(<Tensor>value, level))
+        elif op.tensor_args[i] == op.list_arg:
+            parts = [tangent_of(<Tensor?>item, level) for item in value]
+            found.append(None if all([part is None for part in parts]) else parts)
+        else:
+            found.append(None)
+    return found
+
+
+# ---- running an op with tangents -----------------------------------------------------------------
+
+cdef object run_with_tangents(Op op, PyObject **args):
+    """Run an op while a level is open: the results have tangents if operands do."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t hidden = state.hidden
+    cdef int level = level_of_operands(op, args)
+    cdef object result
+    if level == 0:
+        return op_run(op, args)
+    hide_levels(level)
+    try:
+        tangents = tangents_of_call(op, args, level)
+        result = op_apply(op, args)
+        if not op.flags & OP_DIFFERENTIABLE or <PyObject *>result == args[0]:
+            return result               # some ops return their very input
+        found = push_forward(op, args, result, tangents)
+        if not op.flags & OP_VIEW:
+            found = [private(tangent, tangents) for tangent in found]
+        attach_tangents(result, found, level)
+    finally:
+        state.hidden = hidden
+    return result
+
+
+cdef object private(object tangent, list tangents):
+    """Return a result's tangent in memory of its own: an in-place op may write it."""
+    cdef Tensor made
+    if tangent is None:
+        return None
+    made = <Tensor>tangent
+    if made.layout.flags & LAYOUT_OVERLAPPING:
+        return op_call1(op_named("clone"), made)
+    for item in tangents:
+        for other in item if isinstance(item, list) else (item,):
+            if other is not None and (<Tensor>other).storage == made.storage:
+                return op_call1(op_named("clone"), made)
+    return made
+
+
+cdef int attach_tangents(object result, list found, int level) except -1:
+    outputs = (result,) if is_tensor(result) else result
+    for output, tangent in zip(outputs, found):
+        if tangent is not None and dtype_differentiable((<Tensor>output).dtype):
+            set_tangent(<Tensor>output, level, fitted(<Tensor>output, <Tensor>tangent))
+            save_tangent(<Tensor>output)
+    return 0
+
+
+cdef int save_tangent(Tensor output) except -1:
+    """Let the output's own node, if it keeps the output, keep its tangents with it."""
+    cdef pb_node *node = output.node
+    cdef pb_saved *saved
+    cdef PyObject *before
+    cdef int i
+    if node == NULL or node.kind != NODE_OP:
+        return 0
+    for i in range(node.nsaved):
+        saved = node_saved(node) + i
+        if saved.kind == SAVED_OUTPUT and saved.output_nr == output.output_nr:
+            before = saved.object
+            Py_INCREF(<object>output.extra.tangent)
+            saved.object = output.extra.tangent
+            Py_XDECREF(before)
+    return 0
+
+
+cdef Tensor fitted(Tensor primal, Tensor tangent):
+    """Return a tangent in its primal's shape and dtype."""
+    if not layout_same_shape(primal.layout, tangent.layout):
+        tangent = <Tensor>op_call2(op_named("expand"), tangent, layout_shape_tuple(primal.layout))
+    return of_dtype(tangent, primal.dtype)
+
+
+cdef Tensor of_dtype(Tensor tensor, int dtype):
+    if tensor.dtype == dtype:
+        return tensor
+    if (dtype_category[tensor.dtype] == CATEGORY_COMPLEX
+            and dtype_category[dtype] != CATEGORY_COMPLEX):
+        tensor = <Tensor>op_call1(op_named("real"), tensor)
+    return <Tensor>op_call2(op_named("to"), tensor, dtype_object(dtype))
+
+
+cdef object run_inplace_with_tangents(Op op, PyObject **args):
+    """Run an in-place op while a level is open; the target's tangent is written like the target."""
+    cdef pb_state *state = thread_state()
+    cdef PyObject *before[MAX_ARGS]
+    cdef int i
+    cdef uint64_t hidden = state.hidden
+    cdef int level = level_of_operands(op, args)
+    cdef Tensor target = <Tensor>args[0]
+    cdef list kept = []
+    cdef object value
+    cdef bint written
+    if level == 0:
+        return op_run_inplace(op, args)
+    hide_levels(level)
+    try:
+        tangents = tangents_of_call(op, args, level)
+        written = op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype)
+        for i in range(op.nargs):
+            before[i] = args[i]
+            value = <object>args[i]
+            if written and is_tensor(value) and (<Tensor>value).storage == target.storage:
+                value = op_call1(op_named("clone"), value)      # it is about to be overwritten
+                kept.append(value)
+                before[i] = <PyObject *>value
+        op_apply_inplace(op, args)
+        if written:
+            write_tangent(target, level, push_forward(op, before, target, tangents)[0])
+    finally:
+        state.hidden = hidden
+    return target
+
+
+cdef int write_tangent(Tensor target, int level, object tangent) except -1:
+    """Write a target's new tangent; None stands for zeros. Views of either see it."""
+    cdef Tensor current = tangent_of(target, level), base
+    if current is None and tangent is None:
+        return 0
+    if current is None and target.flags & TENSOR_IS_VIEW:
+        base = <Tensor>target.extra.base
+        set_tangent(base, level, zeros_in_layout(base))
+        current = tangent_of(target, level)
+    if tangent is None:
+        tangent = op_call1(op_named("zeros_like"), target)
+    tangent = fitted(target, <Tensor>tangent)
+    if current is None or (current.node == NULL and current.flags & TENSOR_REQUIRES_GRAD):
+        set_tangent(target, level, <Tensor>private(tangent, [current]))
+    elif <object>current is not tangent:
+        op_call2(op_named("copy_"), current, tangent)
+    return 0
+
+
+# ---- the rules -----------------------------------------------------------------------------------
+
+cdef list push_forward(Op op, PyObject **args, object result, list tangents):
+    """Return the tangent of each result, None for those that have none."""
+    cdef Op function = op
+    if op.flags & OP_INPLACE and op.functional is not None:
+        function = op.functional
+    if op.jvp == JVP_LINEAR and (function is not op or not op.flags & OP_INPLACE):
+        return as_list(linear(function, args, tangents))
+    if op.jvp == JVP_MULTILINEAR and (function is not op or not op.flags & OP_INPLACE):
+        return as_list(multilinear(function, args, tangents))
+    if op.jvp == JVP_POINTWISE and is_real_call(op, args, result):
+        return [pointwise(op, args, <Tensor>result, tangents)]
+    return transposed(op, args, result, tangents)
+
+
+cdef list as_list(object result):
+    return [result] if is_tensor(result) else list(result)
+
+
+cdef bint is_real_call(Op op, PyObject **args, object result) except -1:
+    """True if no operand or result is complex."""
+    cdef int i
+    if not is_tensor(result) or dtype_category[(<Tensor>result).dtype] == CATEGORY_COMPLEX:
+        return False
+    for i in range(op.ntensors):
+        value = <object>args[op.tensor_args[i]]
+        if isinstance(value, complex) or (
+                is_tensor(value) and dtype_category[(<Tensor>value).dtype] == CATEGORY_COMPLEX):
+            return False
+    return True
+
+
+cdef bint derives(Op op, int target) except -1:
+    """True if the op has a formula for its tensor argument number `target`."""
+    name = op.arg_names[op.tensor_args[target]]
+    for names in op.formulas:
+        if name in names:
+            return True
+    return False
+
+
+cdef object zero_of(object value):
+    return op_call1(op_named("zeros_like"), value) if is_tensor(value) else 0
+
+
+cdef object linear(Op op, PyObject **args, list tangents):
+    """Apply the op to the tangents, with zeros for those that there are not."""
+    cdef PyObject *moved[MAX_ARGS]
+    cdef int i, at
+    cdef list kept = []
+    for i in range(op.nargs):
+        moved[i] = args[i]
+    for i in range(op.ntensors):
+        at = op.tensor_args[i]
+        value = <object>args[at]
+        if value is None or not derives(op, i):
+            continue
+        if at == op.list_arg:
+            parts = tangents[i] or [None] * len(value)
+            value = tuple([zero_of(item) if part is None else part
+                           for part, item in zip(parts, value)])
+        else:
+            value = zero_of(value) if tangents[i] is None else tangents[i]
+        kept.append(value)
+        moved[at] = <PyObject *>value
+    return op_apply(op, moved)
+
+
+cdef object multilinear(Op op, PyObject **args, list tangents):
+    """Apply the op once for each tangent, in its argument's place, and add."""
+    cdef PyObject *moved[MAX_ARGS]
+    cdef int i
+    cdef object total = None
+    for i in range(op.ntensors):
+        if tangents[i] is None:
+            continue
+        for k in range(op.nargs):
+            moved[k] = args[k]
+        tangent = tangents[i]
+        moved[op.tensor_args[i]] = <PyObject *>tangent
+        term = op_apply(op, moved)
+        total = term if total is None else op_call2(op_named("add"), total, term)
+    return total
+
+
+cdef Tensor pointwise(Op op, PyObject **args, Tensor result, list tangents):
+    """Multiply with the diagonal Jacobian, which for real numbers is what the vjp does."""
+    cdef int i
+    cdef object total = None
+    for i in range(op.ntensors):
+        if tangents[i] is None:
+            continue
+        tangent = fitted(result, <Tensor>tangents[i])
+        term = vjp_at(op, args, result, (tangent,), <uint64_t>1 << i)[i]
+        if term is not None:
+            total = term if total is None else op_call2(op_named("add"), total, term)
+    return None if total is None else fitted(result, <Tensor>total)
+
+
+cdef list transposed(Op op, PyObject **args, object result, list tangents):
+    """Transpose the vjp: it is linear in the cotangents, so its vjp at any of them is the jvp."""
+    cdef pb_state *state = thread_state()
+    cdef PyObject *hooks = state.saved_hooks
+    cdef bint recorded = state.grad_enabled
+    cdef uint64_t wanted = 0
+    cdef int i
+    outputs = (result,) if is_tensor(result) else result
+    cotangents = [cotangent_for(<Tensor>output) for output in outputs]
+    for i in range(op.ntensors):
+        if tangents[i] is not None:
+            wanted |= <uint64_t>1 << i
+    products = []
+    directions = []
+    state.grad_enabled = 1
+    state.saved_hooks = NULL
+    try:
+        found = vjp_at(op, args, result, tuple(cotangents), wanted)
+        for i in range(op.ntensors):
+            if tangents[i] is None or found[i] is None:
+                continue
+            value = <object>args[op.tensor_args[i]]
+            if is_tensor(value):
+                add_product(products, directions, <Tensor>value, found[i], tangents[i])
+                continue
+            for item, part, direction in zip(value, found[i], tangents[i]):
+                if part is not None and direction is not None:
+                    add_product(products, directions, <Tensor>item, part, direction)
+        leaves = [cotangent for cotangent in cotangents if cotangent is not None]
+        gradients = [None] * len(leaves)
+        if products:
+            gradients = run_backward(products, directions, False, recorded, leaves, False)
+    finally:
+        state.grad_enabled = recorded
+        state.saved_hooks = hooks
+    gradients.reverse()
+    pushed = []
+    for output, cotangent in zip(outputs, cotangents):
+        if cotangent is None:
+            pushed.append(None)
+            continue
+        tangent = gradients.pop()
+        pushed.append(op_call1(op_named("zeros_like"), output) if tangent is None else tangent)
+    return pushed
+
+
+cdef object cotangent_for(Tensor output):
+    """Return zeros that require grad, in the shape of an output; None without derivatives."""
+    cdef Tensor zeros
+    if not dtype_differentiable(output.dtype):
+        return None
+    zeros = zeros_in_layout(output)
+    zeros.flags |= TENSOR_REQUIRES_GRAD
+    return zeros
+
+
+cdef int add_product(list products, list directions, Tensor primal, object product,
+                     object direction) except -1:
+    """Note one product, brought to its primal's shape, if it depends on a cotangent."""
+    cdef Tensor fit = <Tensor?>product
+    if not layout_same_shape(fit.layout, primal.layout):
+        fit = <Tensor>op_call2(op_named("sum_to_size"), fit, layout_shape_tuple(primal.layout))
+    fit = of_dtype(fit, primal.dtype)
+    if tensor_requires_grad(fit):
+        products.append(fit)
+        directions.append(direction)
+    return 0
+
+
+set_level_run(run_with_tangents, run_inplace_with_tangents, level_of_operands)
