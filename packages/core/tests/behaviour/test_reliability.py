@@ -134,6 +134,13 @@ def test_any_exception_in_a_function_leaves_modes_alone(error, where):
     assert x.grad.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.parametrize(("where", "error"), [
+    ("backward", "KeyError"), ("hook", "KeyError"), ("result", "RuntimeError"),
+])
+def test_the_first_exception_survives_the_end_of_its_graph(where, error, run_script):
+    assert run_script("first_exception", where).strip() == error
+
+
 @posix_only
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_signals_at_random_moments_leave_everything_consistent():

@@ -7,6 +7,7 @@ and only in full collections (see docs/notes/gc.md).
 
 import gc
 
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject, PyTypeObject, traverseproc, visitproc
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
@@ -170,6 +171,10 @@ cdef void drain() noexcept:
     global dying, draining, late_objects
     cdef pb_node *node
     cdef list batch
+    cdef PyObject *kind
+    cdef PyObject *error
+    cdef PyObject *traceback
+    PyErr_Fetch(&kind, &error, &traceback)      # what dies may die while an exception is raised
     draining = True
     while dying != NULL or late_objects:
         while dying != NULL:
@@ -181,6 +186,7 @@ cdef void drain() noexcept:
             late_objects = []
             batch.clear()
     draining = False
+    PyErr_Restore(kind, error, traceback)
 
 
 cdef void release_later(PyObject *object) noexcept:
