@@ -148,8 +148,8 @@ _einops.install()
 
 
 def __getattr__(name):
-    if name == "testing":               # most programs do without
+    if name in ("func", "testing"):     # most programs do without
         import importlib
 
-        return importlib.import_module("pullback.testing")
+        return importlib.import_module(f"pullback.{name}")
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")

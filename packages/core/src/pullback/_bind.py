@@ -11,7 +11,9 @@ _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as prom
 
 
 def _flags(entry) -> int:
-    wanted = {"view": entry.view, "overlap": entry.overlap, "out": entry.out,
+    names = [argument.name for argument in entry.arguments]
+    wanted = {"indexed": "indices" in names, "random": "generator" in names,
+              "view": entry.view, "overlap": entry.overlap, "out": entry.out,
               "varargs": entry.varargs,
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
               and entry.arguments[1].type == "Operand"}

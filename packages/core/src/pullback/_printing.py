@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import pullback as pb
+from pullback._c import batch
 
 __all__ = ["format_tensor", "get_printoptions", "printoptions", "set_printoptions"]
 
@@ -321,6 +323,11 @@ def format_tensor(tensor: Any) -> str:
     >>> pullback._printing.format_tensor(pullback.tensor([1.0, 2.5]))
     'tensor([1.0000, 2.5000])'
     """
+    described = batch.describe(tensor)
+    if described is not None:
+        level, value = described
+        inner = textwrap.indent(format_tensor(value), "    ")
+        return f"BatchedTensor(lvl={level}, bdim=0, value=\n{inner}\n)"
     kind = type(tensor)
     prefix = "tensor(" if kind is pb.Tensor else f"{kind.__name__}("
     with pb.no_grad():

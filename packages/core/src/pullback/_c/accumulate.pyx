@@ -13,8 +13,8 @@ from pullback._c.layout cimport (
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
-    TENSOR_HAS_TANGENT, TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra, tensor_new,
-    tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra,
+    tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, pb_layout)
 
@@ -28,7 +28,7 @@ cdef bint is_sole_owner(PyObject *value) noexcept:
         return False
     return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
             and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
-            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_HAS_TANGENT) == 0
+            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_LIFTED) == 0
             and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
 
 
@@ -36,7 +36,8 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     """Return first + second; in place when nobody else can see `first` (borrowed)."""
     cdef bint sole = not create_graph and is_sole_owner(first)
     cdef Tensor a = <Tensor>first
-    if (sole and not second.flags & TENSOR_HAS_TANGENT and a.dtype == second.dtype and layout_same_shape(a.layout, second.layout)
+    if (sole and not second.flags & TENSOR_IS_LIFTED and a.dtype == second.dtype
+            and layout_same_shape(a.layout, second.layout)
             and a.storage.device_type == second.storage.device_type):
         add_into(a, second)
         return a
@@ -66,7 +67,7 @@ cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
 
 cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
     """True if what happens to a gradient concerns its own derivatives."""
-    return grad.flags & TENSOR_HAS_TANGENT != 0 or (create_graph and tensor_requires_grad(grad))
+    return grad.flags & TENSOR_IS_LIFTED != 0 or (create_graph and tensor_requires_grad(grad))
 
 
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
@@ -76,6 +77,9 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     cdef pb_tensor_extra *extra = tensor_extra(leaf)
     cdef Tensor current, kept
     cdef int wanted = extra.grad_dtype
+    if grad.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
+                           "use pullback.func.grad or pullback.autograd.grad")
     if wanted == -1:
         wanted = leaf.dtype
     if wanted >= 0 and grad.dtype != wanted:
@@ -97,7 +101,7 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         extra.grad = <PyObject *>kept
         return 0
     current = <Tensor>extra.grad
-    if (create_graph or (current.flags | grad.flags) & TENSOR_HAS_TANGENT
+    if (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
             or current.dtype != grad.dtype or current.storage.flags & STORAGE_READONLY
             or not layout_same_shape(current.layout, grad.layout)):
         kept = op_call2(op_named("add"), current, grad)

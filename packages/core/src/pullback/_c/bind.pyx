@@ -4,16 +4,17 @@ from pullback._c.elementwise cimport (
     PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
-    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT,
-    OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
-    SOURCE_OUT, forward_named, missing)
+    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
+    MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INDEXED, OP_INPLACE,
+    OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
+    forward_named, missing)
 from pullback._c.dtype cimport dtype_category, dtype_object
 from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.layout cimport layout_same_shape
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
-# These register their forwards, and forward mode.
-from pullback._c import copies, elementwise, jvp, matmul, reduce, views      # no-cython-lint
+# These register their forwards, and what runs them at levels.
+from pullback._c import copies, elementwise, lifted, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
@@ -185,7 +186,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
 
 
 FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
-         "alpha": OP_ALPHA, "overlap": OP_OVERLAP}
+         "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM}
 
 
 def set_composite(Op op not None, function):

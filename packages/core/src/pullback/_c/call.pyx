@@ -12,6 +12,7 @@ from libc.stdint cimport uint64_t
 
 from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
 from pullback._c.device cimport DEVICE_META
+from pullback._c.dtype cimport dtype as dtype_class
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_itemsize, dtype_object,
     dtype_of_scalar)
@@ -19,7 +20,7 @@ from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
-    OP_VARARGS, Op, forward_function, missing)
+    OP_RANDOM, OP_VARARGS, OP_VIEW, Op, forward_function, missing, op_named)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
@@ -158,6 +159,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                            for i in range(PyTuple_GET_SIZE(names))})
         if value is not None:
             return value
+    if (op.flags & OP_VIEW and nargs == 2 and type(<object>args[1]) is dtype_class
+            and op.name == "view"):
+        return op_call2(op_named("bitcast"), <object>args[0], <object>args[1])
     if nargs > op.npositional:
         if not op.flags & OP_VARARGS:
             fail_count(op, nargs)
@@ -310,28 +314,37 @@ def op_decomposed(Op op not None, args, kwargs):
 
 
 cdef object run_composite(Op op, PyObject **args):
+    if op.flags & OP_RANDOM and thread_state().levels:
+        return lifted_draw(op, args)
+    return run_composite_plainly(op, args)
+
+
+cdef object run_composite_plainly(Op op, PyObject **args):
     cdef int i
     if op.python is None:
         return op.forward(op, args, NULL)
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 
-# Set by jvp.pyx: how ops run while a level of forward mode is open.
-cdef object (*level_run)(Op op, PyObject **args)
-cdef object (*level_run_inplace)(Op op, PyObject **args)
+# Set by lifted.pyx: how ops run while levels of forward mode and vmap are open.
+cdef object (*lifted_run)(Op op, PyObject **args)
+cdef object (*lifted_run_inplace)(Op op, PyObject **args)
 
 
-cdef int (*level_of_operands)(Op op, PyObject **args) except -1
+cdef object (*lifted_draw)(Op op, PyObject **args)
+cdef bint (*is_lifted_call)(Op op, PyObject **args) except -1
 
 
-cdef void set_level_run(object (*run)(Op op, PyObject **args),
-                        object (*run_inplace)(Op op, PyObject **args),
-                        int (*level)(Op op, PyObject **args) except -1) noexcept:
-    """Install how ops run while a level of forward mode is open."""
-    global level_run, level_run_inplace, level_of_operands
-    level_of_operands = level
-    level_run = run
-    level_run_inplace = run_inplace
+cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
+                         object (*run_inplace)(Op op, PyObject **args),
+                         object (*draw)(Op op, PyObject **args),
+                         bint (*is_lifted)(Op op, PyObject **args) except -1) noexcept:
+    """Install how ops run while levels are open."""
+    global lifted_run, lifted_run_inplace, lifted_draw, is_lifted_call
+    lifted_draw = draw
+    is_lifted_call = is_lifted
+    lifted_run = run
+    lifted_run_inplace = run_inplace
 
 
 cdef object op_apply(Op op, PyObject **args):
@@ -340,8 +353,8 @@ cdef object op_apply(Op op, PyObject **args):
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
     state = thread_state()
-    if state.levels and not state.inference:
-        return level_run(op, args)
+    if state.levels:
+        return lifted_run(op, args)
     return op_run(op, args)
 
 
@@ -376,8 +389,8 @@ cdef object op_apply_inplace(Op op, PyObject **args):
     cdef pb_state *state = thread_state()
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
-    if state.levels and not state.inference:
-        return level_run_inplace(op, args)
+    if state.levels:
+        return lifted_run_inplace(op, args)
     return op_run_inplace(op, args)
 
 
@@ -429,7 +442,7 @@ cdef object apply_out(Op op, PyObject **args, object target):
                 raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
                                    f"automatic differentiation, but one of the arguments requires "
                                    f"grad.")
-    if thread_state().levels and level_of_operands(op, args):
+    if thread_state().levels and is_lifted_call(op, args):
         raise NotImplementedError(f"Trying to use forward AD with {op.name}_out that does not "
                                   f"support it because it is an out= function")
     value = op_apply(op, args)

@@ -18,6 +18,7 @@ from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar)
 from pullback._c.storage cimport storage_alias, storage_retain
 from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED,
     Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout)
@@ -200,6 +201,10 @@ def item(Tensor self not None):
     cdef char value[16]
     cdef pb_device_type *found = device_type(self.storage.device_type)
     cdef char message[PB_MESSAGE_SIZE]
+    if self.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: It looks like you're calling .item() on a Tensor. We don't "
+                           "support vmap over calling .item() on a Tensor, please try to rewrite "
+                           "what you're doing with other operations.")
     if self.layout.numel != 1:
         raise RuntimeError(f"a Tensor with {self.layout.numel} elements cannot be converted to "
                            f"Scalar")

@@ -35,7 +35,9 @@ from pullback._c.node cimport (
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
-from pullback._c.tensor cimport Tensor, is_tensor, set_run_from_scalar
+from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED, Tensor, is_tensor, set_run_from_scalar, tensor_device_index,
+    tensor_device_type)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
     pb_edge, pb_meta, pb_node)
@@ -440,8 +442,8 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
             if value != NULL:
                 meta = node_meta(edges[i].node) + edges[i].nr
                 if ((<Tensor>value).layout != meta.layout or (<Tensor>value).dtype != meta.dtype
-                        or (<Tensor>value).storage.device_type != meta.device_type
-                        or (<Tensor>value).storage.device_index != meta.device_index):
+                        or tensor_device_type(<Tensor>value) != meta.device_type
+                        or tensor_device_index(<Tensor>value) != meta.device_index):
                     fitted = fit_gradient(node, i, &edges[i], <object>value)
                     if <PyObject *>fitted != value:
                         Py_INCREF(fitted)
@@ -487,9 +489,17 @@ def set_report_failure(function):
     report_failure = function
 
 
+cdef int refuse_batched(Tensor tensor) except -1:
+    if tensor.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
+                           "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
+    return 0
+
+
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
     """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
     if is_tensor(item):
+        refuse_batched(<Tensor>item)
         tensor_edge(<Tensor>item, edge)
         if edge.node == NULL:
             raise RuntimeError(refusal)
@@ -544,6 +554,7 @@ cdef object run_from_scalar(Tensor root, bint keep_graph):
     """Run a pass from one tensor with the gradient 1, into the leaves."""
     cdef pb_edge edge
     edge.node = NULL
+    refuse_batched(root)
     try:
         tensor_edge(root, &edge)
         if edge.node == NULL:
@@ -562,10 +573,10 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
     cdef list found
     if type(inputs) is not list and type(inputs) is not tuple:
         return None
-    if not is_tensor(output) or not inputs:
+    if not is_tensor(output) or not inputs or (<Tensor>output).flags & TENSOR_IS_BATCHED:
         return None
     for item in inputs:
-        if not is_tensor(item):
+        if not is_tensor(item) or (<Tensor>item).flags & TENSOR_IS_BATCHED:
             return None
     found = run_backward([output], [None], keep_graph, create_graph, list(inputs), False)
     for item in found:

@@ -29,6 +29,8 @@ cdef enum:
     OP_DIFFERENTIABLE = 16
     OP_ALPHA = 32               # the second operand is scaled by `alpha`
     OP_OVERLAP = 64             # writes one value: elements may share memory
+    OP_INDEXED = 128            # an untyped argument holds tensors
+    OP_RANDOM = 256             # draws random numbers
 
 # Where a saved value comes from.
 cdef enum saved_source:

@@ -52,6 +52,11 @@ cdef class Op:
         return op_by_name, (self.name,)
 
     @property
+    def is_inplace(self):
+        """True when the op writes its first argument."""
+        return self.flags & OP_INPLACE != 0
+
+    @property
     def differentiable(self):
         """True when results can require grad."""
         return self.flags & OP_DIFFERENTIABLE != 0 or self.kind == OP_COMPOSITE

@@ -96,7 +96,6 @@ cdef class FunctionNode(Node):
         """The older name of saved_tensors."""
         return self.saved_tensors
 
-
     def forget(self):
         """Drop what only ``apply`` needs, once it is over."""
         self.non_differentiable = None

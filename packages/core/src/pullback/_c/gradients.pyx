@@ -14,8 +14,11 @@ from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_t
 from pullback._c.node cimport node_name
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport Tensor, tensor_device, tensor_is_tracked, tensor_new, tensor_requires_grad
-from pullback._c.types cimport NODE_PYTHON, layout_shape, node_meta, pb_edge, pb_meta, pb_node
+from pullback._c.tensor cimport (
+    TENSOR_REQUIRES_GRAD, Tensor, tensor_device, tensor_device_index, tensor_device_type,
+    tensor_is_tracked, tensor_new, tensor_requires_grad)
+from pullback._c.types cimport (
+    NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_meta, pb_node)
 
 cdef object logger = None
 cdef dict modules = sys.modules
@@ -111,8 +114,8 @@ cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object va
                 grad = op_named("to")(grad, dtype_object(meta.dtype))
             else:
                 grad = cast_tensor(grad, meta.dtype)
-    if (grad.storage.device_type != meta.device_type
-            or grad.storage.device_index != meta.device_index):
+    if (tensor_device_type(grad) != meta.device_type
+            or tensor_device_index(grad) != meta.device_index):
         raise RuntimeError(f"Function {node_name(source)} returned an invalid gradient at index "
                            f"{position} - expected a tensor on the device of the forward input, "
                            f"but got one on {tensor_device(grad)}")
@@ -135,6 +138,29 @@ cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor gr
     if tensor_is_tracked(grad) or dtype_category[grad.dtype] < CATEGORY_FLOATING:
         return op_named("sum_to_size")(grad, expected)
     return sum_to_layout(grad, meta.layout)
+
+
+def depends_on_others(Tensor output not None, leaves):
+    """Return True if a tensor's history leads to a leaf that is none of ``leaves``."""
+    cdef pb_node *node
+    cdef pb_edge *edges
+    cdef uint32_t i
+    known = {id(leaf) for leaf in leaves}
+    seen = set()
+    todo = []
+    if output.node == NULL:
+        return output.flags & TENSOR_REQUIRES_GRAD != 0 and id(output) not in known
+    todo.append(<size_t>output.node)
+    while todo:
+        node = <pb_node *><size_t>todo.pop()
+        if node.kind == NODE_ACCUMULATE and <size_t>node.op not in known:
+            return True
+        edges = node_edges(node)
+        for i in range(node.nedges):
+            if edges[i].node != NULL and <size_t>edges[i].node not in seen:
+                seen.add(<size_t>edges[i].node)
+                todo.append(<size_t>edges[i].node)
+    return False
 
 
 cdef int check_nan(pb_node *node, PyObject **results) except -1:

@@ -10,7 +10,8 @@ from pullback._c.dtype cimport dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_extra, tensor_is_tracked
+from pullback._c.tensor cimport (
+    Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra, tensor_is_tracked)
 from pullback._c.types cimport NODE_ACCUMULATE, pb_node
 
 
@@ -48,8 +49,8 @@ cdef int check_result(object hook, object before, object after) except -1:
     if new.dtype != old.dtype:
         raise RuntimeError(f"hook '{name}' has changed the type of value (was "
                            f"{dtype_object(old.dtype).name} got {dtype_object(new.dtype).name})")
-    if (new.storage.device_type != old.storage.device_type
-            or new.storage.device_index != old.storage.device_index):
+    if (tensor_device_type(new) != tensor_device_type(old)
+            or tensor_device_index(new) != tensor_device_index(old)):
         raise RuntimeError(f"hook '{name}' has changed the device of value")
     if not layout_same_shape(new.layout, old.layout):
         raise RuntimeError(f"hook '{name}' has changed the size of value (was "

@@ -9,40 +9,28 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
-from pullback._c.call cimport (
-    op_apply, op_apply_inplace, op_call1, op_call2, op_run, op_run_inplace, set_level_run)
+from pullback._c.batch cimport whole
+from pullback._c.call cimport op_apply, op_apply_inplace, op_call1, op_call2
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, dtype_category, dtype_differentiable, dtype_object)
 from pullback._c.entry cimport (
     JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, MAX_ARGS, OP_DIFFERENTIABLE, OP_INPLACE, OP_VIEW,
     Op, op_named)
 from pullback._c.formula cimport vjp_at
-from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.layout cimport (
+    layout_same_shape, layout_same_strides, layout_shape_tuple)
+from pullback._c.levels cimport hide_level
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tangents cimport (
-    hide_levels, level_of, set_tangent, tangent_of, zeros_in_layout)
+from pullback._c.tangents cimport set_tangent, tangent_again, tangent_of, zeros_for_tangent
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_is_tracked, tensor_requires_grad)
-from pullback._c.types cimport LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, node_saved, pb_node, pb_saved
-from pullback._c.engine import run_backward
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
+    tensor_requires_grad)
+from pullback._c.types cimport (
+    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, node_saved, pb_node, pb_saved)
+from pullback._c.batch import gradients_of
 
 
-# ---- which level, which tangents -----------------------------------------------------------------
-
-cdef int level_of_operands(Op op, PyObject **args) except -1:
-    """Return the innermost level in sight at which an operand has a tangent, or 0."""
-    cdef uint64_t hidden = thread_state().hidden
-    cdef int i, level = 0
-    cdef object value
-    for i in range(op.ntensors):
-        value = <object>args[op.tensor_args[i]]
-        if is_tensor(value):
-            level = max(level, level_of(<Tensor>value, hidden))
-        elif op.tensor_args[i] == op.list_arg:
-            for item in value:
-                level = max(level, level_of(<Tensor?>item, hidden))
-    return level
-
+# ---- running an op with tangents -----------------------------------------------------------------
 
 cdef list tangents_of_call(Op op, PyObject **args, int level):
     """Return the tangent of each tensor argument: a Tensor, None, or a list of them."""
@@ -61,17 +49,12 @@ cdef list tangents_of_call(Op op, PyObject **args, int level):
     return found
 
 
-# ---- running an op with tangents -----------------------------------------------------------------
-
-cdef object run_with_tangents(Op op, PyObject **args):
-    """Run an op while a level is open: the results have tangents if operands do."""
+cdef object run_with_tangents(Op op, PyObject **args, int level):
+    """Run an op on operands some of which have tangents at a level, the innermost in sight."""
     cdef pb_state *state = thread_state()
     cdef uint64_t hidden = state.hidden
-    cdef int level = level_of_operands(op, args)
     cdef object result
-    if level == 0:
-        return op_run(op, args)
-    hide_levels(level)
+    hide_level(level)
     try:
         tangents = tangents_of_call(op, args, level)
         result = op_apply(op, args)
@@ -106,7 +89,7 @@ cdef int attach_tangents(object result, list found, int level) except -1:
     for output, tangent in zip(outputs, found):
         if tangent is not None and dtype_differentiable((<Tensor>output).dtype):
             set_tangent(<Tensor>output, level, fitted(<Tensor>output, <Tensor>tangent))
-            save_tangent(<Tensor>output)
+            save_tangent(whole(<Tensor>output))
     return 0
 
 
@@ -122,17 +105,25 @@ cdef int save_tangent(Tensor output) except -1:
         saved = node_saved(node) + i
         if saved.kind == SAVED_OUTPUT and saved.output_nr == output.output_nr:
             before = saved.object
-            Py_INCREF(<object>output.extra.tangent)
-            saved.object = output.extra.tangent
+            Py_INCREF(<object>output.extra.lifts)
+            saved.object = output.extra.lifts
             Py_XDECREF(before)
     return 0
 
 
 cdef Tensor fitted(Tensor primal, Tensor tangent):
-    """Return a tangent in its primal's shape and dtype."""
+    """Return a tangent in its primal's shape, dtype and strides: views of both are taken alike."""
+    cdef Tensor kept
     if not layout_same_shape(primal.layout, tangent.layout):
         tangent = <Tensor>op_call2(op_named("expand"), tangent, layout_shape_tuple(primal.layout))
-    return of_dtype(tangent, primal.dtype)
+    tangent = of_dtype(tangent, primal.dtype)
+    if (layout_same_strides(primal.layout, tangent.layout)
+            or not primal.layout.flags & LAYOUT_DENSE
+            or (primal.flags | tangent.flags) & TENSOR_IS_BATCHED):
+        return tangent
+    kept = zeros_for_tangent(primal)
+    op_call2(op_named("copy_"), kept, tangent)
+    return kept
 
 
 cdef Tensor of_dtype(Tensor tensor, int dtype):
@@ -144,20 +135,17 @@ cdef Tensor of_dtype(Tensor tensor, int dtype):
     return <Tensor>op_call2(op_named("to"), tensor, dtype_object(dtype))
 
 
-cdef object run_inplace_with_tangents(Op op, PyObject **args):
-    """Run an in-place op while a level is open; the target's tangent is written like the target."""
+cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
+    """Run an in-place op; the target's tangent is written like the target."""
     cdef pb_state *state = thread_state()
     cdef PyObject *before[MAX_ARGS]
     cdef int i
     cdef uint64_t hidden = state.hidden
-    cdef int level = level_of_operands(op, args)
     cdef Tensor target = <Tensor>args[0]
     cdef list kept = []
     cdef object value
     cdef bint written
-    if level == 0:
-        return op_run_inplace(op, args)
-    hide_levels(level)
+    hide_level(level)
     try:
         tangents = tangents_of_call(op, args, level)
         written = op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype)
@@ -179,18 +167,28 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args):
 cdef int write_tangent(Tensor target, int level, object tangent) except -1:
     """Write a target's new tangent; None stands for zeros. Views of either see it."""
     cdef Tensor current = tangent_of(target, level), base
+    cdef bint grows             # becomes batched, which no write can do
+    cdef object origin
     if current is None and tangent is None:
         return 0
-    if current is None and target.flags & TENSOR_IS_VIEW:
-        base = <Tensor>target.extra.base
-        set_tangent(base, level, zeros_in_layout(base))
-        current = tangent_of(target, level)
     if tangent is None:
         tangent = op_call1(op_named("zeros_like"), target)
     tangent = fitted(target, <Tensor>tangent)
-    if current is None or (current.node == NULL and current.flags & TENSOR_REQUIRES_GRAD):
-        set_tangent(target, level, <Tensor>private(tangent, [current]))
-    elif <object>current is not tangent:
+    grows = (<Tensor>tangent).flags & TENSOR_IS_BATCHED != 0 and (
+        current is None or not current.flags & TENSOR_IS_BATCHED)
+    if target.flags & TENSOR_IS_VIEW and (current is None or grows):
+        base = <Tensor>target.extra.base
+        origin = tangent_of(base, level)
+        if origin is None:
+            origin = zeros_for_tangent(base)
+        if grows:
+            origin = op_call2(op_named("clone_beside"), origin, tangent)
+        set_tangent(base, level, <Tensor>origin)
+        current = tangent_again(target, level)
+    elif current is None or grows or (
+            current.node == NULL and current.flags & TENSOR_REQUIRES_GRAD):
+        return set_tangent(target, level, <Tensor>private(tangent, [current]))
+    if <object>current is not tangent:
         op_call2(op_named("copy_"), current, tangent)
     return 0
 
@@ -326,7 +324,7 @@ cdef list transposed(Op op, PyObject **args, object result, list tangents):
         leaves = [cotangent for cotangent in cotangents if cotangent is not None]
         gradients = [None] * len(leaves)
         if products:
-            gradients = run_backward(products, directions, False, recorded, leaves, False)
+            gradients = gradients_of(products, directions, leaves, False, recorded)
     finally:
         state.grad_enabled = recorded
         state.saved_hooks = hooks
@@ -343,11 +341,12 @@ cdef list transposed(Op op, PyObject **args, object result, list tangents):
 
 cdef object cotangent_for(Tensor output):
     """Return zeros that require grad, in the shape of an output; None without derivatives."""
-    cdef Tensor zeros
+    cdef Tensor zeros, leaf
     if not dtype_differentiable(output.dtype):
         return None
-    zeros = zeros_in_layout(output)
-    zeros.flags |= TENSOR_REQUIRES_GRAD
+    zeros = zeros_for_tangent(output)
+    leaf = whole(zeros)
+    leaf.flags |= TENSOR_REQUIRES_GRAD
     return zeros
 
 
@@ -358,10 +357,7 @@ cdef int add_product(list products, list directions, Tensor primal, object produ
     if not layout_same_shape(fit.layout, primal.layout):
         fit = <Tensor>op_call2(op_named("sum_to_size"), fit, layout_shape_tuple(primal.layout))
     fit = of_dtype(fit, primal.dtype)
-    if tensor_requires_grad(fit):
+    if tensor_requires_grad(whole(fit)):
         products.append(fit)
         directions.append(direction)
     return 0
-
-
-set_level_run(run_with_tangents, run_inplace_with_tangents, level_of_operands)

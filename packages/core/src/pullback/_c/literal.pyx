@@ -16,7 +16,8 @@ from pullback._c.dtype cimport (
     dtype_default, dtype_itemsize, dtype_of_scalar, dtype_promote, scalar_check, scalar_read,
     scalar_write)
 from pullback._c.layout cimport layout_contiguous
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_alias, tensor_data, tensor_new
+from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_alias, tensor_data, tensor_new)
 from pullback._c.types cimport layout_shape, layout_strides
 
 from pullback._c.create import item as tensor_item, to_device
@@ -168,6 +169,10 @@ cdef int write_number(object number, int code, void *out) except -1:
 
 def nested_list(Tensor self not None):
     """Return nested lists of Python numbers; a number for 0-d tensors."""
+    if self.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: It looks like you're calling .tolist() on a Tensor. Its values "
+                           "differ along the batch: please try to rewrite what you're doing with "
+                           "other operations.")
     if self.storage.device_type == DEVICE_META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if not device_type(self.storage.device_type).host:

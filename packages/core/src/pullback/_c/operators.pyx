@@ -8,7 +8,7 @@ from pullback._c.create import item
 from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar)
 from pullback._c.entry cimport Op, op_named
-from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
 
 cdef extern from *:
     """
@@ -265,6 +265,10 @@ cdef object slot_compare(object a, object b, int how):
 # ---- conversions to Python numbers ---------------------------------------------------------------
 
 cdef int slot_bool(object a) except -1:
+    if (<Tensor>a).flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: It looks like you're attempting to use a Tensor in some "
+                           "data-dependent control flow. We don't support that: use where() to "
+                           "choose between values.")
     if (<Tensor>a).layout.numel == 0:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if (<Tensor>a).layout.numel != 1:

@@ -16,7 +16,7 @@ from pullback._c.node cimport node_extra, node_name, node_retain
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_HAS_TANGENT, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
+    TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
     tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_FREED, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
@@ -36,7 +36,7 @@ cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) exc
     if is_output:
         saved.kind = SAVED_OUTPUT
         saved.output_nr = tensor.output_nr
-    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_HAS_TANGENT)
+    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_LIFTED)
             or not tensor_is_exact(tensor)):
         saved.kind = SAVED_TENSOR
         Py_INCREF(tensor)
@@ -228,8 +228,8 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
             raise_modified(node, saved, tensor)
         if saved.object != NULL:
             Py_INCREF(<object>saved.object)
-            tensor_extra(tensor).tangent = saved.object
-            tensor.flags |= TENSOR_HAS_TANGENT
+            tensor_extra(tensor).lifts = saved.object
+            tensor.flags |= TENSOR_IS_LIFTED
         if saved.kind == SAVED_OUTPUT:
             tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:

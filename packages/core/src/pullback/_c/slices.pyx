@@ -13,6 +13,7 @@ from pullback._c.entry cimport op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_python
 from pullback._c.record cimport SliceWrite
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor
 from pullback._c.types cimport NODE_PYTHON, node_edges, pb_node
 from pullback._c.create import empty_tensor
 
@@ -53,6 +54,8 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
     grad = <object>grads[0]
     low, high = extent(write.base)
     buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
+    if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
+        buffer = op_named("clone_beside")(buffer, grad)
     shape, strides, offset = write.base[:3]
     result = op_named("as_strided")(buffer, shape, strides, offset - low)
     op_named("copy_")(result, grad)

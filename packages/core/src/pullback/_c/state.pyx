@@ -26,7 +26,8 @@ cdef extern from *:
     #else
     #define PB_THREAD __thread
     #endif
-    static PB_THREAD pb_state pb_thread_state = {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, -1, 0, 0, NULL};
+    static PB_THREAD pb_state pb_thread_state = {
+        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, -1, 0, 0, NULL};
     """
     pb_state pb_thread_state
 

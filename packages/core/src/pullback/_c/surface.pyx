@@ -11,6 +11,7 @@ from libc.stdint cimport uint32_t
 
 from pullback._c.create import data_alias
 from pullback._c.record import set_move_retained
+from pullback._c.batch cimport batch_of
 from pullback._c.dtype cimport dtype_code, dtype_differentiable, dtype_object
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport (
@@ -23,8 +24,8 @@ from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, device_of, is_tensor,
-    tensor_device, tensor_extra, tensor_set_node)
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
+    device_of, is_tensor, tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
     SAVED_SHAPE, STORAGE_INFERENCE, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
@@ -39,6 +40,8 @@ cdef extern from "Python.h":
 
 def get_requires_grad(Tensor self not None):
     """Whether operations on this tensor are recorded."""
+    if self.flags & TENSOR_IS_BATCHED:
+        return get_requires_grad(batch_of(self))
     return bool(tensor_needs_grad(self))
 
 
@@ -46,6 +49,13 @@ def set_requires_grad(Tensor self not None, value):
     """Change the flag of a leaf."""
     if not isinstance(value, bool):
         raise TypeError(f"requires_grad must be a bool, not {type(value).__name__}")
+    if self.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using "
+            "pullback.autograd.functional.* APIs) inside of a function being transformed by vmap. "
+            "This is unsupported, please attempt to use the function transforms (e.g. grad, vjp, "
+            "jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being "
+            "transformed instead.")
     tensor_needs_grad(self)             # a view's history catches up with its base's
     if self.node != NULL:
         if not value:
@@ -85,12 +95,16 @@ def require_grad_of_new(Tensor self not None):
 
 def get_is_leaf(Tensor self not None):
     """Whether no recorded operation made this tensor."""
+    if self.flags & TENSOR_IS_BATCHED:
+        return get_is_leaf(batch_of(self))
     tensor_needs_grad(self)
     return self.node == NULL
 
 
 def get_grad_fn(Tensor self not None):
     """The node that made this tensor, or None."""
+    if self.flags & TENSOR_IS_BATCHED:
+        return get_grad_fn(batch_of(self))
     tensor_needs_grad(self)
     return None if self.node == NULL else node_object(self.node)
 

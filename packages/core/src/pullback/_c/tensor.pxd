@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int8_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from pullback._c.types cimport pb_layout, pb_node, pb_storage
 
@@ -8,8 +8,9 @@ cdef enum tensor_flags:
     TENSOR_REQUIRES_GRAD = 1    # of a leaf; non-leaves have a node
     TENSOR_IS_VIEW = 2
     TENSOR_RETAINS_GRAD = 4
-    TENSOR_HAS_TANGENT = 8
+    TENSOR_IS_LIFTED = 8        # has a tangent, or is batched
     TENSOR_IS_PRIMAL = 16       # a view that its base's tangents do not reach
+    TENSOR_IS_BATCHED = 32
 
 # How a view came about: decides which in-place writes it refuses.
 cdef enum view_kind:
@@ -26,12 +27,14 @@ ctypedef struct pb_tensor_extra:
     PyObject *base              # owned Tensor, the root of a chain of views
     PyObject *hooks             # owned dict of a leaf's tensor hooks
     PyObject *post_hooks        # owned dict of post-accumulate hooks
-    PyObject *tangent           # owned Tangent: of the innermost level, linked to the others
+    PyObject *lifts             # owned Lift: what the innermost level adds, linked to the others
     PyObject *name              # owned str
     pb_node *accumulator        # borrowed: cleared when it dies
     uint32_t view_version       # storage version that the view's node belongs to
     uint8_t view_kind
     int8_t grad_dtype           # -1: the tensor's own; -2: unchecked
+    int16_t device_type         # of what a batched tensor stands for
+    int16_t device_index
 
 
 cdef class Tensor:
@@ -71,9 +74,18 @@ cdef inline bint tensor_requires_grad(Tensor self) noexcept nogil:
     return self.node != NULL or self.flags & TENSOR_REQUIRES_GRAD != 0
 
 
+cdef inline int tensor_device_type(Tensor self) noexcept nogil:
+    """Return the type of the tensor's device; of a batched one, that of its batch."""
+    return self.extra.device_type if self.flags & TENSOR_IS_BATCHED else self.storage.device_type
+
+
+cdef inline int tensor_device_index(Tensor self) noexcept nogil:
+    return self.extra.device_index if self.flags & TENSOR_IS_BATCHED else self.storage.device_index
+
+
 cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
     """True if what is computed from the tensor must be computed by ops."""
-    return self.node != NULL or self.flags & (TENSOR_REQUIRES_GRAD | TENSOR_HAS_TANGENT) != 0
+    return self.node != NULL or self.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_LIFTED) != 0
 
 
 # What other modules fill in: methods that need ops or the engine.

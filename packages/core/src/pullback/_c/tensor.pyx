@@ -166,8 +166,8 @@ cdef void extra_release(tensor_fields *self) noexcept:
     self.extra = NULL
     if extra.grad != NULL:
         release_later(extra.grad)       # a chain of .grad must not recurse
-    if extra.tangent != NULL:
-        release_later(extra.tangent)
+    if extra.lifts != NULL:
+        release_later(extra.lifts)
     Py_XDECREF(extra.base)
     Py_XDECREF(extra.hooks)
     Py_XDECREF(extra.post_hooks)
@@ -190,7 +190,7 @@ cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
             return 1
         if extra.post_hooks != NULL and visit(extra.post_hooks, arg):
             return 1
-        if extra.tangent != NULL and visit(extra.tangent, arg):
+        if extra.lifts != NULL and visit(extra.lifts, arg):
             return 1
     gc_begin(&self.gc_mark, visit)
     if self.node != NULL:
@@ -515,6 +515,8 @@ cdef class Tensor:
 
 
 cdef object tensor_device(Tensor self):
+    if self.flags & TENSOR_IS_BATCHED:
+        return device_of(self.extra.device_type, self.extra.device_index)
     return device_of(self.storage.device_type, self.storage.device_index)
 
 

@@ -92,7 +92,7 @@ ctypedef struct pb_saved:
     pb_storage *storage         # owned
     pb_layout *layout           # owned
     pb_node *node               # owned; NULL for leaves and own outputs
-    PyObject *object            # owned; of a snapshot its Tangent, if it has one
+    PyObject *object            # owned; of a snapshot its Lift, if it has one
     int64_t offset
     uint32_t output_nr
 

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
-from pullback._c.dtype cimport dtype_itemsize
+from pullback._c.dtype cimport dtype_itemsize, dtype_object
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.layout cimport (
     layout_new, layout_parse, layout_retain, layout_shape_tuple)
@@ -540,12 +540,48 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
-    """(self, dtype): the same bytes read as another dtype of the same size."""
+    """(self, dtype): the same bytes read as another dtype; the last dim gets longer or shorter."""
     cdef Tensor self = <Tensor>args[0]
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
     cdef int dtype = (<object>args[1]).code
-    if dtype_itemsize[dtype] != dtype_itemsize[self.dtype]:
-        raise RuntimeError("bitcast: the dtypes differ in size")
-    return make_view(self, layout_retain(self.layout), self.offset, dtype)
+    cdef int before = dtype_itemsize[self.dtype], after = dtype_itemsize[dtype]
+    cdef int ndim = fetch(self, shape, strides), last = ndim - 1, d
+    cdef int64_t factor, offset = self.offset
+    if before == after:
+        return make_view(self, layout_retain(self.layout), self.offset, dtype)
+    what = (f"to view {type_name(self.dtype)} as {type_name(dtype)} (different element sizes)")
+    if ndim == 0:
+        raise RuntimeError(f"self.dim() cannot be 0 {what}")
+    if before > after:
+        if strides[last] != 1:
+            raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {strides[last]}")
+        factor = before // after
+        shape[last] *= factor
+        for d in range(last):
+            strides[d] *= factor
+        return make_view(self, layout_new(ndim, shape, strides), offset * factor, dtype)
+    factor = after // before
+    if shape[last] % factor:
+        raise RuntimeError(f"self.size(-1) must be divisible by {factor} {what}, but got "
+                           f"{shape[last]}")
+    if offset % factor:
+        raise RuntimeError(f"self.storage_offset() must be divisible by {factor} {what}, but got "
+                           f"{offset}")
+    if strides[last] != 1:
+        raise RuntimeError(f"self.stride(-1) must be 1 {what}, but got {strides[last]}")
+    for d in range(last):
+        if strides[d] % factor:
+            raise RuntimeError(f"self.stride({d}) must be divisible by {factor} {what}, but got "
+                               f"{strides[d]}")
+        strides[d] //= factor
+    shape[last] //= factor
+    return make_view(self, layout_new(ndim, shape, strides), offset // factor, dtype)
+
+
+cdef str type_name(int dtype):
+    from pullback.optable.axes import type_name as found
+    return found(dtype_object(dtype))
 
 
 forward_register("transpose", forward_transpose)

@@ -23,9 +23,9 @@ from pullback.autograd.variable import Variable
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
-    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function", "grad",
-    "grad_mode", "gradcheck", "gradgradcheck", "graph", "is_multithreading_enabled", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function",
+    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "is_multithreading_enabled",
+    "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]
 
 

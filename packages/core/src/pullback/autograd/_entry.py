@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from pullback._c import create, engine, surface
+from pullback._c import batch, create, engine, levels, surface
 from pullback._c.tensor import Tensor
 from pullback.autograd.graph import GradientEdge
 
@@ -207,7 +207,10 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     if retain_graph is None:
         retain_graph = create_graph
     seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
-    if is_grads_batched:
+    if batch.are_batched((*roots, *inputs)):
+        found = batch.gradients_of(list(roots), list(seeds), list(inputs), bool(retain_graph),
+                                   bool(create_graph))
+    elif is_grads_batched:
         found = _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused)
     else:
         edges, grads = _prepare(roots, seeds)
@@ -246,31 +249,27 @@ def _finish(found, inputs, keys, allow_unused, materialize, create_graph):
 
 
 def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused):
-    """One pass per element of the batch; results are stacked."""
-    import pullback
-
+    """Run one pass with gradients that stand for the elements of a batch."""
     sizes = {seed.shape[0] for seed in seeds if seed is not None and seed.ndim}
     if any(seed is None for seed in seeds) or len(sizes) != 1:
         raise RuntimeError("If `is_grads_batched=True`, every grad_output must be given, with one "
                            "batch size as its first dimension")
     _prepare(roots, seeds, batched=True)
-    count = sizes.pop()
-    targets = _engine_items(inputs)
-    rows = []
-    for k in range(count):
-        edges, grads = _prepare(roots, [seed[k] for seed in seeds])
-        last = k == count - 1
-        rows.append(engine.run_backward(edges, grads, bool(retain_graph) or not last,
-                                        bool(create_graph), targets, False))
-    found: list[Tensor | None] = []
-    for position, item in enumerate(inputs):
-        column = [row[position] for row in rows]
-        if all(part is None for part in column):
-            found.append(None)
-            continue
-        zeros = pullback.zeros(item.shape, dtype=item.dtype, device=item.device)
-        found.append(pullback.stack([zeros if part is None else part for part in column]))
-    return found
+    size = sizes.pop()
+    level = levels.enter_level(size, "error")
+    try:
+        edges, grads = _prepare(roots, [batch.make_batched(seed, level) for seed in seeds])
+        found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
+                                    _engine_items(inputs), False)
+        return [None if gradient is None else _batch_of(gradient, size, level)
+                for gradient in found]
+    finally:
+        levels.exit_level(level)
+
+
+def _batch_of(gradient, size, level):
+    value = batch.get_batch(gradient, level)
+    return gradient.expand((size, *gradient.shape)) if value is None else value
 
 
 def execute_backward(root, grad, retain_graph=False):

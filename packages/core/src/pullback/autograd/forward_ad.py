@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
+from pullback._c import levels as _levels
 from pullback._c import tangents as _tangents
 from pullback._c.tensor import Tensor
 from pullback.autograd.grad_mode import Mode
@@ -44,7 +45,7 @@ def enter_dual_level() -> int:
     """
     if _open.level:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _open.level = _tangents.enter_level()
+    _open.level = _levels.enter_level()
     return 0
 
 
@@ -59,7 +60,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
                            "created. This is not supported.")
     number, _open.level = _open.level, 0
-    _tangents.exit_level(number)
+    _levels.exit_level(number)
 
 
 def _number(level: int | None, name: str) -> int:
@@ -114,7 +115,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     return UnpackedDualTensor(*_tangents.unpack_dual(tensor, _number(level, "unpack_dual")))
 
 
-class dual_level(Mode):  # noqa: N801 - torch's name
+class dual_level(Mode):
     """A context manager, or a decorator, that opens a level of forward mode and closes it.
 
     >>> import pullback.autograd.forward_ad as forward_ad

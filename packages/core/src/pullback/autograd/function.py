@@ -6,9 +6,10 @@ import functools
 import inspect
 import warnings
 
+from pullback._c import batch, levels, state, tangents
 from pullback._c import function as _function
-from pullback._c import state, tangents
 from pullback._c.tensor import Tensor
+from pullback.autograd import _vmapped as vmapped
 from pullback.optable import ops
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
@@ -125,6 +126,16 @@ class Function(metaclass=FunctionMeta):
         raise NotImplementedError("You must implement the jvp function for custom "
                                   "autograd.Function to use it with forward mode AD.")
 
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """Return (outputs, out_dims) for batched arguments; override it for vmap.
+
+        ``info`` has ``batch_size`` and ``randomness``. ``in_dims`` says for each argument which dim
+        is the batch's, or None; ``out_dims`` says so for each output.
+        """
+        raise NotImplementedError("To use autograd.Function with vmap, you must either override "
+                                  "the vmap static method or set generate_vmap_rule=True.")
+
     @classmethod
     def apply(cls, *args, **kwargs):
         """Run ``forward`` and record one node for it; returns forward's outputs."""
@@ -132,9 +143,16 @@ class Function(metaclass=FunctionMeta):
             args = _bound(cls.forward, args, kwargs)
         elif kwargs:
             args = _bound(cls.forward, (None, *args), kwargs)[1:]
-        ctx, outputs = _run(cls, args)
-        ctx.forget()
-        return outputs
+        return run_function(cls, args)
+
+
+def run_function(cls, args):
+    """Run a Function on all its arguments; returns forward's outputs."""
+    if batch.are_batched(args):
+        return vmapped.run_batched(cls, args)
+    ctx, outputs = _run(cls, args)
+    ctx.forget()
+    return outputs
 
 
 def _run(cls, args):
@@ -145,7 +163,7 @@ def _run(cls, args):
     ctx = cls._backward_cls()
     _function.begin(ctx, cls, args)
     before = state.swap_grad_enabled(False)
-    hidden = tangents.hide_levels_from(1)
+    hidden = levels.hide_all_levels()
     try:
         if cls.setup_context is not Function.setup_context:
             outputs = cls.forward(*args)
@@ -153,14 +171,14 @@ def _run(cls, args):
         else:
             outputs = cls.forward(ctx, *args)
     finally:
-        tangents.restore_levels(hidden)
+        levels.restore_levels(hidden)
         state.swap_grad_enabled(before)
     return ctx, _function.finish(ctx, args, outputs)
 
 
 def _run_with_tangents(cls, args, level):
     """Run forward out of sight of a level, then let ``jvp`` give the outputs their tangents."""
-    hidden = tangents.hide_levels_from(level)
+    hidden = levels.hide_one_level(level)
     try:
         given = [tangents.get_tangent(arg, level) if isinstance(arg, Tensor) else None
                  for arg in args]
@@ -171,7 +189,7 @@ def _run_with_tangents(cls, args, level):
         found = cls.jvp(ctx, *given)
         _attach_tangents(ctx, args, given, outputs, found, level)
     finally:
-        tangents.restore_levels(hidden)
+        levels.restore_levels(hidden)
     return ctx, outputs
 
 

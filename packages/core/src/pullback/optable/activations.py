@@ -41,9 +41,9 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     def run(self, *numbers):
         return forward(require(name, dtypes, self), *numbers)
 
-    op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", forward=run, vjp={"self": vjp},
-       node=node or f"{title}Backward0", dtypes=dtypes, inplace=True, method=False, function=False,
-       doc=doc, samples=samples, ref=ref)
+    op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", forward=run,
+       vjp={"self": vjp}, jvp="pointwise", node=node or f"{title}Backward0", dtypes=dtypes,
+       inplace=True, method=False, function=False, doc=doc, samples=samples, ref=ref)
 
     def numbers_of(self, values):
         if check is not None:
@@ -206,7 +206,8 @@ def _checked_gelu(self, approximate):
     return ops.gelu_kernel(self, approximate)
 
 
-op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", forward=_gelu, dtypes=FLOATING,
+op("gelu_kernel(self: Tensor, approximate: str) -> Tensor",
+   jvp="pointwise", forward=_gelu, dtypes=FLOATING,
    vjp={"self": _gelu_vjp}, node="GeluBackward0", method=False, function=False,
    doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
    ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
@@ -291,6 +292,7 @@ _SIGNED_OR_FLOATING = (INTEGRAL | FLOATING) & ~0x002       # all but uint8
 _LIMITED = _samples((0.0, 6.0), low=-2, high=8)
 
 op("hardtanh_kernel(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
+   jvp="pointwise",
    forward=lambda self, low, high: ops.minimum(ops.maximum(self, low), high),
    vjp={"self": lambda g, self, low, high: ops.where((self <= low) | (self >= high), 0, g)},
    node="HardtanhBackward0", dtypes=INTEGRAL | FLOATING, inplace=True, method=False, function=False,
@@ -329,6 +331,7 @@ def _threshold_kernel(self, threshold, value):
 
 
 op("threshold_kernel(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
+   jvp="pointwise",
    forward=_threshold_kernel, dtypes=INTEGRAL | FLOATING, node="ThresholdBackward0", inplace=True,
    vjp={"self": lambda g, self, threshold: ops.where(self <= threshold, 0, g)},
    method=False, function=False, doc="Return threshold of checked arguments.",

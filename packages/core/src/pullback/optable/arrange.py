@@ -62,7 +62,8 @@ def _order_in_memory(self):
     return tuple(sorted(range(self.ndim), key=lambda d: (-steps[d], d)))
 
 
-op("flip(self: Tensor, dims: int[]) -> Tensor", forward=_flip, varargs=True,
+op("flip(self: Tensor, dims: int[]) -> Tensor",
+   jvp="linear", forward=_flip, varargs=True,
    vjp={"self": lambda g, dims: g.flip(dims)},
    doc="Return a copy with the order of some dims reversed.\n\nRaises: IndexError for a dim out of "
        "range, RuntimeError for one named twice.",
@@ -116,7 +117,8 @@ def _rot90(self, k, dims):
     return data_alias(turned.transpose(first, second))
 
 
-op("rot90(self: Tensor, k: int = 1, dims: int[] = (0, 1)) -> Tensor", forward=_rot90,
+op("rot90(self: Tensor, k: int = 1, dims: int[] = (0, 1)) -> Tensor",
+   jvp="linear", forward=_rot90,
    vjp={"self": lambda g, k, dims: _turn_back(g, k, dims)},
    doc="Return a copy turned k times by 90 degrees, from the first of two dims to the second.\n\n"
        "Raises: RuntimeError unless there are two different dims, both in range.",
@@ -164,7 +166,8 @@ def _unshared(self, out):
     return row_major(out) if out.data_ptr() == self.data_ptr() else data_alias(out)
 
 
-op("roll(self: Tensor, shifts: int[], dims: int[] = ()) -> Tensor", forward=_roll,
+op("roll(self: Tensor, shifts: int[], dims: int[] = ()) -> Tensor",
+   jvp="linear", forward=_roll,
    vjp={"self": lambda g, shifts, dims: _roll_back(g, shifts, dims)},
    doc="Return a copy with the elements moved along dims; those that leave come in again.\n\n"
        "Without dims the tensor is rolled as one row.",
@@ -219,7 +222,8 @@ def _repeat_vjp(g, self_shape, repeats):
     return blocks.sum(tuple(range(0, 2 * len(shape), 2))).reshape(self_shape)
 
 
-op("repeat(self: Tensor, repeats: int[]) -> Tensor", forward=_repeat, function=False, varargs=True,
+op("repeat(self: Tensor, repeats: int[]) -> Tensor",
+   jvp="linear", forward=_repeat, function=False, varargs=True,
    vjp={"self": _repeat_vjp},
    doc="Return a copy that holds the tensor several times along each dim.\n\nRaises: RuntimeError "
        "for fewer repeats than dims, or negative ones.",
@@ -348,6 +352,7 @@ def _triangle(name, kept):
 _TRIANGLES = [case(T(3, 3)), case(T(2, 3), 1), case(T(3, 2), -1), case(T(2, 3, 3), 0),
               case(T(2, 2), 5), case(T(2, 2), -5), case(T(0, 3)), case(T(2, 0)), case(T(1, 1))]
 op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
+   jvp="linear",
    forward=_triangle("tril", lambda distance, diagonal: distance <= diagonal),
    vjp={"self": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True,
    doc="Return the lower triangle of matrices, up to a diagonal; the rest is 0.\n\n"
@@ -355,6 +360,7 @@ op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.tril(self, diagonal),
    inplace_function=False)
 op("triu(self: Tensor, diagonal: int = 0) -> Tensor",
+   jvp="linear",
    forward=_triangle("triu", lambda distance, diagonal: distance >= diagonal),
    vjp={"self": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True,
    doc="Return the upper triangle of matrices, from a diagonal on; the rest is 0.\n\n"
@@ -393,6 +399,7 @@ op("unflatten(self: Tensor, dim: int, sizes: any) -> Tensor", composite=_unflatt
    ref=lambda np, self, dim, sizes: np.reshape(self, (
        *self.shape[:dim % self.ndim], *sizes, *self.shape[dim % self.ndim + 1:])))
 op("narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor",
+   jvp="linear",
    forward=lambda self, dim, start, length: row_major(
        self.narrow(dim, start, length)),
    vjp={"self": lambda g, self_shape, dim, start, length: ops.narrow_backward(

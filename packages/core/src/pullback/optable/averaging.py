@@ -109,6 +109,7 @@ _MEANS = [((2, 5), (Slide(3, 3, 2, 1, 1),), ((2, 3, 2),), (2, 3)),
           ((1, 4, 5), (Slide(2, 2, 2, 0, 1), ((0, 2), (1, 4), (3, 5))), 6, (1, 2, 3)),
           ((2, 6), (Slide(2, 4, 2, 0, 1),), ((4, 4),), (2, 2))]
 op("mean_windows(self: Tensor, windows: any, divisor: any, node: str) -> Tensor",
+   jvp="linear",
    forward=_mean_forward, method=False, function=False, node=lambda node: node,
    vjp={"self": lambda g, self_shape, windows, divisor, node: ops.mean_windows_backward(
        g, self_shape, windows, divisor, node)},
@@ -117,7 +118,8 @@ op("mean_windows(self: Tensor, windows: any, divisor: any, node: str) -> Tensor"
    samples=[case(T(*shape), windows, divisor, "AvgPool2DBackward0")
             for shape, windows, divisor, _ in _MEANS])
 op("mean_windows_backward(self: Tensor, sizes: int[], windows: any, divisor: any, node: str) "
-   "-> Tensor", forward=_mean_backward, method=False, function=False,
+   "-> Tensor",
+   jvp="linear", forward=_mean_backward, method=False, function=False,
    node=lambda node: node.replace("Backward0", "BackwardBackward0"),
    vjp={"self": lambda g, windows, divisor, node: ops.mean_windows(g, windows, divisor, node)},
    doc="Return the adjoint of mean_windows.", dtypes=FLOATING,

@@ -1,5 +1,7 @@
 """What entries written below autograd share: kernels by slot, new memory, raw copies."""
 
+from pullback.optable.schema import ops
+
 
 def run_slot(slot, outs, ins, *params):
     """Run a kernel slot on tensors."""
@@ -25,3 +27,26 @@ def put(target, source):
     if source.numel():
         copy_raw(target, source)
     return target
+
+
+# -- under vmap, where a tensor may stand for one element of a batch -------------------------------
+
+def whole_batch(tensor):
+    """Return the batch that a tensor stands for, to look at values; others as they are."""
+    from pullback._c.batch import whole
+    return whole(tensor)
+
+
+def beside(tensor, *others):
+    """Return a new tensor, batched where others are, so that these can be written into it."""
+    from pullback._c.levels import level_count
+    if level_count():
+        for other in others:
+            if hasattr(other, "dim"):
+                tensor = ops.clone_beside(tensor, other)
+    return tensor
+
+
+def writable(self, *others):
+    """Return a copy to write others into."""
+    return beside(self.clone(), *others)

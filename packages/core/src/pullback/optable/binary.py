@@ -208,7 +208,8 @@ op("where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor", f
    ref=lambda np, self, condition, other: np.where(condition, self, other))
 
 
-op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor", forward="masked_fill",
+op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor",
+   jvp="linear", forward="masked_fill",
    kernel="where", inplace=True,
    vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
         "value": lambda g, mask: ops.where(mask, g, 0).sum()},
@@ -278,7 +279,8 @@ def _clamp_node(min_shape, max_shape):
     return f"ClampBackward{0 if tensors else 1}"
 
 
-op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor", inplace=True,
+op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor",
+   jvp="pointwise", inplace=True,
    out=True, forward=_clamp, aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
    vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
    doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"

@@ -13,7 +13,8 @@ _FORMATS = {"float16": ("int16", 10, 5), "bfloat16": ("int16", 7, 8), "float32":
             "float64": ("int64", 52, 11)}
 
 op("bitcast(self: Tensor, dtype: dtype) -> Tensor", forward="bitcast", view=True, method=False,
-   function=False, doc="Return the same bytes read as another dtype of the same size.",
+   function=False,
+   doc="Return the same bytes read as another dtype; the last dim gets longer or shorter.",
    samples="it reads bits, which signbit, copysign, nextafter and frexp are tested with")
 
 
@@ -43,7 +44,8 @@ def _copysign(self, other):
     return ops.where(_signbit(self), -self, self) * math.copysign(1, other)
 
 
-op("copysign(self: Tensor, other: Operand) -> Tensor", forward=_copysign, promote="float",
+op("copysign(self: Tensor, other: Operand) -> Tensor",
+   jvp="pointwise", forward=_copysign, promote="float",
    dtypes=FLOATING, inplace=True, out=True, ref="numpy.copysign",
    vjp={"self": lambda g, self, out: ops.where(self == 0, 0, g * (out / self)),
         "other": lambda g, other: ops.zeros_like(other)},

@@ -65,7 +65,8 @@ _PARTS = [case(T(2, 3), T(2, 3)), case(T(2, 1), T(3)), case(T(), T(2)), case(T()
           case(T(0, 3), T(3))]
 _SINGLE = 0x300                         # float32 and float64: there is no narrower complex dtype
 
-op("complex(real: Tensor, imag: Tensor) -> Tensor", method=False, dtypes=_SINGLE, out=True,
+op("complex(real: Tensor, imag: Tensor) -> Tensor",
+   jvp="linear", method=False, dtypes=_SINGLE, out=True,
    forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
    vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
    doc="Return real + i * imag, elementwise.\n\n"
@@ -93,6 +94,7 @@ op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, 
    samples=[made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))
             for made in _PARTS],
    ref=lambda np, abs, angle: abs * np.exp(1j * angle))
-op("conj_physical(self: Tensor) -> Tensor", forward="conj", kernel="conj", dtypes=ALL, inplace=True,
+op("conj_physical(self: Tensor) -> Tensor",
+   jvp="linear", forward="conj", kernel="conj", dtypes=ALL, inplace=True,
    out=True, vjp={"self": lambda g: g.conj()}, ref="numpy.conj",
    doc="Return the complex conjugate; a real tensor is returned as it is.")

@@ -1,7 +1,7 @@
 """New tensors, and values written into old ones."""
 
 from pullback.optable.axes import dtype_named
-from pullback.optable.below import run_slot
+from pullback.optable.below import beside, run_slot
 from pullback.optable.cases import TESTED, UNFILLED, Dtype, T, case
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
@@ -220,7 +220,7 @@ def _new(self, size, value, dtype, device, requires_grad):
                               self.device if device is None else device)
     if value is not None:
         create.fill_tensor(out, value)
-    return _requires(out, requires_grad)
+    return _requires(beside(out, self), requires_grad)
 
 
 op("new_tensor(self: Tensor, data: any, *, dtype: dtype? = None, device: device? = None, "

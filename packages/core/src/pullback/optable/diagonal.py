@@ -27,6 +27,7 @@ def _diag_embed(self, offset, dim1, dim2):
 
 
 op("diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor",
+   jvp="linear",
    forward=_diag_embed,
    vjp={"self": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2)},
    doc="Return matrices with the last dim of the tensor on a diagonal; the rest is 0.\n\n"
@@ -117,6 +118,7 @@ def _scatter(name, wanted):
 
 
 op("select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor",
+   jvp="linear",
    forward=_scatter("select", "slice of self"),
    vjp={"self": lambda g, src_like, dim, index: ops.select_scatter(
        g, ops.zeros_of(src_like), dim, index),
@@ -133,7 +135,8 @@ def _slice_scatter(self, src, dim, start, end, step):
 
 
 op("slice_scatter(self: Tensor, src: Tensor, dim: int = 0, start: int? = None, end: int? = None, "
-   "step: int = 1) -> Tensor", forward=_slice_scatter, out=True,
+   "step: int = 1) -> Tensor",
+   jvp="linear", forward=_slice_scatter, out=True,
    vjp={"self": lambda g, src_like, dim, start, end, step: ops.slice_scatter(
        g, ops.zeros_of(src_like), dim, start, end, step),
         "src": lambda g, dim, start, end, step: ops.slice(g, dim, start, end, step)},
@@ -143,7 +146,8 @@ op("slice_scatter(self: Tensor, src: Tensor, dim: int = 0, start: int? = None, e
             case(T(2, 3), T(2, 3)), case(T(3), T(0), 0, 2, 1), case(T(2, 5), T(2, 2), -1, -2)],
    ref=references.slice_scatter)
 op("diagonal_scatter(self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) "
-   "-> Tensor", forward=_scatter("diagonal", "slice of self"),
+   "-> Tensor",
+   jvp="linear", forward=_scatter("diagonal", "slice of self"),
    vjp={"self": lambda g, src_like, offset, dim1, dim2: ops.diagonal_scatter(
        g, ops.zeros_of(src_like), offset, dim1, dim2),
         "src": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2)},

@@ -204,7 +204,8 @@ op("pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, 
             case(T(2, 3), T(3), keepdim=True), case(T(3), T(3), 2, 0.1), case(T(2, 0), T(2, 0)),
             case(T(2, 1, 3), T(4, 3))])
 
-op("at_least(self: Tensor, low: Scalar) -> Tensor", method=False, function=False,
+op("at_least(self: Tensor, low: Scalar) -> Tensor",
+   jvp="pointwise", method=False, function=False,
    forward=lambda self, low: ops.where(self < low, low, self), vjp={"self": lambda g: g},
    dtypes=FLOATING, doc="Return the larger of self and a number; derivative 1 everywhere.",
    samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],

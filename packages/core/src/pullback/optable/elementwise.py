@@ -35,13 +35,14 @@ for _name, _factor, _node, _doc in (
         ("rad2deg", 180 / math.pi, "Rad2DegBackward0", "radians in degrees")):
     op(f"{_name}(self: Tensor) -> Tensor", forward=_scaled_by(_name, _factor), promote="float",
        dtypes=FLOATING, node=_node, inplace=True, out=True, ref=f"numpy.{_name}",
-       vjp={"self": _times(_factor)},
+       vjp={"self": _times(_factor)}, jvp="pointwise",
        doc=f"Return each element's {_doc}.")
 
 
 # -- parts and replacements ------------------------------------------------------------------------
 
-op("frac(self: Tensor) -> Tensor", dtypes=FLOATING, inplace=True, out=True,
+op("frac(self: Tensor) -> Tensor",
+   jvp="pointwise", dtypes=FLOATING, inplace=True, out=True,
    forward=lambda self: require("frac", FLOATING, self) - ops.trunc(self),
    vjp={"self": lambda g: g}, doc="Return x - trunc(x) of each element, with the sign of x.",
    samples=[case(T(*shape, low=0.1, high=0.9)) for shape in ((2, 3), (), (0,))]
@@ -90,7 +91,8 @@ def _nan_to_num_vjp(g, self):
 
 
 op("nan_to_num(self: Tensor, nan: float? = 0.0, posinf: float? = None, neginf: float? = None) "
-   "-> Tensor", forward=_nan_to_num, dtypes=ALL, vjp={"self": _nan_to_num_vjp}, inplace=True,
+   "-> Tensor",
+   jvp="pointwise", forward=_nan_to_num, dtypes=ALL, vjp={"self": _nan_to_num_vjp}, inplace=True,
    out=True,
    doc="Return self with NaN and the infinities replaced; by 0 and the dtype's limits if nothing "
        "else is given.\n\nDerivative: 0 where an element is replaced.",
@@ -126,7 +128,8 @@ def _sinc_vjp(g, self):
     return ops.where(self == 0, 0, g * slope.conj())
 
 
-op("sinc(self: Tensor) -> Tensor", forward=_sinc, promote="float", dtypes=FLOAT_COMPLEX,
+op("sinc(self: Tensor) -> Tensor",
+   jvp="pointwise", forward=_sinc, promote="float", dtypes=FLOAT_COMPLEX,
    vjp={"self": _sinc_vjp}, inplace=True, out=True, ref="numpy.sinc",
    doc="Return sin(pi x) / (pi x) of each element, and 1 at 0.")
 

@@ -4,6 +4,7 @@ import warnings
 
 from pullback.optable import references_nn as references
 from pullback.optable.axes import cast_to, dtype_named, refuse_dtype, type_name
+from pullback.optable.below import whole_batch
 from pullback.optable.cases import COUNTED, T, at, case, fixed
 from pullback.optable.loss_parts import all_hold
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
@@ -161,7 +162,7 @@ def _check_bags(self, weight, offsets, mode, scale_grad_by_freq, sparse, per_sam
 def _check_offsets(offsets, length):
     if offsets.device.type == "meta" or not offsets.numel():
         return
-    first, last = int(offsets[0].item()), int(offsets[-1].item())
+    first, last = (int(ops.amax(whole_batch(offsets[k])).item()) for k in (0, -1))
     if first:
         raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
                            f"has to start from position 0. However, got {first}")
@@ -279,7 +280,7 @@ def _one_hot(self, num_classes):
     if not all_hold(self >= 0):
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
-        num_classes = int(ops.amax(self).item()) + 1
+        num_classes = int(ops.amax(whole_batch(self)).item()) + 1
     elif not all_hold(self < num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return cast_to(self.unsqueeze(-1) == ops.arange_like(self, num_classes), self.dtype)

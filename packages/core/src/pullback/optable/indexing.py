@@ -2,7 +2,7 @@
 
 from pullback.optable import references
 from pullback.optable.axes import as_vector, dtype_named, kept_apart, wrap_dim
-from pullback.optable.below import new_empty, new_filled, run_slot
+from pullback.optable.below import new_empty, new_filled, run_slot, writable
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.schema import op, ops
 
@@ -132,7 +132,8 @@ def _place(out, count, at):
     return ops.contiguous(out.permute(tuple(order)))
 
 
-op("index(self: Tensor, indices: any) -> Tensor", forward=_index, kernel="index", method=False,
+op("index(self: Tensor, indices: any) -> Tensor",
+   jvp="linear", forward=_index, kernel="index", method=False,
    function=False,
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
@@ -154,7 +155,8 @@ def _index_backward_vjp(g, self_shape, indices):
     return ops.index(g, indices) if g.ndim else ops.index(g.reshape(1), indices).reshape(self_shape)
 
 
-op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor", method=False,
+op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
+   jvp="linear", method=False,
    function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward, kernel="index_put",
    node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
    samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
@@ -226,7 +228,7 @@ op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fa
    samples=_WRITES, ref=references.index_put)
 op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    composite=lambda self, indices, values, accumulate: ops.index_put_(
-       self.clone(), indices, values, accumulate), kernel="index_put",
+       writable(self, values, *indices), indices, values, accumulate), kernel="index_put",
    doc="Return a copy with values written (or added) at index tensors.",
    samples=_WRITES, ref=references.index_put)
 
@@ -274,6 +276,7 @@ def _gather(self, dim, index, sparse_grad):
 
 
 op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
+   jvp="linear",
    forward=_gather, kernel="gather", out=True,
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
@@ -317,7 +320,8 @@ op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    doc="Add src to self at index along a dim; returns self.",
    samples=_SCATTERS, ref=references.scatter_add)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   composite=lambda self, dim, index, src: ops.scatter_add_(self.clone(), dim, index, src),
+   composite=lambda self, dim, index, src: ops.scatter_add_(
+       writable(self, index, src), dim, index, src),
    kernel="scatter_add", out=True,
    doc="Return self with src added at index along a dim.",
    samples=_SCATTERS, ref=references.scatter_add)
@@ -344,7 +348,8 @@ def _index_select(self, dim, index):
     return out if self.ndim else out.reshape(())
 
 
-op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor", forward=_index_select,
+op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor",
+   jvp="linear", forward=_index_select,
    kernel="gather", out=True, doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
        g, self_like.shape, _at_dim(self_like, dim, index))},

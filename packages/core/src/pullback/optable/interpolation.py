@@ -65,7 +65,8 @@ def _resample_backward(self, sizes, plan, node):
 
 _PLANS = [((2, 4), ((((0, 0, 1, 3, 3), None),),), (2, 5)),
           ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4))]
-op("resample(self: Tensor, plan: any, node: str) -> Tensor", forward=_resample_forward,
+op("resample(self: Tensor, plan: any, node: str) -> Tensor",
+   jvp="linear", forward=_resample_forward,
    method=False, function=False, node=lambda node: node,
    vjp={"self": lambda g, self_shape, plan, node: ops.resample_backward(
        g, self_shape, plan, node)},
@@ -74,6 +75,7 @@ op("resample(self: Tensor, plan: any, node: str) -> Tensor", forward=_resample_f
    samples=[case(T(*shape), plan, "Upsample", only=kinds)
             for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))])
 op("resample_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
+   jvp="linear",
    forward=_resample_backward, method=False, function=False,
    node=lambda node: node.replace("Backward0", "BackwardBackward0"),
    vjp={"self": lambda g, plan, node: ops.resample(g, plan, node)},

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 from pullback.optable import references_linalg as references
 from pullback.optable.axes import type_name
-from pullback.optable.below import new_empty, run_slot
+from pullback.optable.below import new_empty, run_slot, whole_batch
 from pullback.optable.cases import T, case, fixed
 from pullback.optable.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
@@ -46,6 +46,7 @@ def _check_solvable(name, self):
 def _fail_singular(text, info):
     """Raise for the first matrix whose elimination met a zero; nothing to see on meta."""
     from pullback.linalg import LinAlgError
+    info = whole_batch(info)
     if info.device.type == "meta" or not bool(ops.any(info).item()):
         return
     numbers = info.reshape(-1).tolist()

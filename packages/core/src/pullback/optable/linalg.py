@@ -7,13 +7,15 @@ from pullback.optable.axes import refuse_dtype, type_name
 from pullback.optable.cases import T, case, fixed
 from pullback.optable.schema import ALL, COMPLEX, FLOAT_COMPLEX, NUMBERS, op, ops
 
-op("mm(self: Tensor, mat2: Tensor) -> Tensor", forward="mm", kernel="bmm", dtypes=NUMBERS,
+op("mm(self: Tensor, mat2: Tensor) -> Tensor",
+   jvp="multilinear", forward="mm", kernel="bmm", dtypes=NUMBERS,
    vjp={"self": lambda g, mat2: g.mm(mat2.t().conj()),
         "mat2": lambda g, self: self.t().conj().mm(g)}, out=True, ref="numpy.matmul",
    doc="Return the product of two matrices.\n\nShape: (m, k) and (k, n) give (m, n).",
    samples=[case(T(2, 3), T(3, 4)), case(T(1, 1), T(1, 1)), case(T(0, 3), T(3, 2)),
             case(T(2, 0), T(0, 3))])
-op("bmm(self: Tensor, mat2: Tensor) -> Tensor", forward="bmm", kernel="bmm", dtypes=NUMBERS,
+op("bmm(self: Tensor, mat2: Tensor) -> Tensor",
+   jvp="multilinear", forward="bmm", kernel="bmm", dtypes=NUMBERS,
    vjp={"self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
         "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g)}, out=True, ref="numpy.matmul",
    doc="Return the products of two batches of matrices.\n\nShape: (b, m, k) and (b, k, n) give "
@@ -95,12 +97,14 @@ op("matmul(self: Tensor, other: Tensor) -> Tensor", composite=_matmul, out=True,
    dtypes=NUMBERS)
 
 
-op("dot(self: Tensor, tensor: Tensor) -> Tensor", forward="dot", kernel="bmm",
+op("dot(self: Tensor, tensor: Tensor) -> Tensor",
+   jvp="multilinear", forward="dot", kernel="bmm",
    vjp={"self": lambda g, tensor: g * ops.conj(tensor),
         "tensor": lambda g, self: g * ops.conj(self)}, out=True, ref="numpy.dot",
    doc="Return the inner product of two vectors.",
    samples=[case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))], dtypes=NUMBERS)
-op("mv(self: Tensor, vec: Tensor) -> Tensor", forward="mv", kernel="bmm",
+op("mv(self: Tensor, vec: Tensor) -> Tensor",
+   jvp="multilinear", forward="mv", kernel="bmm",
    vjp={"self": lambda g, vec: g.unsqueeze(1) * ops.conj(vec),
         "vec": lambda g, self: self.t().conj().mv(g)}, out=True, ref="numpy.matmul",
    doc="Return the product of a matrix and a vector.",
@@ -111,7 +115,8 @@ def _vdot(self, other):
     return ops.dot(ops.conj(self), other)
 
 
-op("vdot(self: Tensor, other: Tensor) -> Tensor", forward=_vdot, kernel="bmm",
+op("vdot(self: Tensor, other: Tensor) -> Tensor",
+   jvp="multilinear", forward=_vdot, kernel="bmm",
    vjp={"self": lambda g, other: ops.conj(g) * other, "other": lambda g, self: g * self},
    out=True, ref="numpy.vdot", dtypes=NUMBERS,
    doc="Return the inner product of two vectors, the first one conjugated.",
@@ -381,7 +386,8 @@ def _trace_vjp(g, self_shape):
     return ops.diagonal_backward(g.expand((min(self_shape),)), self_shape, 0, 0, 1)
 
 
-op("trace(self: Tensor) -> Tensor", forward=_trace, vjp={"self": _trace_vjp}, ref="numpy.trace",
+op("trace(self: Tensor) -> Tensor",
+   jvp="linear", forward=_trace, vjp={"self": _trace_vjp}, ref="numpy.trace",
    doc="Return the sum of the main diagonal of a matrix.\n\nDtype: integers give int64.",
    dtypes=NUMBERS, samples=[case(T(3, 3)), case(T(2, 3)), case(T(3, 2)), case(T(0, 3))])
 
@@ -434,7 +440,8 @@ def _cross(self, other, dim):
 _TRIPLES = [case(T(3), T(3), dim=0), case(T(2, 3), T(2, 3), dim=1),
             case(T(3, 2), T(3, 1), dim=-2), case(T(1, 3), T(2, 3), dim=-1),
             case(T(0, 3), T(0, 3), dim=1)]
-op("linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor", forward=_linalg_cross,
+op("linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor",
+   jvp="multilinear", forward=_linalg_cross,
    vjp={"self": lambda g, other, dim: ops.linalg_cross(ops.conj(other), g, dim=dim),
         "other": lambda g, self, dim: ops.linalg_cross(g, ops.conj(self), dim=dim)},
    method=False, namespace="linalg", function="cross", out=True, dtypes=NUMBERS,

@@ -3,6 +3,7 @@
 import warnings
 
 from pullback.optable.axes import unsupported
+from pullback.optable.below import whole_batch
 from pullback.optable.schema import ops
 
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
@@ -72,4 +73,4 @@ def refuse_grad(name, argument, value):
 
 def all_hold(condition):
     """Tell whether a condition holds for every element; on meta it does."""
-    return condition.device.type == "meta" or bool(ops.all(condition).item())
+    return condition.device.type == "meta" or bool(ops.all(whole_batch(condition)).item())

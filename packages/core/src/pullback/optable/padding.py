@@ -122,7 +122,8 @@ _NODES = {"reflect": "ReflectionPad", "replicate": "ReplicationPad", "circular":
 # Shape, padding, shape of the result.
 _MIRRORS = [((2, 4), (1, 2), (2, 7)), ((1, 3, 4), (1, 2, 2, 0), (1, 5, 7)),
             ((2, 3), (-1, 1), (2, 3)), ((1, 4, 4), (-1, -1, 1, -1), (1, 4, 2))]
-op("pad_mirrored(self: Tensor, pad: int[], mode: str) -> Tensor", forward=_mirror_forward,
+op("pad_mirrored(self: Tensor, pad: int[], mode: str) -> Tensor",
+   jvp="linear", forward=_mirror_forward,
    method=False, function=False,
    node=lambda pad, mode: f"{_NODES[mode]}{len(pad) // 2}DBackward0",
    vjp={"self": lambda g, self_shape, pad, mode: ops.pad_mirrored_backward(
@@ -131,6 +132,7 @@ op("pad_mirrored(self: Tensor, pad: int[], mode: str) -> Tensor", forward=_mirro
    samples=[case(T(*shape), pad, mode) for mode in _SOURCES for shape, pad, _ in _MIRRORS],
    ref=references.pad_mirrored)
 op("pad_mirrored_backward(self: Tensor, sizes: int[], pad: int[], mode: str) -> Tensor",
+   jvp="linear",
    forward=_mirror_backward, method=False, function=False, dtypes=NUMBERS,
    node=lambda pad, mode: f"{_NODES[mode]}{len(pad) // 2}DBackwardBackward0",
    vjp={"self": lambda g, pad, mode: ops.pad_mirrored(g, pad, mode)},

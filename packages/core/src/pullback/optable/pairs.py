@@ -40,7 +40,7 @@ for _name, _wins, _what in (("fmax", lambda self, other: self >= other, "larger"
                             ("fmin", lambda self, other: self <= other, "smaller")):
     op(f"{_name}(self: Tensor, other: Tensor) -> Tensor", forward=_extreme(_name, _wins),
        dtypes=REAL, out=True, ref=f"numpy.{_name}",
-       vjp=_extreme_vjp(_wins),
+       vjp=_extreme_vjp(_wins), jvp="pointwise",
        doc=f"Return the {_what} of two operands, elementwise; a number wins over NaN.\n\n"
            "Derivative: to self where they are equal.",
        samples=binary(ties=True, numbers=False))
@@ -189,7 +189,8 @@ def _above_larger(self, other, part):
     return ops.where((self == other) & (ops.abs(self) == math.inf), self, high + part(low - high))
 
 
-op("logaddexp(self: Tensor, other: Tensor) -> Tensor", forward=_logaddexp, dtypes=FLOAT_COMPLEX,
+op("logaddexp(self: Tensor, other: Tensor) -> Tensor",
+   jvp="pointwise", forward=_logaddexp, dtypes=FLOAT_COMPLEX,
    out=True,
    vjp={"self": lambda g, self, other: g / ((other - self).exp() + 1).conj(),
         "other": lambda g, self, other: g / ((self - other).exp() + 1).conj()},
@@ -207,7 +208,8 @@ def _logaddexp_reference(np, self, other):
     return high + np.log1p(np.exp(low - high))
 
 
-op("logaddexp2(self: Tensor, other: Tensor) -> Tensor", forward=_logaddexp2, dtypes=FLOATING,
+op("logaddexp2(self: Tensor, other: Tensor) -> Tensor",
+   jvp="pointwise", forward=_logaddexp2, dtypes=FLOATING,
    out=True,
    vjp={"self": lambda g, self, other: g / ((other - self).exp2() + 1),
         "other": lambda g, self, other: g / ((self - other).exp2() + 1)},
@@ -239,7 +241,8 @@ def _xlogy_self_vjp(g, self, other):
     return ops.where((self == 0) & (other <= 0), 0, g * ops.log(ops.to(other, g.dtype)))
 
 
-op("xlogy(self: Operand, other: Operand) -> Tensor", forward=_xlogy, promote="float",
+op("xlogy(self: Operand, other: Operand) -> Tensor",
+   jvp="pointwise", forward=_xlogy, promote="float",
    dtypes=FLOATING, inplace=True, out=True, ref="scipy.special.xlogy",
    vjp={"self": _xlogy_self_vjp, "other": lambda g, self, other: g * ops.div(self, other)},
    node=lambda self, other: f"XlogyBackward{_number_among(self, other)}",

@@ -9,7 +9,7 @@ from pullback.optable.axes import (
     type_name,
     unsupported,
 )
-from pullback.optable.below import run_slot
+from pullback.optable.below import run_slot, writable
 from pullback.optable.cases import COUNTED, TESTED, UNFILLED, T, at, case, constant
 from pullback.optable.create import (
     _create,
@@ -200,7 +200,7 @@ op("new_empty_strided(self: Tensor, size: int[], stride: int[], *, dtype: dtype?
    doc="Return a new tensor with the dtype and device of this one and the given strides.",
    samples=[case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)])
 op("fill(self: Tensor, value: Operand) -> Tensor", method=False,
-   composite=lambda self, value: ops.fill_(self.clone(), value),
+   composite=lambda self, value: ops.fill_(writable(self, value), value),
    doc="Return a tensor of the same shape and dtype with every element set to a number.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
    ref=lambda np, self, value: np.full(self.shape, value))

@@ -52,14 +52,16 @@ def _unshuffle(self, downscale_factor):
                    (*lead, channels * r * r, height // r, width // r))
 
 
-op("pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor", forward=_shuffle, method=False,
+op("pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor",
+   jvp="linear", forward=_shuffle, method=False,
    namespace=("", "functional"), vjp={"self": lambda g, upscale_factor: ops.pixel_unshuffle(
        g, upscale_factor)},
    doc="Return channels spread over a finer image.\n\nShape: (..., c * r * r, h, w) gives "
        "(..., c, h * r, w * r).", ref=references.pixel_shuffle,
    samples=[case(T(1, 8, 2, 3), 2), case(T(9, 1, 2), 3), case(T(2, 2, 4, 1, 2), 2),
             case(T(2, 2, 2), 1), case(T(0, 4, 2, 2), 2)])
-op("pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor", forward=_unshuffle,
+op("pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor",
+   jvp="linear", forward=_unshuffle,
    method=False, namespace=("", "functional"),
    vjp={"self": lambda g, downscale_factor: ops.pixel_shuffle(g, downscale_factor)},
    doc="Return an image's blocks spread over channels: the inverse of pixel_shuffle.\n\n"
@@ -88,7 +90,8 @@ def _channel_shuffle(self, groups):
                    (0, 2, 1, *range(3, self.ndim + 1)), shape)
 
 
-op("channel_shuffle(self: Tensor, groups: int) -> Tensor", forward=_channel_shuffle, method=False,
+op("channel_shuffle(self: Tensor, groups: int) -> Tensor",
+   jvp="linear", forward=_channel_shuffle, method=False,
    namespace=("", "functional"), aliases=("native_channel_shuffle",),
    vjp={"self": lambda g, groups: ops.channel_shuffle(g, max(g.shape[1] // groups, 1))},
    doc="Return the channels of dim 1 with groups interleaved.", ref=references.channel_shuffle,

@@ -10,6 +10,7 @@ from pullback.optable.axes import (
     type_name,
     wrap_dim,
 )
+from pullback.optable.below import writable
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.indexing import _write, scatter_into
 from pullback.optable.scatter import _scatter_reduce, _scatter_reduce_vjp, _scatter_values
@@ -88,7 +89,8 @@ op("index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
    samples=_ADDED, ref=references.index_add)
 op("index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) "
    "-> Tensor", out=True, composite=lambda self, dim, index, source, alpha: ops.index_add_(
-       self.clone(), dim, index, source, alpha=alpha), samples=_ADDED, ref=references.index_add,
+       writable(self, index, source), dim, index, source, alpha=alpha),
+   samples=_ADDED, ref=references.index_add,
    doc="Return a copy with alpha * source added to the slices of a dim at an index vector.\n\n"
        "Raises: RuntimeError for a source that does not fit and an index out of range.")
 
@@ -130,7 +132,8 @@ op("index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
    doc="Write source to the slices of a dim at an index vector; returns self.",
    samples=_SLICES, ref=references.index_copy)
 op("index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor", out=True,
-   composite=lambda self, dim, index, source: ops.index_copy_(self.clone(), dim, index, source),
+   composite=lambda self, dim, index, source: ops.index_copy_(
+       writable(self, index, source), dim, index, source),
    doc="Return a copy with source written to the slices of a dim at an index vector.\n\nRaises: "
        "IndexError for an index out of range, RuntimeError for a source that does not fit.",
    samples=_SLICES, ref=references.index_copy)
@@ -177,7 +180,8 @@ op("index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor
             index.reshape(-1) % max(g.shape[dim] if g.ndim else 1, 1))).sum()},
    doc="Write a number to the slices of a dim at an index vector; returns self.", samples=_FILLED)
 op("index_fill(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor",
-   composite=lambda self, dim, index, value: ops.index_fill_(self.clone(), dim, index, value),
+   composite=lambda self, dim, index, value: ops.index_fill_(
+       writable(self, index, value), dim, index, value),
    doc="Return a copy with a number written to the slices of a dim at an index vector.\n\nRaises: "
        "IndexError for an index out of range.", samples=_FILLED, ref=references.index_fill)
 
@@ -214,7 +218,8 @@ op(f"index_reduce_(self: Tensor, {_FOLD}) -> Tensor", forward=_index_reduce, inp
    doc="Reduce source into the slices of a dim at an index vector; returns self.")
 op(f"index_reduce(self: Tensor, {_FOLD}) -> Tensor", out=True, ref=references.index_reduce,
    composite=lambda self, dim, index, source, reduce, include_self: ops.index_reduce_(
-       self.clone(), dim, index, source, reduce, include_self=include_self), samples=_FOLDED,
+       writable(self, index, source), dim, index, source, reduce, include_self=include_self),
+   samples=_FOLDED,
    doc="Return a copy in which source is reduced into the slices of a dim at an index vector.\n\n"
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'; see scatter_reduce.")
 
@@ -361,7 +366,7 @@ op("put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
    doc="Write source (or add it) at places of the flattened tensor; returns self.", samples=_PUTS)
 op("put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
    composite=lambda self, index, source, accumulate: ops.put_(
-       self.clone(), index, source, accumulate), ref=references.put, samples=_PUTS,
+       writable(self, index, source), index, source, accumulate), ref=references.put, samples=_PUTS,
    doc="Return a copy with source written (or added) at places of the flattened tensor.\n\nRaises: "
        "IndexError out of range.")
 

@@ -43,6 +43,7 @@ _NOTHING = {"gradgrad": "the mean of nothing is NaN, whatever its gradient is mu
 
 op("sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
    "dtype: dtype? = None) -> Tensor",
+   jvp="linear",
    forward="sum", kernel="sum", dtypes=ALL, out=True, ref="numpy.sum",
    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_dims(g, self_shape, dim, keepdim)},
    node=_numbered("Sum"),
@@ -50,6 +51,7 @@ op("sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
    samples=[*reduction(), case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)])
 op("mean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
    "dtype: dtype? = None) -> Tensor",
+   jvp="linear",
    forward="mean", kernel="sum", out=True, ref="numpy.mean",
    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_mean(g, self_shape, dim, keepdim)},
    node=_numbered("Mean"),
@@ -65,6 +67,7 @@ op("restore_dims(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tens
    doc="Return a view that repeats the elements of a reduction over `shape`, which it had before.",
    samples=_restored, ref=references.restore_dims)
 op("restore_mean(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
+   jvp="linear",
    forward="restore_mean", method=False, function=False,
    vjp={"self": lambda g, dim, keepdim: g.mean(dim, keepdim)},
    doc="Return restore_dims, divided by how many elements share one.",

@@ -64,7 +64,8 @@ def _cumsum_vjp(g, dim):
     return g.flip(dim).cumsum(dim).flip(dim)
 
 
-op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumsum,
+op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
+   jvp="linear", forward=_cumsum,
    kernel="cumsum", vjp={"self": _cumsum_vjp}, inplace=True, out=True,
    ref=references.running("cumsum"),
    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "

@@ -9,6 +9,7 @@ from pullback.optable.axes import (
     refuse_dtype,
     wrap_dim,
 )
+from pullback.optable.below import writable
 from pullback.optable.cases import KINKS, T, at, case, fixed
 from pullback.optable.indexing import scatter_into
 from pullback.optable.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
@@ -74,7 +75,8 @@ op(f"scatter_(self: Tensor, {_SRC}) -> Tensor", composite=_scatter, kernel="scat
        "it with what is there. Returns self.")
 op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, ref=references.scatter,
    composite=lambda self, dim, index, src, reduce, value: _scatter(
-       self.clone(), dim, index, src, reduce, value), samples=[*_WRITTEN, *_REDUCED],
+       writable(self, index, src, value), dim, index, src, reduce, value),
+   samples=[*_WRITTEN, *_REDUCED],
    doc="Return a copy with src, or a number, written at an index along a dim.\n\nWith "
        "reduce='add' or 'multiply' it is combined with what is there.\n\nRaises: RuntimeError for "
        "an index that is out of range or larger than src.")
@@ -257,7 +259,8 @@ op(f"scatter_reduce_(self: Tensor, {_AT}) -> Tensor", forward=_scatter_reduce, i
    doc="Reduce src at an index along a dim into self; returns self.", samples=_REDUCTIONS)
 op(f"scatter_reduce(self: Tensor, {_AT}) -> Tensor", out=True, ref=references.scatter_reduce,
    composite=lambda self, dim, index, src, reduce, include_self: ops.scatter_reduce_(
-       self.clone(), dim, index, src, reduce, include_self=include_self), samples=_REDUCTIONS,
+       writable(self, index, src), dim, index, src, reduce, include_self=include_self),
+   samples=_REDUCTIONS,
    doc="Return a copy in which src is reduced at an index along a dim.\n\n`reduce` is 'sum', "
        "'prod', 'mean', 'amax' or 'amin'; without `include_self` what was there does not count."
        "\n\nDerivative: equal extreme elements share theirs evenly; exact for products with 0.")

@@ -127,7 +127,8 @@ _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape
       ref=lambda np, self, *size: np.reshape(self, size[0] if isinstance(size[0], tuple) else size))
 
 
-op("_unsafe_view(self: Tensor, size: int[]) -> Tensor", forward="_unsafe_view", method=False,
+op("_unsafe_view(self: Tensor, size: int[]) -> Tensor",
+   jvp="linear", forward="_unsafe_view", method=False,
    function=False, vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
    doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
    samples=[case(T(2, 3), (3, 2), skip=MEMORY | SHARED),
@@ -239,7 +240,7 @@ for _name, _arguments in {
         "slice": "dim: int, start: int?, end: int?, step: int",
         "diagonal": "offset: int, dim1: int, dim2: int"}.items():
     _names = [part.partition(":")[0].strip() for part in _arguments.split(",")]
-    op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor",
+    op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor", jvp="linear",
        forward=_embedding(_name), method=False, function=False,
        vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
        doc=f"Return zeros of `size` with self in the place that {_name} would return.",
@@ -416,6 +417,15 @@ op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", for
    kernel="copy", vjp={"self": lambda g: g}, ref="numpy.copy",
    doc="Return a copy, part of the graph.",
    samples=[case(T(2, 3)), case(T()), case(T(0))])
+op("same_memory(self: Tensor) -> Tensor", forward="detach", vjp={"self": lambda g: g},
+   jvp="linear", method=False, function=False, ref="numpy.copy",
+   doc="Return the same memory as a tensor that is no view; under no_grad without history.",
+   samples=[case(T(*shape), skip=SHARED) for shape in ((2, 3), (), (0,))])
+op("clone_beside(self: Tensor, other: Tensor) -> Tensor",
+   forward=lambda self, other: ops.clone(self), vjp={"self": lambda g: g}, jvp="linear",
+   method=False, function=False, ref=lambda np, self, other: self,
+   doc="Return a copy, under vmap a batched one where other is: other can be written into it.",
+   samples=[case(T(2, 3), T(3)), case(T(), T(2))])
 op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
    composite="contiguous", function=False,
    doc="Return the tensor itself if its rows lie without gaps, else such a copy.",
@@ -436,7 +446,8 @@ op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast", kernel="copy",
             case(T(3), Dtype("bool"), skip=KINKS),
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
-op("move(self: Tensor, device: device) -> Tensor", method=False, function=False,
+op("move(self: Tensor, device: device) -> Tensor",
+   jvp="linear", method=False, function=False,
    node="ToCopyBackward0", forward=lambda self, device: _to_device(self, device),
    vjp={"self": lambda g, self_like: g.to(self_like.device)},
    doc="Return a copy on another device.",
@@ -508,7 +519,8 @@ def _cat_vjp(g, sizes, dim):
     return parts
 
 
-op("cat(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_cat_forward, method=False, out=True,
+op("cat(tensors: Tensor[], dim: int = 0) -> Tensor",
+   jvp="linear", forward=_cat_forward, method=False, out=True,
    vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"),
    save={"sizes": lambda tensors, dim: [None if tuple(t.shape) == (0,) else t.shape[dim]
                                         for t in tensors]},
@@ -534,7 +546,8 @@ def _stack(tensors, dim):
     return _cat_forward([t.unsqueeze(dim % rank) for t in tensors], dim % rank)
 
 
-op("stack(tensors: Tensor[], dim: int = 0) -> Tensor", forward=_stack, method=False, out=True,
+op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",
+   jvp="linear", forward=_stack, method=False, out=True,
    vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
    doc="Return tensors of one shape joined along a new dim.",
    samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1),

@@ -85,7 +85,8 @@ def _logit_vjp(g, self, eps):
     return ops.where((self < low) | (self > high), beyond, g / (self * (1 - self)))
 
 
-op("logit(self: Tensor, eps: float? = None) -> Tensor", forward=_logit, promote="float",
+op("logit(self: Tensor, eps: float? = None) -> Tensor",
+   jvp="pointwise", forward=_logit, promote="float",
    dtypes=FLOATING, inplace=True, out=True, vjp={"self": _logit_vjp},
    doc="Return log(x / (1 - x)) of each element, moved into [eps, 1 - eps] if eps is given.\n\n"
        "Derivative: 0 beyond the bounds; NaN outside [0, 1] without them.",

@@ -20,6 +20,7 @@ from pullback.optable.axes import (
     wrap_dim,
     wrap_dims,
 )
+from pullback.optable.below import whole_batch
 from pullback.optable.cases import (
     KINKS,
     SPECIAL,
@@ -182,7 +183,7 @@ def _cov_weights(observations, fweights, aweights):
             raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
                                f"observations in the input but got {weights.numel()} != "
                                f"{observations}")
-        if not is_meta(weights) and weights.numel() and (weights < 0).any().item():
+        if not is_meta(weights) and weights.numel() and whole_batch(weights < 0).any().item():
             raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None or aweights is None:
         return aweights if fweights is None else fweights
@@ -200,7 +201,7 @@ def _cov_divisor(self, weights, aweights, correction, total):
             freedom = total - correction
         else:
             freedom = total - correction * (weights * aweights).sum() / total
-        few = not is_meta(freedom) and (freedom <= 0).item()
+        few = not is_meta(freedom) and bool(whole_batch(freedom <= 0).any().item())
         freedom = ops.clamp(freedom, min=0)
     if few:
         warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
@@ -218,7 +219,7 @@ def _cov(self, correction, fweights, aweights, name="cov"):
     weights = _cov_weights(rows.shape[1], fweights, aweights)
     weights = weights if weights is None else weights.reshape(-1)
     total = None if weights is None else weights.sum()
-    if total is not None and not is_meta(total) and total.item() == 0:
+    if total is not None and not is_meta(total) and whole_batch(total == 0).any().item():
         raise RuntimeError(f"{name}(): weights sum to zero, can't be normalized")
     divisor = _cov_divisor(rows, weights, None if aweights is None else aweights.reshape(-1),
                            correction, total)
@@ -416,7 +417,7 @@ def _check_quantile(name, self, q, interpolation):
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if q.dtype != self.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not is_meta(q) and q.numel() and not ops.all((q >= 0) & (q <= 1)).item():
+    if not is_meta(q) and q.numel() and not ops.all(whole_batch((q >= 0) & (q <= 1))).item():
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 

@@ -56,6 +56,7 @@ _DIVIDED = [made._replace(args=(*made.args[:2], made.args[2]._replace(low=0.5, h
             for made in _THREE]
 
 op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
+   jvp="pointwise",
    forward=_addc("addcmul", lambda first, second: first * second), dtypes=NUMBERS, inplace=True,
    out=True,
    vjp={"self": lambda g: g,
@@ -64,6 +65,7 @@ op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
    doc="Return self + value * tensor1 * tensor2, elementwise.", samples=_THREE,
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * tensor1 * tensor2)
 op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
+   jvp="pointwise",
    forward=_addc("addcdiv", lambda first, second: first / second), dtypes=FLOAT_COMPLEX,
    inplace=True, out=True,
    vjp={"self": lambda g: g,
@@ -110,7 +112,8 @@ def _rest(weight):
     return 1 - (weight.conj() if is_tensor(weight) else weight.conjugate())
 
 
-op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor", forward=_lerp,
+op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
+   jvp="pointwise", forward=_lerp,
    dtypes=FLOAT_COMPLEX, inplace=True, out=True,
    vjp={"self": lambda g, weight: g * _rest(weight),
         "end": lambda g, weight: g * ops.conj(weight),

@@ -72,7 +72,8 @@ _unary("bitwise_not", None, "Return the bits of each element flipped; logical no
    inplace_function=False)
 _unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
        promote="default", ref="numpy.ceil")
-op("conj(self: Operand) -> Tensor", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
+op("conj(self: Operand) -> Tensor",
+   jvp="linear", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
    ref="numpy.conj", doc="Return the complex conjugate; a real tensor is returned as it is.")
 _unary("cos", lambda g, self: g * -self.sin().conj(), "Return the cosine of each element.",
        ref="numpy.cos")

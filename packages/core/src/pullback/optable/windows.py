@@ -208,14 +208,16 @@ def _col2im_forward(self, output_size, kernel, dilation, padding, stride):
 
 
 _GEOMETRY = "kernel_size: int[], dilation: int[], padding: int[], stride: int[]"
-op(f"im2col(self: Tensor, {_GEOMETRY}) -> Tensor", forward=_im2col_forward, method=False,
+op(f"im2col(self: Tensor, {_GEOMETRY}) -> Tensor",
+   jvp="linear", forward=_im2col_forward, method=False,
    function=False, node="Im2ColBackward0", dtypes=FLOAT_COMPLEX,
    vjp={"self": lambda g, self_shape, kernel_size, dilation, padding, stride: ops.col2im(
        g, self_shape[2:], kernel_size, dilation, padding, stride)},
    doc="Return nn.functional.unfold of checked arguments.", ref=references.im2col,
    samples=[case(T(2, 3, 4, 5), (2, 3), (1, 1), (0, 0), (1, 1)),
             case(T(1, 2, 5, 4), (2, 2), (2, 1), (1, 2), (2, 3))])
-op(f"col2im(self: Tensor, output_size: int[], {_GEOMETRY}) -> Tensor", forward=_col2im_forward,
+op(f"col2im(self: Tensor, output_size: int[], {_GEOMETRY}) -> Tensor",
+   jvp="linear", forward=_col2im_forward,
    method=False, function=False, node="Col2ImBackward0", dtypes=FLOAT_COMPLEX,
    vjp={"self": lambda g, kernel_size, dilation, padding, stride: ops.im2col(
        g, kernel_size, dilation, padding, stride)},

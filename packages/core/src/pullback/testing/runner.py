@@ -84,6 +84,11 @@ CHECKS = {
         Check(
             "repeatable", checks.check_repeatable, _always, SOME, LAYOUTS[:1], skipped_as="value",
         ),
+        Check("batch", checks.check_batch, _always, SOME, LAYOUTS[:1], skipped_as="value"),
+        Check(
+            "batch_grad", checks.check_batch_grad, _has_derivative, (pb.float64, pb.complex128),
+            LAYOUTS[:1], True, skipped_as="grad",
+        ),
         Check("leak", checks.check_leak, _always, SOME, LAYOUTS[:1]),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
         Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),

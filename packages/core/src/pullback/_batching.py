@@ -1,0 +1,432 @@
+"""How ops run on batches: the batching rules of vmap.
+
+A rule gets an op, its arguments in order, which of them are batched (their first dim is the
+batch's), the batch's size and vmap's randomness, and returns results whose first dim is the
+batch's. Most rules follow from what kind of op it is; an op without a rule runs once per element.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pullback
+from pullback._c.batch import apply_op
+from pullback._c.tensor import Tensor
+from pullback.optable import ops
+
+# One tensor, elementwise.
+_UNARY = frozenset("""
+    elu_kernel celu_kernel selu_kernel silu_kernel mish_kernel gelu_kernel hardsigmoid_kernel
+    hardswish_kernel leaky_relu_kernel hardshrink_kernel softshrink_kernel hardtanh_kernel
+    threshold_kernel softplus_kernel logsigmoid_kernel same_memory signbit frexp angle conj_physical
+    zeros_like
+    ones_like empty_like zero_ at_least deg2rad rad2deg frac nan_to_num sinc isinf isposinf isneginf
+    isreal logit polygamma polygamma_ mvlgamma detach clone cast move alias bitcast view_as_real
+    view_as_complex conj square scaled
+""".split())
+
+# One tensor whose first dims are a batch's already.
+_LEADING = frozenset("tril triu inverse_batch pixel_shuffle pixel_unshuffle".split())
+
+# Several tensors, elementwise and broadcast, beside those that the table calls pointwise.
+_POINTWISE = frozenset("""
+    masked_fill clamp copysign nextafter complex polar fill_ fmax fmin heaviside lcm ldexp
+    logaddexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
+""".split())
+
+# Dims and sizes name the dims of every tensor argument.
+_ALONG = frozenset("""
+    unfold_dim restore_dims transpose permute unsqueeze squeeze expand view select narrow slice
+    diagonal unbind split glu flip repeat narrow_copy diag_embed select_scatter slice_scatter
+    diagonal_scatter gather scatter_add_ linalg_cross softmax_kernel log_softmax_kernel
+    softmax_backward log_softmax_backward vector_norm_of sort argsort topk kthvalue
+    scatter_values_ scatter_reduce_ sum mean restore_mean amax amin argmax argmin any all max_along
+    min_along aminmax logsumexp cumsum cumprod cummax cummin logcumsumexp prod_over _unsafe_view
+    select_backward narrow_backward slice_backward diagonal_backward cat stack var_of std_of
+    var_mean_of std_mean_of nansum count_nonzero median_along nanmedian_along mode
+    unsafe_split unsafe_split_with_sizes unfold_dim_backward
+""".split())
+
+_CONDITIONS = ("condition", "mask")             # take no part in type promotion
+_DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
+_SIZES = {"size": True, "sizes": True, "shape": True, "repeats": False}
+_NEW_DIM = ("unsqueeze", "stack", "diag_embed")     # dims count one dim more
+_LENGTHS = {("unfold_dim", "size"), ("unfold_dim_backward", "size")}    # are no shapes
+_NO_DIM_IS_NONE = ("squeeze", "permute", "flip")     # elsewhere no dims stand for all
+_SHAPING = ("view", "expand", "repeat", "_unsafe_view", "squeeze", "permute")
+_SIZES_OF_DIMS = ("sizes", "shape", "size")
+_RESTORING = ("restore_dims", "restore_mean", "select_backward", "narrow_backward",
+              "slice_backward", "diagonal_backward", "unfold_dim_backward")
+_MIXED_RANKS = ("select_scatter", "diagonal_scatter")
+
+
+def run(op: Any, values: list, mapped: list, size: int) -> Any:
+    """Run an op on a batch."""
+    if op.is_inplace and mapped[0] is not True:
+        raise RuntimeError(
+            f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
+            f"Tensor `other` in extra_args that has more elements than `self`: {op.name}() writes "
+            f"a tensor that is the same for the whole batch. Use the out-of-place form, or make "
+            f"`self` from a batched tensor, for example with new_zeros().")
+    name = op.name if op.name in _RULES else op.name.removesuffix("_")
+    rule = _RULES.get(name)
+    if rule is None:
+        rule = _pointwise if op.entry.jvp == "pointwise" else _one_by_one
+    return rule(op, values, mapped, size)
+
+
+def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) -> Any:
+    """Run an op that draws random numbers: once for the batch, or for every element."""
+    if randomness == "error":
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the "
+            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
+            "out of vmap")
+    is_mapped = any(on is True for on in mapped)
+    if randomness == "same" and not is_mapped:
+        return apply_op(op, values)
+    if randomness == "same" and op.entry.composite is not None:     # only a shape is looked at
+        return apply_op(op, [_element(value, on, 0) for value, on in zip(values, mapped)])
+    if op.is_inplace and not mapped[0]:
+        raise RuntimeError(
+            f"vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
+            f"appear like same randomness: {op.name}() writes a tensor that is the same for the "
+            f"whole batch.")
+    if randomness == "different":
+        return _one_by_one(op, values, mapped, size)
+    state = pullback.get_rng_state()
+
+    def again(function):
+        pullback.set_rng_state(state)
+        return function()
+
+    return _one_by_one(op, values, mapped, size, again)
+
+
+# ---- rules by kind -------------------------------------------------------------------------------
+
+
+def _unary(op, values, mapped, size):
+    return apply_op(op, values)
+
+
+def _rank(value, is_mapped):
+    return value.dim() - is_mapped if isinstance(value, Tensor) else 0
+
+
+def _pointwise(op, values, mapped, size):
+    """Align the dims behind the batch's from the right, as broadcasting does."""
+    rank = max(map(_rank, values, mapped))
+    if op.name in ("fill_", "masked_fill", "masked_fill_") and mapped[-1]:
+        return _filled(op, values, mapped)
+    if op.is_inplace and rank > _rank(values[0], True):
+        return _one_by_one(op, values, mapped, size)        # raises what the op raises
+    wide = [value.dtype for name, value, on in zip(op.arg_names, values, mapped)
+            if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS]
+    return apply_op(op, [
+        _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
+        for name, value, on in zip(op.arg_names, values, mapped)])
+
+
+def _filled(op, values, mapped):
+    """Write a value that differs along the batch."""
+    target, value = values[0], values[-1]
+    value = _aligned(value.to(target.dtype), _rank(target, mapped[0]), [])
+    if op.name != "fill_":
+        mask = values[1]
+        value = ops.where(_aligned(mask, _rank(target, mapped[0]), []) if mapped[1] else mask,
+                          value, target)
+    return ops.copy_(target, value) if op.is_inplace else value
+
+
+def _aligned(value, rank, wide):
+    """Insert dims behind the batch's. What has no other dims takes no part in promotion."""
+    if value.dim() - 1 == 0 and wide and _category(value.dtype) <= max(map(_category, wide)):
+        value = value.to(_promoted(wide))
+    missing = rank - (value.dim() - 1)
+    if missing == 0:
+        return value
+    return value.view(value.shape[:1] + (1,) * missing + value.shape[1:])
+
+
+def _category(dtype):
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 1 if dtype.is_signed else 0
+
+
+def _promoted(dtypes):
+    first, *rest = dtypes
+    for dtype in rest:
+        first = pullback.promote_types(first, dtype)
+    return first
+
+
+def _expanded(value, size):
+    return value.unsqueeze(0).expand((size, *value.shape))
+
+
+def _along(op, values, mapped, size):
+    """Batch every tensor argument and count dims from behind the batch's."""
+    named = dict(zip(op.arg_names, values))
+    ranks = {_rank(v, o) for value, on in zip(values, mapped)
+             for v, o in (zip(value, on) if isinstance(on, list) else [(value, on)])
+             if isinstance(v, Tensor)}
+    sizes = next((named[name] for name in _SIZES_OF_DIMS if name in named), None)
+    if sizes is not None and op.name in _RESTORING:
+        rank = len(sizes)
+        if rank == 0:
+            return _one_by_one(op, values, mapped, size)
+    elif len(ranks) > 1 and op.name not in _MIXED_RANKS:
+        return _one_by_one(op, values, mapped, size)
+    else:
+        rank = _rank(values[0], mapped[0]) if isinstance(values[0], Tensor) else ranks.pop()
+        if rank == 0 and op.name not in _NEW_DIM + _SHAPING:
+            return _one_by_one(op, values, mapped, size)
+    if named.get("dim", 0) is None and not _takes_dims(op):
+        return _over_all(op, values, mapped, size)
+    placed = []
+    for name, value, on in zip(op.arg_names, values, mapped):
+        if isinstance(value, Tensor):
+            placed.append(value if on else _expanded(value, size))
+        elif isinstance(on, list):
+            placed.append(tuple([v if o else _expanded(v, size) for v, o in zip(value, on)]))
+        elif name in _DIMS:
+            placed.append(_shifted(op, value, rank))
+        elif name in _SIZES and (op.name, name) not in _LENGTHS:
+            placed.append((size if _SIZES[name] else 1, *_as_sizes(value)))
+        else:
+            placed.append(value)
+    if op.name == "permute":
+        placed[1] = (0, *placed[1])
+    if op.name in ("expand", "repeat"):
+        placed[0] = _aligned(placed[0], len(placed[1]) - 1, [])
+    if op.name in ("view", "_unsafe_view") and not placed[0].is_contiguous():
+        return ops.reshape(*placed)     # what is contiguous in an element may not be in a batch
+    return apply_op(op, placed)
+
+
+def _as_sizes(sizes):
+    return tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+
+
+def _over_all(op, values, mapped, size):
+    """Reduce the rows of a matrix that has an element per row."""
+    if "keepdim" in op.arg_names and values[op.arg_names.index("keepdim")]:
+        return _one_by_one(op, values, mapped, size)
+    value = values[0]
+    count = value.numel() // size if size else 1
+    placed = [value.reshape((size, count)), *values[1:]]
+    placed[op.arg_names.index("dim")] = 1
+    return apply_op(op, placed)
+
+
+def _shifted(op, dim, rank):
+    """Return dims of an element as dims of the batch."""
+    if dim is None or (dim in ((), []) and op.name not in _NO_DIM_IS_NONE):
+        return tuple(range(1, rank + 1))
+    if isinstance(dim, (tuple, list)):
+        return tuple([_shifted(op, d, rank) for d in dim])
+    count = max(rank + (op.name in _NEW_DIM), 1)
+    if not -count <= dim < count:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, "
+                         f"{count - 1}], but got {dim})")
+    return dim % count + 1
+
+
+def _takes_dims(op):
+    return next((a.type for a in op.entry.arguments if a.name == "dim"), "").startswith("int[]")
+
+
+def _one_by_one(op, values, mapped, size, around=lambda function: function()):
+    """Run the op once per element and stack the results."""
+    if size == 0:
+        return _of_no_elements(op, values, mapped)
+    results = []
+    for i in range(size):
+        element = [_element(value, on, i) for value, on in zip(values, mapped)]
+        results.append(around(functools.partial(apply_op, op, element)))
+    if op.is_inplace:
+        return None
+    return _stacked(op, results)
+
+
+def _element(value, on, i):
+    if isinstance(on, list):
+        return tuple([_element(v, o, i) for v, o in zip(value, on)])
+    return value.select(0, i) if on else value
+
+
+def _of_no_elements(op, values, mapped):
+    """Nothing is computed; one element of zeros tells the shapes."""
+    if op.is_inplace:
+        return None
+
+    def element(value, on):
+        if isinstance(on, list):
+            return tuple([element(v, o) for v, o in zip(value, on)])
+        return value.new_zeros(value.shape[1:]) if on else value
+
+    return _stacked(op, [apply_op(op, list(map(element, values, mapped)))], 0)
+
+
+def _stacked(op, results, count=None):
+    first = results[0]
+    if isinstance(first, Tensor):
+        if any(result.shape != first.shape for result in results):
+            raise RuntimeError(
+                f"vmap: We do not support batching operators that can output dynamic shape: the "
+                f"results of {op.name}() differ in shape along the batch.")
+        return ops.stack(results)[:count]
+    if isinstance(first, (tuple, list)):
+        parts = [_stacked(op, list(part), count) for part in zip(*results)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    raise RuntimeError(f"vmap: {op.name}() gives {type(first).__name__}, which cannot be batched")
+
+
+# ---- rules of single ops -------------------------------------------------------------------------
+
+
+def _batch(value, on, size):
+    return value if on else _expanded(value, size)
+
+
+def _t(op, values, mapped, size):
+    value, = values
+    if value.dim() > 3:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is "
+                           f"{value.dim() - 1}D")
+    return value if value.dim() < 3 else value.transpose(1, 2)
+
+
+def _mm(op, values, mapped, size):
+    left, right = values
+    if _rank(left, mapped[0]) != 2 or _rank(right, mapped[1]) != 2:
+        return _one_by_one(op, values, mapped, size)        # raises what the op raises
+    if left.shape[-1] != right.shape[-2]:
+        return _one_by_one(op, values, mapped, size)
+    if not mapped[1]:                                       # one product of a taller matrix
+        return ops.mm(left.reshape((size * left.shape[1], left.shape[2])), right).view(
+            (size, left.shape[1], right.shape[1]))
+    return ops.bmm(_batch(left, mapped[0], size), right)
+
+
+def _mv(op, values, mapped, size):
+    matrix, vector = values
+    if _rank(matrix, mapped[0]) != 2 or _rank(vector, mapped[1]) != 1:
+        return _one_by_one(op, values, mapped, size)
+    if matrix.shape[-1] != vector.shape[-1]:
+        return _one_by_one(op, values, mapped, size)
+    if not mapped[0]:
+        return ops.mm(vector, matrix.t())
+    if not mapped[1]:
+        rows = matrix.reshape((size * matrix.shape[1], matrix.shape[2]))
+        return ops.mv(rows, vector).view(matrix.shape[:2])
+    return ops.bmm(matrix, vector.unsqueeze(2)).squeeze(2)
+
+
+def _dot(op, values, mapped, size):
+    left, right = values
+    if _rank(left, mapped[0]) != 1 or _rank(right, mapped[1]) != 1:
+        return _one_by_one(op, values, mapped, size)
+    if left.shape[-1] != right.shape[-1] or left.dtype != right.dtype:
+        return _one_by_one(op, values, mapped, size)
+    if op.name == "vdot":
+        left = left.conj()
+    left, right = _batch(left, mapped[0], size), _batch(right, mapped[1], size)
+    return ops.bmm(left.unsqueeze(1), right.unsqueeze(2)).reshape((size,))
+
+
+def _bmm(op, values, mapped, size):
+    left, right = (_batch(value, on, size) for value, on in zip(values, mapped))
+    if left.dim() != 4 or right.dim() != 4 or left.shape[1] != right.shape[1]:
+        return _one_by_one(op, values, mapped, size)
+    batch = size * left.shape[1]
+    result = ops.bmm(left.reshape((batch, *left.shape[2:])),
+                     right.reshape((batch, *right.shape[2:])))
+    return result.view((size, left.shape[1], *result.shape[1:]))
+
+
+def _addmm(op, values, mapped, size):
+    if op.is_inplace or _rank(values[1], mapped[1]) != 2 or _rank(values[2], mapped[2]) != 2:
+        return _one_by_one(op, values, mapped, size)
+    total, left, right, beta, alpha = values
+    if not (mapped[1] or mapped[2]) or left.shape[-1] != right.shape[-2]:
+        return _one_by_one(op, values, mapped, size)
+    product = _mm(ops.mm, [left, right], mapped[1:3], size)
+    if mapped[0] and total.dim() == 2:
+        total = total.unsqueeze(1)
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return product + (total if beta == 1 else total * beta)
+
+
+def _clone_beside(op, values, mapped, size):
+    return ops.clone_beside(_batch(values[0], mapped[0], size), values[1])     # levels outside
+
+
+def _index_select(op, values, mapped, size):
+    source, dim, index = values
+    if mapped[2] or source.dim() < 2:
+        return _one_by_one(op, values, mapped, size)
+    return ops.index_select(source, dim if dim < 0 else dim + 1, index)
+
+
+def _embedding(op, values, mapped, size):
+    if mapped[0]:
+        return _one_by_one(op, values, mapped, size)
+    return apply_op(op, values)
+
+
+def _as_strided_scatter(op, values, mapped, size):
+    """The offset counts from the start of an element's own memory."""
+    if mapped[0]:
+        return ops.stack([
+            ops.as_strided_scatter(*[
+                _element(value, on, i).clone() if isinstance(value, Tensor) else value
+                for value, on in zip(values, mapped)])
+            for i in range(size)])
+    return _one_by_one(op, values, mapped, size)
+
+
+def _as_strided(op, values, mapped, size):
+    source, sizes, strides, offset = values
+    return source.as_strided(
+        (size, *sizes), (source.stride(0), *strides),
+        source.storage_offset() if offset is None else offset + source.storage_offset())
+
+
+def _flattened(dims):
+    """Return the rule of an op whose first tensor has a batch in front of its last `dims` dims."""
+    def rule(op, values, mapped, size):
+        if not mapped[0] or any(mapped[1:]) or values[0].dim() != dims(values) + 2:
+            return _one_by_one(op, values, mapped, size)
+        whole = values[0]
+        result = apply_op(op, [whole.reshape((-1, *whole.shape[2:])), *values[1:]])
+        return result.view((size, whole.shape[1], *result.shape[1:])) if size else (
+            result.new_empty((0, whole.shape[1], *result.shape[1:])))
+
+    return rule
+
+
+
+
+_RULES: dict[str, Any] = {
+    **dict.fromkeys(_UNARY, _unary),
+    **dict.fromkeys(_LEADING, _unary),
+    **dict.fromkeys(_POINTWISE, _pointwise),
+    **dict.fromkeys(_ALONG, _along),
+    "t": _t,
+    "mm": _mm,
+    "mv": _mv,
+    "dot": _dot,
+    "vdot": _dot,
+    "bmm": _bmm,
+    "addmm": _addmm,
+    "clone_beside": _clone_beside,
+    "index_select": _index_select,
+    "plain_embedding": _embedding,
+    "as_strided": _as_strided,
+    "as_strided_scatter": _as_strided_scatter,
+    "convolution_map": _flattened(lambda values: values[1].dim() - 1),
+}

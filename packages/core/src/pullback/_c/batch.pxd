@@ -1,0 +1,11 @@
+from cpython.object cimport PyObject
+
+from pullback._c.entry cimport Op
+from pullback._c.levels cimport Level
+from pullback._c.tensor cimport Tensor
+
+cdef object run_batched(Op op, PyObject **args, int level)
+cdef Tensor unwrap(Tensor tensor, Level level)
+cdef Tensor rewrap(Tensor value, Level level)
+cdef Tensor batch_of(Tensor tensor)
+cpdef Tensor whole(Tensor tensor)

@@ -1,0 +1,103 @@
+"""Running ops while levels are open: which level an op concerns, and what that level does."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+from pullback._c.batch cimport run_batched
+from pullback._c.call cimport (
+    op_run, op_run_inplace, run_composite_plainly, set_lifted_run)
+from pullback._c.entry cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
+from pullback._c.jvp cimport run_inplace_with_tangents, run_with_tangents
+from pullback._c.levels cimport Level, batch_level, level_size, tangent_level
+from pullback._c.state cimport pb_state, thread_state
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
+
+
+# The innermost level of a kind at which some values are lifted, 0 where none is.
+cdef struct levels_of:
+    int batch
+    int tangent
+
+
+cdef int look_at(levels_of *found, object value, uint64_t hidden) except -1:
+    """Take the levels of a value into account, if it is a tensor."""
+    cdef Level level
+    if not is_tensor(value):
+        return 0
+    level = batch_level(<Tensor>value)
+    if level is not None:
+        found.batch = max(found.batch, level.number)
+    elif (<Tensor>value).flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for "
+                           "one element of a batch, and the batch is gone. Return it from the "
+                           "function.")
+    else:
+        found.tangent = max(found.tangent, tangent_level(<Tensor>value, hidden))
+    return 0
+
+
+cdef levels_of levels_of_call(Op op, PyObject **args) except *:
+    """Find the levels of all operands. Inference mode ends forward mode."""
+    cdef pb_state *state = thread_state()
+    cdef levels_of found
+    cdef int i
+    found.batch = 0
+    found.tangent = 0
+    for i in range(op.nargs):
+        value = <object>args[i]
+        if i == op.list_arg or (op.flags & OP_INDEXED and op.arg_kinds[i] == ARG_ANY
+                                and isinstance(value, (tuple, list))):
+            for item in value:
+                look_at(&found, item, state.hidden)
+        elif op.arg_kinds[i] != ARG_ANY:
+            look_at(&found, value, state.hidden)
+    if op.flags & OP_RANDOM:
+        found.batch = max(found.batch, innermost_vmap())
+    if state.inference:
+        found.tangent = 0
+    return found
+
+
+cdef int innermost_vmap() except -1:
+    """Return the innermost level of vmap in sight, or 0."""
+    cdef pb_state *state = thread_state()
+    cdef int level
+    for level in range(state.levels, 0, -1):
+        if not state.hidden >> level & 1 and level_size(level) >= 0:
+            return level
+    return 0
+
+
+cdef bint is_lifted_call(Op op, PyObject **args) except -1:
+    cdef levels_of found = levels_of_call(op, args)
+    return found.batch or found.tangent
+
+
+cdef object run(Op op, PyObject **args):
+    cdef levels_of found = levels_of_call(op, args)
+    if found.batch:
+        return run_batched(op, args, found.batch)
+    if found.tangent:
+        return run_with_tangents(op, args, found.tangent)
+    return op_run(op, args)
+
+
+cdef object run_inplace(Op op, PyObject **args):
+    cdef levels_of found = levels_of_call(op, args)
+    if found.batch:
+        return run_batched(op, args, found.batch)
+    if found.tangent:
+        return run_inplace_with_tangents(op, args, found.tangent)
+    return op_run_inplace(op, args)
+
+
+cdef object draw(Op op, PyObject **args):
+    """Run a composite that draws random numbers: under vmap, as its randomness says."""
+    cdef int level = innermost_vmap()
+    if level == 0 or (op.name == "normal" and (
+            is_tensor(<object>args[0]) or is_tensor(<object>args[1]))):     # its parts are asked
+        return run_composite_plainly(op, args)
+    return run_batched(op, args, level)
+
+
+set_lifted_run(run, run_inplace, draw, is_lifted_call)

@@ -1,0 +1,117 @@
+"""What transforms do to the tensors that come in and go out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pullback as pb
+from pullback._c import batch
+from pullback._c.gradients import depends_on_others
+from pullback._c.tensor import Tensor
+from pullback.func._tree import leaves, tree_map
+from pullback.optable import ops
+
+
+def chosen(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the checked numbers of the arguments to differentiate."""
+    if isinstance(argnums, bool) or not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers:
+        raise RuntimeError(f"argnums must be non-empty, got argnums={argnums}")
+    if len(set(numbers)) != len(numbers):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
+    for number in numbers:
+        if not isinstance(number, int):
+            raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums}")
+        if not -len(args) <= number < len(args):
+            raise RuntimeError(f"Got argnum={number}, but only {len(args)} positional inputs")
+    return tuple(number % len(args) for number in numbers)
+
+
+def replaced(args: Sequence[Any], numbers: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments with some exchanged."""
+    made = list(args)
+    for number, value in zip(numbers, values):
+        made[number] = value
+    return tuple(made)
+
+
+def fresh(tree: Any) -> Any:
+    """Return aliases that require grad, batched wherever the results may be."""
+    return tree_map(_fresh, tree)
+
+
+def _fresh(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+    for level in batch.open_batches():
+        if batch.get_batch(value, level) is None:
+            mark = batch.make_batched(pb.zeros(batch.batch_size(level)), level)
+            value = ops.clone_beside(value, mark)
+    if value.requires_grad:
+        return ops.alias(value)
+    value = _without_history(value)
+    if value.is_floating_point() or value.is_complex():
+        batch.whole(value).requires_grad_()
+    return value
+
+
+def settled(tree: Any, inputs: Any, recording: bool) -> Any:
+    """Return results without the history that is only a transform's own."""
+    own = [batch.whole(leaf) for leaf in leaves(inputs) if isinstance(leaf, Tensor)]
+
+    def settle(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return value
+        if recording and depends_on_others(batch.whole(value), own):
+            return value
+        return _without_history(value)
+
+    return tree_map(settle, tree)
+
+
+def _without_history(value: Tensor) -> Tensor:
+    """Detach a tensor, but keep its tangents."""
+    with pb.no_grad():
+        return ops.same_memory(value)
+
+
+def gradients(outputs: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor],
+              create_graph: bool, retain_graph: bool) -> list[Tensor]:
+    """Return the gradients of tensors, zeros where there are none."""
+    pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
+    targets = [x for x in inputs if x.requires_grad]
+    found: list[Any] = [None] * len(targets)
+    if pairs and targets:
+        found = batch.gradients_of([o for o, _ in pairs], [s for _, s in pairs], targets,
+                                   retain_graph, create_graph)
+    given = iter(found)
+    made = [next(given) if x.requires_grad else None for x in inputs]
+    return [ops.zeros_like(x.detach()) if grad is None else grad
+            for grad, x in zip(made, inputs)]
+
+
+def only_tensors(tree: Any, where: str, what: str) -> list[Tensor]:
+    """Return the leaves of what a function gave.
+
+    Raises: RuntimeError when one is no tensor.
+    """
+    found = leaves(tree)
+    for leaf in found:
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"{where}: expected {what} to return only tensors, got unsupported "
+                               f"type {type(leaf)}")
+    return found
+
+
+def split_aux(result: Any, where: str) -> tuple[Any, Any]:
+    """Return (output, aux) of a function with has_aux=True."""
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise RuntimeError(f"{where}: output of function f should be a tuple: (output, aux) if "
+                           f"has_aux is True")
+    for leaf in leaves(result[1]):
+        if not isinstance(leaf, Tensor):
+            raise RuntimeError(f"Expected tensors, got unsupported type {type(leaf)}")
+    return result

@@ -1,0 +1,79 @@
+"""Nested structures of tensors: tuples, lists, dicts and named tuples, flattened and rebuilt."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+LEAF = object()
+
+
+def is_node(value: Any) -> bool:
+    """Return True for what is looked into."""
+    return isinstance(value, (tuple, list)) or type(value) in (dict, OrderedDict, defaultdict)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Return the leaves of a tree in order."""
+    return list(_walk(tree))
+
+
+def _walk(tree: Any) -> Iterator[Any]:
+    if isinstance(tree, (tuple, list)):
+        for item in tree:
+            yield from _walk(item)
+    elif is_node(tree):
+        for item in tree.values():
+            yield from _walk(item)
+    else:
+        yield tree
+
+
+def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Return a tree of the same structure, of what a function makes of the leaves."""
+    if isinstance(tree, (tuple, list)):
+        parts = [tree_map(function, *items) for items in zip(tree, *others)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if is_node(tree):
+        made = tree.copy()
+        for key, item in tree.items():
+            made[key] = tree_map(function, item, *(other[key] for other in others))
+        return made
+    return function(tree, *others)
+
+
+def rebuild(tree: Any, values: list[Any]) -> Any:
+    """Return a tree of the same structure with other leaves."""
+    given = iter(values)
+    return tree_map(lambda leaf: next(given), tree)
+
+
+def structure(tree: Any) -> Any:
+    """Return what tells whether two trees have the same structure; it prints as a tree of *."""
+    if isinstance(tree, (tuple, list)):
+        return type(tree), tuple(structure(item) for item in tree)
+    if is_node(tree):
+        return type(tree), tuple((key, structure(item)) for key, item in tree.items())
+    return "*"
+
+
+def spread(prefix: Any, tree: Any) -> list[Any] | None:
+    """Return one value per leaf of a tree from a prefix of it; None if the prefix does not fit."""
+    if not is_node(prefix):
+        return [prefix] * len(leaves(tree))
+    if not is_node(tree) or type(prefix) is not type(tree) or len(prefix) != len(tree):
+        return None
+    found: list[Any] = []
+    if isinstance(tree, (tuple, list)):
+        pairs = list(zip(prefix, tree))
+    else:
+        if prefix.keys() != tree.keys():
+            return None
+        pairs = [(prefix[key], tree[key]) for key in tree]
+    for part, item in pairs:
+        below = spread(part, item)
+        if below is None:
+            return None
+        found.extend(below)
+    return found
