@@ -1,0 +1,273 @@
+"""Function transforms: values against formulas, nesting, structures, what they refuse."""
+
+import math
+from typing import NamedTuple
+
+import pytest
+
+import pullback as pb
+from pullback.func import (
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    vjp,
+    vmap,
+)
+
+A = pb.tensor([1.0, 2.0], dtype=pb.float64)
+X = pb.tensor([[1.0, 2.0], [0.5, 3.0], [2.0, -1.0]], dtype=pb.float64)
+
+
+def scalar(a):
+    return (a.sin() * a.exp()).sum() * a.prod()
+
+
+def expected_gradient(a):
+    s, p = (a.sin() * a.exp()).sum(), a.prod()
+    return (a.sin() + a.cos()) * a.exp() * p + s * p / a
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+class TestGrad:
+    def test_value(self):
+        pb.testing.assert_close(grad(scalar)(A), expected_gradient(A))
+        found, value = grad_and_value(scalar)(A)
+        pb.testing.assert_close(found, expected_gradient(A))
+        pb.testing.assert_close(value, scalar(A))
+
+    def test_results_have_no_history_of_their_own(self):
+        found, value = grad_and_value(scalar)(A)
+        assert not found.requires_grad
+        assert not value.requires_grad
+
+    def test_history_of_the_caller(self):
+        w = A.clone().requires_grad_()
+        found = grad(lambda a: (a * a * w).sum())(A)
+        again, = pb.autograd.grad(found.sum(), w)
+        assert pb.equal(again, 2 * A)
+        with pb.no_grad():
+            assert not grad(lambda a: (a * a * w).sum())(A).requires_grad
+
+    def test_no_grad_inside(self):
+        def function(a):
+            with pb.no_grad():
+                constant = a * 2
+            return (a * constant).sum()
+
+        assert pb.equal(grad(function)(A), 2 * A)
+
+    def test_argnums(self):
+        def function(a, b):
+            return (a * b).sum()
+
+        assert pb.equal(grad(function, 1)(A, 2 * A), A)
+        found = grad(function, (-1, 0))(A, 2 * A)
+        assert pb.equal(found[0], A)
+        assert pb.equal(found[1], 2 * A)
+
+    def test_structures(self):
+        tree = {"a": A, "b": [Pair(A, 2 * A)]}
+        found = grad(lambda t: (t["a"] * t["b"][0].second).sum())(tree)
+        assert pb.equal(found["a"], 2 * A)
+        assert isinstance(found["b"][0], Pair)
+        assert pb.equal(found["b"][0].first, pb.zeros(2, dtype=pb.float64))
+
+    def test_aux(self):
+        found, (value, aux) = grad_and_value(lambda a: (a.sum(), {"k": a * 2}), has_aux=True)(A)
+        assert pb.equal(found, pb.ones_like(A))
+        assert value.item() == 3
+        assert not aux["k"].requires_grad
+
+    def test_nested(self):
+        # d/da sum(d/db sum(a b^3) at b = a) = d/da 3 a^3
+        found = grad(lambda a: grad(lambda b: (a * b**3).sum())(a).sum())(A)
+        pb.testing.assert_close(found, 9 * A**2)
+
+    def test_per_sample(self):
+        w = pb.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=pb.float64)
+        found = vmap(grad(lambda v, a: (a @ v).tanh().sum()), in_dims=(None, 0))(w, X)
+        expected = pb.stack([
+            pb.outer(a, 1 - (a @ w).tanh() ** 2) for a in X])
+        pb.testing.assert_close(found, expected)
+
+
+class TestVjp:
+    def test_many_times(self):
+        output, back = vjp(lambda a: a.sin(), A)
+        pb.testing.assert_close(output, A.sin())
+        assert not output.requires_grad
+        for scale in (1, 2):
+            pb.testing.assert_close(back(scale * A)[0], scale * A * A.cos())
+
+    def test_structures(self):
+        _, back = vjp(lambda a, b: (a * b, {"k": a.sum()}), A, 2 * A)
+        found = back((A, {"k": pb.tensor(3.0, dtype=pb.float64)}))
+        pb.testing.assert_close(found[0], 2 * A * A + 3)
+        pb.testing.assert_close(found[1], A * A)
+
+    def test_aux(self):
+        output, back, aux = vjp(lambda a: (a * 2, a + 1), A, has_aux=True)
+        assert pb.equal(output, 2 * A)
+        assert pb.equal(aux, A + 1)
+        assert pb.equal(back(A)[0], 2 * A)
+
+    def test_differentiable(self):
+        found = grad(lambda v: vjp(lambda a: a * a * a, A)[1](v)[0].sum())(A)
+        pb.testing.assert_close(found, 3 * A * A)
+
+
+class TestJvp:
+    def test_value(self):
+        output, tangent = jvp(lambda a: (a.sin(), {"k": a.sum()}), (A,), (2 * A,))
+        pb.testing.assert_close(tangent[0], 2 * A * A.cos())
+        assert tangent[1]["k"].item() == 6
+        pb.testing.assert_close(output[0], A.sin())
+
+    def test_independent_output(self):
+        assert pb.equal(jvp(lambda a: pb.ones(2), (A,), (A,))[1], pb.zeros(2))
+
+    def test_aux(self):
+        _, tangent, aux = jvp(lambda a: (a * 2, a + 1), (A,), (A,), has_aux=True)
+        assert pb.equal(tangent, 2 * A)
+        assert pb.autograd.forward_ad.unpack_dual(aux).tangent is None
+
+    def test_nested(self):
+        def first(a):
+            return jvp(lambda b: b**4, (a,), (pb.ones_like(a),))[1]
+
+        pb.testing.assert_close(jvp(first, (A,), (pb.ones_like(A),))[1], 12 * A**2)
+
+
+class TestJacobians:
+    @pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
+    def test_value(self, jacobian):
+        found = jacobian(lambda a: pb.outer(a, a))(A)
+        expected = pb.einsum("ik,j->ijk", pb.eye(2, dtype=pb.float64), A)
+        pb.testing.assert_close(found, expected + expected.transpose(0, 1))
+
+    @pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
+    def test_structures(self, jacobian):
+        found = jacobian(lambda p, b: (p["a"] * b, {"k": b.sum()}), (0, 1))({"a": A}, 2 * A)
+        pb.testing.assert_close(found[0][0]["a"], pb.diag(2 * A))
+        pb.testing.assert_close(found[0][1], pb.diag(A))
+        assert pb.equal(found[1]["k"][0]["a"], pb.zeros(2, dtype=pb.float64))
+        assert pb.equal(found[1]["k"][1], pb.ones(2, dtype=pb.float64))
+
+    @pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
+    def test_aux(self, jacobian):
+        found, aux = jacobian(lambda a: (a * a, a + 1), has_aux=True)(A)
+        pb.testing.assert_close(found, pb.diag(2 * A))
+        assert pb.equal(aux, A + 1)
+
+    def test_chunks(self):
+        pb.testing.assert_close(jacrev(pb.sin, chunk_size=1)(A), jacrev(pb.sin)(A))
+
+    @pytest.mark.parametrize("twice", [
+        hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)),
+        lambda f: jacrev(jacfwd(f)), lambda f: jacfwd(jacrev(f)),
+        lambda f: jacfwd(grad(f)), lambda f: jacrev(grad(f)),
+    ])
+    def test_hessians_agree(self, twice):
+        rows = []
+        step = 1e-5
+        for i in range(2):
+            e = pb.zeros(2, dtype=pb.float64)
+            e[i] = step
+            rows.append((expected_gradient(A + e) - expected_gradient(A - e)) / (2 * step))
+        pb.testing.assert_close(twice(scalar)(A), pb.stack(rows), rtol=1e-6, atol=1e-6)
+        pb.testing.assert_close(
+            vmap(twice(scalar))(X), pb.stack([twice(scalar)(a) for a in X]))
+
+    def test_hessian_of_several_arguments(self):
+        found = hessian(lambda a, b: (a * b * b).sum(), (0, 1))(A, 3 * A)
+        pb.testing.assert_close(found[0][1], pb.diag(6 * A))
+        pb.testing.assert_close(found[1][1], pb.diag(2 * A))
+        assert pb.equal(found[0][0], pb.zeros(2, 2, dtype=pb.float64))
+
+    def test_in_place_and_views(self):
+        def function(a):
+            made = a.new_zeros(2)
+            made[0] = a[1]
+            made[1:].copy_(a[:1] * 2)
+            return (made**3).sum()
+
+        pb.testing.assert_close(hessian(function)(A), pb.diag(pb.stack([48 * A[0], 6 * A[1]])))
+        found = vmap(hessian(function))(X)
+        pb.testing.assert_close(found, pb.stack([hessian(function)(a) for a in X]))
+
+    def test_library_functions(self):
+        functional = pb.nn.functional
+
+        def function(a):
+            h = functional.layer_norm(functional.linear(a, X, X[:, 0]), (3,))
+            return functional.cross_entropy(h.unsqueeze(0), pb.tensor([2]))
+
+        pb.testing.assert_close(hessian(function)(A), jacrev(jacrev(function))(A))
+
+
+class TestLinearize:
+    def test_value(self):
+        output, push = linearize(lambda a: (a.sin(), a.sum()), A)
+        pb.testing.assert_close(output[0], A.sin())
+        for scale in (1, 2):
+            found = push(scale * A)
+            pb.testing.assert_close(found[0], scale * A * A.cos())
+            assert found[1].item() == scale * 3
+
+    def test_inside_vmap(self):
+        found = vmap(lambda a: linearize(lambda b: b * b, a)[1](a))(X)
+        pb.testing.assert_close(found, 2 * X * X)
+
+
+def test_against_differences():
+    step = math.sqrt(pb.finfo(pb.float64).eps)
+    v = pb.tensor([0.3, -0.7], dtype=pb.float64)
+    difference = (scalar(A + step * v) - scalar(A - step * v)) / (2 * step)
+    pb.testing.assert_close(jvp(scalar, (A,), (v,))[1], difference, rtol=1e-6, atol=1e-6)
+
+
+REFUSED = {
+    "vector": (lambda: grad(lambda a: a)(A), RuntimeError, "scalar Tensor, got tensor with 1 dims"),
+    "number": (lambda: grad(lambda a: 3)(A), RuntimeError, "return a Tensor, got <class 'int'>"),
+    "argnum": (lambda: grad(scalar, 5)(A), RuntimeError, "Got argnum=5, but only 1"),
+    "argnums": (lambda: grad(scalar, "x")(A), RuntimeError, "argnums must be int"),
+    "twice": (lambda: grad(scalar, (0, 0))(A), RuntimeError, "must be unique"),
+    "empty": (lambda: grad(scalar, ())(A), RuntimeError, "non-empty"),
+    "input": (lambda: grad(lambda a: a)(3.0), ValueError, "must be Tensor, got <class 'float'>"),
+    "aux": (lambda: grad(scalar, has_aux=True)(A), RuntimeError, "should be a tuple"),
+    "aux number": (
+        lambda: grad(lambda a: (a.sum(), 3), has_aux=True)(A), RuntimeError, "unsupported type"),
+    "vjp output": (lambda: vjp(lambda a: 3, A), RuntimeError, "to return only tensors"),
+    "cotangent shape": (
+        lambda: vjp(pb.sin, A)[1](pb.ones(3)), RuntimeError, "Mismatch in shape: grad_output"),
+    "cotangents": (
+        lambda: vjp(lambda a: (a, a), A)[1](A), RuntimeError, "structure of cotangents"),
+    "primals": (lambda: jvp(pb.sin, A, A), RuntimeError, "Expected primals to be a tuple"),
+    "tangents": (lambda: jvp(pb.sin, (A,), (A, A)), RuntimeError, "same python structure"),
+    "tangent shape": (lambda: jvp(pb.sin, (A,), (pb.ones(3),)), RuntimeError, "different size"),
+    "primal": (lambda: jvp(pb.sin, (3.0,), (A,)), RuntimeError, "primals to only contain Tensors"),
+    "no primal": (lambda: jvp(pb.sin, (), ()), RuntimeError, "at least one Tensor"),
+    "strict": (
+        lambda: jvp(lambda a: pb.ones(2), (A,), (A,), strict=True), RuntimeError,
+        "independent of the inputs"),
+    "chunk_size": (lambda: jacrev(pb.sin, chunk_size=0), ValueError, "greater than 0"),
+    "linear shape": (
+        lambda: linearize(pb.sin, A)[1](pb.ones(3)), RuntimeError, "doesn't match the shape"),
+    "linear structure": (lambda: linearize(pb.sin, A)[1](A, A), RuntimeError, "argspec"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, error, message = REFUSED[name]
+    with pytest.raises(error, match=message):
+        call()
+    assert pb._c.levels.level_count() == 0

@@ -1,0 +1,307 @@
+"""vmap: placing batches, what it refuses, randomness, in-place writes, custom Functions."""
+
+import pytest
+
+import pullback as pb
+from pullback.func import grad, jacfwd, jvp, vmap
+
+X = pb.arange(6.0).reshape(3, 2)
+W = pb.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+class TestPlaces:
+    def test_first_dim(self):
+        assert pb.equal(vmap(lambda a: a.sum())(X), X.sum(1))
+
+    def test_other_dims(self):
+        assert pb.equal(vmap(lambda a: a.sum(), in_dims=1)(X), X.sum(0))
+        assert pb.equal(vmap(lambda a: a * 2, in_dims=-1, out_dims=1)(X), X * 2)
+
+    def test_not_mapped(self):
+        found = vmap(lambda a, b: a @ b, in_dims=(0, None))(X, W)
+        pb.testing.assert_close(found, X @ W)
+
+    def test_nests(self):
+        def function(pair, options):
+            return {"sum": pair[0] + options["k"], "same": [pair[1]]}
+
+        found = vmap(function, in_dims=((0, None), {"k": 1}), out_dims={"sum": 1, "same": 0})(
+            (X, W), {"k": X.t()})
+        assert pb.equal(found["sum"], (X + X).t())
+        assert found["same"][0].shape == (3, 2, 2)
+
+    def test_result_that_is_the_same_for_all(self):
+        found = vmap(lambda a: pb.ones(2))(X)
+        assert pb.equal(found, pb.ones(3, 2))
+
+    def test_out_dims_none(self):
+        assert vmap(lambda a: 3, out_dims=None)(X) == 3
+
+    def test_keywords_are_not_mapped(self):
+        assert pb.equal(vmap(lambda a, *, k: a + k.sum())(X, k=pb.ones(5)), X + 5)
+
+    def test_chunks(self):
+        sizes = []
+
+        def function(a):
+            sizes.append(pb._c.batch.batch_size(1))
+            return a * 2, a.sum()
+
+        double, total = vmap(function, chunk_size=2)(X)
+        assert sizes == [2, 1]
+        assert pb.equal(double, X * 2)
+        assert pb.equal(total, X.sum(1))
+
+    def test_empty_batch(self):
+        assert vmap(lambda a: a.exp().sum())(pb.zeros(0, 2)).shape == (0,)
+        assert vmap(lambda a: a.sort().values)(pb.zeros(0, 2)).shape == (0, 2)
+
+    def test_nested(self):
+        products = vmap(vmap(pb.mul, in_dims=(None, 0)), in_dims=(0, None))
+        assert pb.equal(products(X[:, 0], X[:, 1]), X[:, :1] * X[:, 1])
+
+    def test_zero_dims_do_not_promote(self):
+        counts = pb.arange(3)
+        found = vmap(lambda a, b: a * b)(pb.ones(3, dtype=pb.float64), pb.ones(3, 2))
+        assert found.dtype == pb.float32
+        assert vmap(lambda a, b: a * b)(counts, pb.ones(3, 2)).dtype == pb.float32
+
+    def test_inside_looks_like_one_element(self):
+        def function(a):
+            assert a.shape == (2,)
+            assert a.device == X.device
+            assert not a.requires_grad
+            assert "BatchedTensor(lvl=1" in repr(a)
+            return a
+
+        vmap(function)(X)
+
+    def test_history(self):
+        x = X.clone().requires_grad_()
+        y = vmap(lambda a: (a * a).sum())(x)
+        y.sum().backward()
+        assert pb.equal(x.grad, 2 * X)
+
+
+REFUSED = {
+    "item": (lambda: vmap(lambda a: a.item())(X[:, 0]), RuntimeError, r"calling \.item\(\)"),
+    "tolist": (lambda: vmap(lambda a: a.tolist())(X), RuntimeError, r"calling \.tolist\(\)"),
+    "truth": (lambda: vmap(lambda a: a if a else -a)(X[:, 0]), RuntimeError, "control flow"),
+    "requires_grad_": (
+        lambda: vmap(lambda a: a.requires_grad_())(X), RuntimeError, "requires_grad_"),
+    "backward": (
+        lambda: vmap(lambda a: (a * W.clone().requires_grad_()).sum().backward())(X),
+        RuntimeError, "use pullback.func.grad"),
+    "in place": (lambda: vmap(lambda a: pb.zeros(2).add_(a))(X), RuntimeError, "not possible"),
+    "out": (lambda: vmap(lambda a: pb.add(a, 1, out=pb.zeros(2)))(X), NotImplementedError, "out="),
+    "shapes": (lambda: vmap(pb.nonzero)(X), RuntimeError, "dynamic shape"),
+    "in_dim": (lambda: vmap(pb.sin, in_dims=2)(X), ValueError, "Got in_dim=2 for some input"),
+    "in_dim text": (lambda: vmap(pb.sin, in_dims=("x",))(X), ValueError, "Got in_dim=x"),
+    "in_dims": (lambda: vmap(pb.sin, in_dims=(0, 1))(X), ValueError, "in_dims is not compatible"),
+    "in_dims None": (lambda: vmap(pb.sin, in_dims=None)(X), ValueError, "expected `in_dims`"),
+    "none mapped": (lambda: vmap(pb.sin, in_dims=(None,))(X), ValueError, "every in_dim is None"),
+    "sizes": (
+        lambda: vmap(lambda a, b: a)(X, pb.ones(2)), ValueError,
+        "same size in the mapped dimension"),
+    "no tensor": (lambda: vmap(lambda a: a)(3), ValueError, "cannot vmap over non-Tensor"),
+    "zero dims": (lambda: vmap(pb.sin)(pb.tensor(1.0)), ValueError, "dimensionality 0"),
+    "no inputs": (lambda: vmap(lambda: 1)(), ValueError, "got no inputs"),
+    "result": (lambda: vmap(lambda a: 3)(X), ValueError, "must only return Tensors"),
+    "result None": (
+        lambda: vmap(lambda a: a, out_dims=None)(X), ValueError, "can not return a BatchedTensor"),
+    "out_dim": (lambda: vmap(lambda a: a, out_dims=3)(X), IndexError, "Dimension out of range"),
+    "out_dims": (
+        lambda: vmap(lambda a: a, out_dims=(0, 1))(X), ValueError, "out_dims is not compatible"),
+    "out_dims text": (lambda: vmap(lambda a: a, out_dims="x")(X), ValueError, "must be an int"),
+    "randomness": (
+        lambda: vmap(pb.sin, randomness="x"), RuntimeError, "Only allowed values for randomness"),
+    "chunk_size": (lambda: vmap(pb.sin, chunk_size=0), ValueError, "greater than 0"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, error, message = REFUSED[name]
+    with pytest.raises(error, match=message):
+        call()
+    assert pb._c.levels.level_count() == 0
+
+
+def test_escaped_tensor():
+    escaped = []
+    vmap(lambda a: escaped.append(a) or a)(X)
+    with pytest.raises(RuntimeError, match="escaped"):
+        _ = escaped[0].requires_grad
+    with pytest.raises(RuntimeError):
+        escaped[0].item()
+    with pytest.raises(RuntimeError, match="escaped"):
+        vmap(lambda a: a + escaped[0])(X)
+    assert (escaped[0] * 2).device.type == "meta"       # no memory: nothing to see
+
+
+class TestRandomness:
+    def test_error(self):
+        for draw in (lambda a: pb.randn(2), lambda a: a.clone().normal_(),
+                     lambda a: pb.nn.functional.dropout(a)):
+            with pytest.raises(RuntimeError, match="randomness error mode"):
+                vmap(draw)(X)
+
+    def test_same(self):
+        found = vmap(lambda a: a + pb.randn(2), randomness="same")(pb.zeros(3, 2))
+        assert pb.equal(found[0], found[1])
+        found = vmap(lambda a: a.clone().uniform_(), randomness="same")(X)
+        assert pb.equal(found[0], found[2])
+
+    def test_different(self):
+        found = vmap(lambda a: a.clone().uniform_(), randomness="different")(X)
+        assert not pb.equal(found[0], found[1])
+        found = vmap(lambda a: pb.bernoulli(a * 0 + 0.5), randomness="different")(
+            pb.zeros(3, 64))
+        assert not pb.equal(found[0], found[1])
+
+    def test_different_in_place_needs_a_batch(self):
+        with pytest.raises(RuntimeError, match="different inplace randomness"):
+            vmap(lambda a: pb.ones(2).uniform_(), randomness="different")(X)
+
+
+class TestInPlace:
+    def test_new_tensors_are_batched(self):
+        def function(a):
+            made = a.new_zeros(3)
+            made[0] = a[1]
+            made[1:].copy_(a[:1] * 2)
+            return made
+
+        assert pb.equal(vmap(function)(X), pb.stack([X[:, 1], 2 * X[:, 0], 2 * X[:, 0]], 1))
+
+    def test_argument_is_written(self):
+        x = X.clone()
+        vmap(lambda a: a.mul_(2))(x)
+        assert pb.equal(x, 2 * X)
+
+    def test_views_of_elements(self):
+        x = X.clone()
+        vmap(lambda a: a[1:].zero_())(x)
+        assert pb.equal(x[:, 1], pb.zeros(3))
+        assert pb.equal(x[:, 0], X[:, 0])
+
+    def test_scatter_into_what_is_the_same(self):
+        index = pb.tensor([[0], [1], [0]])
+        found = vmap(lambda i, s: pb.zeros(2).scatter(0, i, s))(index, X[:, :1])
+        assert pb.equal(found, pb.tensor([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0]]))
+
+
+def product(rule):
+    """Return a Function a * b of two vectors, and the sum of the first, with a rule for vmap."""
+
+    class Product(pb.autograd.Function):
+        generate_vmap_rule = rule is True
+
+        @staticmethod
+        def forward(a, b):
+            return a * b, a.sum()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g, h):
+            a, b = ctx.saved_tensors
+            return g * b + h, g * a
+
+        @staticmethod
+        def jvp(ctx, s, t):
+            a, b = ctx.saved_tensors
+            return s * b + a * t, s.sum()
+
+    if callable(rule):
+        Product.vmap = staticmethod(rule)
+    return Product
+
+
+class TestFunction:
+    def test_generated(self):
+        found, total = vmap(product(True).apply, in_dims=(0, None))(X, X[1])
+        assert pb.equal(found, X * X[1])
+        assert pb.equal(total, X.sum(1))
+
+    def test_generated_derivatives(self):
+        function = product(True)
+
+        def of(a, b):
+            found, total = function.apply(a, b)
+            return found.sum() * total
+
+        def plain(a, b):
+            return (a * b).sum() * a.sum()
+
+        mapped = {"in_dims": (0, None)}
+        for transform in (lambda f: grad(f, (0, 1)), lambda f: jacfwd(f, (0, 1))):
+            pb.testing.assert_close(
+                vmap(transform(of), **mapped)(X, X[1]), vmap(transform(plain), **mapped)(X, X[1]))
+        b = X[1].clone().requires_grad_()
+        vmap(of, **mapped)(X, b).sum().backward()
+        expected, = pb.autograd.grad((X * b).sum(1) @ X.sum(1), b)
+        pb.testing.assert_close(b.grad, expected)
+
+    def test_own_rule(self):
+        seen = []
+
+        def rule(info, in_dims, a, b):
+            seen.append((info.batch_size, info.randomness, in_dims, a.shape))
+            return (a * b, a.sum(1)), (0, 0)
+
+        found, _ = vmap(product(rule).apply, in_dims=(0, None))(X, X[1])
+        assert seen == [(3, "error", (0, None), (3, 2))]
+        assert pb.equal(found, X * X[1])
+
+    def test_no_rule(self):
+        with pytest.raises(RuntimeError, match="does not have vmap support"):
+            vmap(product(None).apply)(X, X)
+
+    def test_two_rules(self):
+        function = product(lambda info, in_dims, a, b: None)
+        function.generate_vmap_rule = True
+        with pytest.raises(RuntimeError, match="both generate_vmap_rule=True and"):
+            vmap(function.apply)(X, X)
+
+    def test_needs_setup_context(self):
+        class Double(pb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+
+        with pytest.raises(RuntimeError, match="must override the setup_context"):
+            vmap(Double.apply)(X)
+
+    def test_backward_sees_batches_of_gradients(self):
+        class Square(pb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, g):
+                x, = ctx.saved_tensors
+                assert g.shape == x.shape
+                return 2 * x * g
+
+        x = pb.tensor([1.0, 2.0], requires_grad=True)
+        found, = pb.autograd.grad(Square.apply(x), x, pb.eye(2), is_grads_batched=True)
+        assert pb.equal(found, pb.diag(2 * x).detach())
+
+
+def test_jvp_inside():
+    found = vmap(lambda a: jvp(lambda b: b.clone().mul_(b), (a,), (a,))[1])(X)
+    assert pb.equal(found, 2 * X * X)
+
+
+def test_gradient_of_what_is_the_same_for_all():
+    w = W.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match="would be summed over it"):
+        vmap(lambda a: pb.autograd.grad((a @ w).sum(), w)[0])(X)
+    found = vmap(lambda a: grad(lambda v: (a @ v).sum())(w))(X)
+    assert pb.equal(found.detach(), X.unsqueeze(2).expand(3, 2, 2))
