@@ -324,7 +324,8 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     """Run a Python kernel, or the host's when the backend has none."""
     cdef pb_entry *fallback
     if entry.callable != NULL:
-        return run_callable(<object>entry.callable, call, found.host)
+        return run_callable(<object>entry.callable, call, found.host,
+                            <str>found.name_object)
     device = <str>found.name_object
     slot = slot_names[call.slot]
     dtype = dtype_object(key).name
@@ -335,7 +336,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
     if call.nin == 0:                   # numbers are made on the host: no data leaves the device
         if found.host:
-            return run_callable(<object>fallback.callable, call, True)
+            return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
     if os.environ.get("PULLBACK_FALLBACK") == "error":
         raise NotImplementedError(
@@ -346,7 +347,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
                       f"host in NumPy", RuntimeWarning, stacklevel=2)
     if found.host:
-        return run_callable(<object>fallback.callable, call, True)
+        return run_callable(<object>fallback.callable, call, True, "ref")
     return run_on_host(found, <object>fallback.callable, call)
 
 

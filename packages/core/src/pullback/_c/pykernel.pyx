@@ -109,7 +109,7 @@ cdef dict call_params(pb_call *call):
     return params
 
 
-cdef int run_callable(object function, pb_call *call, bint host) except -1:
+cdef int run_callable(object function, pb_call *call, bint host, str device) except -1:
     cdef int i
     outs = []
     ins = []
@@ -118,12 +118,26 @@ cdef int run_callable(object function, pb_call *call, bint host) except -1:
         outs.append(host_array(call.out[i]) if host else kernel_array(call.out[i]))
     for i in range(call.nin):
         ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
-    if host:
-        with numpy.errstate(all="ignore"):
+    try:
+        if host:
+            with numpy.errstate(all="ignore"):
+                function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+        else:
             function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
-    else:
-        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    except REPORTED:
+        raise
+    except Exception as error:
+        raise RuntimeError(f"the kernel {slot_name(call.slot)!r} of the backend {device!r} failed: "
+                           f"{type(error).__name__}: {error}") from error
     return 0
+
+
+# What a kernel tells the user with; anything else is a defect of the kernel.
+REPORTED = (RuntimeError, ValueError, IndexError, MemoryError)
+
+
+cdef str slot_name(int slot):
+    return list(SLOTS)[slot]
 
 
 cdef object fetch(pb_device_type *found, pb_array *array):

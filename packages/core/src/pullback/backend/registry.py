@@ -9,6 +9,7 @@ of names restricts what may be loaded.
 from __future__ import annotations
 
 import os
+import warnings
 from functools import partial
 from importlib import import_module
 
@@ -23,6 +24,7 @@ _HINTS = {
 # Asking every installed distribution for its entry points takes longer than all the rest of an
 # import. Our own plugins are where they are known to be, so that others alone are asked for.
 _OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
+_BUILT_IN = "pullback"
 _REFERENCE = "pullback.refbackend.plugin"
 _manager = None
 _threads = None                         # what was asked for, which plugins loaded later are told
@@ -87,14 +89,27 @@ def _own_plugin(name: str) -> str | None:
     return module if found is not None and found.origin is not None else None
 
 
+def _points():
+    """Return the entry points of all plugins but those that claim a device of somebody else."""
+    from importlib.metadata import entry_points
+
+    kept = []
+    for point in entry_points(group=GROUP):
+        owner = _BUILT_IN if point.name in ("ref", "meta") else _own_plugin(point.name)
+        if owner in (None, point.value):
+            kept.append(point)
+        else:
+            warnings.warn(f"the plugin {point.value!r} claims the device {point.name!r}, which "
+                          f"{owner!r} provides: it is ignored", RuntimeWarning, stacklevel=2)
+    return kept
+
+
 def _entry_point(name: str):
     """Return the entry point of a device type, or None.
 
     Raises: RuntimeError when two distributions provide different ones.
     """
-    from importlib.metadata import entry_points
-
-    found = {point.value: point for point in entry_points(group=GROUP, name=name)}
+    found = {point.value: point for point in _points() if point.name == name}
     if len(found) > 1:
         raise RuntimeError(f"device {name!r} is provided by more than one plugin "
                            f"({', '.join(sorted(found))}): uninstall all but one")
@@ -103,9 +118,7 @@ def _entry_point(name: str):
 
 def installed() -> list[str]:
     """Return the device types that installed plugins provide, loaded or not."""
-    from importlib.metadata import entry_points
-
-    return sorted({point.name for point in entry_points(group=GROUP) if _allowed(point.name)})
+    return sorted({point.name for point in _points() if _allowed(point.name)})
 
 
 def _find(name: str):
