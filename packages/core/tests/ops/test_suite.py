@@ -1,10 +1,15 @@
 """The conformance suite as users run it: options, expected failures, totals."""
 
+import os
+import threading
+
 import pytest
 
 import pullback as pb
+from pullback._c import levels
 from pullback.optable import ENTRIES
 from pullback.testing import Requirements, checks
+from pullback.testing.modes import MODES
 from pullback.testing.reference import expect
 from pullback.testing.runner import run_check
 from pullback.testing.samples import samples_of
@@ -74,3 +79,52 @@ def test_memory_shared_under_another_version_counter_is_seen():
     sample = next(samples_of(ENTRIES["unsafe_split"], pb.float32))
     with pytest.raises(AssertionError, match="writes to an argument"):
         checks.check_alias(sample)
+
+
+def saves_copies():
+    x = pb.ones(1, requires_grad=True) * 2
+    return (x * x).grad_fn._saved_self.data_ptr() != x.data_ptr()
+
+
+SEEN = {
+    "anomaly": pb.is_anomaly_enabled,
+    "hooks": saves_copies,
+    "thread": lambda: threading.current_thread() is not threading.main_thread(),
+    "no-fallback": lambda: os.environ.get("PULLBACK_FALLBACK") == "error",
+    "vmap": lambda: levels.level_count() == 1,
+}
+
+
+def test_every_mode_is_looked_at():
+    assert set(SEEN) == set(MODES) - {"plain"}
+
+
+@pytest.mark.parametrize("mode", SEEN)
+def test_mode_holds_while_a_check_runs(mode):
+    seen = []
+    assert not SEEN[mode]()
+    MODES[mode](lambda: seen.append(SEEN[mode]()))
+    assert seen == [True]
+    assert not SEEN[mode]()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("check", ["value", "grad", "inplace", "compiled"])
+def test_ops_pass_under_modes(mode, check):
+    for name in ("mul", "exp", "softmax", "sort", "cumsum"):
+        found = run_check(check, ENTRIES[name], mode=mode)
+        assert not found.failures
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_failures_are_seen_under_modes(mode):
+    def fail():
+        raise AssertionError("it fails")
+
+    with pytest.raises(AssertionError, match="it fails"):
+        MODES[mode](fail)
+
+
+def test_mode_as_an_option(suite):
+    result = suite(Requirements(), "--pullback-mode", "anomaly")
+    assert result.ret == 0

@@ -3,6 +3,7 @@
     python -m pullback.testing                        # all checks: a matrix, failures, totals
     python -m pullback.testing --gradcheck            # first and second derivatives only
     python -m pullback.testing --check value out --op add mul --device cpu
+    python -m pullback.testing --mode anomaly         # all checks under anomaly detection
     python -m pullback.testing --html matrix.html
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pullback as pb
 from pullback.optable import ENTRIES
+from pullback.testing.modes import MODES
 from pullback.testing.requirements import Requirements, requirements_of
 from pullback.testing.runner import CHECKS, Totals, run_check
 
@@ -33,6 +35,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gradcheck", action="store_true", help="derivatives only")
     parser.add_argument("--op", nargs="+", metavar="NAME", help="only these ops")
     parser.add_argument("--device", help="where to run; the default device otherwise")
+    parser.add_argument("--mode", choices=list(MODES), default="plain",
+                        help="run every check under a mode")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="totals and failures only")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
     given = parser.parse_args(arguments)
@@ -45,9 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     names = list(given.check or (GRADIENTS if given.gradcheck else CHECKS))
     device = str(pb.get_default_device())
     requirements = requirements_of(device)
-    print(f"device {device}, {len(entries)} ops in the table")
+    under = "" if given.mode == "plain" else f", mode {given.mode}"
+    print(f"device {device}, {len(entries)} ops in the table{under}")
     start = time.perf_counter()
-    matrix = run_matrix(names, entries, requirements)
+    matrix = run_matrix(names, entries, requirements, given.mode)
     if not given.quiet:
         print_matrix(names, matrix, requirements)
     wrong = print_totals(names, matrix, requirements)
@@ -57,11 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def run_matrix(names: list[str], entries: list, requirements: Requirements) -> Matrix:
+def run_matrix(
+    names: list[str], entries: list, requirements: Requirements, mode: str
+) -> Matrix:
     """Run the checks on the ops."""
     return {
         entry.name: {
-            name: run_check(name, entry, without=requirements.without_dtypes)
+            name: run_check(name, entry, without=requirements.without_dtypes, mode=mode)
             for name in names
             if CHECKS[name].concerns(entry)
         }

@@ -32,6 +32,9 @@ def pytest_addoption(parser):
     group = parser.getgroup("pullback")
     group.addoption("--pullback-device", metavar="NAME",
                     help="where the suite of ops runs; else on the default device")  # fmt: skip
+    group.addoption("--pullback-mode", metavar="NAME", default="plain",
+                    help="under which mode it runs: plain, anomaly, hooks, thread, no-fallback, "
+                         "vmap")  # fmt: skip
 
 
 def pytest_configure(config):
@@ -44,6 +47,12 @@ def pullback_device(request):
     import pullback
 
     return request.config.getoption("--pullback-device") or str(pullback.get_default_device())
+
+
+@pytest.fixture(scope="session")
+def pullback_mode(request):
+    """The mode that every check runs under."""
+    return request.config.getoption("--pullback-mode")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pullback as pb
 from pullback.testing import checks
 from pullback.testing.draw import LAYOUTS
+from pullback.testing.modes import MODES
 from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
 
 __all__ = ["CHECKS", "Check", "Totals", "iter_samples", "run_check"]
@@ -128,16 +130,17 @@ def iter_samples(
 
 
 def run_check(
-    name: str, entry: Any, device: Any = None, without: Collection[str] = ()
+    name: str, entry: Any, device: Any = None, without: Collection[str] = (), mode: str = "plain"
 ) -> Totals:
     """Run one check on all its samples of one op; failures are described, not raised."""
     totals = Totals()
+    run = MODES[mode]
     for sample in iter_samples(CHECKS[name], entry, device, without):
         totals.samples += 1
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=".* is deprecated")  # some ops say so
-                CHECKS[name].function(sample)
+                run(functools.partial(CHECKS[name].function, sample))
         except Exception as error:  # a failing op must not hide the others
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             totals.failures.append(f"{name} of {sample}: {reason}")

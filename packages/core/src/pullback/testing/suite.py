@@ -25,11 +25,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "entry"), CASES)
-def test_op(name, entry, pullback_device, pullback_requirements, pullback_totals):
+def test_op(
+    name, entry, pullback_device, pullback_mode, pullback_requirements, pullback_totals
+):
     """One check on all samples of one op; shows the first failures."""
     reason = pullback_requirements.why_failing(name, entry.name)
     with pb.device(pullback_device):
-        found = run_check(name, entry, without=pullback_requirements.without_dtypes)
+        found = run_check(
+            name, entry, without=pullback_requirements.without_dtypes, mode=pullback_mode
+        )
     pullback_totals.count(name, found, expected=reason is not None)
     if reason is not None:
         assert found.failures, f"expected to fail ({reason}), but every sample passes"

@@ -1,0 +1,79 @@
+"""Modes under which everything must hold as it does without: each runs a function inside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import pullback as pb
+
+Run = Callable[[], None]
+
+
+def run_plainly(function: Run) -> None:
+    """Run it as it is."""
+    function()
+
+
+def run_with_anomaly_detection(function: Run) -> None:
+    """Record a traceback with every node; NaN may arise."""
+    with pb.autograd.set_detect_anomaly(True, check_nan=False):
+        function()
+
+
+def run_with_saved_tensor_hooks(function: Run) -> None:
+    """Keep a copy of everything that is saved for backward instead of the thing itself."""
+    hooks = pb.autograd.graph.saved_tensors_hooks
+    with hooks(lambda tensor: tensor.detach().clone(), lambda kept: kept):
+        function()
+
+
+def run_in_a_thread(function: Run) -> None:
+    """Run it in a thread of its own, whose modes are fresh."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+def run_without_fallback(function: Run) -> None:
+    """Forbid the host to stand in for missing kernels."""
+    before = os.environ.get("PULLBACK_FALLBACK")
+    os.environ["PULLBACK_FALLBACK"] = "error"
+    try:
+        function()
+    finally:
+        if before is None:
+            del os.environ["PULLBACK_FALLBACK"]
+        else:
+            os.environ["PULLBACK_FALLBACK"] = before
+
+
+def run_under_vmap(function: Run) -> None:
+    """Run it while a level of vmap is open, of which no operand is part."""
+
+    def run(x: pb.Tensor) -> pb.Tensor:
+        function()
+        return x
+
+    pb.func.vmap(run, randomness="same")(pb.ones(1))
+
+
+MODES = {
+    "plain": run_plainly,
+    "anomaly": run_with_anomaly_detection,
+    "hooks": run_with_saved_tensor_hooks,
+    "thread": run_in_a_thread,
+    "no-fallback": run_without_fallback,
+    "vmap": run_under_vmap,
+}
