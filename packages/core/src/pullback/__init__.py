@@ -152,4 +152,8 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module(f"pullback.{name}")
+    if name == "vmap":
+        from pullback.func import vmap
+
+        return vmap
     raise AttributeError(f"module 'pullback' has no attribute {name!r}")

@@ -9,6 +9,10 @@ X = pb.arange(6.0).reshape(3, 2)
 W = pb.tensor([[1.0, 2.0], [3.0, 4.0]])
 
 
+def test_names():
+    assert pb.vmap is pb.func.vmap is vmap
+
+
 class TestPlaces:
     def test_first_dim(self):
         assert pb.equal(vmap(lambda a: a.sum())(X), X.sum(1))
