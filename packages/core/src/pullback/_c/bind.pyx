@@ -14,7 +14,8 @@ from pullback._c.layout cimport layout_same_shape
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
 # These register their forwards, and what runs them at levels.
-from pullback._c import copies, elementwise, lifted, matmul, reduce, views      # no-cython-lint
+from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
+from pullback._c import lifted, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
