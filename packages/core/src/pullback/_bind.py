@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pullback._c import bind, index, operators, surface
+from pullback._c.outputs import refuse_shared_memory
 from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
+from pullback.optable.outputs import EXACT, MAY_SHARE
 
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
 
@@ -14,7 +16,8 @@ def _flags(entry) -> int:
     names = [argument.name for argument in entry.arguments]
     wanted = {"indexed": "indices" in names, "random": "generator" in names,
               "view": entry.view, "overlap": entry.overlap, "out": entry.out,
-              "varargs": entry.varargs,
+              "varargs": entry.varargs, "shares": entry.name in MAY_SHARE,
+              "exact": entry.name in EXACT,
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
               and entry.arguments[1].type == "Operand"}
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
@@ -27,6 +30,7 @@ def _inplace(entry, functional, flags):
     made = bind.make_op(entry, name, entry.node, flags, functional)
     if entry.composite is not None:
         def run(self, *args):
+            refuse_shared_memory(self, *args)
             # what the parts save must outlive the write
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)

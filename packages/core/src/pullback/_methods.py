@@ -70,14 +70,22 @@ def result_type(tensor1, tensor2):
     return result_dtype(tensor1, tensor2)
 
 
+def _check_pair(name, input, other, **numbers):
+    """Raise TypeError unless two operands are tensors, and the other arguments numbers."""
+    given = {"input": input, "other": other, **numbers}
+    for position, (argument, value) in enumerate(given.items(), 1):
+        kinds = (Tensor,) if position < 3 else (builtins.float, builtins.int, Tensor)
+        if not isinstance(value, kinds):
+            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be "
+                            f"{kinds[0].__name__}, not {type(value).__name__}")
+
+
 def equal(input, other):
     """Return True if two tensors have one shape and equal elements.
 
     Raises: TypeError when an argument is no tensor.
     """
-    for value in (input, other):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"equal(): expected Tensor, not {type(value).__name__}")
+    _check_pair("equal", input, other)
     return input.shape == other.shape and builtins.bool(ops.all(input.detach() == other.detach()))
 
 
@@ -118,6 +126,11 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     >>> pullback.isclose(pullback.tensor([1.]), pullback.tensor([1.0000001]))
     tensor([True])
     """
+    return _isclose("isclose", input, other, rtol, atol, equal_nan)
+
+
+def _isclose(name, input, other, rtol, atol, equal_nan):
+    _check_pair(name, input, other, rtol=rtol, atol=atol)
     if input.dtype != other.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
     if rtol < 0 or atol < 0:
@@ -138,7 +151,8 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Return True if all elements are close; see ``isclose``."""
-    return builtins.bool(ops.all(isclose(input, other, rtol, atol, equal_nan)))
+    close = _isclose("allclose", input, other, rtol, atol, equal_nan)
+    return builtins.bool(ops.all(close))
 
 
 # ---- methods -------------------------------------------------------------------------------------

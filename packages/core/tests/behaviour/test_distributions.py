@@ -99,7 +99,15 @@ REFUSED = {
     "geometric_ bool": (lambda: pb.ones(2, dtype=pb.bool).geometric_(0.5), NotImplementedError,
                         "Bool"),
     "cauchy_": (lambda: pb.ones(2).cauchy_(0, 0), RuntimeError, "sigma > 0.0"),
+    "cauchy_ tensor": (lambda: pb.ones(3).cauchy_(pb.zeros(0, 1)), TypeError,
+                       r"argument 'median' \(position 1\) must be float, not Tensor"),
+    "cauchy_ word": (lambda: pb.ones(3).cauchy_(0, "a"), TypeError,
+                     r"argument 'sigma' \(position 2\) must be float, not str"),
     "log_normal_": (lambda: pb.ones(2).log_normal_(0, 0), RuntimeError, "std > 0.0"),
+    "log_normal_ tensor": (lambda: pb.ones(2).log_normal_(0, pb.ones(2)), TypeError,
+                           r"argument 'std' \(position 2\) must be float, not Tensor"),
+    "normal_ tensor": (lambda: pb.ones(2).normal_(pb.ones(2)), TypeError, "must be float"),
+    "uniform_ word": (lambda: pb.ones(2).uniform_("a"), TypeError, "argument 'from' "),
     "random_ empty": (lambda: pb.ones(2).random_(3, 2), RuntimeError, "from=3 >= to=2"),
     "random_ zero": (lambda: pb.ones(2).random_(0), RuntimeError, "from=0 >= to=0"),
     "random_ large": (lambda: pb.ones(2, dtype=pb.uint8).random_(300), RuntimeError,
@@ -270,3 +278,20 @@ def test_samples_on_the_meta_device():
     for result in (x.bernoulli(), pb.poisson(x), pb.normal(x, x), x.multinomial(2),
                    x.exponential_()):  # fmt: skip
         assert result.device.type == "meta"
+
+
+def test_parameters_may_be_tensors_without_dims():
+    pb.manual_seed(0)
+    expected = pb.ones(3).cauchy_(2.0, 0.5).tolist()
+    pb.manual_seed(0)
+    assert pb.ones(3).cauchy_(pb.tensor(2), pb.tensor(0.5)).tolist() == expected
+
+
+@pytest.mark.beyond_torch
+def test_raw_copies_check_shapes():
+    from pullback._c.create import copy_raw
+
+    assert copy_raw(pb.zeros(2, 3), pb.ones(3)).tolist() == [[1.0] * 3] * 2
+    for source in (pb.zeros(0, 1), pb.zeros(2), pb.zeros(2, 3)):
+        with pytest.raises(RuntimeError, match=r"size of tensor|broadcast shape"):
+            copy_raw(pb.zeros(3), source)

@@ -274,3 +274,60 @@ def test_default_dtype():
         pb.set_default_dtype(pb.float32)
     with pytest.raises(TypeError):
         pb.set_default_dtype(pb.int64)
+
+
+LONG = "Expected out tensor to have dtype long int, but got float instead"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, out: pb.sort(x, out=out), LONG),
+        (lambda x, out: pb.max(x, 0, out=out), LONG),
+        (lambda x, out: pb.min(x, 0, out=out), LONG),
+        (lambda x, out: pb.topk(x, 1, out=out), LONG),
+        (lambda x, out: pb.median(x, 0, out=out), "Long|long int"),
+        (lambda x, out: pb.mode(x, 0, out=out), "Long|long int"),
+        (lambda x, out: pb.kthvalue(x, 1, 0, out=out), "Long|long int"),
+        (lambda x, out: pb.cummax(x, 0, out=out), "Long|long int"),
+        (lambda x, out: pb.argmax(x, 0, out=out[0]), LONG),
+        (lambda x, out: pb.frexp(x, out=out), "expects exponent to have int dtype but got float"),
+    ],
+)
+def test_indices_are_written_as_integers_only(call, message):
+    with pytest.raises(RuntimeError, match=message):
+        call(pb.ones(3), (pb.empty(0), pb.empty(0)))
+
+
+@pytest.mark.parametrize(
+    "name", ["abs", "ceil", "floor", "frac", "neg", "round", "sign", "trunc"]
+)  # fmt: skip
+def test_functions_that_keep_the_dtype_write_to_it_only(name):
+    x = pb.ones(2, dtype=pb.float64)
+    for dtype, called in ((pb.float32, "Float"), (pb.complex128, "ComplexDouble")):
+        with pytest.raises(RuntimeError, match=f"Found dtype {called} but expected Double"):
+            getattr(pb, name)(x, out=pb.empty(2, dtype=dtype))
+    assert pb.exp(x, out=pb.empty(2)).dtype == pb.float32
+    assert pb.abs(pb.tensor([3 + 4j]), out=pb.empty(1, dtype=pb.float64)).tolist() == [5.0]
+
+
+def test_matrices_and_truths_are_written_to_their_dtype_only():
+    x = pb.ones(2, 2)
+    with pytest.raises(RuntimeError, match="to have dtype float, but got double instead"):
+        pb.mm(x, x, out=pb.empty(2, 2, dtype=pb.float64))
+    for name in ("isposinf", "isneginf", "signbit"):
+        with pytest.raises(RuntimeError, match=f"{name} does not support non-boolean outputs"):
+            getattr(pb, name)(x, out=pb.empty(2, 2))
+    for name in ("any", "all"):
+        with pytest.raises(RuntimeError, match=f"{name} only supports bool tensor for result"):
+            getattr(pb, name)(x, 0, out=pb.empty(2))
+        assert getattr(pb, name)(x, 0, out=pb.empty(2, dtype=pb.uint8)).tolist() == [1, 1]
+    assert pb.eq(x, x, out=pb.empty(2, 2)).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert pb.sum(x, 0, out=pb.empty(2, dtype=pb.float64)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["heaviside", "float_power"])
+def test_binary_functions_that_write_to_one_dtype_only(name):
+    x = pb.ones(2, dtype=pb.float64)
+    with pytest.raises(RuntimeError):
+        getattr(pb, name)(x, x, out=pb.empty(2))

@@ -509,3 +509,55 @@ def test_masked_fill():
     for bad in ((x, 1.0), (mask, pb.ones(2)), (pb.tensor([True] * 3), 1.0)):
         with pytest.raises(RuntimeError):
             x.masked_fill(*bad)
+
+
+# Several ellipses, and bare bools
+
+
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        ((..., ...), (2, 3)),
+        ((..., 0, ...), (2,)),
+        ((0, ..., ...), (3,)),
+        ((..., 0, ..., 0), ()),
+        ((..., None, ...), (2, 3, 1)),
+        ((0, ..., 0, ...), ()),
+    ],
+)
+def test_each_ellipsis_takes_all_free_dims(key, shape):
+    x = pb.zeros(2, 3)
+    assert x[key].shape == shape
+    x[key] = 1
+    assert x.sum().item() == x[key].numel()
+    assert pb.tensor(2.0)[..., ...].item() == 2
+
+
+@pytest.mark.parametrize(
+    "key", [(..., ..., 0), (..., ..., pb.tensor([0])), (..., ..., pb.tensor([True])),
+            (..., ..., True), (..., ..., None)]
+)  # fmt: skip
+def test_parts_behind_the_last_dim_are_refused(key):
+    x = pb.zeros(2, 3)
+    with pytest.raises(IndexError):
+        x[key]
+    with pytest.raises(IndexError):
+        x[key] = 1
+
+
+def test_a_bare_bool_chooses_all_or_nothing():
+    x = pb.zeros(3)
+    for value in (pb.ones(7), pb.ones(2, 3), pb.ones(3, dtype=pb.int64), 5):
+        x[False] = value
+    assert x.tolist() == [0.0, 0.0, 0.0]
+    x[True] = pb.ones(3, dtype=pb.int64)
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    x[True] = pb.full((1, 3), 2.0)
+    assert x.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(RuntimeError, match="must match the existing size"):
+        x[True] = pb.ones(7)
+    y = pb.tensor(1.0)
+    y[False] = 3
+    assert y.item() == 1
+    y[True] = 3
+    assert y.item() == 3

@@ -98,6 +98,65 @@ def test_out_argument_is_refused_for_tensors_with_grad():
         pb.add(pb.zeros(1), 1, out=pb.zeros(1, requires_grad=True))
 
 
+SHARED = "some elements of the input tensor and the written-to tensor refer to a single memory"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda target, x: target.copysign_(x),
+        lambda target, x: target.xlogy_(x),
+        lambda target, x: target.logical_xor_(x),
+        lambda target, x: target.add_(x),
+        lambda target, x: target.addcmul_(x, target),
+        lambda target, x: target.lerp_(x, 0.5),
+        lambda target, x: target.clamp_(x),
+        lambda target, x: target.heaviside_(x),
+        lambda target, x: target.copysign_(x[0]),
+        lambda target, x: pb.exp(x, out=target),
+        lambda target, x: pb.add(x, 1, out=target),
+        lambda target, x: pb.pow(2, x, out=target),
+        lambda target, x: pb.nan_to_num(x, out=target),
+        lambda target, x: pb.logical_and(x, x, out=target),
+        lambda target, x: pb.cat([x[:2], x[2:]], out=target),
+        lambda target, x: pb.cumsum(x, 0, out=target),
+        lambda target, x: pb.gather(x, 0, pb.tensor([0, 1, 2]), out=target),
+        lambda target, x: pb.sort(x, out=(target, pb.zeros(3, dtype=pb.int64))),
+    ],
+)
+def test_operands_that_share_part_of_the_target_are_refused(write):
+    memory = pb.tensor([0.5, 1.0, 2.0, 3.0])
+    with pytest.raises(RuntimeError, match=SHARED):
+        write(memory[:3], memory[1:])
+    assert memory.tolist() == [0.5, 1.0, 2.0, 3.0]
+    write(memory[:3], memory[1:].clone())
+
+
+def test_the_same_elements_in_another_order_are_refused():
+    x = pb.ones(2, 2)
+    for write in (lambda: x.copysign_(x.t()), lambda: pb.exp(x.t(), out=x),
+                  lambda: pb.exp(x.reshape(4), out=x)):  # fmt: skip
+        with pytest.raises(RuntimeError, match=SHARED):
+            write()
+
+
+def test_the_very_operand_may_be_written():
+    x = pb.tensor([-1.0, 4.0])
+    assert pb.abs(x, out=x).tolist() == [1.0, 4.0]
+    assert pb.sqrt(x, out=x.view(2)).tolist() == [1.0, 2.0]
+    assert x.copysign_(x).tolist() == [1.0, 2.0]
+    assert x.logical_and_(x[:]).tolist() == [1.0, 1.0]
+    assert pb.sort(x, out=(x, pb.zeros(2, dtype=pb.int64)))[0] is x
+    square = pb.ones(2, 2)
+    assert pb.mm(square, square, out=square).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+@pytest.mark.beyond_torch
+def test_reductions_may_write_over_their_operand():
+    x = pb.ones(4)
+    assert pb.sum(x.reshape(2, 2), 0, out=x[:2]).tolist() == [2.0, 2.0]
+
+
 def test_no_grad_allows_writing_leaves_and_their_views():
     x = leaf(1.0, 2.0)
     with pb.no_grad():

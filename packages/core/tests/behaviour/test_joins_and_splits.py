@@ -38,9 +38,15 @@ REFUSED = {
     "cartesian_prod": (lambda: pb.cartesian_prod(counted(2, 2)), RuntimeError,
                        "Expect a 1D vector, but got shape"),
     "combinations": (lambda: pb.combinations(counted(3), -1), RuntimeError, "non-negative"),
+    "combinations of many": (lambda: pb.combinations(counted(60), 30), RuntimeError,
+                             "integer multiplication overflow"),
+    "combinations again": (lambda: pb.combinations(counted(2), 10**6, True), RuntimeError,
+                           "integer multiplication overflow"),
     "combinations 0-d": (lambda: pb.combinations(counted()), RuntimeError, "1D vector"),
     "diag": (lambda: counted(1, 1, 1).diag(), RuntimeError, "Supports 1D or 2D tensors. Got 3D"),
     "diag_embed": (lambda: counted(2).diag_embed(0, 1, -1), RuntimeError, "cannot be identical"),
+    "diag_embed far": (lambda: pb.zeros(0, 1).diag_embed(2**62), RuntimeError,
+                       "Stride calculation overflowed"),
     "diag_embed 0-d": (lambda: counted().diag_embed(), IndexError, "Dimension out of range"),
     "fill_diagonal_": (lambda: counted(3).fill_diagonal_(1), RuntimeError, "larger than 1"),
     "fill_diagonal_ sizes": (lambda: counted(2, 2, 3).fill_diagonal_(1), RuntimeError,
@@ -184,6 +190,18 @@ def test_meshgrid_is_made_of_views():
 def test_one_vector_is_its_own_product():
     x = counted(3)
     assert pb.cartesian_prod(x) is x
+
+
+@pytest.mark.beyond_torch
+def test_combinations_of_more_than_there_are():
+    assert pb.combinations(counted(2), 10**6).shape == (0, 10**6)
+    assert pb.combinations(counted(30), 29).shape == (30, 29)
+
+
+def test_combinations_of_one_element():
+    assert pb.combinations(counted(1), 1000, True).shape == (1, 1000)
+    assert pb.combinations(counted(1), 65).shape == (0, 65)
+    assert pb.combinations(counted(0), 3, True).shape == (0, 3)
 
 
 def test_combinations_are_pythons():

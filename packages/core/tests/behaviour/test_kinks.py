@@ -123,3 +123,34 @@ def test_mean_of_nothing_is_nan_with_empty_gradient():
     assert math.isnan(y.item())
     y.backward()
     assert x.grad.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(pb.relu, id="relu"),
+        pytest.param(lambda x: pb.relu_(x * 1), id="relu_"),
+        pytest.param(F.relu6, id="relu6"),
+        pytest.param(F.leaky_relu, id="leaky_relu"),
+        pytest.param(F.hardtanh, id="hardtanh"),
+        pytest.param(F.hardshrink, id="hardshrink"),
+        pytest.param(F.softshrink, id="softshrink"),
+        pytest.param(lambda x: F.threshold(x, 0.5, 2.0), id="threshold"),
+        pytest.param(lambda x: F.prelu(x, pb.tensor([0.5], dtype=x.dtype)), id="prelu"),
+    ],
+)
+def test_second_derivatives_of_piecewise_linear_functions_are_zero(function):
+    x = pb.tensor([-2.0, 0.0, 1.0, math.inf], dtype=pb.float64, requires_grad=True)
+    (first,) = pb.autograd.grad(function(x).sum(), x, create_graph=True)
+    assert first.requires_grad
+    (second,) = pb.autograd.grad(first.sum(), x)
+    assert second.tolist() == [0.0] * 4
+
+
+def test_the_derivative_of_relu_needs_no_graph_by_itself():
+    x = pb.tensor([-1.0, 2.0], requires_grad=True)
+    (g,) = pb.autograd.grad(pb.relu(x).sum(), x)
+    assert not g.requires_grad
+    (g,) = pb.autograd.grad((pb.relu(x) ** 2).sum(), x, create_graph=True)
+    g.sum().backward()
+    assert x.grad.tolist() == [0.0, 2.0]

@@ -273,3 +273,14 @@ def test_cosine_similarity_of_tiny_vectors_keeps_a_gradient():
 def test_wrong_arguments_of_distances(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("power", [pb.matrix_power, pb.linalg.matrix_power])
+def test_power_zero_has_the_derivative_zero(power):
+    x = pb.ones(2, 3, 3, requires_grad=True)
+    found = power(x, 0)
+    assert found.requires_grad
+    assert found.tolist() == pb.eye(3).expand(2, 3, 3).tolist()
+    found.sum().backward()
+    assert x.grad.tolist() == pb.zeros(2, 3, 3).tolist()
+    assert power(pb.full((2, 2), math.nan), 0).tolist() == [[1.0, 0.0], [0.0, 1.0]]

@@ -413,6 +413,19 @@ def test_special_functions_are_precise():
         np.testing.assert_allclose(found, expected(values), rtol=1e-13)
 
 
+def test_special_functions_next_to_a_pole():
+    special = pytest.importorskip("scipy.special")
+    x = pb.tensor([-1e-30, -1e-10, -1e-300, 1e-30], dtype=pb.float64)
+    expected = special.psi(x.numpy())
+    np.testing.assert_allclose(pb.digamma(x).numpy(), expected, rtol=1e-12)
+    assert pb.digamma(pb.tensor([-1e-30])).item() == pytest.approx(1e30)
+    near = 1 - 2.0**-30
+    found = pb.digamma(pb.tensor([-near], dtype=pb.float64)).item()
+    assert found == pytest.approx(-(2.0**30), rel=1e-8)
+    assert pb.polygamma(1, x[:2]).tolist() == pytest.approx([1e60, 1e20])
+    assert pb.polygamma(2, x[:2]).tolist() == pytest.approx([2e90, 2e30])
+
+
 def test_polygamma_far_below_zero():
     special = pytest.importorskip("scipy.special")
     x = np.array([-0.5, -7.25, -100.75, -1000.5])
@@ -423,11 +436,13 @@ def test_polygamma_far_below_zero():
 
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda x: pb.polygamma(-1, x), RuntimeError, "negative n"),
-    (lambda x: pb.polygamma(1.5, x), TypeError, "'n' must be int"),
-    (lambda x: x.polygamma(x), TypeError, "'n' must be int"),
+    (lambda x: pb.polygamma(1.5, x), TypeError, "argument 'n' .* must be int"),
+    (lambda x: x.polygamma(x), TypeError, "argument 'n' .* must be int"),
     (lambda x: pb.mvlgamma(x, 0), RuntimeError, "p has to be greater than or equal to 1"),
-    (lambda x: pb.mvlgamma(x, 2.5), TypeError, "'p' must be int"),
+    (lambda x: pb.mvlgamma(x, 2.5), TypeError, "argument 'p' .* must be int"),
     (lambda x: pb.mvlgamma(x > 0, 1), RuntimeError, "boolean"),
+    pytest.param(lambda x: pb.mvlgamma(x * 1e9, 2**30), RuntimeError, "p must be at most",
+                 marks=pytest.mark.beyond_torch),
     (lambda x: pb.logit(x, eps="a"), TypeError, "'eps' must be float"),
     (lambda x: pb.lgamma(x.to(pb.complex64)), NotImplementedError, "lgamma"),
 ])  # fmt: skip
@@ -453,6 +468,7 @@ def test_logit_clamps():
     assert found[0].item() == pytest.approx(math.log(1 / 3))
     same(gradient(lambda x: x.logit(0.25), x)[0][[0, 2]], [0.0, 0.0])
     assert math.isnan(gradient(pb.logit, pb.tensor([2.0]))[0].item())
+    same(gradient(pb.logit, pb.tensor([-0.0, 0.0, 1.0]))[0], [INF, INF, INF])
 
 
 # ---- complex -------------------------------------------------------------------------------------
@@ -481,6 +497,7 @@ def test_complex_wants_two_floats_of_one_dtype(name):
 def test_angle_of_reals_and_zero():
     same(pb.angle(pb.tensor([-0.0, -2.0, 3.0, NAN])), [0.0, np.float32(math.pi), 0.0, NAN])
     assert pb.angle(pb.tensor([-1])).dtype == pb.float32
+    assert pb.angle(pb.tensor([-1.0], dtype=pb.float64)).item() == math.pi
     same(gradient(pb.angle, pb.tensor([-2.0, 3.0]))[0], [0.0, 0.0])
     z = pb.tensor([0j, 1 + 0j], requires_grad=True)
     pb.angle(z).sum().backward()
@@ -493,3 +510,68 @@ def test_conj_physical_of_reals_is_the_very_tensor():
     z = pb.tensor([1 + 2j])
     assert z.conj_physical_() is z
     assert z.tolist() == [1 - 2j]
+
+
+def test_sgn_of_complex_zero_has_no_slope():
+    z = pb.tensor([0j, 3 + 4j], dtype=pb.complex128, requires_grad=True)
+    found = pb.sgn(z)
+    (found * (1 + 2j)).real.sum().backward()
+    assert found[0].item() == 0 == z.grad[0].item()
+    assert z.grad[1].item() == pytest.approx(0.32 - 0.24j)
+
+
+# ---- powers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "name"), [
+    (pb.uint8, "uint8_t"), (pb.int8, "int8_t"), (pb.int16, "int16_t"), (pb.int32, "int"),
+    (pb.int64, "int64_t"), (pb.float16, "c10::Half"), (pb.bfloat16, "c10::BFloat16"),
+])  # fmt: skip
+def test_exponents_must_fit_the_dtype(dtype, name):
+    x = pb.tensor([2, 3], dtype=dtype)
+    largest = pb.iinfo(dtype).max + 1 if not dtype.is_floating_point else 1e300
+    for call in (lambda: x**largest, lambda: x.pow_(largest), lambda: x[0] ** largest):
+        with pytest.raises(RuntimeError, match=f"to type {name} without overflow"):
+            call()
+    assert (x**2).tolist() == [4, 9]
+
+
+def test_powers_of_bools_by_bools():
+    x = pb.tensor([True, False])
+    assert (x**True).tolist() == [True, False]
+    assert (x**False).tolist() == [True, True]
+    assert (x**2).dtype == pb.int64
+    assert pb.pow(x, True, out=pb.zeros(2)).tolist() == [1.0, 0.0]
+    assert x.pow_(True) is x
+    assert x.tolist() == [True, False]
+    assert x.pow_(False).tolist() == [True, True]
+    assert x.dtype == (x**False).dtype == pb.bool
+    with pytest.raises(NotImplementedError, match="Bool"):
+        x**x
+
+
+# ---- comparisons of wholes -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["isclose", "allclose", "equal"])
+def test_comparisons_want_two_tensors(name):
+    function = getattr(pb, name)
+    with pytest.raises(TypeError, match=rf"{name}\(\): argument 'other' \(position 2\) must be "
+                                        "Tensor, not int"):  # fmt: skip
+        function(pb.ones(2), 1)
+    with pytest.raises(TypeError, match=r"argument 'input' \(position 1\) must be Tensor, not int"):
+        function(1, pb.ones(2))
+    if name != "equal":
+        with pytest.raises(TypeError, match=r"argument 'rtol' \(position 3\) must be float"):
+            function(pb.ones(2), pb.ones(2), "a")
+
+
+def test_logical_functions_write_to_out():
+    x, y = pb.tensor([2.0, 0.0]), pb.tensor([1.0, 1.0])
+    for name, expected in (("and", [1, 0]), ("or", [1, 1]), ("xor", [0, 1])):
+        for dtype in (pb.bool, pb.float32, pb.uint8):
+            out = pb.zeros(2, dtype=dtype)
+            assert getattr(pb, f"logical_{name}")(x, y, out=out) is out
+            assert out.tolist() == expected
+    with pytest.raises(TypeError, match="must be Tensor, not bool"):
+        pb.logical_and(x, True)

@@ -289,3 +289,16 @@ def test_meta_device():
     assert values.shape == indices.shape == (2, 3, 4, 4)
     (values.sum() + F.adaptive_avg_pool2d(x, 3).sum()).backward()
     assert x.grad.shape == x.shape
+
+
+@pytest.mark.beyond_torch
+def test_internal_ops_refuse_places_that_do_not_fit():
+    from pullback.optable import ops
+
+    places = pb.tensor([[0, 1]])
+    for call in (lambda: ops.unpool_planes(pb.ones(1, 1), places, (5,)),
+                 lambda: ops.unpool_planes(pb.ones(1, 2), places.to(pb.int32), (5,)),
+                 lambda: ops.scatter_planes(pb.ones(1, 1), places, (5,)),
+                 lambda: ops.gather_planes(pb.ones(1, 1), places, 1)):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()

@@ -398,3 +398,44 @@ def test_renorm_scales_only_what_is_too_long():
 )
 def test_node_names(function, name):
     assert node_name(function(double([1.0, 2.0, 3.0]).requires_grad_())) == name
+
+
+# empty dims, and the order of checks
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_deviation_of_nothing_is_nan(name):
+    function = getattr(pb, name)
+    for correction in (-1, -2.5):
+        assert math.isnan(function(pb.zeros(0), correction=correction).item())
+        found = function(pb.zeros(2, 0), 1, correction=correction)
+        assert [math.isnan(value) for value in found.tolist()] == [True, True]
+    assert function(pb.zeros(2), correction=-1).item() == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pb.tensor([1, 2]).logcumsumexp(5),
+        lambda: pb.tensor([1j]).max(5),
+        lambda: pb.tensor([1j]).min(5),
+        lambda: pb.tensor([1j]).median(5),
+        lambda: pb.tensor([True]).nanmedian(5),
+        lambda: pb.tensor([1j]).mode(5),
+        lambda: pb.tensor([1j]).cummax(5),
+        lambda: pb.aminmax(pb.tensor([1j]), dim=5),
+        lambda: pb.nn.functional.glu(pb.tensor([1, 2]), 5),
+    ],
+)
+def test_dims_are_checked_before_dtypes(call):
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        call()
+
+
+def test_types_are_checked_before_dtypes():
+    for name in ("std", "var", "std_mean", "var_mean"):
+        with pytest.raises(TypeError):
+            getattr(pb, name)(pb.tensor([1, 2]), dim="x")
+    for name in ("argmax", "argmin"):
+        with pytest.raises(RuntimeError, match="does not support complex input"):
+            getattr(pb, name)(pb.tensor([1j]))

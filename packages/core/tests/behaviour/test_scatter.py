@@ -261,6 +261,13 @@ ZERO = [[0, 0, 0, 0]]
         (lambda: ones().put(pb.tensor([0, 1]), pb.ones(1)), IndexError, "same number of elements"),
         (lambda: ones().put(pb.tensor([0]), double([1.0])), RuntimeError, "same dtype"),
         (lambda: ones().take_along_dim(pb.tensor([0]), 0), RuntimeError, "number of dimensions"),
+        (lambda: pb.ones(()).index_add(0, pb.tensor([0, 0]), pb.ones(())), IndexError,
+         "scalar|no dimensions"),
+        (lambda: pb.ones(()).index_copy(0, pb.tensor([0, 0]), pb.ones(())), IndexError, "scalar"),
+        (lambda: ones().index_copy(0, pb.tensor([1]), pb.ones(())), RuntimeError, "slice shapes"),
+        (lambda: pb.ones(()).index_select(0, pb.tensor([0, 0])), RuntimeError, "only 1 value"),
+        (lambda: pb.ones(3).scatter(0, pb.tensor([0]), pb.ones(1, 1)), RuntimeError,
+         "same number of dimensions as src tensor"),
     ],
 )
 def test_refused(call, error, message):
@@ -282,3 +289,44 @@ def test_refused(call, error, message):
 def test_writes_refuse_a_source_that_they_overwrite(call):
     with pytest.raises(RuntimeError, match="single memory location"):
         call(pb.ones(3))
+
+
+TOO_FEW = {
+    "scatter": lambda x, i, src: x.scatter(0, i, src),
+    "scatter_add": lambda x, i, src: x.scatter_add(0, i, src),
+    "scatter_reduce": lambda x, i, src: x.scatter_reduce(0, i, src, "amax"),
+    "scatter by prod": lambda x, i, src: x.scatter(0, i, src, reduce="multiply"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_FEW)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_an_index_without_dims_needs_a_source_element(name, shape):
+    x, index = pb.ones(shape), pb.tensor(0)
+    with pytest.raises(RuntimeError, match=r"Expected index \[\] to be no larger than self"):
+        TOO_FEW[name](x, index, pb.zeros(0))
+    assert TOO_FEW[name](x, index, pb.ones(1)).shape == shape
+    assert TOO_FEW[name](x, pb.tensor([0]), pb.ones(())).shape == shape
+
+
+def test_tensors_without_dims_count_as_vectors():
+    x, twice = pb.tensor(1.0), pb.tensor([0, 0])
+    assert x.scatter(0, twice, pb.tensor([5.0, 6.0])).item() == 6
+    assert x.index_copy(0, twice, pb.tensor([5.0, 6.0])).item() == 6
+    assert x.index_fill(0, twice, 3).item() == 3
+    assert x.gather(0, twice).tolist() == [1.0, 1.0]
+    assert pb.tensor([1.0, 2.0]).gather(0, pb.tensor(1)).item() == 2
+    assert pb.zeros(3).scatter(0, pb.tensor([1]), pb.tensor(5.0)).tolist() == [0.0, 5.0, 0.0]
+    assert pb.zeros(2, 3).gather(0, pb.zeros(0, 4, dtype=pb.int64)).shape == (0, 4)
+
+
+def test_assignment_refuses_what_it_overwrites():
+    x = pb.arange(4.0)
+    for key in ([1, 2, 3], pb.tensor([True, True, True, False])):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            x[key] = x[:3]
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.index_put_((pb.tensor([1, 2]),), x[:2], True)
+    x[x > 1] = x[1]
+    assert x.tolist() == [0.0, 1.0, 1.0, 1.0]
+    assert x[:3].index_fill_(0, pb.tensor([0]), x[1]).tolist() == [1.0, 1.0, 1.0]

@@ -309,3 +309,78 @@ def test_gradient_of_cat_and_stack_reaches_every_part():
 def test_refused_joins(op, error):
     with pytest.raises(error):
         op(matrix())
+
+
+def test_movedim_of_a_tensor_without_dims():
+    x = pb.tensor(1.0)
+    for source, destination in ((0, -1), (-1, 0), ((0,), (0,)), ((), ())):
+        assert pb.movedim(x, source, destination).shape == ()
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        pb.movedim(x, 0, 1)
+    with pytest.raises(RuntimeError, match=r"repeated dim in `source` \(\[0, 0\]\)"):
+        pb.movedim(x, (0, 0), (0, 0))
+    with pytest.raises(TypeError):
+        pb.movedim(matrix(), 1.5, 0)
+
+
+# Arguments that are ints
+
+
+WRONG_INTS = {
+    "unsqueeze": lambda dim: pb.unsqueeze(pb.ones(2, 2), dim),
+    "transpose": lambda dim: pb.transpose(pb.ones(2, 2), dim, 0),
+    "glu": lambda dim: pb.nn.functional.glu(pb.ones(2, 2), dim),
+    "cat": lambda dim: pb.cat([pb.ones(2)], dim),
+    "chunk": lambda dim: pb.chunk(pb.ones(2), 2, dim),
+    "cumsum": lambda dim: pb.cumsum(pb.ones(2), dim),
+    "index_select": lambda dim: pb.index_select(pb.ones(2), dim, pb.tensor([0])),
+    "tril": lambda dim: pb.tril(pb.ones(2, 2), dim),
+    "topk": lambda k: pb.topk(pb.ones(2), k),
+    "flatten": lambda dim: pb.flatten(pb.ones(2, 2), dim),
+    "argmax": lambda dim: pb.argmax(pb.ones(2), dim),
+    "pixel_shuffle": lambda factor: pb.nn.functional.pixel_shuffle(pb.ones(1, 4, 2, 2), factor),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INTS)
+@pytest.mark.parametrize("value", [1.5, "a", (0,), True])
+def test_ints_of_another_type_are_refused(name, value):
+    place = rf"argument '\w+' \(position {3 if name == 'chunk' else 2}\)"
+    wanted = rf"^{name}\(\): {place} must be int, not {type(value).__name__}"
+    with pytest.raises(TypeError, match=wanted):
+        WRONG_INTS[name](value)
+
+
+def test_none_stands_for_an_int_only_where_it_may():
+    assert pb.argmax(pb.tensor([[1, 2]]), None).item() == 1
+    with pytest.raises(TypeError, match=r"^glu\(\): argument 'dim' .* must be int, not NoneType"):
+        pb.nn.functional.glu(pb.ones(2), None)
+    with pytest.raises(TypeError, match=r"argument 'correction' must be int, not float"):
+        pb.cov(pb.ones(2), correction=0.5)
+
+
+def test_ints_may_be_numbers_of_numpy_and_tensors_without_dims():
+    for dim in (np.int64(1), np.uint8(1), pb.tensor(1), pb.tensor(1, dtype=pb.uint8)):
+        assert pb.unsqueeze(pb.ones(2, 2), dim).shape == (2, 1, 2)
+        assert pb.narrow(pb.arange(3.0), 0, dim, 1).tolist() == [1.0]
+    for wrong in (pb.tensor([1]), pb.tensor(1.0), pb.tensor(True), np.float32(1)):
+        with pytest.raises(TypeError, match="must be int"):
+            pb.unsqueeze(pb.ones(2, 2), wrong)
+
+
+@pytest.mark.beyond_torch
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda n: pb.ones(2).unsqueeze(n), "unsqueeze.*'dim'"),
+        (lambda n: pb.ones(2, 2).transpose(0, n), "transpose.*'dim1'"),
+        (lambda n: pb.ones(2).softmax(n), "softmax.*'dim'"),
+        (lambda n: pb.ones(2).sum(n), "sum.*'dim'"),
+        (lambda n: pb.ones(2).sum((0, n)), "sum.*'dim'"),
+        (lambda n: pb.ones(2).expand(n), "expand.*'size'"),
+    ],
+)
+def test_ints_beyond_64_bits_are_refused(call, name):
+    for number in (10**20, -(10**20)):
+        with pytest.raises((ValueError, RuntimeError), match=rf"{name}.*not fit in 64 bits"):
+            call(number)

@@ -1,5 +1,5 @@
 # Special functions of real numbers, in double.
-from libc.math cimport M_PI, exp, fabs, floor, fmod, fmin, log, pow, sqrt, tan
+from libc.math cimport M_PI, ceil, exp, fabs, floor, fmod, fmin, log, pow, rint, sqrt, tan
 
 cdef extern from "<math.h>" nogil:
     const double INFINITY
@@ -14,7 +14,7 @@ cdef inline double digamma_of(double x) noexcept nogil:
     if x < 0:
         if x == floor(x):
             return NAN
-        total = -M_PI / tan(M_PI * (x - floor(x)))
+        total = -M_PI / tan(M_PI * (x - rint(x)))     # exact, also next to a pole
         x = 1 - x
     while x < 10:
         total -= 1 / x
@@ -45,7 +45,7 @@ cdef inline double zeta_above_zero(double s, double a) noexcept nogil:
 
 
 cdef inline double hurwitz_zeta(double s, double a) noexcept nogil:
-    cdef double rest, below
+    cdef double below
     if s == 1:
         return INFINITY
     if not s > 1 or a != a:
@@ -57,9 +57,8 @@ cdef inline double hurwitz_zeta(double s, double a) noexcept nogil:
     if s != floor(s):
         return NAN
     # The terms on the other side of zero are a zeta function too, without its own far end.
-    rest = a - floor(a)
-    below = zeta_above_zero(s, 1 - rest) - zeta_above_zero(s, 1 - a)
-    return zeta_above_zero(s, rest) + (below if fmod(s, 2) == 0 else -below)
+    below = zeta_above_zero(s, ceil(a) - a) - zeta_above_zero(s, 1 - a)
+    return zeta_above_zero(s, a - floor(a)) + (below if fmod(s, 2) == 0 else -below)
 
 
 cdef inline double bessel_i(int order, double x) noexcept nogil:

@@ -5,12 +5,14 @@ from pullback._c.elementwise cimport (
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
-    MAX_TENSOR_ARGS, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INDEXED, OP_INPLACE,
-    OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
+    MAX_TENSOR_ARGS, NUMBER_FLOAT, NUMBER_INT, NUMBER_OPTIONAL, OP_ALPHA, OP_COMPOSITE,
+    OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP,
+    OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
     forward_named, missing)
 from pullback._c.dtype cimport dtype_category, dtype_object
 from pullback._c.kernel cimport copy_into, slot_id
 from pullback._c.layout cimport layout_same_shape
+from pullback._c.outputs cimport refuse_shared
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
 # These register their forwards, and what runs them at levels.
@@ -29,6 +31,8 @@ RULES = {None: JVP_TRANSPOSE, "pointwise": JVP_POINTWISE, "linear": JVP_LINEAR,
 KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OPERAND,
          "Operand?": ARG_OPTIONAL_OPERAND,
          "Tensor[]": ARG_TENSORS}
+NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
+           "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL}
 
 
 cdef object forward_python(Op op, PyObject **args, PyObject *target):
@@ -37,6 +41,9 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
     cdef bint before = state.grad_enabled
     cdef int i
     cdef object result
+    if target != NULL and not op.flags & OP_SHARES:
+        for i in range(1, op.nargs):
+            refuse_shared(<Tensor>target, <object>args[i])
     state.grad_enabled = 0
     try:
         result = op.python(*[<object>args[i] for i in range(op.nargs)])
@@ -77,6 +84,7 @@ cdef int place_arguments(Op op, tuple arguments) except -1:
     op.ntensors = 0
     for i, argument in enumerate(arguments):
         op.arg_kinds[i] = KINDS.get(argument.type, ARG_ANY)
+        op.numbers[i] = NUMBERS.get(argument.type, 0)
         if argument.keyword_only and op.npositional > i:
             op.npositional = i
         if op.arg_kinds[i] != ARG_ANY:
@@ -187,7 +195,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
 
 
 FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
-         "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM}
+         "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM,
+         "shares": OP_SHARES, "exact": OP_EXACT}
 
 
 def set_composite(Op op not None, function):

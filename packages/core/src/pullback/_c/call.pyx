@@ -20,11 +20,13 @@ from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
-    OP_RANDOM, OP_VARARGS, OP_VIEW, Op, forward_function, missing, op_named)
+    OP_RANDOM, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing, op_named,
+    plain_number)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release, node_set_meta
+from pullback._c.outputs cimport check_outputs
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -187,15 +189,21 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             place_keyword(op, name, args[nargs + i] if spread is None else args[
                 op.npositional - 1 + len(spread) + i], out, nargs)
     for i in range(op.nargs):
-        if ((op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND)
-                and out[i] != <PyObject *>missing):
-            value = <object>out[i]
-            if not is_tensor(value) and dtype_of_scalar(value) < 0:
-                value = number_operand(value)
-                if held is None:
-                    held = []
-                held.append(value)
-                out[i] = <PyObject *>value
+        if out[i] == <PyObject *>missing:
+            continue
+        value = <object>out[i]
+        if op.numbers[i]:
+            if is_plain_number(op, i, out[i]):
+                continue
+            value = plain_number(op, i, value, i >= nargs)
+        elif ((op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND)
+                and not is_tensor(value) and dtype_of_scalar(value) < 0):
+            value = number_operand(value)
+        if <PyObject *>value != out[i]:
+            if held is None:
+                held = []
+            held.append(value)
+            out[i] = <PyObject *>value
     check_kinds(op, out)
     if target is not None:
         return apply_out(op, out, target)
@@ -450,6 +458,7 @@ cdef object apply_out(Op op, PyObject **args, object target):
     if len(results) != len(targets):
         raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
                         f"got {len(targets)}")
+    check_outputs(op, args, targets, results)
     for item, found in zip(targets, results):
         put_out(op, <Tensor>item, <Tensor?>found)
     return target

@@ -12,6 +12,7 @@ from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_release, layout_strides_tuple)
+from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_device, tensor_new, tensor_wrap
 from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
@@ -151,6 +152,17 @@ cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
     return op_apply(op_named("clone"), step)
 
 
+cdef object composite_depending(Op op, PyObject **args, PyObject *target):
+    """(self, other): self, which depends on other with the derivative 0.
+
+    Only where that is recorded is there anything to do.
+    """
+    if not thread_state().grad_enabled:
+        return <object>args[0]
+    nothing = op_named("mul")(op_named("sign")(<object>args[1]), 0)
+    return op_named("add")(<object>args[0], nothing)
+
+
 # ---- other dtypes and devices --------------------------------------------------------------------
 
 cdef object forward_cast(Op op, PyObject **args, PyObject *target):
@@ -247,5 +259,6 @@ forward_register("_unsafe_view", forward_unsafe_view)
 forward_register("cast", forward_cast)
 forward_register("clone", forward_clone)
 forward_register("contiguous", composite_contiguous)
+forward_register("depending", composite_depending)
 forward_register("reshape", composite_reshape)
 forward_register("to", composite_to)

@@ -1,6 +1,5 @@
 """New tensors: uninitialised memory, single values, casts and moves between devices."""
 
-from libc.math cimport isinf
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
@@ -10,10 +9,9 @@ from pullback._c.device cimport (
     DEVICE_META, device as device_class, device_default_ordinal, device_default_type, device_index,
     device_parse, device_type, pb_device_type)
 from pullback._c.dtype cimport (
-    CATEGORY_FLOATING, dtype_category, dtype_code, dtype_default, dtype_itemsize, dtype_object,
-    scalar_check, scalar_read, scalar_write)
+    dtype_code, dtype_default, dtype_itemsize, scalar_check_all, scalar_read)
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
-from pullback._c.kernel cimport copy_into, fill_with
+from pullback._c.kernel cimport check_broadcast, copy_into, fill_with
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar)
 from pullback._c.storage cimport storage_alias, storage_retain
@@ -90,19 +88,17 @@ def fill_tensor(Tensor out not None, value):
 
     Raises: RuntimeError when the dtype cannot hold the number.
     """
-    cdef char written[16]
-    scalar_check(value, out.dtype)
-    scalar_write(value, out.dtype, written)
-    if (dtype_category[out.dtype] == CATEGORY_FLOATING
-            and isinf(<double>scalar_read(written, out.dtype)) and not isinf(<double>value)):
-        raise RuntimeError(f"value cannot be converted to type {dtype_object(out.dtype).name} "
-                           f"without overflow: {value}")
+    scalar_check_all(value, out.dtype)
     fill_with(out, value)
     return out
 
 
 def copy_raw(Tensor out not None, Tensor source not None):
-    """Copy between tensors of broadcastable shapes, any dtypes and devices, outside the graph."""
+    """Copy between tensors of broadcastable shapes, any dtypes and devices, outside the graph.
+
+    Raises: RuntimeError for a source that does not broadcast to the shape of ``out``.
+    """
+    check_broadcast(out.layout, source.layout)
     cross_copy(out, source)
     return out
 

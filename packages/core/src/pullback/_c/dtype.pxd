@@ -32,5 +32,6 @@ cdef int dtype_default() noexcept nogil
 cdef int dtype_of_scalar(object value) except -2
 cdef bint dtype_differentiable(int code) noexcept nogil
 cdef int scalar_check(object value, int code) except -1
+cdef int scalar_check_all(object value, int code) except -1
 cdef int scalar_write(object value, int code, void *out) except -1
 cdef object scalar_read(const void *data, int code)

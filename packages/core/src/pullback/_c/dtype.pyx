@@ -5,7 +5,7 @@ from cpython.complex cimport PyComplex_Check, PyComplex_AsCComplex, PyComplex_Fr
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from libc.math cimport trunc
+from libc.math cimport isinf, trunc
 from libc.stdint cimport (
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t)
 from libc.string cimport memcpy
@@ -345,28 +345,46 @@ cdef int write_integer(int64_t value, int code, void *out) noexcept nogil:
 
 
 cdef int scalar_check(object value, int code) except -1:
-    """Raise if an integer dtype cannot hold a number; ``scalar_write`` wraps around instead.
+    """Raise if an integer dtype cannot hold a number; ``scalar_write`` wraps around instead."""
+    if not scalar_fits(value, code):
+        raise RuntimeError(f"value cannot be converted to type {dtype_object(code).name} without "
+                           f"overflow: {value}")
+    return 0
 
-    As in torch, negative numbers may wrap around in uint8.
-    """
+
+cdef bint scalar_fits(object value, int code) except -1:
+    """As in torch, negative numbers may wrap around in uint8."""
     cdef int overflow = 0
     cdef int bits = 8 * dtype_itemsize[code] - (code != PB_U8)
-    cdef bint fits
     cdef double real
     cdef int64_t integer, low, high
     if dtype_category[code] != CATEGORY_INTEGRAL or PyComplex_Check(value):
-        return 0                        # scalar_write refuses complex numbers
+        return True                     # scalar_write refuses complex numbers
     high = ((<int64_t>1 << (bits - 1)) - 1) * 2 + 1
     low = -high if code == PB_U8 else -high - 1
     if PyFloat_Check(value):
         real = trunc(PyFloat_AsDouble(value))
-        fits = real >= <double>low and real < <double>high + 1.0
-    else:
-        integer = PyLong_AsLongLongAndOverflow(value, &overflow)
-        fits = not overflow and low <= integer <= high
+        return real >= <double>low and real < <double>high + 1.0
+    integer = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return not overflow and low <= integer <= high
+
+
+# What torch calls dtypes in such messages.
+cdef dict c_names = {PB_U8: "uint8_t", PB_I8: "int8_t", PB_I16: "int16_t", PB_I32: "int",
+                     PB_I64: "int64_t", PB_F16: "c10::Half", PB_BF16: "c10::BFloat16",
+                     PB_F32: "float", PB_F64: "double"}
+
+
+cdef int scalar_check_all(object value, int code) except -1:
+    """As scalar_check, and raise if a number becomes infinite in a floating dtype."""
+    cdef char written[16]
+    cdef bint fits = scalar_fits(value, code)
+    if dtype_category[code] == CATEGORY_FLOATING and not PyComplex_Check(value):
+        scalar_write(value, code, written)
+        fits = not isinf(<double>scalar_read(written, code)) or isinf(<double>value)
     if not fits:
-        raise RuntimeError(f"value cannot be converted to type {dtype_object(code).name} without "
-                           f"overflow: {value}")
+        raise RuntimeError(f"value cannot be converted to type {c_names[code]} without overflow: "
+                           f"{value}")
     return 0
 
 

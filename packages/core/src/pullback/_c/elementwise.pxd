@@ -18,3 +18,4 @@ cdef Tensor contiguous_copy(Tensor tensor)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
 cdef int unsupported(Op op, int code) except -1
+cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1

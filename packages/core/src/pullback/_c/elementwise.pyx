@@ -5,15 +5,15 @@ import warnings
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_BOOL, PB_I64, PB_MAX_NDIM, PB_U8
+from pullback.abi cimport PB_BF16, PB_BOOL, PB_F16, PB_I64, PB_U8
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
-    scalar_read, scalar_write)
+    scalar_check_all, scalar_read, scalar_write)
 from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    MAX_ELEMENTWISE, broadcast_pair, copy_into, elementwise_layout, launch_elementwise, operand,
-    slot_id)
+    MAX_ELEMENTWISE, check_broadcast, copy_into, elementwise_layout, fill_with, launch_elementwise,
+    operand, slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
@@ -379,13 +379,29 @@ cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_pow(Op op, PyObject **args, PyObject *target):
+    """self ** other; a number must fit the dtype of integers and of 16-bit floats."""
     cdef object exponent = <object>args[1]
+    cdef Tensor base
     if not is_tensor(exponent) and is_tensor(<object>args[0]):
-        if (dtype_category[(<Tensor>args[0]).dtype] <= CATEGORY_INTEGRAL
-                and dtype_category[dtype_of_scalar(exponent)] <= CATEGORY_INTEGRAL
-                and exponent < 0):
-            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        base = <Tensor>args[0]
+        if base.dtype == PB_BOOL and is_bool(args[1]):
+            return bool_power(base, exponent, target)
+        if (dtype_category[base.dtype] <= CATEGORY_INTEGRAL
+                and dtype_category[dtype_of_scalar(exponent)] <= CATEGORY_INTEGRAL):
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            scalar_check_all(exponent, base.dtype if base.dtype != PB_BOOL else PB_I64)
+        elif base.dtype == PB_F16 or base.dtype == PB_BF16:
+            scalar_check_all(exponent, base.dtype)
     return forward_elementwise(op, args, target)
+
+
+cdef object bool_power(Tensor self, object exponent, PyObject *target):
+    """The powers 1 and 0, which are all that bools have."""
+    cdef Tensor out = cast_tensor(self, PB_BOOL) if target == NULL else <Tensor>target
+    if not exponent:
+        fill_with(out, True)
+    return out
 
 
 cdef inline bint is_bool(PyObject *value) noexcept:
@@ -460,6 +476,8 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     values[0] = args[1]
     values[1] = args[2]
     values[2] = args[0]
+    if target != NULL:
+        refuse_partial_overlap(<Tensor>target, mask)
     on_one_device(op, values, 3, self)
     _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
              for i in range(3)]
@@ -476,14 +494,7 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     """Write src into self, cast and broadcast, also between devices."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor source = <Tensor>args[1]
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int d, ndim
-    if not layout_same_shape(self.layout, source.layout):
-        ndim = broadcast_pair(self.layout, source.layout, shape)
-        if ndim != self.layout.ndim or any(
-                [shape[d] != layout_shape(self.layout)[d] for d in range(ndim)]):
-            raise RuntimeError(f"output with shape {list(layout_shape_tuple(self.layout))} doesn't "
-                               f"match the broadcast shape {[shape[d] for d in range(ndim)]}")
+    check_broadcast(self.layout, source.layout)
     if (self.storage.device_type != source.storage.device_type
             or self.storage.device_index != source.storage.device_index):
         from pullback._c.create import copy_raw

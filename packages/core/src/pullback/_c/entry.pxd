@@ -1,4 +1,5 @@
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from pullback._c.tensor cimport Tensor
@@ -17,6 +18,12 @@ cdef enum argument_kind:
     ARG_TENSORS = 4             # a sequence of tensors
     ARG_OPTIONAL_OPERAND = 5
 
+# Arguments that are declared as numbers; bit 2: None may stand for it.
+cdef enum number_kind:
+    NUMBER_INT = 1
+    NUMBER_FLOAT = 2
+    NUMBER_OPTIONAL = 4
+
 cdef enum op_kind:
     OP_KERNEL = 0               # forward below autograd, recorded as one node
     OP_COMPOSITE = 1            # written in other ops, which record themselves
@@ -31,6 +38,8 @@ cdef enum:
     OP_OVERLAP = 64             # writes one value: elements may share memory
     OP_INDEXED = 128            # an untyped argument holds tensors
     OP_RANDOM = 256             # draws random numbers
+    OP_SHARES = 512             # may write to memory that it reads
+    OP_EXACT = 1024             # out= must have the result's dtype
 
 # Where a saved value comes from.
 cdef enum saved_source:
@@ -73,6 +82,7 @@ cdef class Op:
     cdef readonly tuple arg_names
     cdef tuple defaults                 # `missing` where there is none
     cdef uint8_t arg_kinds[MAX_ARGS]
+    cdef uint8_t numbers[MAX_ARGS]      # number_kind, 0: no number is declared
     cdef int ntensors
     cdef uint8_t tensor_args[MAX_TENSOR_ARGS]
     cdef int list_arg                   # position among the arguments, -1: none
@@ -100,5 +110,23 @@ cdef class Op:
 cdef object missing
 cdef list all_ops
 cdef Op op_named(str name)
+cdef object plain_number(Op op, int position, object value, bint by_name)
+
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int *overflow)
+    bint PyLong_CheckExact(object value)
+
+
+cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
+    """True for an argument that needs no more looking at: a default, or an int that fits."""
+    cdef int overflow = 0
+    if value == PyTuple_GET_ITEM(op.defaults, position):
+        return True
+    if not PyLong_CheckExact(<object>value):
+        return False
+    if op.numbers[position] & NUMBER_INT:
+        PyLong_AsLongLongAndOverflow(<object>value, &overflow)
+    return overflow == 0
 cdef int forward_register(str name, forward_function function) except -1
 cdef forward_function forward_named(str name) except NULL

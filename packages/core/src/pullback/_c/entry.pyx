@@ -1,6 +1,8 @@
 """The runtime form of one entry of the op table: function, method and recording rule in one."""
 
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyTypeObject
+from pullback._c.tensor cimport is_tensor
 from types import MethodType
 
 __all__ = ["Op", "op_names"]
@@ -68,6 +70,48 @@ cdef Op op_named(str name):
     if found is None:
         raise AttributeError(f"there is no op named {name!r}")
     return <Op>found
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+cdef str describe(Op op, int position, bint by_name):
+    """Name an argument as torch does: methods do not count the tensor, keywords have no place."""
+    entry = op.entry
+    cdef bint function = entry.function and (op.name == entry.name or entry.inplace_function)
+    shown = entry.function if function else entry.method
+    if not isinstance(shown, str) or op.name.startswith("linalg_"):
+        shown = op.name
+    text = f"{shown}(): argument '{op.arg_names[position].rstrip('_')}'"
+    return text if by_name else f"{text} (position {position + function})"
+
+
+cdef object plain_number(Op op, int position, object value, bint by_name):
+    """Return an argument that is declared as an int or a float as a number of Python's.
+
+    NumPy's numbers and 0-d tensors stand for theirs.
+    """
+    cdef int wanted = op.numbers[position]
+    cdef object found = None
+    if value is None and wanted & NUMBER_OPTIONAL:
+        return None
+    if is_tensor(value):
+        if value.ndim == 0 and not value.requires_grad and value.dtype.kind in (
+                "iu" if wanted & NUMBER_INT else "biuf"):
+            found = value.item()
+    elif wanted & NUMBER_FLOAT:
+        if isinstance(value, (float, int)):
+            return value
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            found = value.item()
+            found = None if isinstance(found, complex) else found
+    elif PyIndex_Check(value) and not isinstance(value, bool):
+        found = PyNumber_Index(value)
+    if found is None:
+        raise TypeError(f"{describe(op, position, by_name)} must be "
+                        f"{'int' if wanted & NUMBER_INT else 'float'}, not {type(value).__name__}")
+    if wanted & NUMBER_INT and not -(1 << 63) <= found < 1 << 63:
+        raise ValueError(f"{describe(op, position, by_name)} does not fit in 64 bits: {found}")
+    return found
 
 
 cdef dict forwards = {}

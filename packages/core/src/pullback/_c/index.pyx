@@ -27,7 +27,7 @@ cdef object select(Tensor self, object dim, object index):
     if self.layout.ndim == 0:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
                          "convert a 0-dim tensor to a number")
-    size = layout_shape(self.layout)[<int>dim]
+    size = layout_shape(self.layout)[<int>dim] if dim < self.layout.ndim else 0
     if index < -size or index >= size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
     args[0] = <PyObject *>self
@@ -84,15 +84,13 @@ def basic_part(Tensor self not None, tuple key):
     """
     cdef object result = self
     cdef object advanced = {}
-    cdef int used = 0, dim = 0, ellipses = 0
+    cdef int used = 0, dim = 0
     for item in key:
         used += dims_used(item)
-        ellipses += item is Ellipsis
     if used > self.layout.ndim and not (self.layout.ndim == 0 and type(key[0]) is int):
         raise IndexError(f"too many indices for tensor of dimension {self.layout.ndim}")
-    if ellipses > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     for item in key:
+        check_left(<Tensor>result, item, dim)
         if type(item) is int:
             result = select(<Tensor>result, dim, item)
         elif type(item) is slice:
@@ -122,6 +120,14 @@ def basic_part(Tensor self not None, tuple key):
                              "Variables are valid indices (got "
                              f"{type(item).__name__})")
     return result, advanced
+
+
+cdef int check_left(Tensor self, object item, int dim) except -1:
+    """Raise for a part of a key that lies behind the last dim: each ... takes all free dims."""
+    if dim + dims_used(item) > self.layout.ndim and type(item) is not int:
+        raise IndexError(f"too many indices for tensor of dimension {self.layout.ndim} (got "
+                         f"{dim + dims_used(item)})")
+    return 0
 
 
 cdef int check_mask(Tensor mask, Tensor self, int dim) except -1:
@@ -186,7 +192,11 @@ def setitem(Tensor self not None, key, value):
     cdef object part, advanced = None
     cdef PyObject *args[3]
     value = assigned_value(self, value)
-    if type(key) is int:
+    if key is False:
+        return                          # nothing is chosen, and as in torch any value will do
+    if key is True:
+        part = unsqueeze(self, 0)
+    elif type(key) is int:
         part = select(self, 0, key)
     elif type(key) is slice and self.layout.ndim > 0:
         part = slice_dim(self, 0, key)

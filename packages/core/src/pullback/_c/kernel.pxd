@@ -17,7 +17,7 @@ ctypedef struct operand:
 
 
 cdef int slot_id(str name) except -1
-cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1
+cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
 cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
 cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1

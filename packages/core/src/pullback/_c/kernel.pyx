@@ -10,12 +10,13 @@ from libc.string cimport memcpy
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE,
-    PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT,
+    PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT,
     PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_call, pb_kernel, pb_param)
 from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
-from pullback._c.layout cimport layout_contiguous, layout_release, layout_retain, layout_same_shape
+from pullback._c.layout cimport (
+    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.state cimport thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor
@@ -69,6 +70,23 @@ cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) 
             raise RuntimeError(f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
                                f"at non-singleton dimension {d}")
     return ndim
+
+
+cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1:
+    """Raise unless `source` can be repeated to the shape of `target`."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int d, ndim
+    cdef bint fits
+    if layout_same_shape(target, source):
+        return 0
+    ndim = broadcast_pair(target, source, shape)
+    fits = ndim == target.ndim
+    for d in range(ndim if fits else 0):
+        fits = fits and shape[d] == layout_shape(target)[d]
+    if not fits:
+        raise RuntimeError(f"output with shape {list(layout_shape_tuple(target))} doesn't match "
+                           f"the broadcast shape {[shape[d] for d in range(ndim)]}")
+    return 0
 
 
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
@@ -406,6 +424,20 @@ cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -
     return kernel_call((<Tensor>outs[0]).storage.device_type, &call, key, work)
 
 
+cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) except -1:
+    """Raise unless an index fits what it moves and where to: kernels rely on it."""
+    cdef int d
+    cdef bint fits = (index.dtype == PB_I64 and layout_same_shape(index.layout, near.layout)
+                      and far.layout.ndim == index.layout.ndim)
+    for d in range(index.layout.ndim if fits else 0):
+        if d != dim and layout_shape(index.layout)[d] > layout_shape(far.layout)[d]:
+            fits = False
+    if not fits:
+        raise RuntimeError(f"{slot}: an index of shape {list(index.shape)} does not fit tensors of "
+                           f"shapes {list(near.shape)} and {list(far.shape)}")
+    return 0
+
+
 def run_slot(str slot, outs, ins, *params):
     """Run a kernel slot on tensors (below autograd); what table entries written in Python call.
 
@@ -419,6 +451,10 @@ def run_slot(str slot, outs, ins, *params):
     if isinstance(ins, Tensor):
         ins = (ins,)
     keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
+    if slot == "gather":
+        check_along(slot, ins[1], outs[0], ins[0], params[0])
+    elif slot == "scatter" or slot == "scatter_add":
+        check_along(slot, ins[0], ins[1], outs[0], params[0])
     launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
 
 

@@ -23,6 +23,7 @@ cdef pb_layout *scalar_layout = NULL
 cdef pb_layout *memory[MEMORY_LENGTH]
 
 cdef int64_t MAX_NUMEL = <int64_t>1 << 58
+cdef int64_t LARGEST = ~(<int64_t>1 << 63)
 
 
 cdef pb_layout *block_new(int32_t ndim) except NULL:
@@ -172,7 +173,11 @@ cdef pb_layout *contiguous_new(int32_t ndim, const int64_t *shape) except NULL:
     strides = layout_strides(layout)
     for d in range(ndim - 1, -1, -1):
         strides[d] = stride
-        stride *= shape[d] if shape[d] > 1 else 1
+        if d > 0 and shape[d] > 1:
+            if stride > LARGEST // shape[d]:            # only an empty tensor gets here
+                layout_free(layout)
+                raise RuntimeError("Stride calculation overflowed")
+            stride *= shape[d]
     layout.flags = LAYOUT_CONTIGUOUS | LAYOUT_DENSE
     return layout
 
@@ -223,11 +228,20 @@ cdef tuple layout_strides_tuple(const pb_layout *layout):
     return dims_tuple(layout_strides(layout), layout.ndim)
 
 
+cdef int fail_large(const char *op, const char *argument, object value) except -1:
+    raise RuntimeError(f"{op.decode()}(): argument '{argument.decode()}' holds {value}, which does "
+                       f"not fit in 64 bits") from None
+
+
 cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1:
     """Read a sequence of integers into ``out`` (room for PB_MAX_NDIM); return how many."""
     cdef Py_ssize_t count = 0
     if PyLong_Check(dims) or (not isinstance(dims, (tuple, list)) and PyIndex_Check(dims)):
-        out[0] = PyLong_AsLongLong(PyNumber_Index(dims))
+        dims = PyNumber_Index(dims)
+        try:
+            out[0] = PyLong_AsLongLong(dims)
+        except OverflowError:
+            fail_large(op, argument, dims)
         return 1
     if not isinstance(dims, (tuple, list)):
         try:
@@ -248,9 +262,7 @@ cdef int layout_parse(object dims, int64_t *out, const char *op, const char *arg
         try:
             out[count] = PyLong_AsLongLong(PyNumber_Index(item))
         except OverflowError:
-            raise RuntimeError(
-                f"{op.decode()}(): argument '{argument.decode()}' holds {item}, which does not "
-                f"fit in 64 bits") from None
+            fail_large(op, argument, item)
         count += 1
     return <int>count
 

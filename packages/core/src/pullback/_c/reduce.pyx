@@ -31,9 +31,11 @@ cdef unsigned long long dims_mask(Op op, int ndim, object dim) except? 0xFFFFFFF
     cdef int i, count
     if dim is None:
         return ((<unsigned long long>1 << ndim) - 1) if ndim < 64 else <unsigned long long>-2
-    if type(dim) is int or type(dim) is bool:
-        return <unsigned long long>1 << dim_of(dim, ndim)
+    if type(dim) is bool:
+        raise TypeError(f"{op.name}(): argument 'dim' must be tuple of ints, not bool")
     count = layout_parse(dim, dims, op.name_bytes, "dim")
+    if type(dim) is int:
+        return <unsigned long long>1 << dim_of(dim, ndim)
     if count == 0:
         return dims_mask(op, ndim, None)
     for i in range(count):
@@ -218,7 +220,7 @@ cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
     if dtype_category[self.dtype] == CATEGORY_BOOL:
         raise RuntimeError(f"{op.name}(): does not support bool input")
     if dtype_category[self.dtype] == CATEGORY_COMPLEX:
-        unsupported(op, self.dtype)
+        raise RuntimeError(f"{op.name}(): does not support complex input")
     if <object>args[1] is None:
         if self.layout.numel == 0:
             raise IndexError(f"{op.name}(): Expected reduction dim to be specified for "

@@ -230,7 +230,8 @@ _activation("hardswish", wide(lambda self: self * ops.clamp(self + 3, 0, 6) / 6)
             lambda np, self: self * np.clip(self + 3, 0, 6) / 6,
             "Return x * hardsigmoid(x).\n\nDerivative: 0 at -3 and 1 at 3.", inplace=True)
 _activation("leaky_relu", wide(lambda self, slope: ops.where(self > 0, self, self * slope)),
-            lambda g, self, negative_slope: ops.where(self > 0, g, g * negative_slope),
+            lambda g, self, negative_slope: ops.depending(
+                ops.where(self > 0, g, g * negative_slope), self),
             lambda np, self, negative_slope=0.01: np.where(self > 0, self, self * negative_slope),
             "Return x, or negative_slope * x of elements up to 0.\n\n"
             "Derivative: negative_slope at 0.", parameters=(("negative_slope", 0.01),),
@@ -243,7 +244,8 @@ def _within(self, lambd):
 
 
 _activation("hardshrink", lambda self, lambd: ops.where(_within(self, lambd), 0, self),
-            lambda g, self, lambd: ops.where(_within(self, lambd), 0, g),
+            lambda g, self, lambd: ops.depending(
+                ops.where(_within(self, lambd), 0, g), self),
             lambda np, self, lambd=0.5: np.where((self >= -lambd) & (self <= lambd), 0, self),
             "Return x, or 0 of elements in [-lambd, lambd].", parameters=(("lambd", 0.5),),
             others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True)
@@ -263,7 +265,8 @@ def _softshrink_lambda(self, lambd):
 _activation("softshrink",
             wide(lambda self, lambd: ops.where(
                 _within(self, lambd), 0, self - ops.sign(self) * lambd)),
-            lambda g, self, lambd: ops.where(_within(self, lambd), 0, g),
+            lambda g, self, lambd: ops.depending(
+                ops.where(_within(self, lambd), 0, g), self),
             lambda np, self, lambd=0.5: np.where(
                 np.abs(self) <= lambd, 0, self - np.sign(self) * lambd),
             "Return each element moved towards 0 by lambd, and 0 of elements in [-lambd, lambd].",
@@ -294,7 +297,8 @@ _LIMITED = _samples((0.0, 6.0), low=-2, high=8)
 op("hardtanh_kernel(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
    jvp="pointwise",
    forward=lambda self, low, high: ops.minimum(ops.maximum(self, low), high),
-   vjp={"self": lambda g, self, low, high: ops.where((self <= low) | (self >= high), 0, g)},
+   vjp={"self": lambda g, self, low, high: ops.depending(
+       ops.where((self <= low) | (self >= high), 0, g), self)},
    node="HardtanhBackward0", dtypes=INTEGRAL | FLOATING, inplace=True, method=False, function=False,
    doc="Return hardtanh of checked arguments.",
    samples=[*(made._replace(args=(made.args[0], 0, 6)) for made in _LIMITED),
@@ -333,7 +337,8 @@ def _threshold_kernel(self, threshold, value):
 op("threshold_kernel(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
    jvp="pointwise",
    forward=_threshold_kernel, dtypes=INTEGRAL | FLOATING, node="ThresholdBackward0", inplace=True,
-   vjp={"self": lambda g, self, threshold: ops.where(self <= threshold, 0, g)},
+   vjp={"self": lambda g, self, threshold: ops.depending(
+       ops.where(self <= threshold, 0, g), self)},
    method=False, function=False, doc="Return threshold of checked arguments.",
    samples=_samples((1, 7), (0, 2)),
    ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))

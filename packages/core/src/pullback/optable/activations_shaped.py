@@ -2,19 +2,11 @@
 
 import warnings
 
-from pullback.optable.axes import require, unsupported
+from pullback.optable.axes import require, unsupported, wrap_dim
 from pullback.optable.cases import T, case, constant
 from pullback.optable.schema import FLOATING, op, ops
 
 F, BOTH = "functional", ("", "functional")
-
-
-def _dim_of(name, self, dim):
-    ndim = max(self.ndim, 1)
-    if not -ndim <= dim < ndim:
-        raise IndexError(f"{name}(): Dimension out of range (expected to be in range of [{-ndim}, "
-                         f"{ndim - 1}], but got {dim})")
-    return dim % ndim
 
 
 # -- glu -------------------------------------------------------------------------------------------
@@ -25,10 +17,10 @@ def _halves(self, dim):
 
 
 def _glu(self, dim):
-    require("glu", FLOATING, self)
     if not self.ndim:
         raise RuntimeError("glu does not support scalars because halving size must be even")
-    dim = _dim_of("glu", self, dim)
+    dim = wrap_dim(dim, self.ndim, "glu")
+    require("glu", FLOATING, self)
     if self.shape[dim] % 2:
         raise RuntimeError(f"glu(): Halving dimension must be even, but dimension {dim} is size "
                            f"{self.shape[dim]}")
@@ -59,7 +51,8 @@ op("glu(self: Tensor, dim: int = -1) -> Tensor", forward=_glu, vjp={"self": _glu
 
 op("prelu_kernel(self: Tensor, weight: Tensor) -> Tensor", method=False, function=False,
    forward=lambda self, weight: ops.where(self > 0, self, self * weight), dtypes=FLOATING,
-   vjp={"self": lambda g, self, weight: ops.where(self > 0, g, g * weight),
+   vjp={"self": lambda g, self, weight: ops.depending(
+            ops.where(self > 0, g, g * weight), self),
         "weight": lambda g, self: ops.where(self > 0, 0, g * self)},
    doc="Return self, or weight * self of elements up to 0.",
    samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(1)), case(T(2, 3, 2), T(3, 1)), case(T(), T()),
@@ -170,7 +163,7 @@ def _gumbel_softmax(self, tau, hard, eps, dim):
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     if not self.dtype.is_floating_point:
         raise unsupported("gumbel_softmax", self.dtype)
-    dim = _dim_of("gumbel_softmax", self, dim)
+    dim = wrap_dim(dim, self.ndim, "gumbel_softmax")
     # Minus the logarithm of an exponential variable is one of Gumbel's distribution: Jang et al.,
     # Categorical Reparameterization with Gumbel-Softmax (2017)..
     drawn = ops.rand_like(self.detach())

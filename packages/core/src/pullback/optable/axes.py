@@ -199,8 +199,8 @@ def share_evenly(g, self, out):
 def choose_along(name, kinds, choose, fields):
     """Return a forward pass that chooses one element along a dim: (values, indices)."""
     def forward(self, dim, keepdim):
-        refuse_dtype(name, self, kinds)
         dim = wrap_dim(dim, self.ndim, name)
+        refuse_dtype(name, self, kinds)
         if not self.ndim:
             return fields(self.clone(), ops.zeros_like(self, dtype=dtype_named("int64")))
         refuse_empty_dim(name, self, dim)

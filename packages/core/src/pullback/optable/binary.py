@@ -181,16 +181,12 @@ _binary("bitwise_right_shift", {}, "Return self with its bits moved right by oth
         samples=binary(second=(0, 6), special=None))
 
 
-def _as_bool(value):
-    return value != 0 if hasattr(value, "shape") else bool(value)
-
-
 for _name in ("and", "or", "xor"):
-    op(f"logical_{_name}(self: Tensor, other: Operand) -> Tensor", inplace=True,
+    op(f"logical_{_name}(self: Tensor, other: Tensor) -> Tensor", inplace=True, out=True,
        composite=lambda self, other, _name=_name: getattr(ops, f"bitwise_{_name}")(
-           _as_bool(self), _as_bool(other)),
+           self != 0, other != 0),
        ref=f"numpy.logical_{_name}", doc=f"Return the logical {_name} of two operands.",
-       samples=binary())
+       samples=binary(numbers=False))
 
 op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
    forward="where", kernel="where", promote="where", dtypes=ALL, method=False,

@@ -11,7 +11,7 @@ def _angle(self):
     if self.is_complex():
         return ops.atan2(ops.imag(self), ops.real(self))
     dtype = self.dtype if self.dtype.is_floating_point else pullback.get_default_dtype()
-    turned = ops.cast(ops.where(self < 0, math.pi, 0.0), dtype)
+    turned = ops.where(self < 0, ops.full((), math.pi, dtype=dtype, device=self.device), 0.0)
     return ops.where(self != self, math.nan, turned) if self.dtype.is_floating_point else turned
 
 

@@ -117,7 +117,7 @@ def digamma(self):
         power = power * square
     found = ops.log(x) - 0.5 / x - series - less
     found = ops.where(x == math.inf, math.inf, found)
-    part = self - ops.trunc(self)
+    part = self - ops.round(self)
     mirrored = found - math.pi / ops.tan(part * math.pi)
     mirrored = ops.where(part == 0, math.nan, mirrored)
     return ops.where(self == 0, -1 / self, ops.where(low, mirrored, found))

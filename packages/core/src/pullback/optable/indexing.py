@@ -183,8 +183,7 @@ def _write(target, indices, values, accumulate):
     if not dims:
         ops.copy_(target, target + values if accumulate else values)
         return target
-    if values.data_ptr() == target.data_ptr():
-        values = values.clone()
+    values, *used = (kept_apart(target, part) for part in (values, *used))
     run_slot("index_put", (moved,), (values, *used), int(bool(accumulate)))
     return target
 
@@ -257,21 +256,17 @@ def _run_along(slot, outs, ins, dim):
 def _gather(self, dim, index, sparse_grad):
     dim, index = _check_gather("gather", self, dim, index)
     for d, (i, s) in enumerate(zip(index.shape, self.shape)):
-        if d != dim and i > s:
+        if d != dim and i > s and index.numel():
             raise RuntimeError(f"Size does not match at dimension {d} expected index "
                                f"{list(index.shape)} to be no larger than self "
                                f"{list(self.shape)} apart from dimension {dim}")
     out = new_empty(self, index.shape)
     if out.numel():
-        if not self.ndim:
-            self, index, out_ = self.reshape(1), index.reshape(-1), out.reshape(-1)
-        else:
-            out_ = out
-        part = self
+        part, index = as_vector(self), as_vector(index)
         for d, size in enumerate(index.shape):
             if d != dim:
                 part = part.narrow(d, 0, size)
-        _run_along("gather", (out_,), (part, index), dim)
+        _run_along("gather", (as_vector(out),), (part, index), dim)
     return out
 
 
@@ -294,21 +289,22 @@ def scatter_into(slot):
         dim, index = _check_gather(slot, self, dim, index)
         if src.dtype != self.dtype:
             raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-        for d, (i, s, n) in enumerate(zip(index.shape, src.shape, self.shape)):
+        if not index.numel():
+            return self
+        flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
+        if origin.ndim != place.ndim:
+            raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+        for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
             if i > s or (d != dim and i > n):
                 raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
                                    f"{list(self.shape)} apart from dimension {dim} and to be no "
                                    f"larger size than src {list(src.shape)}")
-        if not index.numel():
-            return self
-        index, src, target = kept_apart(self, index), kept_apart(self, src), self
-        for d, size in enumerate(index.shape):
-            src = src.narrow(d, 0, size)
+        place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
+        for d, size in enumerate(place.shape):
+            origin = origin.narrow(d, 0, size)
             if d != dim:
                 target = target.narrow(d, 0, size)
-        if not self.ndim:
-            target, index, src = target.reshape(1), index.reshape(-1), src.reshape(-1)
-        _run_along(slot, (target,), (index, src), dim)
+        _run_along(slot, (target,), (place, origin), dim)
         return self
     return forward
 
@@ -340,6 +336,9 @@ def _index_select(self, dim, index):
     dim %= ndim
     part = self if self.ndim else self.reshape(1)
     index = _as_index(index).reshape(-1)
+    if not self.ndim and index.numel() != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got "
+                           f"{index.numel()} value(s)")
     shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
     out = new_empty(self, shape)
     if out.numel():                     # gather, unlike index, takes no negative numbers
@@ -429,5 +428,7 @@ def advanced_setitem(self, advanced, value):
         value = value.to(self.device)
     if value.numel() == 1 and all(index is None or index.dtype.name == "bool"
                                   for index in indices):
-        value = value.to(self.dtype)    # torch fills masks, and filling casts
+        from pullback._c.elementwise import may_overlap
+        # torch fills masks: that casts, and reads the number first
+        value = value.to(self.dtype, copy=may_overlap(self, value))
     ops.index_put_(self, indices, value)

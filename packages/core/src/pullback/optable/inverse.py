@@ -227,12 +227,9 @@ op("linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bo
 
 def _matrix_power(self, n):
     """By squaring."""
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"matrix_power(): argument 'n' (position 2) must be int, not "
-                        f"{type(n).__name__}")
     _check_square("linalg.matrix_power", self)
     if n == 0:
-        return _identity(self)
+        return ops.copy_(self.clone(), _identity(self))     # its derivative is 0
     if n == 1:
         return self.clone()
     if n < 0:
@@ -249,7 +246,7 @@ def _matrix_power(self, n):
 
 _POWERS = [case(T(2, 2), n, skip=skip) for n, skip in (
     (2, {}), (3, {}), (5, {}), (1, {}),
-    (0, dict.fromkeys(("grad", "gradgrad"), "it is constant here")))]
+    (0, {"gradgrad": "its derivative does not depend on it"}))]
 _POWERS += [case(T(2, 2, 2), 3), case(T(0, 0), 2), case(T(0, 2, 2), 3),
             _regular(-1, only=_SOLVED), _two(-3, only=_SOLVED)]
 op("matrix_power(self: Tensor, n: int) -> Tensor", composite=_matrix_power, out=True,

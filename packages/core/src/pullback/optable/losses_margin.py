@@ -274,7 +274,7 @@ def _multi_margin(self, target, p, margin, weight, size_average, reduce, reducti
 
 
 _CLASSES = fixed((0, 2), kind="int64")
-op("multi_margin_loss(self: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, "
+op("multi_margin_loss(self: Tensor, target: Tensor, p: Scalar = 1, margin: float = 1.0, "
    f"weight: Tensor? = None, {OLD}) -> Tensor", composite=_multi_margin, method=False,
    namespace="functional", dtypes=FLOATING, ref=references.multi_margin_loss,
    doc="Return the mean over the classes of how much each score is not below the target's by a "

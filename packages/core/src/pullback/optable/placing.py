@@ -37,6 +37,9 @@ def _check_slices(name, self, dim, index, source):
     if source.dtype != self.dtype:
         raise RuntimeError(f"{name}(): self ({type_name(self.dtype)}) and source "
                            f"({type_name(source.dtype)}) must have the same scalar type")
+    if not source.ndim and index.numel() != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
+                         f"{index.numel()})")
     if source.ndim and index.numel() != source.shape[min(dim, source.ndim - 1)]:
         raise RuntimeError(f"{name}(): Number of indices ({index.numel()}) should be equal to "
                            f"source.size(dim): ({source.shape[min(dim, source.ndim - 1)]}), for "
@@ -110,16 +113,19 @@ def _index_copy(self, dim, index, source):
     mine, other = list(self.shape), list(source.shape)
     count = other.pop(dim) if source.ndim else 1
     del mine[dim:dim + 1]
-    if mine != other and (self.ndim and source.ndim):
+    if mine != other:
         raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. "
                            f"Destination slice shape: {mine} at dimension {dim} and source slice "
                            f"shape: {other} at dimension {dim}.")
+    if not source.ndim and index.numel() != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
+                         f"{index.numel()})")
     if index.numel() != count:
         raise IndexError(f"{name}(): Number of indices ({index.numel()}) should be equal to "
                          f"source.size(dim) ({count})")
-    source = kept_apart(self, source.reshape(()) if not self.ndim else source)
+    target, source = as_vector(self), as_vector(kept_apart(self, source))
     try:
-        scatter_into("scatter")(self, dim, _spread_index(index, dim, source.shape), source)
+        scatter_into("scatter")(target, dim, _spread_index(index, dim, source.shape), source)
     except RuntimeError as error:
         raise IndexError(f"{name}(): {error}") from None
     return self
@@ -150,18 +156,18 @@ def _index_fill(self, dim, index, value):
         if value.ndim:
             raise RuntimeError(f"{name} only supports a 0-dimensional value tensor, but got tensor "
                                f"with {value.ndim} dimension(s).")
-        value = cast_to(value, self.dtype)
+        value = ops.cast(value, self.dtype)
     elif isinstance(value, complex) and not self.is_complex():
         raise RuntimeError(f"{name}(): Converting complex Scalar to non-complex type is not "
                            f"supported")
     else:
         value = ops.new_full(self, (), value)
-    size = self.shape[dim] if self.ndim else 1
-    index = ops.where(index < 0, index + size, index)
-    shape = list(self.shape)
-    shape[dim:dim + 1] = [index.numel()] if self.ndim else []
+    target = as_vector(self)
+    index = ops.where(index < 0, index + target.shape[dim], index)
+    shape = list(target.shape)
+    shape[dim] = index.numel()
     try:
-        _scatter_values(self, dim, _spread_index(index, dim, tuple(shape)), value.expand(
+        _scatter_values(target, dim, _spread_index(index, dim, tuple(shape)), value.expand(
             tuple(shape)))
     except RuntimeError as error:
         raise IndexError(*error.args) from None

@@ -134,6 +134,7 @@ def _extreme_along(name):
 
     def forward(self, dim, keepdim):
         if self.is_complex():
+            wrap_dim(dim, self.ndim, name)
             raise RuntimeError(f"{name}(): does not support complex input")
         return along(self, dim, keepdim)
     return forward
@@ -174,14 +175,13 @@ _Bounds = namedtuple("aminmax", ("min", "max"))
 
 
 def _aminmax(self, dim, keepdim):
+    dims = () if dim is None else (wrap_dim(dim, self.ndim, "aminmax"),)
     refuse_dtype("aminmax", self, "biuf")
     if dim is None:
         if not self.numel():
             raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the "
                                "operation has no identity.")
-        dims = ()
     else:
-        dims = (wrap_dim(dim, self.ndim, "aminmax"),)
         refuse_empty_dim("aminmax", self, dims[0])
     return _Bounds(ops.amin(self, dims, keepdim), ops.amax(self, dims, keepdim))
 

@@ -110,8 +110,8 @@ op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward
 
 def _running_extreme(name, larger, fields):
     def forward(self, dim):
-        refuse_dtype(name, self, "biuf")
         dim = wrap_dim(dim, self.ndim, name)
+        refuse_dtype(name, self, "biuf")
         if not self.ndim or not self.numel():
             return fields(self.clone(), ops.zeros_like(self, dtype=dtype_named("int64")))
         values, = scan(lambda left, right: [larger(left[0], right[0])], [self], dim)
@@ -152,8 +152,8 @@ def _add_logs(left, right):
 
 
 def _logcumsumexp(self, dim):
-    refuse_dtype("logcumsumexp", self, "fc")
     dim = wrap_dim(dim, self.ndim, "logcumsumexp")
+    refuse_dtype("logcumsumexp", self, "fc")
     if not self.ndim:
         return self.clone()
     out, = scan(_add_logs, [cast_to(self, accumulate_dtype(self.dtype))], dim)

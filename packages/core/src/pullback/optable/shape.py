@@ -1,6 +1,7 @@
 """Views, copies and joins."""
 
 from pullback.optable import references
+from pullback.optable.axes import wrap_dim
 from pullback.optable.below import new_empty, new_filled
 from pullback.optable.cases import (
     DETACHED,
@@ -16,6 +17,7 @@ from pullback.optable.cases import (
     real,
 )
 from pullback.optable.schema import ALL, COMPLEX, FLOATING, HALF, op, ops
+from pullback.optable.windows import integers
 
 
 def _view(signature, vjp, doc, *, forward=None, **fields):
@@ -52,24 +54,21 @@ _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
 
 
 def _movedim(self, source, destination):
-    sources = (source,) if isinstance(source, int) else tuple(source)
-    targets = (destination,) if isinstance(destination, int) else tuple(destination)
+    sources = integers(source, "movedim", "source")
+    targets = integers(destination, "movedim", "destination")
     if len(sources) != len(targets):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({sources} dims) "
-                           f"should contain the same number of dims as destination ({targets} "
-                           f"dims)")
-    ndim = self.ndim
-    for d in (*sources, *targets):
-        if not -ndim <= d < ndim:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
-                             f"{ndim - 1}], but got {d})")
-    sources = [d % ndim for d in sources]
-    targets = [d % ndim for d in targets]
-    if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
-        raise RuntimeError("movedim: repeated dim in source or destination")
-    rest = iter([d for d in range(ndim) if d not in sources])
-    moved = dict(zip(targets, sources))
-    return self.permute(tuple(moved[d] if d in moved else next(rest) for d in range(ndim)))
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(sources)} "
+                           f"dims) should contain the same number of dims as destination "
+                           f"({list(targets)} dims)")
+    places = []
+    for name, given in (("source", sources), ("destination", targets)):
+        dims = [wrap_dim(d, self.ndim, "movedim") for d in given]
+        places.append(dims)
+        if len(set(dims)) < len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(given)})")
+    moved = dict(zip(places[1], places[0]))
+    rest = iter([d for d in range(self.ndim) if d not in places[0]])
+    return self.permute(tuple(moved[d] if d in moved else next(rest) for d in range(self.ndim)))
 
 
 op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composite=_movedim,

@@ -82,7 +82,8 @@ def _logit_vjp(g, self, eps):
     bounds = _bounds(eps)
     low, high = bounds or (0, 1)
     beyond = 0 if bounds else float("nan")
-    return ops.where((self < low) | (self > high), beyond, g / (self * (1 - self)))
+    slope = self * (1 - self) + 0.0     # at -0 as at 0: no negative zero
+    return ops.where((self < low) | (self > high), beyond, g / slope)
 
 
 op("logit(self: Tensor, eps: float? = None) -> Tensor",
@@ -118,11 +119,9 @@ op("zeta(self: Operand, other: Operand) -> Tensor", kernel="zeta", promote="floa
 
 
 def _order(n):
-    if isinstance(n, bool) or not hasattr(n, "__index__") or hasattr(n, "shape"):
-        raise TypeError(f"polygamma(): argument 'n' must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
-    return n.__index__()
+    return n
 
 
 @wide
@@ -170,12 +169,15 @@ def _polygamma_reference(n, self):
     return psi(self) if n == 0 else (-1) ** (n + 1) * gamma(n + 1) * zeta(n + 1, self)
 
 
+_MOST_FACTORS = 1 << 24
+
+
 def _mvlgamma(self, p):
     import math
-    if isinstance(p, bool) or not hasattr(p, "__index__") or hasattr(p, "shape"):
-        raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if p > _MOST_FACTORS:
+        raise RuntimeError(f"mvlgamma(): p must be at most {_MOST_FACTORS}, got {p}")
     if self.dtype.name == "bool":
         raise RuntimeError("mvlgamma(): The input tensor may not be a boolean tensor.")
     require("mvlgamma", INTEGRAL | FLOATING, self)

@@ -1,11 +1,12 @@
 """Joins and splits along given dims, and grids of several tensors."""
 
+import math
 import warnings
 
 from pullback.optable import references as references_shape
 from pullback.optable import references_arrange as references
 from pullback.optable.arrange import whole
-from pullback.optable.axes import is_meta, wrap_dim
+from pullback.optable.axes import dtype_named, is_meta, wrap_dim
 from pullback.optable.cases import COUNTED, SHARED, T, case, fixed, real
 from pullback.optable.schema import op, ops
 from pullback.optable.shape import chunk_size, split_parts
@@ -357,7 +358,6 @@ def _choices(like, n, r, again):
 
     Rows of k elements become rows of k + 1 by every element that may follow their last one.
     """
-    import math
     last = ops.arange_like(like, n)
     rows = last.unsqueeze(1)
     for k in range(2, r + 1):
@@ -371,15 +371,39 @@ def _choices(like, n, r, again):
     return rows
 
 
+def _large_choices(like, n, r):
+    """Return what _choices does for most of n elements: by those that are left out."""
+    if n == r:
+        return ops.arange_like(like, n).unsqueeze(0)
+    rest = _choices(like, n, n - r, False)
+    left_out = ops.scatter(ops.new_zeros(rest, (rest.shape[0], n)), 1, rest, 1)
+    return ops.flip(ops.sort(left_out, 1, stable=True)[1].narrow(1, 0, r), (0,))
+
+
+def _check_count(n, r, again):
+    """Raise for more rows than memory could hold."""
+    total = n + r - 1 if again else n
+    rows = math.lgamma(total + 1) - math.lgamma(r + 1) - math.lgamma(total - r + 1)
+    if (again and r > 62) or rows > 40 * math.log(2):   # torch refuses n ** r from 2 ** 63 on
+        raise RuntimeError("numel: integer multiplication overflow")
+
+
 def _combinations(self, r, with_replacement):
-    r = whole(r, "combinations", "r")
     if self.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(self.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return ops.new_empty(self, (0,))
-    rows = _choices(self, self.shape[0], r, with_replacement)
+    n = self.shape[0]
+    if n < (1 if with_replacement else r):
+        rows = ops.new_zeros(self, (0, r), dtype=dtype_named("int64"))
+    elif n == 1:
+        rows = ops.new_zeros(self, (1, r), dtype=dtype_named("int64"))
+    else:
+        _check_count(n, r, with_replacement)
+        rows = (_large_choices(self, n, r) if r > n // 2 and not with_replacement
+                else _choices(self, n, r, with_replacement))
     return ops.index(self, (rows,))
 
 

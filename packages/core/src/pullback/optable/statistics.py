@@ -41,6 +41,7 @@ from pullback.optable.schema import (
     op,
     ops,
 )
+from pullback.optable.windows import integers
 
 SINGLE_DOUBLE = FLOATING & ~HALF
 
@@ -59,6 +60,8 @@ def _deviation(name, self, dim, unbiased, correction):
         check_number(correction, "correction", name)
     else:
         correction = 1 if unbiased is None or unbiased else 0
+    if dim is not None:
+        integers(dim, name, "dim")
     if self.dtype.kind not in "fc":
         of = "std and var" if name in ("std", "var") else name
         raise RuntimeError(f"{of} only support floating point and complex dtypes")
@@ -78,7 +81,7 @@ def _moments(name, self, dim, correction, keepdim):
     mean = ops.mean(work, dims, True)
     off = work - mean
     square = ops.real(off * off.conj()) if off.is_complex() else off * off
-    variance = ops.sum(square, dims, True) / max(float(freedom), 0.0)
+    variance = ops.sum(square, dims, True) / (max(float(freedom), 0.0) if count else 0.0)
     if not keepdim:
         shape = tuple(n for d, n in enumerate(self.shape) if d not in dims)
         mean, variance = mean.reshape(shape), variance.reshape(shape)

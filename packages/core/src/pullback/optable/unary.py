@@ -44,7 +44,8 @@ def _sgn(self):
     if not self.is_complex():
         return ops.sign(self)
     size = ops.abs(self)
-    return ops.where(size == 0, 0, self / size)
+    origin = size == 0
+    return ops.where(origin, 0, self / ops.where(origin, 1, size))
 
 
 _unary("abs", _abs_vjp,
@@ -72,6 +73,10 @@ _unary("bitwise_not", None, "Return the bits of each element flipped; logical no
    inplace_function=False)
 _unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
        promote="default", ref="numpy.ceil")
+op("depending(self: Tensor, other: Tensor) -> Tensor", composite="depending", method=False,
+   function=False, dtypes=FLOATING, ref=lambda np, self, other: self,
+   samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
+   doc="Return self, with the derivative 0 by other: the slope of a piecewise linear function.")
 op("conj(self: Operand) -> Tensor",
    jvp="linear", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
    ref="numpy.conj", doc="Return the complex conjugate; a real tensor is returned as it is.")
@@ -117,7 +122,7 @@ _unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBE
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
        ref="numpy.reciprocal",
        samples=unary(0.5, 3))
-_unary("relu", lambda g, out: ops.where(out <= 0, 0, g),
+_unary("relu", lambda g, out: ops.depending(ops.where(out <= 0, 0, g), out),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
        dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"),
        ref=lambda np, self: np.maximum(self, 0))

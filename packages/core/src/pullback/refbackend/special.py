@@ -60,7 +60,7 @@ def digamma(x: Array) -> Array:
     Source: DLMF 5.5.4 (reflection to x > 0), 5.5.2 (up to 10), 5.11.2 (the expansion there).
     """
     below = x < 0
-    rest = x - np.floor(x)
+    rest = x - np.round(x)              # exact, also next to a pole
     poles = np.where(rest == 0, np.nan, np.pi / np.tan(np.pi * rest))
     total = np.where(below, -poles, 0.0)
     a = np.where(below, 1 - x, x)
@@ -96,7 +96,7 @@ def zeta(s: Array, a: Array) -> Array:
     found = _zeta_above_zero(order, rest)
     below = place < 0
     if np.any(below):
-        away = np.where(below, 1 - rest, 1.0)
+        away = np.where(below, np.ceil(place) - place, 1.0)
         far = np.where(below, 1 - place, 1.0)
         mirrored = _zeta_above_zero(order, away) - _zeta_above_zero(order, far)
         mirrored = np.where(order % 2 == 0, mirrored, -mirrored)

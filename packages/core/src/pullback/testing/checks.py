@@ -18,6 +18,7 @@ import pullback as pb
 from pullback._c import formula
 from pullback._c.call import op_decomposed
 from pullback.optable import ops
+from pullback.optable.outputs import EXACT
 from pullback.testing.compare import assert_close, default_tolerances, to_array
 from pullback.testing.draw import lay_out
 from pullback.testing.reference import expect
@@ -228,7 +229,10 @@ def check_inplace(sample: Sample) -> None:
 
 
 def check_out(sample: Sample) -> None:
-    """``out=`` takes the results: resized if empty, through strides, cast, or refused."""
+    """``out=`` takes the results: resized if empty, through strides, cast, or refused.
+
+    Some ops, as in torch, write to a tensor of the result's dtype only.
+    """
     result = call(sample)
     many = _is_many(result)
     expected = [tensor.detach() for tensor in tensors_in((result,))]
@@ -253,9 +257,13 @@ def check_out(sample: Sample) -> None:
             strides = lay(wanted).stride()
             assert out.stride() == strides, f"the strides of out= changed to {out.stride()}"
             assert_same_bits(out, wanted, f"out= with layout {layout}")
-    for out, wanted in zip(
-        run(lambda t: pb.zeros(t.shape, dtype=pb.complex128, device=t.device)), expected
-    ):
+    try:
+        widened = run(lambda t: pb.zeros(t.shape, dtype=pb.complex128, device=t.device))
+    except RuntimeError:
+        if sample.entry.name not in EXACT:
+            raise
+        widened = []
+    for out, wanted in zip(widened, expected):
         assert_same_bits(out, wanted.to(pb.complex128), "out= of complex128")
     if any(_category(tensor.dtype) > 0 for tensor in expected):
         with must_refuse("out= of a lower dtype"):

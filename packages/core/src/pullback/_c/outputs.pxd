@@ -1,0 +1,8 @@
+from cpython.object cimport PyObject
+
+from pullback._c.entry cimport Op
+from pullback._c.tensor cimport Tensor
+
+
+cdef int refuse_shared(Tensor target, object value) except -1
+cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) except -1
