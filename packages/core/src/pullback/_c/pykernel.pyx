@@ -124,16 +124,16 @@ cdef int run_callable(object function, pb_call *call, bint host, str device) exc
                 function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
         else:
             function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
-    except REPORTED:
-        raise
-    except Exception as error:
+    except DEFECTS as error:
         raise RuntimeError(f"the kernel {slot_name(call.slot)!r} of the backend {device!r} failed: "
                            f"{type(error).__name__}: {error}") from error
     return 0
 
 
-# What a kernel tells the user with; anything else is a defect of the kernel.
-REPORTED = (RuntimeError, ValueError, IndexError, MemoryError)
+# What only a defect of a kernel raises. Anything else it tells the user, or comes from elsewhere:
+# a signal's handler may run inside a kernel.
+DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError, KeyError,
+           ImportError)
 
 
 cdef str slot_name(int slot):
