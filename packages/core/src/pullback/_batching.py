@@ -11,6 +11,7 @@ import functools
 from typing import Any
 
 import pullback
+from pullback._bind import RANKS
 from pullback._c.batch import apply_op
 from pullback._c.tensor import Tensor
 from pullback.optable import ops
@@ -124,6 +125,9 @@ def _pointwise(op, values, mapped, size):
         return _one_by_one(op, values, mapped, size)        # raises what the op raises
     wide = [value.dtype for name, value, on in zip(op.arg_names, values, mapped)
             if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS]
+    if rank == 0:           # numbers in a batch have a dim, others take part in promotion with one
+        values = [value if on or name in _CONDITIONS or not isinstance(value, Tensor)
+                  else value.unsqueeze(0) for name, value, on in zip(op.arg_names, values, mapped)]
     return apply_op(op, [
         _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
         for name, value, on in zip(op.arg_names, values, mapped)])
@@ -142,7 +146,7 @@ def _filled(op, values, mapped):
 
 def _aligned(value, rank, wide):
     """Insert dims behind the batch's. What has no other dims takes no part in promotion."""
-    if value.dim() - 1 == 0 and wide and _category(value.dtype) <= max(map(_category, wide)):
+    if value.dim() == 1 and wide and _category(value.dtype) <= max(map(_category, wide)):
         value = value.to(_promoted(wide))
     missing = rank - (value.dim() - 1)
     if missing == 0:
@@ -151,7 +155,7 @@ def _aligned(value, rank, wide):
 
 
 def _category(dtype):
-    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else 1 if dtype.is_signed else 0
+    return RANKS[dtype.kind]
 
 
 def _promoted(dtypes):
@@ -407,8 +411,6 @@ def _flattened(dims):
             result.new_empty((0, whole.shape[1], *result.shape[1:])))
 
     return rule
-
-
 
 
 _RULES: dict[str, Any] = {

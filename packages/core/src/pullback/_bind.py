@@ -9,7 +9,7 @@ from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
 from pullback.optable.outputs import EXACT, MAY_SHARE
 
-_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
 
 
 def _flags(entry) -> int:
@@ -34,7 +34,7 @@ def _inplace(entry, functional, flags):
             # what the parts save must outlive the write
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)
-            if _RANKS[result.dtype.kind] > _RANKS[self.dtype.kind]:
+            if RANKS[result.dtype.kind] > RANKS[self.dtype.kind]:
                 raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired "
                                    f"output type {self.dtype.name}")
             return ops.copy_(self, result)

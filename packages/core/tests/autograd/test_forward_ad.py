@@ -150,7 +150,7 @@ REFUSED_INSIDE = {
     "no dual": (lambda: unpack_dual(None), TypeError, "must be Tensor, not NoneType"),
     "out": (
         lambda: pb.add(make_dual(ONES, ONES), 1, out=pb.empty(2)), NotImplementedError,
-        "forward AD with add_out"),
+        "forward AD or vmap with add_out"),
 }
 
 

@@ -70,6 +70,19 @@ class TestPlaces:
         assert found.dtype == pb.float32
         assert vmap(lambda a, b: a * b)(counts, pb.ones(3, 2)).dtype == pb.float32
 
+    @pytest.mark.parametrize("first", ["bool", "uint8", "int64", "float16", "float64", "complex64"])
+    @pytest.mark.parametrize("second", ["bool", "uint8", "int64", "float32", "float64"])
+    @pytest.mark.parametrize("shape", [(), (2,)])
+    @pytest.mark.parametrize("pattern", [(0, 0), (0, None), (None, 0)])
+    def test_promotion_is_that_of_elements(self, first, second, shape, pattern):
+        a = pb.ones((), dtype=getattr(pb, first))
+        b = pb.ones(shape, dtype=getattr(pb, second))
+        batches = [x if on is None else pb.stack([x, x, x]) for x, on in zip((a, b), pattern)]
+        for op in (pb.mul, pb.maximum) if first != "complex64" else (pb.mul,):
+            found = vmap(op, in_dims=pattern)(*batches)
+            assert found.dtype == op(a, b).dtype
+            assert found.shape == (3, *shape)
+
     def test_inside_looks_like_one_element(self):
         def function(a):
             assert a.shape == (2,)
@@ -97,7 +110,8 @@ REFUSED = {
         lambda: vmap(lambda a: (a * W.clone().requires_grad_()).sum().backward())(X),
         RuntimeError, "use pullback.func.grad"),
     "in place": (lambda: vmap(lambda a: pb.zeros(2).add_(a))(X), RuntimeError, "not possible"),
-    "out": (lambda: vmap(lambda a: pb.add(a, 1, out=pb.zeros(2)))(X), NotImplementedError, "out="),
+    "out": (lambda: vmap(lambda a: pb.add(a, 1, out=pb.zeros(2)))(X), NotImplementedError,
+            "vmap with add_out"),
     "shapes": (lambda: vmap(pb.nonzero)(X), RuntimeError, "dynamic shape"),
     "in_dim": (lambda: vmap(pb.sin, in_dims=2)(X), ValueError, "Got in_dim=2 for some input"),
     "in_dim text": (lambda: vmap(pb.sin, in_dims=("x",))(X), ValueError, "Got in_dim=x"),

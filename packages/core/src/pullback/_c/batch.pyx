@@ -38,6 +38,10 @@ cdef Tensor batch_of(Tensor tensor):
     cdef Lift lift = lifts(tensor)
     if lift is not None:
         return lift.value
+    refuse_escaped()
+
+
+cdef int refuse_escaped() except -1:
     raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for one "
                        "element of a batch, and the batch is gone. Return it from the function.")
 

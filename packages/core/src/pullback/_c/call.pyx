@@ -189,16 +189,17 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             place_keyword(op, name, args[nargs + i] if spread is None else args[
                 op.npositional - 1 + len(spread) + i], out, nargs)
     for i in range(op.nargs):
-        if out[i] == <PyObject *>missing:
-            continue
-        value = <object>out[i]
         if op.numbers[i]:
-            if is_plain_number(op, i, out[i]):
+            if out[i] == <PyObject *>missing or is_plain_number(op, i, out[i]):
                 continue
-            value = plain_number(op, i, value, i >= nargs)
-        elif ((op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND)
-                and not is_tensor(value) and dtype_of_scalar(value) < 0):
-            value = number_operand(value)
+            value = plain_number(op, i, <object>out[i], i >= nargs)
+        elif op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND:
+            if out[i] == <PyObject *>missing or is_tensor(<object>out[i]) or (
+                    dtype_of_scalar(<object>out[i]) >= 0):
+                continue
+            value = number_operand(<object>out[i])
+        else:
+            continue
         if <PyObject *>value != out[i]:
             if held is None:
                 held = []
@@ -451,8 +452,8 @@ cdef object apply_out(Op op, PyObject **args, object target):
                                    f"automatic differentiation, but one of the arguments requires "
                                    f"grad.")
     if thread_state().levels and is_lifted_call(op, args):
-        raise NotImplementedError(f"Trying to use forward AD with {op.name}_out that does not "
-                                  f"support it because it is an out= function")
+        raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name}_out that does "
+                                  f"not support it because it is an out= function")
     value = op_apply(op, args)
     results = (value,) if is_tensor(value) else tuple(value)
     if len(results) != len(targets):

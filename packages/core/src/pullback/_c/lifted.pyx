@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from pullback._c.batch cimport run_batched
+from pullback._c.batch cimport refuse_escaped, run_batched
 from pullback._c.call cimport (
     op_run, op_run_inplace, run_composite_plainly, set_lifted_run)
 from pullback._c.entry cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
@@ -28,9 +28,7 @@ cdef int look_at(levels_of *found, object value, uint64_t hidden) except -1:
     if level is not None:
         found.batch = max(found.batch, level.number)
     elif (<Tensor>value).flags & TENSOR_IS_BATCHED:
-        raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for "
-                           "one element of a batch, and the batch is gone. Return it from the "
-                           "function.")
+        refuse_escaped()                # or another thread's vmap made it
     else:
         found.tangent = max(found.tangent, tangent_level(<Tensor>value, hidden))
     return 0
