@@ -141,7 +141,7 @@ from pullback._methods import (
     numel,
     result_type,
 )
-from pullback.autograd import enable_grad, no_grad, set_grad_enabled
+from pullback.autograd import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 _methods.install()
 _einops.install()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback._c import bind, index, operators, surface
+from pullback._c import bind, index, node_surface, operators, surface
 from pullback._c.outputs import refuse_shared_memory
 from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
@@ -68,4 +68,5 @@ def bind_table(namespaces: dict[str, dict]) -> None:
                 namespaces[namespace][public] = op
     operators.install()
     index.install()
+    node_surface.install()
     surface.install()

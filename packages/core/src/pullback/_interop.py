@@ -7,6 +7,7 @@ import math
 
 from pullback._c import create, interop, literal
 from pullback._c import dtype as _dtype
+from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import Tensor, adopt, bind_attribute
 from pullback.utils import dlpack
 
@@ -117,10 +118,10 @@ def numpy_method(self, *, force=False):
     if force:
         detached = self.detach()
         return as_array(detached if interop.is_host(self) else detached.cpu())
-    if self.requires_grad:
+    if self.requires_grad and is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
-    return as_array(self)
+    return as_array(self.detach() if self.requires_grad else self)
 
 
 def array_protocol(self, dtype=None, copy=None):

@@ -135,3 +135,10 @@ def test_accumulator_is_shared_by_all_uses_and_made_lazily():
     node = first.grad_fn.next_functions[0][0]
     assert node is second.grad_fn.next_functions[0][0]
     assert node.variable is x
+
+
+def test_gradient_whose_elements_share_memory_is_replaced():
+    x = pb.ones(3, requires_grad=True)
+    x.grad = pb.ones(1).expand(3)
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0, 3.0]

@@ -351,3 +351,32 @@ def test_multithreading_flag_nests_and_restores(enabled):
         (x * x).backward()
         assert x.grad.tolist() == [6.0]
     assert pb.autograd.is_multithreading_enabled() is before
+
+
+def test_callback_may_queue_another():
+    order = []
+    queue = pb.autograd.Variable._execution_engine.queue_callback
+
+    def first(grad):
+        queue(lambda: order.append("first") or queue(lambda: order.append("second")))
+
+    x = pb.ones(1, requires_grad=True)
+    x.register_hook(first)
+    x.backward()
+    assert order == ["first", "second"]
+    with pytest.raises(RuntimeError, match="Final callbacks can only be installed"):
+        queue(print)
+
+
+def test_failed_pass_leaves_nothing_in_multi_grad_hooks():
+    x, y = (pb.ones(1, requires_grad=True) for _ in range(2))
+    seen = []
+    pb.autograd.graph.register_multi_grad_hook((x, y), lambda grads: seen.append(grads))
+    z = x * y
+    z.register_hook(lambda g: seen.append("failed") or 1 / 0)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            (x + z).backward(retain_graph=True)
+    (x + y).backward()
+    assert seen[:3] == ["failed"] * 3
+    assert [[g.item() for g in grads] for grads in seen[3:]] == [[1.0, 1.0]]

@@ -262,3 +262,50 @@ def test_edge_of_view_after_a_write_is_the_new_one():
     old = get_gradient_edge(view).node
     base.mul_(2)
     assert get_gradient_edge(view).node is not old
+
+
+# ---- calling a node ------------------------------------------------------------------------------
+
+def test_call_runs_the_formula():
+    x = pb.tensor([3.0], requires_grad=True)
+    first, second = (x * x).grad_fn(pb.tensor([2.0]))
+    assert (first.tolist(), second.tolist()) == ([6.0], [6.0])
+    assert first.requires_grad
+    assert x.exp().grad_fn(None) is None
+    assert x.grad is None
+
+
+def test_call_of_an_accumulator_accumulates():
+    x = pb.tensor([3.0], requires_grad=True)
+    node = pb.autograd.graph.get_gradient_edge(x).node
+    assert node(pb.tensor([2.0])) == ()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_call_of_a_node_of_several_outputs():
+    x = pb.ones(2, 2, requires_grad=True)
+    assert x.unbind()[0].grad_fn(None, pb.tensor([1.0, 2.0])).tolist() == [[0, 0], [1, 2]]
+
+
+@pytest.mark.parametrize(("grads", "error", "message"), [
+    ((), TypeError, "expected 1 arguments, got 0 instead"),
+    ((pb.ones(1), pb.ones(1)), TypeError, "expected 1 arguments, got 2 instead"),
+    ((1.0,), TypeError, "argument 0 is not a Tensor but float"),
+    ((pb.ones(3),), RuntimeError, r"output 0 must have shape \[1\], got \[3\]"),
+])
+def test_call_with_wrong_gradients(grads, error, message):
+    with pytest.raises(error, match="MulBackward0: .*" + message):
+        (pb.ones(1, requires_grad=True) * 2).grad_fn(*grads)
+
+
+def test_call_after_the_graph_was_freed():
+    x = pb.tensor([3.0], requires_grad=True)
+    y = x * x
+    y.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.grad_fn(pb.ones(1))
+
+
+def test_dir_lists_saved_values():
+    x = pb.tensor([3.0], requires_grad=True)
+    assert {"_saved_result", "_raw_saved_result"} <= set(dir(x.exp().grad_fn))

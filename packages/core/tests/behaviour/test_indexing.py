@@ -561,3 +561,56 @@ def test_a_bare_bool_chooses_all_or_nothing():
     assert y.item() == 1
     y[True] = 3
     assert y.item() == 3
+
+
+# ---- indices kept for backward -------------------------------------------------------------------
+
+KEEPING_INDICES = {
+    "index": lambda x, index: x[index],
+    "index_put": lambda x, index: x.index_put((index,), pb.zeros(2)),
+    "index_select": lambda x, index: x.index_select(0, index),
+}
+
+
+@pytest.mark.parametrize("op", KEEPING_INDICES.values(), ids=KEEPING_INDICES)
+def test_indices_written_after_use_are_noticed(op):
+    x = pb.arange(4.0, requires_grad=True)
+    index = pb.tensor([0, 1])
+    y = op(x * 1, index)
+    index.add_(1)
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation: "
+                                           r"\[pullback.int64 \[2\]\]"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("op", KEEPING_INDICES.values(), ids=KEEPING_INDICES)
+def test_indices_are_freed_with_the_graph(op):
+    x = pb.arange(4.0, requires_grad=True)
+    y = op(x, pb.tensor([0, 1]))
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.sum().backward()
+
+
+def test_indices_go_through_saved_tensor_hooks():
+    packed, unpacked = [], []
+
+    def unpack(tensor):
+        unpacked.append(tensor)
+        return tensor + 1
+
+    x = pb.arange(4.0, requires_grad=True)
+    with pb.autograd.graph.saved_tensors_hooks(lambda t: packed.append(t) or t, unpack):
+        y = x[pb.tensor([0, 1])]
+    y.sum().backward()
+    assert [t.tolist() for t in packed] == [[0, 1]]
+    assert len(unpacked) == 1
+    assert x.grad.tolist() == [0.0, 1.0, 1.0, 0.0]
+
+
+def test_hook_that_gives_no_index():
+    x = pb.arange(4.0, requires_grad=True)
+    with pb.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: 3):
+        y = x[pb.tensor([0, 1])]
+    with pytest.raises(TypeError, match="Output of saved tensor unpack_hook expected"):
+        y.sum().backward()

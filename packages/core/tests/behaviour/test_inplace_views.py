@@ -490,3 +490,70 @@ def test_write_through_data_is_invisible_to_the_check():
     x.data.fill_(5.0)
     y.backward()
     assert x.grad.tolist() == [10.0]
+
+
+# ---- views whose history cannot follow -----------------------------------------------------------
+
+def no_grad_view(base):
+    with pb.no_grad():
+        return base[0]
+
+
+UNFOLLOWED = {
+    "no_grad": (no_grad_view, "A view was created in no_grad mode and {} with grad mode enabled"),
+    "multi": (lambda base: base.unbind()[0], "Output 0 of Unbind is a view and {}. This view is "
+                                             "the output of a function that returns multiple"),
+    "multi of no_grad": (lambda base: no_grad_view(base.view(1, -1)).unbind()[0],
+                         "Output 0 of Unbind is a view and {}. This view is the output of a "
+                         "function that returns multiple views"),
+    "view of no_grad": (lambda base: no_grad_view(base).view(1),
+                        "Output 0 of View is a view of a view which was created in no_grad mode "
+                        "and {} with grad mode enabled"),
+}
+
+
+@pytest.mark.parametrize(("view", "message"), UNFOLLOWED.values(), ids=UNFOLLOWED)
+def test_view_that_is_not_written(view, message):
+    base = leaf(1.0, 2.0) * 1
+    with pytest.raises(RuntimeError, match=message.format("is being modified inplace")):
+        view(base).add_(1)
+
+
+@pytest.mark.parametrize(("view", "message"), UNFOLLOWED.values(), ids=UNFOLLOWED)
+def test_view_whose_base_was_written(view, message):
+    base = leaf(1.0, 2.0) * 1
+    found = view(base)
+    base.add_(1)
+    assert found.requires_grad
+    written = "its base or another view of its base has been modified inplace"
+    for use in (lambda: found.grad_fn, lambda: found * 2, lambda: found.is_leaf):
+        with pytest.raises(RuntimeError, match=message.format(written)):
+            use()
+
+
+@pytest.mark.parametrize("base", [pb.ones(2, requires_grad=True),
+                                  pb.ones(2, requires_grad=True) * 1], ids=["leaf", "non-leaf"])
+def test_view_under_no_grad_requires_grad_as_its_base_does(base):
+    view = no_grad_view(base)
+    assert view.requires_grad
+    assert view.is_leaf
+    assert (view * 2).grad_fn.next_functions[0][0] is None
+
+
+def test_view_requires_grad_once_its_base_does():
+    base = pb.zeros(3)
+    view = base[0]
+    assert not view.requires_grad
+    base.requires_grad_()
+    assert view.requires_grad
+    assert not base.view(pb.int32).requires_grad
+
+
+def test_leaf_view_joins_the_history_of_a_base_that_gets_one():
+    base = pb.ones(3)
+    view = base[:2].requires_grad_()
+    w = leaf(2.0)
+    base.mul_(w)
+    assert not view.is_leaf
+    view.sum().backward()
+    assert w.grad.tolist() == [2.0]

@@ -511,3 +511,11 @@ def test_half_precision_values():
     assert pb.tensor([1.00390625], dtype=pb.bfloat16).item() == 1.0  # ties to even
     assert pb.tensor([65520.0]).to(pb.float16).item() == float("inf")
     assert pb.tensor([3.4e38]).to(pb.bfloat16).item() == float("inf")
+
+
+def test_numpy_of_what_requires_grad_is_allowed_under_no_grad():
+    x = pb.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad"):
+        x.numpy()
+    with pb.no_grad():
+        assert np.shares_memory(x.numpy(), x.detach().numpy())

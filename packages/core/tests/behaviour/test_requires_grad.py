@@ -211,3 +211,37 @@ def test_real_operand_gets_the_real_part():
     (x * pb.tensor([1 + 3j])).abs().sum().backward()
     assert x.grad.dtype == pb.float32
     assert x.grad.tolist() == [pytest.approx(10**0.5)]
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("data", "Deleting tensor data is not allowed"),
+    ("requires_grad", "requires_grad must be a bool"),
+    ("_grad_fn", "Deletion of _grad_fn not allowed"),
+    ("_backward_hooks", "Deletion of _backward_hooks not allowed"),
+    ("_post_accumulate_grad_hooks", "Deletion of _post_accumulate_grad_hooks not allowed"),
+])
+def test_attributes_that_are_not_deleted(name, message):
+    x = pb.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match=message):
+        delattr(x, name)
+
+
+def test_data_of_another_dtype():
+    x = pb.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="must be floating point or complex dtype, got int64"):
+        x.data = pb.ones(2, dtype=pb.int64)
+    x.data = pb.ones(3, dtype=pb.float64)
+    (x * 2).sum().backward()
+    assert x.grad.dtype is pb.float64
+
+
+def test_hooks_are_seen():
+    x = pb.ones(1, requires_grad=True)
+    y = x * 2
+    assert (x._backward_hooks, y._backward_hooks, x._post_accumulate_grad_hooks) == (None,) * 3
+    hooks = [lambda g: None, lambda g: None, lambda p: None]
+    x.register_hook(hooks[0])
+    y.register_hook(hooks[1])
+    x.register_post_accumulate_grad_hook(hooks[2])
+    found = [x._backward_hooks, y._backward_hooks, x._post_accumulate_grad_hooks]
+    assert [list(table.values()) for table in found] == [[hook] for hook in hooks]

@@ -9,14 +9,15 @@ from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport add_into, copy_into
 from pullback._c.layout cimport (
-    layout_contiguous, layout_retain, layout_same_shape, layout_same_strides)
+    layout_contiguous, layout_may_self_overlap, layout_retain, layout_same_shape,
+    layout_same_strides)
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra,
     tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_READONLY, layout_shape, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_INFERENCE, STORAGE_READONLY, layout_shape, pb_layout)
 
 cdef extern from "Python.h":
     PyTypeObject *Py_TYPE(PyObject *value)
@@ -102,7 +103,9 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         return 0
     current = <Tensor>extra.grad
     if (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
-            or current.dtype != grad.dtype or current.storage.flags & STORAGE_READONLY
+            or current.dtype != grad.dtype
+            or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
+            or not current.layout.flags & LAYOUT_DENSE and layout_may_self_overlap(current.layout)
             or not layout_same_shape(current.layout, grad.layout)):
         kept = op_call2(op_named("add"), current, grad)
         Py_INCREF(kept)

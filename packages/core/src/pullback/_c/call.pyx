@@ -11,6 +11,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
 
 from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
+from pullback._c.anomaly cimport note_result
 from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport dtype as dtype_class
 from pullback._c.dtype cimport (
@@ -32,8 +33,9 @@ from pullback._c.record cimport (
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_new, tensor_wrap
-from pullback._c.types cimport layout_shape, pb_layout, pb_node, pb_storage
+from pullback._c.tensor cimport TENSOR_IS_VIEW, Tensor, is_tensor, tensor_new, tensor_wrap
+from pullback._c.types cimport (
+    STORAGE_INFERENCE, layout_shape, pb_layout, pb_node, pb_storage)
 from pullback._c.kernel import KernelMissing
 
 cdef extern from "Python.h":
@@ -41,16 +43,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyVectorcall_NARGS(size_t nargs)
 
 cdef pb_globals *process = globals_()
-
-# Set by other modules: runs under observers; anomaly traceback of a fresh node.
-cdef object anomaly_note = None
-
-
-def set_anomaly_note(function):
-    """Install what anomaly detection does with each new node."""
-    global anomaly_note
-    anomaly_note = function
-
 
 # While a formula is traced: writes an op down if an argument stands for a value, else returns None.
 cdef object tracer = None
@@ -380,6 +372,8 @@ cdef object op_run(Op op, PyObject **args):
     mask = needs_grad(op, args)
     if mask == 0 or <PyObject *>result == args[0]:
         return result                   # some ops return their very input
+    if op.flags & OP_VIEW and (<Tensor>args[0]).storage.flags & STORAGE_INFERENCE:
+        return result
     if is_tensor(result):
         node = node_begin(op, args, mask, 1)
     else:
@@ -387,7 +381,7 @@ cdef object op_run(Op op, PyObject **args):
     try:
         node_finish(op, node, args, result, mask)
         if process.anomaly:
-            anomaly_note(result)
+            note_result(result)
     finally:
         node_release(node)
     return result
@@ -410,6 +404,8 @@ cdef object op_run_inplace(Op op, PyObject **args):
     cdef pb_node *node = NULL
     cdef uint64_t mask = 0
     if state.grad_enabled and not state.inference:
+        if target.flags & TENSOR_IS_VIEW:
+            check_inplace(target, False)
         mask = needs_grad(op, args)
     check_writable(target, op.flags & OP_OVERLAP != 0)
     check_inplace(target, mask != 0)
@@ -423,7 +419,7 @@ cdef object op_run_inplace(Op op, PyObject **args):
             rebase(target, node)
             node_save_outputs(op, node, args, target, mask)
             if process.anomaly:
-                anomaly_note(target)
+                note_result(target)
     finally:
         if node != NULL:
             node_release(node)

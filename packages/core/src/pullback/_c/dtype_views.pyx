@@ -7,7 +7,9 @@ from pullback.abi cimport PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
 from pullback._c.dtype cimport dtype_itemsize, dtype_object
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.layout cimport layout_new, layout_retain
-from pullback._c.tensor cimport Tensor
+from pullback._c.storage cimport storage_retain
+from pullback._c.tensor cimport Tensor, tensor_wrap
+from pullback._c.types cimport pb_layout
 from pullback._c.views cimport fetch, make_view
 
 
@@ -55,7 +57,7 @@ cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
     cdef int ndim = fetch(self, shape, strides), last = ndim - 1, d
     cdef int64_t factor, offset = self.offset
     if before == after:
-        return make_view(self, layout_retain(self.layout), self.offset, dtype)
+        return reread(self, layout_retain(self.layout), self.offset, dtype)
     what = (f"to view {type_name(self.dtype)} as {type_name(dtype)} (different element sizes)")
     if ndim == 0:
         raise RuntimeError(f"self.dim() cannot be 0 {what}")
@@ -66,7 +68,7 @@ cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
         shape[last] *= factor
         for d in range(last):
             strides[d] *= factor
-        return make_view(self, layout_new(ndim, shape, strides), offset * factor, dtype)
+        return reread(self, layout_new(ndim, shape, strides), offset * factor, dtype)
     factor = after // before
     if shape[last] % factor:
         raise RuntimeError(f"self.size(-1) must be divisible by {factor} {what}, but got "
@@ -82,7 +84,12 @@ cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
                                f"{strides[d]}")
         strides[d] //= factor
     shape[last] //= factor
-    return make_view(self, layout_new(ndim, shape, strides), offset // factor, dtype)
+    return reread(self, layout_new(ndim, shape, strides), offset // factor, dtype)
+
+
+cdef Tensor reread(Tensor self, pb_layout *layout, int64_t offset, int dtype):
+    """Return the memory as numbers of another kind: no view, since no history leads to it."""
+    return tensor_wrap(storage_retain(self.storage), layout, offset, dtype)
 
 
 cdef str type_name(int dtype):

@@ -24,14 +24,16 @@ from libc.string cimport memset
 from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
+from pullback._c.anomaly cimport note_failure
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.gradients cimport (
-    check_nan, fit_gradient, implicit_seed, is_logged, log_node, static_name, why_no_grad)
+    check_nan, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node, refuse_batched,
+    static_name, why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
-    Node, node_name, node_object, node_release, node_release_saved, node_retain)
+    Node, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
@@ -85,6 +87,7 @@ cdef class GraphTask:
     cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
     cdef list captured
     cdef list callbacks
+    cdef uint64_t number
     cdef void *outer
 
     def __dealloc__(self):
@@ -163,6 +166,7 @@ cdef void task_clear(GraphTask task) noexcept:
         for i in range(block.used):
             node_release(block.visits[i].node)
         pb_pool_release(pool, block)
+    task.table = None
 
 
 # ---- the ready queue -----------------------------------------------------------------------------
@@ -460,12 +464,15 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
     return 0
 
 
+cdef uint64_t passes = 0        # that were begun in this process
+
+
 # ---- the pass ------------------------------------------------------------------------------------
 
-def queue_callback(callback):
+def queue_callback(callback, bint always=False):
     """Run ``callback()`` when the outermost backward pass of this thread is done.
 
-    Raises: RuntimeError outside a pass.
+    With ``always`` also when it failed. Raises: RuntimeError outside a pass.
     """
     cdef pb_state *state = thread_state()
     cdef GraphTask task
@@ -476,41 +483,7 @@ def queue_callback(callback):
         task = <GraphTask>task.outer
     if task.callbacks is None:
         task.callbacks = []
-    task.callbacks.append(callback)
-
-
-# What is shown of a failing node.
-cdef object report_failure = None
-
-
-def set_report_failure(function):
-    """Install what anomaly detection does with a node that raised."""
-    global report_failure
-    report_failure = function
-
-
-cdef int refuse_batched(Tensor tensor) except -1:
-    if tensor.flags & TENSOR_IS_BATCHED:
-        raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
-                           "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
-    return 0
-
-
-cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
-    """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
-    if is_tensor(item):
-        refuse_batched(<Tensor>item)
-        tensor_edge(<Tensor>item, edge)
-        if edge.node == NULL:
-            raise RuntimeError(refusal)
-        return 0
-    edge.node = node_retain((<Node?>item[0]).node)
-    edge.nr = item[1]
-    if edge.nr >= edge.node.noutputs:
-        node_release(edge.node)
-        edge.node = NULL
-        raise RuntimeError(f"{node_name((<Node>item[0]).node)} has no output number {item[1]}")
-    return 0
+    task.callbacks.append((callback, always))
 
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
@@ -587,15 +560,19 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
 
 cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
                      bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
+    global passes
     cdef GraphTask task = GraphTask.__new__(GraphTask)
     cdef pb_state *state = thread_state()
     cdef bint grad_before = state.grad_enabled
     cdef bint inference_before = state.inference
+    cdef void *running_before = state.running_node
     cdef visit_t *visit = NULL
     cdef bint logged
     task.keep_graph = keep_graph
     task.create_graph = create_graph
     task.outer = state.graph_task
+    passes += 1
+    task.number = passes
     try:
         count_dependencies(task, edges, nroots)
         if restricted:
@@ -609,22 +586,38 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
             visit = ready_pop(task)
             if logged:
                 log_node(visit.node, visit_buffers(visit))
+            state.running_node = visit.node
             run_node(task, visit)
             visit = NULL
     except BaseException:
-        if visit != NULL and process.anomaly and report_failure is not None:
+        if visit != NULL and process.anomaly:
             state.graph_task = task.outer
-            report_failure(node_object(visit.node))
+            note_failure(visit.node)
+        if task.callbacks is not None:
+            run_callbacks(task, True)
         raise
     finally:
         state.graph_task = task.outer
+        state.running_node = running_before
         state.grad_enabled = grad_before
         state.inference = inference_before
         task_clear(task)
     if task.callbacks is not None:
-        for callback in task.callbacks:
-            callback()
+        run_callbacks(task, False)
     return task.captured
+
+
+cdef int run_callbacks(GraphTask task, bint failed) except -1:
+    """Call what was queued during the pass, which may queue more."""
+    cdef pb_state *state = thread_state()
+    state.graph_task = <void *>task
+    try:
+        for callback, always in task.callbacks:
+            if always or not failed:
+                callback()
+    finally:
+        state.graph_task = task.outer
+    return 0
 
 
 cdef int prepare_captures(GraphTask task, pb_edge *edges, Py_ssize_t nroots, Py_ssize_t ninputs,
@@ -672,7 +665,8 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
 
 def current_task_id():
     """Return a number that identifies this thread's running pass, or -1."""
-    return <size_t>thread_state().graph_task if thread_state().graph_task != NULL else -1
+    cdef void *task = thread_state().graph_task
+    return (<GraphTask>task).number if task != NULL else -1
 
 
 def will_compute(Node node not None, unsigned int number):

@@ -4,22 +4,26 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t
 
+from pullback._c.anomaly cimport note_node
 from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.formula cimport zeros_for
 from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
     Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
 from pullback._c.record cimport bump_version, rebase, tensor_edge, tensor_needs_grad
-from pullback._c.saved cimport node_check_alive, save_object, save_tensor, saved_unpack
-from pullback._c.state cimport pb_state, thread_state
+from pullback._c.saved cimport (
+    node_check_alive, refuse_inference, save_object, save_tensor, saved_unpack)
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION, is_tensor, tensor_alias,
-    tensor_set_node)
+    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION,
+    VIEW_MULTI_OUTPUT, is_tensor, tensor_alias, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ERROR, NODE_PYTHON, SAVED_TENSOR, node_edges, node_saved, pb_node, pb_saved)
 from pullback._c.views cimport make_view
 
 __all__ = ["FunctionNode"]
+
+cdef pb_globals *process = globals_()
 
 
 cdef class FunctionNode(Node):
@@ -188,8 +192,11 @@ cdef int check_dirty(FunctionNode ctx, list raw, list inputs) except -1:
 cdef object plain_output(FunctionNode ctx, object item, list inputs):
     """An output without a node: an input that is returned as it is becomes a new object."""
     if is_tensor(item) and among(item, tuple(inputs)) and not among(item, ctx.dirty):
-        return make_view(<Tensor>item, layout_retain((<Tensor>item).layout),
+        item = make_view(<Tensor>item, layout_retain((<Tensor>item).layout),
                          (<Tensor>item).offset, (<Tensor>item).dtype)
+    if is_tensor(item) and (<Tensor>item).flags & TENSOR_IS_VIEW and not among(item, ctx.dirty):
+        if thread_state().grad_enabled and not thread_state().inference:
+            (<Tensor>item).extra.view_kind = VIEW_IN_FUNCTION
     return item
 
 
@@ -217,6 +224,8 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
     for i in range(<uint32_t>len(saved)):
         save_one(node, i, saved[i], raw, wrapped)
     ctx.to_save = None
+    if process.anomaly:
+        note_node(node)
     return wrapped
 
 
@@ -233,11 +242,7 @@ cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor 
     cdef bint is_dirty = among(output, ctx.dirty)
     cdef Tensor result = output
     if not dtype_differentiable(output.dtype) or among(output, ctx.non_differentiable):
-        if is_input and not is_dirty:
-            result = tensor_alias(output)
-        elif is_dirty and output.node != NULL:
-            tensor_set_node(output, NULL, 0)
-        return result
+        return tensor_alias(output) if is_input else output
     if is_dirty:
         if output.flags & TENSOR_IS_VIEW:
             node_set_meta(node, number, output.layout, output.dtype, output.storage)
@@ -246,9 +251,8 @@ cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor 
         output.flags &= ~TENSOR_REQUIRES_GRAD
     elif is_input:
         result = make_view(output, layout_retain(output.layout), output.offset, output.dtype)
-        result.extra.view_kind = VIEW_IN_FUNCTION
-    elif output.flags & TENSOR_IS_VIEW:
-        result.extra.view_kind = VIEW_IN_FUNCTION
+    if result.flags & TENSOR_IS_VIEW and not is_dirty:
+        result.extra.view_kind = VIEW_MULTI_OUTPUT if node.noutputs > 1 else VIEW_IN_FUNCTION
         result.extra.view_version = result.storage.version
     result.flags &= ~TENSOR_REQUIRES_GRAD
     tensor_set_node(result, node_retain(node), number)
@@ -268,6 +272,7 @@ cdef int save_one(pb_node *node, uint32_t slot, object value, list raw, list wra
     tensor = <Tensor>value
     if thread_state().saved_hooks != NULL:
         return save_tensor(node, slot, tensor, False)
+    refuse_inference(tensor)
     saved = node_saved(node) + slot
     saved.kind = SAVED_TENSOR
     saved.dtype = tensor.dtype

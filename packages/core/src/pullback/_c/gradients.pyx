@@ -11,12 +11,13 @@ from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
-from pullback._c.node cimport node_name
+from pullback._c.node cimport Node, node_name, node_release, node_retain
+from pullback._c.record cimport tensor_edge
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_REQUIRES_GRAD, Tensor, tensor_device, tensor_device_index, tensor_device_type,
-    tensor_is_tracked, tensor_new, tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device,
+    tensor_device_index, tensor_device_type, tensor_is_tracked, tensor_new)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_meta, pb_node)
 
@@ -85,7 +86,7 @@ cdef object implicit_seed(pb_edge *edge):
 
 cdef str why_no_grad(Py_ssize_t position, Tensor root):
     """Return the message for a root without history; made only when it is needed."""
-    if tensor_requires_grad(root):
+    if root.node != NULL or root.flags & TENSOR_REQUIRES_GRAD:
         return ""
     reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
     if dtype_category[root.dtype] < CATEGORY_FLOATING:
@@ -180,3 +181,27 @@ cdef bint has_nan(object tensor) except -1:
         return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
     finally:
         state.grad_enabled = before
+
+
+cdef int refuse_batched(Tensor tensor) except -1:
+    if tensor.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
+                           "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
+    return 0
+
+
+cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
+    """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
+    if is_tensor(item):
+        refuse_batched(<Tensor>item)
+        tensor_edge(<Tensor>item, edge)
+        if edge.node == NULL:
+            raise RuntimeError(refusal)
+        return 0
+    edge.node = node_retain((<Node?>item[0]).node)
+    edge.nr = item[1]
+    if edge.nr >= edge.node.noutputs:
+        node_release(edge.node)
+        edge.node = NULL
+        raise RuntimeError(f"{node_name((<Node>item[0]).node)} has no output number {item[1]}")
+    return 0

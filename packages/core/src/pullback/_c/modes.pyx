@@ -4,7 +4,7 @@ from cpython.object cimport PyObject, PyTypeObject, newfunc
 
 from pullback._c.state cimport pb_state, thread_state
 
-__all__ = ["GradOff", "GradOn"]
+__all__ = ["GradOff", "GradOn", "Inference"]
 
 cdef newfunc plain_new
 
@@ -34,6 +34,28 @@ cdef class GradOn(GradMode):
 
     def __enter__(self):
         enter(self, 1)
+
+
+cdef class Inference:
+    """Base of ``inference_mode``."""
+    cdef readonly bint mode
+    cdef list before
+
+    def __init__(self, bint mode=True):
+        self.mode = mode
+        self.before = []
+
+    def __enter__(self):
+        cdef pb_state *state = thread_state()
+        self.before.append((state.inference, state.grad_enabled))
+        state.inference = self.mode
+        state.grad_enabled = not self.mode
+
+    def __exit__(self, kind, value, traceback):
+        cdef pb_state *state = thread_state()
+        if not self.before:
+            raise RuntimeError(f"{type(self).__name__}: left without having been entered")
+        state.inference, state.grad_enabled = self.before.pop()
 
 
 cdef int enter(GradMode self, unsigned char mode) except -1:

@@ -1,10 +1,13 @@
 """Recording: which inputs need a gradient, the node of an op, and histories of in-place writes."""
 
+from re import sub
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
 
+from pullback._c.anomaly cimport note_write
 from pullback._c.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.entry cimport (
     OP_INPLACE, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, op_named)
@@ -13,15 +16,17 @@ from pullback._c.layout cimport (
 from pullback._c.node cimport (
     node_name, node_new, node_object, node_release, node_retain, node_set_meta,
     on_accumulator_death)
-from pullback._c.saved cimport save_object, save_shape, save_tensor, set_gradient_node
-from pullback._c.state cimport pb_state, thread_state
+from pullback._c.saved cimport save_object, save_shape, save_tensor, save_tuple, set_gradient_node
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT,
-    VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
+    VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
     tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, STORAGE_INFERENCE,
     STORAGE_READONLY, node_edges, pb_edge, pb_node)
+
+cdef pb_globals *process = globals_()
 
 
 # ---- who needs a gradient ------------------------------------------------------------------------
@@ -147,8 +152,8 @@ cdef int save_argument(Op op, pb_node *node, int slot, object value) except -1:
         if op.flags & OP_INPLACE and op.saved[slot].number == 0:
             value = op_named("clone")(value)        # it is about to be overwritten
         return save_tensor(node, slot, <Tensor>value, False)
-    if isinstance(value, list):
-        value = tuple(value)
+    if isinstance(value, (tuple, list)):
+        return save_tuple(node, slot, tuple(value))
     return save_object(node, slot, value)
 
 
@@ -229,16 +234,14 @@ cdef int check_writable(Tensor target, bint overlap) except -1:
 cdef int check_inplace(Tensor target, bint recorded) except -1:
     """Raise where torch refuses an in-place write; `recorded`: some operand requires grad."""
     cdef Tensor base
-    cdef int kind
     if not recorded and target.flags & TENSOR_IS_VIEW:
         recorded = tensor_requires_grad(<Tensor>target.extra.base)
     if not recorded or not thread_state().grad_enabled:
         return 0
     if target.flags & TENSOR_IS_VIEW:
         base = <Tensor>target.extra.base
-        kind = target.extra.view_kind
-        if kind != VIEW_DEFAULT:
-            refuse_view(target, kind)
+        if target.extra.view_kind != VIEW_DEFAULT:
+            refuse_view(target, False)
         if base.node == NULL and base.flags & TENSOR_REQUIRES_GRAD:
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")
@@ -248,34 +251,44 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
     return 0
 
 
-cdef int refuse_view(Tensor view, int kind) except -1:
-    start = (f"Output {view.output_nr} of {grad_fn_name(view)} is a view and is being modified "
-             f"inplace. ")
+cdef int refuse_view(Tensor view, bint indirect) except -1:
+    """Raise because a view was written, or what it is a view of, and no history can say so."""
+    cdef int kind = view.extra.view_kind
+    cdef str written = "is being modified inplace"
+    cdef str modes = ""
+    if indirect:
+        written = "its base or another view of its base has been modified inplace"
+    cdef str what = "A view was"
+    if view.node != NULL:
+        what = (f"Output {view.output_nr} of {sub('Backward[0-9]*$', '', node_name(view.node))} "
+                f"is a view")
+        if kind in (VIEW_INFERENCE, VIEW_NO_GRAD):
+            what += " of a view which was"
+    if kind == VIEW_INFERENCE:
+        start = f"{what} created in inference mode and {written} in normal mode. "
+        modes = "inference_mode"
+    elif kind == VIEW_NO_GRAD or view.node == NULL:
+        start = f"{what} created in no_grad mode and {written} with grad mode enabled. "
+        modes = "no_grad"
+    else:
+        start = f"{what} and {written}. "
     if kind == VIEW_MULTI_OUTPUT:
         raise RuntimeError(
             start + "This view is the output of a function that returns multiple views. Such "
             "functions do not allow the output views to be modified inplace. You should replace "
             "the inplace operation by an out-of-place one.")
-    if kind == VIEW_NO_GRAD:
+    if kind == VIEW_IN_FUNCTION:
         raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
-            "can clarify your code by moving both the view and the inplace either both inside the "
-            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
-            "want the inplace to be tracked).")
-    if kind == VIEW_INFERENCE:
-        raise RuntimeError(
-            "A view was created in inference mode and is being modified inplace in normal mode. "
-            "Given that this use case is ambiguous and error-prone, it is forbidden.")
+            start + "This view was created inside a custom Function (or because an input was "
+            "returned as-is) and the autograd logic to handle view+inplace would override the "
+            "custom backward associated with the custom Function, leading to incorrect gradients. "
+            "This behavior is forbidden. You can fix this by cloning the output of the custom "
+            "Function.")
     raise RuntimeError(
-        start + "This view was created inside a custom Function (or because an input was returned "
-        "as-is) and the autograd logic to handle view+inplace would override the custom backward "
-        "associated with the custom Function, leading to incorrect gradients. This behavior is "
-        "forbidden. You can fix this by cloning the output of the custom Function.")
-
-
-cdef str grad_fn_name(Tensor tensor):
-    return "a leaf" if tensor.node == NULL else node_name(tensor.node)
+        start + f"Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+        f"clarify your code by moving both the view and the inplace either both inside the {modes} "
+        f"block (if you don't want the inplace to be tracked) or both outside (if you want the "
+        f"inplace to be tracked).")
 
 
 cdef int bump_version(Tensor target, int writer) except -1:
@@ -283,6 +296,8 @@ cdef int bump_version(Tensor target, int writer) except -1:
     if not target.storage.flags & STORAGE_INFERENCE:
         target.storage.version += 1
     target.storage.last_writer = writer
+    if process.anomaly:
+        note_write(target.storage)
     return 0
 
 
@@ -369,13 +384,12 @@ cdef int view_refresh(Tensor view) except -1:
     cdef Tensor again
     cdef pb_state *state
     cdef uint32_t current = view.storage.version
-    if (view.flags & TENSOR_REQUIRES_GRAD and view.node == NULL) or view.storage != base.storage:
-        view.extra.view_version = current
-        return 0
-    if not tensor_requires_grad(base):
+    if not tensor_requires_grad(base) or view.storage != base.storage:
         if view.node == NULL:
             view.extra.view_version = current
         return 0
+    if view.extra.view_kind != VIEW_DEFAULT:
+        refuse_view(view, True)
     state = thread_state()
     enabled = state.grad_enabled
     inference = state.inference
@@ -392,6 +406,7 @@ cdef int view_refresh(Tensor view) except -1:
     if view.flags & TENSOR_RETAINS_GRAD:
         move_retained(view, again.node)
     tensor_set_node(view, node_retain(again.node), again.output_nr)
+    view.flags &= ~TENSOR_REQUIRES_GRAD
     return 0
 
 

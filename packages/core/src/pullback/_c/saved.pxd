@@ -3,14 +3,22 @@ from cpython.object cimport PyObject
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport pb_node, pb_saved
 
+cdef int refuse_inference(Tensor tensor) except -1
 cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) except -1
 cdef int save_shape(pb_node *node, int slot, Tensor tensor) except -1
 cdef int save_object(pb_node *node, int slot, object value) except -1
+cdef int save_tuple(pb_node *node, int slot, tuple values) except -1
 cdef object saved_unpack(pb_node *node, int slot, str name)
 cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) noexcept
 cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1
 cdef int node_check_alive(pb_node *node) except -1
+
+
+cdef class KeptTuple:
+    cdef list values
+    cdef list versions
+    cdef object unpack
 
 
 cdef class Like:

@@ -20,15 +20,21 @@ from pullback._c.tensor cimport (
     tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_FREED, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
-    SAVED_SHAPE, SAVED_TENSOR, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
+    SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
 from pullback._c.state import is_anomaly_enabled
+
+
+cdef int refuse_inference(Tensor tensor) except -1:
+    if tensor.storage.flags & STORAGE_INFERENCE:
+        raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can "
+                           "make a clone to get a normal tensor and use it in autograd.")
+    return 0
+
 
 cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) except -1:
     """Keep a tensor in a slot of a node under construction."""
     cdef pb_saved *saved = node_saved(node) + slot
-    if tensor.storage.flags & STORAGE_INFERENCE:
-        raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can "
-                           "make a clone to get a normal tensor and use it in autograd.")
+    refuse_inference(tensor)
     if thread_state().saved_hooks != NULL:
         return save_packed(node, slot, tensor, is_output)
     saved.version = tensor.storage.version
@@ -76,6 +82,34 @@ cdef int save_object(pb_node *node, int slot, object value) except -1:
     return 0
 
 
+cdef class KeptTuple:
+    """A saved tuple: tensors (or what the pack hook made of them) with versions, other values."""
+
+
+cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
+    """Keep a parameter that may hold tensors: they are checked and packed as others are."""
+    cdef pb_saved *saved = node_saved(node) + slot
+    cdef KeptTuple kept
+    if not any([isinstance(value, Tensor) for value in values]):
+        return save_object(node, slot, values)
+    kept = KeptTuple.__new__(KeptTuple)
+    kept.values = list(values)
+    kept.versions = [None] * len(values)
+    hooks = thread_state().saved_hooks
+    if hooks != NULL:
+        pack, kept.unpack = (<list>hooks)[len(<list>hooks) - 1]
+    for i, value in enumerate(values):
+        if isinstance(value, Tensor):
+            refuse_inference(<Tensor>value)
+            kept.versions[i] = (<Tensor>value).storage.version
+            if kept.unpack is not None:
+                kept.values[i] = packed_by(pack, <Tensor>value)
+    saved.kind = SAVED_TUPLE
+    Py_INCREF(kept)
+    saved.object = <PyObject *>kept
+    return 0
+
+
 cdef int save_packed(pb_node *node, int slot, Tensor tensor, bint is_output) except -1:
     """Pass the tensor through the innermost pack hook and keep what it returns."""
     cdef object pack, unpack
@@ -88,21 +122,9 @@ cdef int save_packed(pb_node *node, int slot, Tensor tensor, bint is_output) exc
 cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1:
     cdef pb_saved *saved = node_saved(node) + slot
-    cdef Tensor lent
     cdef uint32_t version = tensor.storage.version
-    from pullback._c.state import swap_grad_enabled
     lent = tensor_alias(tensor) if is_output or tensor.node != NULL else tensor
-    before = swap_grad_enabled(False)
-    try:
-        packed = pack(lent)
-    finally:
-        swap_grad_enabled(before)
-    if tensor.storage.version != version:
-        raise RuntimeError("A saved tensor pack hook is modifying its input in place. "
-                           "Tensors provided as input to pack hook can not be modified by "
-                           "in-place operations as this can lead to unexpected side-effects. "
-                           "Please open an issue if you need to perform in-place operations on "
-                           "the input to a pack hook.")
+    packed = packed_by(pack, <Tensor>lent)
     saved.kind = SAVED_PACKED
     saved.flags = 1 if is_output else 2 if tensor.node == NULL else 0
     saved.dtype = tensor.dtype
@@ -119,6 +141,24 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
         node.extra.saved_hooks = <PyObject *>table
     (<dict>node.extra.saved_hooks)[slot] = unpack
     return 0
+
+
+cdef object packed_by(object pack, Tensor lent):
+    """Call a pack hook with a tensor, which it must not write."""
+    cdef uint32_t version = lent.storage.version
+    from pullback._c.state import swap_grad_enabled
+    before = swap_grad_enabled(False)
+    try:
+        packed = pack(lent)
+    finally:
+        swap_grad_enabled(before)
+    if lent.storage.version != version:
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. "
+                           "Tensors provided as input to pack hook can not be modified by "
+                           "in-place operations as this can lead to unexpected side-effects. "
+                           "Please open an issue if you need to perform in-place operations on "
+                           "the input to a pack hook.")
+    return packed
 
 
 # Set by record.pyx: the node that a tensor's gradient goes to, owned.
@@ -189,6 +229,12 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
     if 0 <= tensor.storage.last_writer < len(all_ops):
         writer = (f"; the last in-place operation on it was "
                   f"{all_ops[tensor.storage.last_writer].name}")
+        if tensor.storage.written_at != NULL:
+            writer += f", at {<object>tensor.storage.written_at}"
+    if node.extra != NULL and node.extra.metadata != NULL:
+        stack = (<dict>node.extra.metadata).get("traceback_")
+        if stack:                       # anomaly mode was on
+            writer = f" at {stack[len(stack) - 1].strip().split(chr(10))[0]}{writer}"
     if is_anomaly_enabled():
         hint = ("Hint: the backtrace further above shows the operation that failed to compute its "
                 "gradient. The variable in question was changed in there or anywhere later. Good "
@@ -248,8 +294,38 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
         return like_saved(saved)
     if saved.kind == SAVED_PACKED:
         return unpack_packed(node, slot)
+    if saved.kind == SAVED_TUPLE:
+        return unpack_tuple(node, <KeptTuple>saved.object)
     node_check_alive(node)
     return None
+
+
+cdef tuple unpack_tuple(pb_node *node, KeptTuple kept):
+    cdef pb_saved saved
+    cdef Tensor tensor
+    found = []
+    for value, version in zip(kept.values, kept.versions):
+        if version is not None and kept.unpack is not None:
+            value = unpacked_by(kept.unpack, value)
+        elif version is not None:
+            tensor = <Tensor>value
+            if tensor.storage.version != version:
+                saved.kind = SAVED_INPUT
+                saved.dtype = tensor.dtype
+                saved.version = version
+                saved.node = NULL
+                raise_modified(node, &saved, tensor)
+        found.append(value)
+    return tuple(found)
+
+
+cdef Tensor unpacked_by(object unpack, object packed):
+    """Call an unpack hook; raises TypeError unless it gives a tensor."""
+    found = unpack(packed)
+    if not isinstance(found, Tensor):
+        raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got "
+                        f"result of type {type(found)}")
+    return <Tensor>found
 
 
 cdef object unpack_packed(pb_node *node, int slot):
@@ -257,11 +333,7 @@ cdef object unpack_packed(pb_node *node, int slot):
     cdef Tensor tensor, result
     unpack = (<dict>node.extra.saved_hooks)[slot]
     packed = <object>saved.object
-    found = unpack(packed)
-    if not isinstance(found, Tensor):
-        raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got "
-                        f"result of type {type(found)}")
-    tensor = <Tensor>found
+    tensor = unpacked_by(unpack, packed)
     if saved.kind == SAVED_NONE:
         node_check_alive(node)
     if not layout_same_shape(tensor.layout, saved.layout) or tensor.dtype != saved.dtype:

@@ -15,6 +15,7 @@ typedef struct pb_state {
     PyObject *saved_hooks;  /* owned list of (pack, unpack), or NULL */
     PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
     void *graph_task;       /* innermost running pass */
+    void *running_node;     /* of that pass */
     int expected_miss;      /* slot that the running op can do without, or -1 */
     uint8_t levels;         /* of forward mode that are open */
     uint64_t hidden;        /* bit i: the tangents of level i are out of sight */

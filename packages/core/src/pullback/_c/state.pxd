@@ -17,6 +17,7 @@ cdef extern from "state.h":
         PyObject *saved_hooks
         PyObject *hooks_message
         void *graph_task
+        void *running_node
         int expected_miss
         uint8_t levels
         uint64_t hidden

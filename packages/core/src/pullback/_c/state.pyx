@@ -27,7 +27,7 @@ cdef extern from *:
     #define PB_THREAD __thread
     #endif
     static PB_THREAD pb_state pb_thread_state = {
-        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, -1, 0, 0, NULL};
+        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL};
     """
     pb_state pb_thread_state
 
@@ -72,7 +72,7 @@ def is_grad_enabled():
     >>> pullback.is_grad_enabled()
     True
     """
-    return bool(pb_thread_state.grad_enabled and not pb_thread_state.inference)
+    return bool(pb_thread_state.grad_enabled)
 
 
 def is_inference_mode_enabled():

@@ -7,8 +7,8 @@ from libc.stdlib cimport free, malloc
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device cimport DEVICE_META, device_type, device_types, pb_device_type
-from pullback._c.state cimport globals_, pb_globals, process_pool
-from pullback._c.types cimport STORAGE_READONLY, pb_storage
+from pullback._c.state cimport globals_, pb_globals, process_pool, thread_state
+from pullback._c.types cimport STORAGE_INFERENCE, STORAGE_READONLY, pb_storage
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
@@ -20,8 +20,9 @@ cdef pb_storage *block_new() except NULL:
         raise MemoryError()
     storage.refcount = 1
     storage.version = 0
-    storage.flags = 0
+    storage.flags = STORAGE_INFERENCE if thread_state().inference else 0
     storage.last_writer = -1
+    storage.written_at = NULL
     storage.owner = NULL
     storage.memory = NULL
     return storage
@@ -107,4 +108,6 @@ cdef void storage_free(pb_storage *storage) noexcept:
         else:
             found.backend.release(found.backend.self, storage.device_index, storage.data,
                                   storage.nbytes)
+    if storage.written_at != NULL:
+        Py_DECREF(<object>storage.written_at)
     pb_pool_release(pool, storage)

@@ -1,39 +1,29 @@
-"""The autograd surface of tensors and nodes, bound to their classes as properties and methods."""
+"""The autograd surface of tensors, bound to their class as properties and methods."""
 
 import warnings
 import weakref
-from collections import OrderedDict
-from types import MethodType
 
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint32_t
 
 from pullback._c.create import data_alias
+from pullback._c.node_surface import Method
 from pullback._c.record import set_move_retained
+from pullback._c.tensor import bind_attribute
 from pullback._c.batch cimport batch_of
 from pullback._c.dtype cimport dtype_code, dtype_differentiable, dtype_object
-from pullback._c.entry cimport Op
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
-from pullback._c.node cimport (
-    Node, node_extra, node_name, node_object, node_release, node_set_meta, saved_clear)
-from pullback._c.record cimport (
-    bump_version, tensor_edge, tensor_needs_grad)
-from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
+from pullback._c.node cimport Node, node_extra, node_object, node_release, node_set_meta
+from pullback._c.node_surface cimport hook_table
+from pullback._c.record cimport bump_version, tensor_edge, tensor_needs_grad
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    device_of, is_tensor, tensor_device, tensor_extra, tensor_set_node)
+    is_tensor, tensor_device, tensor_extra, tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
-    SAVED_SHAPE, STORAGE_INFERENCE, node_edges, node_meta, node_saved, pb_edge, pb_meta, pb_node,
-    pb_saved, pb_storage)
-from pullback._c.tensor import bind_attribute
-
-cdef extern from "Python.h":
-    void PyType_Modified(PyTypeObject *type)
+    NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
 
 # ---- requires_grad and history -------------------------------------------------------------------
@@ -42,7 +32,7 @@ def get_requires_grad(Tensor self not None):
     """Whether operations on this tensor are recorded."""
     if self.flags & TENSOR_IS_BATCHED:
         return get_requires_grad(batch_of(self))
-    return bool(tensor_needs_grad(self))
+    return bool(tensor_requires_grad(self))
 
 
 def set_requires_grad(Tensor self not None, value):
@@ -156,9 +146,9 @@ def set_data(Tensor self not None, value):
     if not is_tensor(value):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     source = <Tensor>value
-    if source.dtype != self.dtype and tensor_needs_grad(self):
-        raise RuntimeError("incompatible tensor type: data of a tensor that requires grad cannot "
-                           "change its dtype")
+    if not dtype_differentiable(source.dtype) and tensor_needs_grad(self):
+        raise RuntimeError(f"data set to a tensor that requires gradients must be floating point "
+                           f"or complex dtype, got {dtype_object(source.dtype).name}")
     source = data_alias(source)
     storage = storage_retain(source.storage)
     storage.version = self.storage.version
@@ -177,6 +167,30 @@ cdef int forget_accumulator(Tensor self) except -1:
     """The accumulator describes the old geometry; describe the new one."""
     node_set_meta(self.extra.accumulator, 0, self.layout, self.dtype, self.storage)
     return 0
+
+
+def get_post_accumulate_hooks(Tensor self not None):
+    """The post-accumulate hooks of a leaf by number, or None."""
+    if self.extra == NULL or self.extra.post_hooks == NULL:
+        return None
+    return <object>self.extra.post_hooks
+
+
+def get_backward_hooks(Tensor self not None):
+    """The hooks of a tensor by number, or None."""
+    if self.node == NULL:
+        return None if self.extra == NULL or self.extra.hooks == NULL else <object>self.extra.hooks
+    if self.node.extra == NULL or self.node.extra.tensor_hooks == NULL:
+        return None
+    return {number: entry[1] for number, entry in (<object>self.node.extra.tensor_hooks).items()
+            if entry[0] == self.output_nr}
+
+
+cdef object refuse_deletion(str message):
+    def delete(self):
+        raise RuntimeError(message)
+
+    return delete
 
 
 # ---- .grad ---------------------------------------------------------------------------------------
@@ -235,6 +249,11 @@ def set_grad(Tensor self not None, value):
     Py_XDECREF(before)
 
 
+def clear_grad(Tensor self not None):
+    """Drop the gradient."""
+    set_grad(self, None)
+
+
 def get_grad_dtype(Tensor self not None):
     """The dtype that gradients are cast to; None lifts the check."""
     if self.extra == NULL or self.extra.grad_dtype == -1:
@@ -255,14 +274,6 @@ def set_grad_dtype(Tensor self not None, value):
 
 
 # ---- hooks ---------------------------------------------------------------------------------------
-
-cdef object hook_table(PyObject **slot):
-    if slot[0] == NULL:
-        table = OrderedDict()
-        Py_INCREF(table)
-        slot[0] = <PyObject *>table
-    return <object>slot[0]
-
 
 def tensor_hook_table(Tensor self not None):
     """Return (table, entry maker's output number) where hooks of this tensor are kept."""
@@ -345,17 +356,6 @@ def gradient_edge(Tensor self not None):
         node_release(edge.node)
 
 
-def seed_description(Node node not None, unsigned int number):
-    """Return shape, dtype and device of a forward output."""
-    cdef pb_meta *meta
-    if number >= node.node.noutputs:
-        raise RuntimeError(f"{node_name(node.node)} has {node.node.noutputs} outputs, there is no "
-                           f"number {number}")
-    meta = node_meta(node.node) + number
-    return (layout_shape_tuple(meta.layout), dtype_object(meta.dtype),
-            device_of(meta.device_type, meta.device_index))
-
-
 def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
     """Add a captured gradient into .grad, as backward(inputs=[...]) does for a non-leaf."""
     if self.extra != NULL and self.extra.grad != NULL:
@@ -364,165 +364,23 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
         set_grad(self, grad.clone() if tensor_needs_grad(grad) else grad.detach().clone())
 
 
-# ---- nodes ---------------------------------------------------------------------------------------
-
-def node_name_of(Node self not None):
-    """Return the name, such as ``MulBackward0``."""
-    if self.node == NULL:
-        return type(self).__name__
-    return "pullback::autograd::AccumulateGrad" if self.node.kind == NODE_ACCUMULATE else (
-        node_name(self.node))
-
-
-def node_next_functions(Node self not None):
-    """The nodes that receive this node's gradients: one (Node, output number) per input."""
-    cdef uint32_t i
-    if self.node == NULL:
-        return ()
-    found = []
-    for i in range(self.node.nedges):
-        if node_edges(self.node)[i].node == NULL:
-            found.append((None, 0))
-        else:
-            found.append((node_object(node_edges(self.node)[i].node),
-                          node_edges(self.node)[i].nr))
-    return tuple(found)
-
-
-def node_metadata(Node self not None):
-    """A dict for the user's own notes on this node."""
-    node_extra(self.node)
-    if self.node.extra.metadata == NULL:
-        table = {}
-        Py_INCREF(table)
-        self.node.extra.metadata = <PyObject *>table
-    return <object>self.node.extra.metadata
-
-
-def node_sequence(Node self not None):
-    """Return the sequence number: nodes with higher numbers run first."""
-    return self.node.sequence
-
-
-def node_hook_table(Node self not None, bint before):
-    """Return the table of pre- or post-hooks of a node."""
-    if self.node == NULL:
-        raise RuntimeError("hooks can only be registered on a node that is part of a graph")
-    node_extra(self.node)
-    self.node.flags |= NODE_HOOKED
-    if before:
-        return hook_table(&self.node.extra.pre_hooks)
-    return hook_table(&self.node.extra.post_hooks)
-
-
-def node_output_count(Node self not None):
-    """Return how many outputs the forward op had."""
-    return self.node.noutputs
-
-
-def node_variable(Node self not None):
-    """The leaf of an accumulator."""
-    if self.node.kind != NODE_ACCUMULATE:
-        raise AttributeError(f"'{node_name(self.node)}' object has no attribute 'variable'")
-    return <object>self.node.op
-
-
-def node_getattr(Node self not None, str name):
-    """Return ``_saved_<name>`` and ``_raw_saved_<name>``."""
-    cdef Op op
-    cdef pb_node *node = self.node
-    if node != NULL and node.kind == NODE_OP:
-        op = <Op>node.op
-        if name.startswith("_saved_") and name[7:] in saved_names(op):
-            return read_saved(self, op.saved_names.index(name_of(op, name[7:])), name[7:])
-        if name.startswith("_raw_saved_") and name[11:] in saved_names(op):
-            raw = RawSaved(self, op.saved_names.index(name_of(op, name[11:])), name[11:])
-            return raw
-    raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-
-
-cdef list saved_names(Op op):
-    return ["result" if name == "out" else name for name in op.saved_names]
-
-
-cdef str name_of(Op op, str name):
-    return "out" if name == "result" and "out" in op.saved_names else name
-
-
-cdef object read_saved(Node self, int slot, str name):
-    node_check_alive(self.node)
-    return saved_unpack(self.node, slot, name)
-
-
-class RawSaved:
-    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
-
-    def __init__(self, node, slot, name):
-        self._node = node
-        self._slot = slot
-        self._name = name
-
-    def register_hooks(self, pack_hook, unpack_hook):
-        """Replace the saved tensor by ``pack_hook(tensor)``.
-
-        Raises: RuntimeError when hooks were set before or the value was freed; TypeError when a
-        hook is not callable or the value is no tensor.
-        """
-        pack_saved(self._node, self._slot, pack_hook, unpack_hook)
-
-    @property
-    def data(self):
-        """The saved value."""
-        return read_saved(self._node, self._slot, self._name)
-
-
-cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
-    cdef pb_saved *saved = node_saved(self.node) + slot
-    cdef pb_saved before
-    cdef object value
-    if not callable(pack) or not callable(unpack):
-        raise TypeError("register_hooks(): pack_hook and unpack_hook must be callable")
-    node_check_alive(self.node)
-    if slot >= self.node.nsaved:
-        raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-    if saved.kind == SAVED_PACKED:
-        raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been "
-                           "set. Hint: only one pair of hooks is allowed at a time.")
-    if saved.kind in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE):
-        raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-    value = saved_unpack(self.node, slot, "")
-    cdef bint is_output = saved.kind == SAVED_OUTPUT
-    before = saved[0]
-    saved.kind = SAVED_NONE
-    saved.storage = NULL
-    saved.layout = NULL
-    saved.node = NULL
-    saved.object = NULL
-    try:
-        pack_into(self.node, slot, <Tensor>value, is_output, pack, unpack)
-    except BaseException:
-        saved_clear(saved)
-        saved[0] = before
-        raise
-    saved_clear(&before)
-    return 0
-
-
 # ---- binding -------------------------------------------------------------------------------------
 
-def bind_node(str name, value):
-    """Put an attribute on the class Node."""
-    (<dict>(<PyTypeObject *>Node).tp_dict)[name] = value
-    PyType_Modified(<PyTypeObject *>Node)
-
-
 def install():
-    """Bind properties and methods to Tensor and Node."""
+    """Bind properties and methods to Tensor."""
     for name, pair in {
-            "requires_grad": (get_requires_grad, set_requires_grad),
-            "grad": (get_grad, set_grad, lambda self: set_grad(self, None)),
+            "requires_grad": (get_requires_grad, set_requires_grad,
+                              refuse_deletion("requires_grad must be a bool")),
+            "grad": (get_grad, set_grad, clear_grad),
             "grad_dtype": (get_grad_dtype, set_grad_dtype),
-            "data": (data_alias, set_data)}.items():
+            "_grad_fn": (get_grad_fn, None, refuse_deletion(
+                "Deletion of _grad_fn not allowed. Detach tensor instead!")),
+            "_backward_hooks": (get_backward_hooks, None, refuse_deletion(
+                "Deletion of _backward_hooks not allowed!")),
+            "_post_accumulate_grad_hooks": (get_post_accumulate_hooks, None, refuse_deletion(
+                "Deletion of _post_accumulate_grad_hooks not allowed!")),
+            "data": (data_alias, set_data, refuse_deletion(
+                "Deleting tensor data is not allowed. Delete tensor instead!"))}.items():
         bind_attribute(name, property(*pair))
     for name, getter in {
             "is_leaf": get_is_leaf, "grad_fn": get_grad_fn, "output_nr": get_output_nr,
@@ -532,29 +390,3 @@ def install():
             "requires_grad_": requires_grad_, "detach_": detach_,
             "retain_grad": retain_grad}.items():
         bind_attribute(name, Method(method))
-    for name, getter in {
-            "next_functions": node_next_functions, "metadata": node_metadata,
-            "variable": node_variable}.items():
-        bind_node(name, property(getter))
-    for name, method in {
-            "name": node_name_of, "_sequence_nr": node_sequence,
-            "__getattr__": node_getattr}.items():
-        bind_node(name, Method(method))
-
-
-class Method:
-    """Makes a builtin function bind to instances as methods do."""
-
-    def __init__(self, function):
-        self.function = function
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
-
-    def __get__(self, instance, owner):
-        return self if instance is None else MethodType(self.function, instance)
-
-    def __call__(self, *args, **kwargs):
-        return self.function(*args, **kwargs)
-
-    def __repr__(self):
-        return f"<method {self.__name__}>"

@@ -62,6 +62,9 @@ cdef object tensor_device(Tensor self)
 cdef object device_of(int type_id, int index)
 
 
+cdef bint view_requires_grad(Tensor self) noexcept nogil
+
+
 cdef inline bint tensor_is_exact(object value) noexcept:
     return type(value) is Tensor
 
@@ -71,7 +74,9 @@ cdef inline bint is_tensor(object value) noexcept:
 
 
 cdef inline bint tensor_requires_grad(Tensor self) noexcept nogil:
-    return self.node != NULL or self.flags & TENSOR_REQUIRES_GRAD != 0
+    """True if it has a history, or is a leaf that requires grad, or a view of either."""
+    return (self.node != NULL or self.flags & TENSOR_REQUIRES_GRAD != 0
+            or self.flags & TENSOR_IS_VIEW and view_requires_grad(self))
 
 
 cdef inline int tensor_device_type(Tensor self) noexcept nogil:
@@ -85,7 +90,7 @@ cdef inline int tensor_device_index(Tensor self) noexcept nogil:
 
 cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
     """True if what is computed from the tensor must be computed by ops."""
-    return self.node != NULL or self.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_LIFTED) != 0
+    return tensor_requires_grad(self) or self.flags & TENSOR_IS_LIFTED != 0
 
 
 # What other modules fill in: methods that need ops or the engine.

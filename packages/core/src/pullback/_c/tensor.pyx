@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from pullback._c.device cimport DEVICE_META, device_make, device_types
-from pullback._c.dtype cimport dtype_itemsize, dtype_object
+from pullback._c.dtype cimport dtype_differentiable, dtype_itemsize, dtype_object
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
@@ -117,6 +117,12 @@ cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexce
         track(<PyObject *>self)
     if before != NULL:
         node_release(before)
+
+
+cdef bint view_requires_grad(Tensor self) noexcept nogil:
+    """True if the base of a view requires grad, and the view's dtype can."""
+    return (dtype_differentiable(self.dtype)
+            and tensor_requires_grad(<Tensor>self.extra.base))
 
 
 cdef void *tensor_data(Tensor self) noexcept nogil:

@@ -44,6 +44,7 @@ ctypedef struct pb_storage:
     int16_t device_index
     uint32_t flags
     int32_t last_writer         # id of the op that wrote last; -1 unknown
+    PyObject *written_at        # owned str: its source line, known in anomaly mode
     PyObject *owner             # owned; keeps foreign memory alive; NULL: ours
     pb_storage *memory          # owned; set in aliases with a version counter of their own
 
@@ -82,6 +83,7 @@ cdef enum saved_kind:
     SAVED_OBJECT = 4            # a parameter
     SAVED_SHAPE = 5             # only the layout of a tensor
     SAVED_PACKED = 6            # what a pack hook returned
+    SAVED_TUPLE = 7             # a KeptTuple: a parameter that holds tensors, as indices do
 
 
 ctypedef struct pb_saved:

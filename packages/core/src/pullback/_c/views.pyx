@@ -17,7 +17,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD,
     pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout)
 
 
 cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
@@ -26,9 +26,12 @@ cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
 cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype):
     """Return a view of `source` with this geometry; steals the layout's count."""
     cdef Tensor view = tensor_wrap(storage_retain(source.storage), layout, offset, dtype)
-    cdef pb_tensor_extra *extra = tensor_extra(view)
+    cdef pb_tensor_extra *extra
     cdef pb_state *state = thread_state()
     cdef Tensor base = source
+    if source.storage.flags & STORAGE_INFERENCE:
+        return view                     # inference tensors have no histories to keep together
+    extra = tensor_extra(view)
     extra.view_kind = (VIEW_INFERENCE if state.inference else
                        VIEW_DEFAULT if state.grad_enabled else VIEW_NO_GRAD)
     if source.flags & TENSOR_IS_VIEW:
@@ -306,7 +309,8 @@ cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
 
 
 cdef int mark_multi(Tensor view) except -1:
-    if view.extra.view_kind == VIEW_DEFAULT:
+    cdef pb_state *state = thread_state()
+    if view.flags & TENSOR_IS_VIEW and state.grad_enabled and not state.inference:
         view.extra.view_kind = VIEW_MULTI_OUTPUT
     return 0
 

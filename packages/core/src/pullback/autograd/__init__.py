@@ -13,6 +13,7 @@ from pullback.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from pullback.autograd.function import Function, NestedIOFunction
 from pullback.autograd.grad_mode import (
     enable_grad,
+    inference_mode,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
@@ -24,7 +25,7 @@ from pullback.autograd.variable import Variable
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
     "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function",
-    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "is_multithreading_enabled",
+    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled",
     "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from pullback._c import batch, create, engine, levels, surface
+from pullback._c import batch, create, engine, levels, node_surface, surface
 from pullback._c.tensor import Tensor
 from pullback.autograd.graph import GradientEdge
 
@@ -48,7 +48,7 @@ def _seeds(value, count, name):
 def _described(root):
     """Return shape and dtype of a root."""
     if isinstance(root, GradientEdge):
-        return surface.seed_description(root.node, root.output_nr)[:2]
+        return node_surface.seed_description(root.node, root.output_nr)[:2]
     return root.shape, root.dtype
 
 

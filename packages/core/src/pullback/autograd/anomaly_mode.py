@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
+from pathlib import Path
 
-from pullback._c import call, engine, state
+from pullback._c import anomaly, state
 from pullback._c.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-def _note_node(result):
-    """Keep the Python stack of a node's creation in its metadata."""
-    tensor = result if not isinstance(result, tuple) else next(
-        (item for item in result if item.grad_fn is not None), None)
-    if tensor is None or tensor.grad_fn is None:
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+def _users_frame():
+    """Return the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def _place():
+    """Return where the user's running line is."""
+    frame = _users_frame()
+    return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
+
+
+def _note_node(node, parent):
+    """Keep in a new node's metadata where it was made, and the node whose run made it."""
+    metadata = node.metadata
+    if "traceback_" in metadata:
         return
-    metadata = tensor.grad_fn.metadata
-    if "traceback_" not in metadata:
-        metadata["traceback_"] = traceback.format_stack()[:-1]
+    metadata["traceback_"] = traceback.format_stack(_users_frame())
+    if parent is not None:
+        metadata["parent_"] = parent
 
 
 def _report_failure(node):
-    metadata = node.metadata
-    if "traceback_" not in metadata:
-        warnings.warn(f"Error detected in {node.name()}. No forward pass information available. "
-                      f"Enable detect anomaly during forward pass for more information.",
-                      stacklevel=2)
-        return
-    stack = "".join(metadata["traceback_"])
-    warnings.warn(f"Error detected in {node.name()}. Traceback of forward call that caused the "
-                  f"error:\n{stack}", stacklevel=2)
+    """Warn of the node that failed, then of each node whose run led to it."""
+    _warn_of(node, "Error detected in {}. ", "Traceback of forward call that caused the error:")
+    seen = {id(node)}
+    parent = node.metadata.get("parent_")
+    while parent is not None and id(parent) not in seen:
+        seen.add(id(parent))
+        _warn_of(parent, "\n\nPrevious calculation was induced by {}. ",
+                 "Traceback of forward call that induced the previous calculation:")
+        parent = parent.metadata.get("parent_")
 
 
-call.set_anomaly_note(_note_node)
-engine.set_report_failure(_report_failure)
+def _warn_of(node, what, introduction):
+    stack = node.metadata.get("traceback_")
+    if stack is None:
+        text = ("No forward pass information available. Enable detect anomaly during forward pass "
+                "for more information.")
+    else:
+        text = introduction + "\n" + "".join(stack)
+    warnings.warn(what.format(node.name()) + text, stacklevel=3)
+
+
+anomaly.set_listeners(_note_node, _place, _report_failure)
 
 
 class detect_anomaly:

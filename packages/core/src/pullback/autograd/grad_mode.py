@@ -8,7 +8,8 @@ import warnings
 
 from pullback._c import modes, state
 
-__all__ = ["enable_grad", "no_grad", "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled",
+           "set_multithreading_enabled"]
 
 
 class Mode:
@@ -188,6 +189,32 @@ class _Fixed(Mode):
 
     def __exit__(self, kind, value, traceback):
         state.swap_grad_enabled(self.before)
+
+
+class inference_mode(modes.Inference, Mode):
+    """Record nothing, and let what is computed never take part in a recording.
+
+    Results are inference tensors: they have no version counter and cannot be saved for backward;
+    ``clone()`` outside gives a normal tensor. ``inference_mode(False)`` inside ends the mode.
+
+    >>> import pullback
+    >>> x = pullback.ones(2, requires_grad=True)
+    >>> with pullback.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
+    """
+
+    def __new__(cls, mode=True):
+        if isinstance(mode, bool):
+            return super().__new__(cls)
+        if callable(mode):
+            return cls()(mode)
+        raise TypeError(f"inference_mode(): argument 'mode' must be bool, not "
+                        f"{type(mode).__name__}")
+
+    def clone(self):
+        return self.__class__(self.mode)
 
 
 class set_multithreading_enabled(Mode):

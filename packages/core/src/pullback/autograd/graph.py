@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pullback._c import state, surface
+from pullback._c import node_surface, state, surface
 from pullback._c.node import Node
 from pullback._c.tensor import Tensor
 from pullback.utils.hooks import RemovableHandle
@@ -190,7 +190,7 @@ def register_post_accumulate_grad_hook(self, hook):
 def _node_register_hook(self, fn):
     """Call ``fn(grad_inputs, grad_outputs)`` after this node ran."""
     _callable(fn, "register_hook")
-    table = surface.node_hook_table(self, False)
+    table = node_surface.node_hook_table(self, False)
     handle = RemovableHandle(table)
     table[handle.id] = fn
     return handle
@@ -199,7 +199,7 @@ def _node_register_hook(self, fn):
 def _node_register_prehook(self, fn):
     """Call ``fn(grad_outputs)`` before this node runs."""
     _callable(fn, "register_prehook")
-    table = surface.node_hook_table(self, True)
+    table = node_surface.node_hook_table(self, True)
     handle = RemovableHandle(table)
     table[handle.id] = fn
     return handle
@@ -216,8 +216,8 @@ class _NodeInputMetadata(NamedTuple):
 
 def _node_input_metadata(self):
     """What the node expects of the gradients it receives, one entry per forward output."""
-    return [_NodeInputMetadata(*surface.seed_description(self, k))
-            for k in range(surface.node_output_count(self))]
+    return [_NodeInputMetadata(*node_surface.seed_description(self, k))
+            for k in range(node_surface.node_output_count(self))]
 
 
 def install():
@@ -226,9 +226,9 @@ def install():
 
     bind_attribute("register_hook", register_hook)
     bind_attribute("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook)
-    surface.bind_node("register_hook", _node_register_hook)
-    surface.bind_node("register_prehook", _node_register_prehook)
-    surface.bind_node("_input_metadata", property(_node_input_metadata))
+    node_surface.bind_node("register_hook", _node_register_hook)
+    node_surface.bind_node("register_prehook", _node_register_prehook)
+    node_surface.bind_node("_input_metadata", property(_node_input_metadata))
 
 
 class _MultiHandle(RemovableHandle):
@@ -278,7 +278,7 @@ def _any_hook(tensors, fn):
             if task in fired:
                 return
             fired.add(task)
-        engine.queue_callback(lambda: fired.discard(task))
+        engine.queue_callback(lambda: fired.discard(task), always=True)
         fn(grad)
 
     return _MultiHandle([register_hook(t, first) for t in tensors])
@@ -297,7 +297,7 @@ def _all_hook(tensors, fn):
             if task not in passes:
                 expected = sum(engine.will_compute(node, number) for node, number in edges)
                 passes[task] = [expected, [None] * len(tensors)]
-                engine.queue_callback(lambda: passes.pop(task, None))
+                engine.queue_callback(lambda: passes.pop(task, None), always=True)
             entry = passes[task]
             entry[0] -= 1
             entry[1][position] = grad

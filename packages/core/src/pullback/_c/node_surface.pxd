@@ -1,0 +1,3 @@
+from cpython.object cimport PyObject
+
+cdef object hook_table(PyObject **slot)

@@ -1,0 +1,279 @@
+"""The surface of nodes, bound to their class: edges, metadata, saved values, and calling one."""
+
+from collections import OrderedDict
+from types import MethodType
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport calloc, free
+
+from pullback._c.dtype cimport dtype_object
+from pullback._c.engine cimport node_apply
+from pullback._c.entry cimport Op
+from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.node cimport Node, node_extra, node_name, node_object, saved_clear
+from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
+from pullback._c.state cimport thread_state
+from pullback._c.tensor cimport Tensor, device_of, is_tensor
+from pullback._c.types cimport (
+    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
+    SAVED_SHAPE, SAVED_TUPLE, node_edges, node_meta, node_saved, pb_meta, pb_node, pb_saved)
+
+cdef extern from "Python.h":
+    void PyType_Modified(PyTypeObject *type)
+
+
+cdef object hook_table(PyObject **slot):
+    if slot[0] == NULL:
+        table = OrderedDict()
+        Py_INCREF(table)
+        slot[0] = <PyObject *>table
+    return <object>slot[0]
+
+
+def seed_description(Node node not None, unsigned int number):
+    """Return shape, dtype and device of a forward output."""
+    cdef pb_meta *meta
+    if number >= node.node.noutputs:
+        raise RuntimeError(f"{node_name(node.node)} has {node.node.noutputs} outputs, there is no "
+                           f"number {number}")
+    meta = node_meta(node.node) + number
+    return (layout_shape_tuple(meta.layout), dtype_object(meta.dtype),
+            device_of(meta.device_type, meta.device_index))
+
+
+def node_name_of(Node self not None):
+    """Return the name, such as ``MulBackward0``."""
+    if self.node == NULL:
+        return type(self).__name__
+    return "pullback::autograd::AccumulateGrad" if self.node.kind == NODE_ACCUMULATE else (
+        node_name(self.node))
+
+
+def node_next_functions(Node self not None):
+    """The nodes that receive this node's gradients: one (Node, output number) per input."""
+    cdef uint32_t i
+    if self.node == NULL:
+        return ()
+    found = []
+    for i in range(self.node.nedges):
+        if node_edges(self.node)[i].node == NULL:
+            found.append((None, 0))
+        else:
+            found.append((node_object(node_edges(self.node)[i].node),
+                          node_edges(self.node)[i].nr))
+    return tuple(found)
+
+
+def node_metadata(Node self not None):
+    """A dict for the user's own notes on this node."""
+    node_extra(self.node)
+    if self.node.extra.metadata == NULL:
+        table = {}
+        Py_INCREF(table)
+        self.node.extra.metadata = <PyObject *>table
+    return <object>self.node.extra.metadata
+
+
+def node_sequence(Node self not None):
+    """Return the sequence number: nodes with higher numbers run first."""
+    return self.node.sequence
+
+
+def node_hook_table(Node self not None, bint before):
+    """Return the table of pre- or post-hooks of a node."""
+    if self.node == NULL:
+        raise RuntimeError("hooks can only be registered on a node that is part of a graph")
+    node_extra(self.node)
+    self.node.flags |= NODE_HOOKED
+    if before:
+        return hook_table(&self.node.extra.pre_hooks)
+    return hook_table(&self.node.extra.post_hooks)
+
+
+def node_output_count(Node self not None):
+    """Return how many outputs the forward op had."""
+    return self.node.noutputs
+
+
+def node_variable(Node self not None):
+    """The leaf of an accumulator."""
+    if self.node.kind != NODE_ACCUMULATE:
+        raise AttributeError(f"'{node_name(self.node)}' object has no attribute 'variable'")
+    return <object>self.node.op
+
+
+def node_getattr(Node self not None, str name):
+    """Return ``_saved_<name>`` and ``_raw_saved_<name>``."""
+    cdef Op op
+    cdef pb_node *node = self.node
+    if node != NULL and node.kind == NODE_OP:
+        op = <Op>node.op
+        if name.startswith("_saved_") and name[7:] in saved_names(op):
+            return read_saved(self, op.saved_names.index(name_of(op, name[7:])), name[7:])
+        if name.startswith("_raw_saved_") and name[11:] in saved_names(op):
+            raw = RawSaved(self, op.saved_names.index(name_of(op, name[11:])), name[11:])
+            return raw
+    raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+def node_dir(Node self not None):
+    """Return the names of the attributes, those of saved values among them."""
+    cdef list names = object.__dir__(self)
+    if self.node != NULL and self.node.kind == NODE_OP:
+        for name in saved_names(<Op>self.node.op):
+            names += [f"_saved_{name}", f"_raw_saved_{name}"]
+    return names
+
+
+cdef list saved_names(Op op):
+    return ["result" if name == "out" else name for name in op.saved_names]
+
+
+cdef str name_of(Op op, str name):
+    return "out" if name == "result" and "out" in op.saved_names else name
+
+
+cdef object read_saved(Node self, int slot, str name):
+    node_check_alive(self.node)
+    return saved_unpack(self.node, slot, name)
+
+
+class RawSaved:
+    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
+
+    def __init__(self, node, slot, name):
+        self._node = node
+        self._slot = slot
+        self._name = name
+
+    def register_hooks(self, pack_hook, unpack_hook):
+        """Replace the saved tensor by ``pack_hook(tensor)``.
+
+        Raises: RuntimeError when hooks were set before or the value was freed; TypeError when a
+        hook is not callable or the value is no tensor.
+        """
+        pack_saved(self._node, self._slot, pack_hook, unpack_hook)
+
+    @property
+    def data(self):
+        """The saved value."""
+        return read_saved(self._node, self._slot, self._name)
+
+
+cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
+    cdef pb_saved *saved = node_saved(self.node) + slot
+    cdef pb_saved before
+    cdef object value
+    if not callable(pack) or not callable(unpack):
+        raise TypeError("register_hooks(): pack_hook and unpack_hook must be callable")
+    node_check_alive(self.node)
+    if slot >= self.node.nsaved:
+        raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+    if saved.kind == SAVED_PACKED:
+        raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been "
+                           "set. Hint: only one pair of hooks is allowed at a time.")
+    if saved.kind in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE, SAVED_TUPLE):
+        raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+    value = saved_unpack(self.node, slot, "")
+    cdef bint is_output = saved.kind == SAVED_OUTPUT
+    before = saved[0]
+    saved.kind = SAVED_NONE
+    saved.storage = NULL
+    saved.layout = NULL
+    saved.node = NULL
+    saved.object = NULL
+    try:
+        pack_into(self.node, slot, <Tensor>value, is_output, pack, unpack)
+    except BaseException:
+        saved_clear(saved)
+        saved[0] = before
+        raise
+    saved_clear(&before)
+    return 0
+
+
+# ---- calling -------------------------------------------------------------------------------------
+
+def node_call(Node self not None, *grad_outputs):
+    """Run this node alone on gradients of its outputs; returns those of its inputs.
+
+    Gradients are tensors in the shapes of the outputs, or None. Operations are recorded as usual.
+    Raises: TypeError for another number of gradients or something that is no tensor; RuntimeError
+    for a gradient of another shape, or when the saved values were freed.
+
+    >>> import pullback
+    >>> x = pullback.tensor([3.], requires_grad=True)
+    >>> (x * x).grad_fn(pullback.tensor([1.]))
+    (tensor([3.], grad_fn=<MulBackward0>), tensor([3.], grad_fn=<MulBackward0>))
+    """
+    cdef pb_node *node = self.node
+    cdef PyObject **grads
+    cdef uint32_t i
+    if node == NULL or <uint32_t>len(grad_outputs) != node.noutputs:
+        raise TypeError(f"{self.name()}: expected {0 if node == NULL else node.noutputs} "
+                        f"arguments, got {len(grad_outputs)} instead")
+    for i, value in enumerate(grad_outputs):
+        if value is None:
+            continue
+        if not is_tensor(value):
+            raise TypeError(f"{self.name()}: argument {i} is not a Tensor but "
+                            f"{type(value).__name__}")
+        if not layout_same_shape((<Tensor>value).layout, node_meta(node)[i].layout):
+            raise RuntimeError(f"{self.name()}: the gradient of output {i} must have shape "
+                               f"{list(layout_shape_tuple(node_meta(node)[i].layout))}, got "
+                               f"{list(value.shape)}")
+    grads = <PyObject **>calloc(node.noutputs + node.nedges, sizeof(PyObject *))
+    if grads == NULL:
+        raise MemoryError()
+    try:
+        for i in range(node.noutputs):
+            value = grad_outputs[i]
+            grads[i] = NULL if value is None else <PyObject *>value
+        node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled)
+        found = [None if grads[node.noutputs + i] == NULL else <object>grads[node.noutputs + i]
+                 for i in range(node.nedges)]
+    finally:
+        for i in range(node.nedges):
+            Py_XDECREF(grads[node.noutputs + i])
+        free(grads)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+# ---- binding -------------------------------------------------------------------------------------
+
+def bind_node(str name, value):
+    """Put an attribute on the class Node."""
+    (<dict>(<PyTypeObject *>Node).tp_dict)[name] = value
+    PyType_Modified(<PyTypeObject *>Node)
+
+
+def install():
+    """Bind properties and methods to Node."""
+    for name, getter in {
+            "next_functions": node_next_functions, "metadata": node_metadata,
+            "variable": node_variable}.items():
+        bind_node(name, property(getter))
+    for name, method in {
+            "name": node_name_of, "_sequence_nr": node_sequence, "__call__": node_call,
+            "__dir__": node_dir, "__getattr__": node_getattr}.items():
+        bind_node(name, Method(method))
+
+
+class Method:
+    """Makes a builtin function bind to instances as methods do."""
+
+    def __init__(self, function):
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    def __get__(self, instance, owner):
+        return self if instance is None else MethodType(self.function, instance)
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __repr__(self):
+        return f"<method {self.__name__}>"
