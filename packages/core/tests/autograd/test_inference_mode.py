@@ -1,4 +1,4 @@
-"""``inference_mode``: what is made inside, what may be done with it, and views across its border."""
+"""``inference_mode``: what is made inside, what may be done with it, views across its border."""
 
 import copy
 import threading

@@ -56,14 +56,28 @@ def node_next_functions(Node self not None):
     cdef uint32_t i
     if self.node == NULL:
         return ()
+    inert = inert_inputs(self.node)
     found = []
     for i in range(self.node.nedges):
+        if i in inert:
+            continue
         if node_edges(self.node)[i].node == NULL:
             found.append((None, 0))
         else:
             found.append((node_object(node_edges(self.node)[i].node),
                           node_edges(self.node)[i].nr))
     return tuple(found)
+
+
+cdef object inert_inputs(pb_node *node):
+    """Return the positions of tensor arguments without derivatives: indices, masks."""
+    cdef Op op
+    cdef int i
+    if node.kind != NODE_OP or (<Op>node.op).list_arg >= 0:
+        return ()
+    op = <Op>node.op
+    names = [name for joint in op.formulas for name in joint]
+    return [i for i in range(op.ntensors) if op.arg_names[op.tensor_args[i]] not in names]
 
 
 def node_metadata(Node self not None):

@@ -13,20 +13,21 @@ from pullback.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from pullback.autograd.function import Function, NestedIOFunction
 from pullback.autograd.grad_mode import (
     enable_grad,
+    enforce_grad_layout_policy,
     inference_mode,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
 )
 from pullback.autograd.gradcheck import gradcheck, gradgradcheck
-from pullback.autograd.graph import enforce_grad_layout_policy
 from pullback.autograd.variable import Variable
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
     "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function",
-    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_multithreading_enabled",
-    "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+    "is_multithreading_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "set_multithreading_enabled", "variable",
 ]
 
 

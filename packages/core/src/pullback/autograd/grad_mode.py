@@ -8,8 +8,8 @@ import warnings
 
 from pullback._c import modes, state
 
-__all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled",
-           "set_multithreading_enabled"]
+__all__ = ["enable_grad", "enforce_grad_layout_policy", "inference_mode", "no_grad",
+           "set_grad_enabled", "set_multithreading_enabled"]
 
 
 class Mode:
@@ -232,3 +232,30 @@ class set_multithreading_enabled(Mode):
 
     def clone(self):
         return set_multithreading_enabled(self.mode)
+
+
+class enforce_grad_layout_policy:
+    """Choose whether new gradients take their parameter's strides (the default) or the engine's.
+
+    Acts at once; as a context manager it is undone at the end. Thread-local.
+    """
+
+    def __init__(self, enable=True):
+        self.before = state.swap_layout_policy(bool(enable))
+        self.enable = bool(enable)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        state.swap_layout_policy(self.before)
+
+    def __call__(self, function):
+        state.swap_layout_policy(self.before)
+
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            with enforce_grad_layout_policy(self.enable):
+                return function(*args, **kwargs)
+
+        return wrapped

@@ -13,9 +13,10 @@ from pullback._c.tensor import Tensor
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
-    "GradientEdge", "Node", "disable_saved_tensors_hooks", "enforce_grad_layout_policy",
-    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
-    "saved_tensors_hooks",
+    "GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge",
+    "increment_version", "region_activation_memory_budget", "register_multi_grad_hook",
+    "save_on_cpu", "saved_tensors_hooks", "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
 ]
 
 
@@ -116,33 +117,6 @@ class disable_saved_tensors_hooks:
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
             with disable_saved_tensors_hooks(self.error_message):
-                return function(*args, **kwargs)
-
-        return wrapped
-
-
-class enforce_grad_layout_policy:
-    """Choose whether new gradients take their parameter's strides (the default) or the engine's.
-
-    Acts at once; as a context manager it is undone at the end. Thread-local.
-    """
-
-    def __init__(self, enable=True):
-        self.before = state.swap_layout_policy(bool(enable))
-        self.enable = bool(enable)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *args):
-        state.swap_layout_policy(self.before)
-
-    def __call__(self, function):
-        state.swap_layout_policy(self.before)
-
-        @functools.wraps(function)
-        def wrapped(*args, **kwargs):
-            with enforce_grad_layout_policy(self.enable):
                 return function(*args, **kwargs)
 
         return wrapped
@@ -307,3 +281,35 @@ def _all_hook(tensors, fn):
 
     return _MultiHandle([register_hook(t, functools.partial(collect, k))
                          for k, t in enumerate(tensors)])
+
+
+# ---- names that have nothing to do here ----------------------------------------------------------
+
+def _switch(name, enabled):
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"{name}(): enabled must be a bool, but got {type(enabled).__name__}")
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled):
+    """Accepted and without effect: the engine never accumulates on a stream of its own choice.
+
+    Raises: RuntimeError when ``enabled`` is no bool.
+    """
+    _switch("set_warn_on_accumulate_grad_stream_mismatch", enabled)
+
+
+def set_override_stale_capture_stream(enabled):
+    """Accepted and without effect: no backend captures graphs of kernels.
+
+    Raises: RuntimeError when ``enabled`` is no bool.
+    """
+    _switch("set_override_stale_capture_stream", enabled)
+
+
+def region_activation_memory_budget(budget):
+    """Limit what a compiled region keeps; there are none, so this always raises RuntimeError."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(f"region_activation_memory_budget(): argument 'budget' must be float, not "
+                        f"{type(budget).__name__}")
+    raise RuntimeError("region_activation_memory_budget() can only be used inside a compiled "
+                       "region; it has no effect in eager mode.")

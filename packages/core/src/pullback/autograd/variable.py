@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from pullback._c.tensor import Tensor
 
 __all__ = ["Variable"]
@@ -35,5 +37,8 @@ class Variable(metaclass=VariableMeta):
     def __new__(cls, data=None, requires_grad=False, volatile=None):
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        if volatile is not None:
+            warnings.warn("volatile was removed and now has no effect. Use `with "
+                          "pullback.no_grad():` instead.", UserWarning, stacklevel=2)
         made = data.detach()
         return made.requires_grad_() if requires_grad else made
