@@ -356,12 +356,15 @@ cdef object op_apply(Op op, PyObject **args):
     state = thread_state()
     if state.levels:
         return lifted_run(op, args)
-    return op_run(op, args)
+    return run_and_record(op, args, state)
 
 
 cdef object op_run(Op op, PyObject **args):
     """Run an op that is no composite and record it."""
-    cdef pb_state *state = thread_state()
+    return run_and_record(op, args, thread_state())
+
+
+cdef inline object run_and_record(Op op, PyObject **args, pb_state *state):
     cdef pb_node *node
     cdef uint64_t mask
     cdef object result = run_forward(op, args, NULL)

@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 
-from pullback._c.state cimport pb_state, thread_state
+from pullback._c.state cimport globals_, pb_state, thread_state
 
 __all__ = ["GradOff", "GradOn", "Inference"]
 
@@ -49,6 +49,7 @@ cdef class Inference:
         cdef pb_state *state = thread_state()
         self.before.append((state.inference, state.grad_enabled))
         state.inference = self.mode
+        globals_().inference += 1
         state.grad_enabled = not self.mode
 
     def __exit__(self, kind, value, traceback):
@@ -56,6 +57,7 @@ cdef class Inference:
         if not self.before:
             raise RuntimeError(f"{type(self).__name__}: left without having been entered")
         state.inference, state.grad_enabled = self.before.pop()
+        globals_().inference -= 1
 
 
 cdef int enter(GradMode self, unsigned char mode) except -1:

@@ -31,6 +31,7 @@ ctypedef struct pb_globals:
     int anomaly_check_nan
     int full_collection         # 1 while the collector runs over its oldest generation
     uint32_t gc_epoch
+    int inference               # how many times inference mode is entered, over all threads
 
 cdef pb_globals *globals_() noexcept nogil
 cdef pb_pool *process_pool() noexcept nogil

@@ -20,7 +20,9 @@ cdef pb_storage *block_new() except NULL:
         raise MemoryError()
     storage.refcount = 1
     storage.version = 0
-    storage.flags = STORAGE_INFERENCE if thread_state().inference else 0
+    storage.flags = 0
+    if process.inference and thread_state().inference:
+        storage.flags = STORAGE_INFERENCE
     storage.last_writer = -1
     storage.written_at = NULL
     storage.owner = NULL
