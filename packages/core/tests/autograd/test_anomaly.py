@@ -205,3 +205,40 @@ def test_inplace_error_without_anomaly_mode_names_the_operations():
     assert ("It was saved by MulBackward0; the last in-place operation on it was add_. Hint: "
             "enable anomaly detection") in message
     assert "line" not in message
+
+
+# ---- better than the reference -------------------------------------------------------------------
+
+def test_nan_error_counts_and_locates(anomaly):
+    x = pb.ones(2, 2, requires_grad=True)
+    weights = pb.tensor([[1.0, 1.0], [float("nan"), 1.0]])
+    with (pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+          pytest.raises(RuntimeError, match=r"1 of 4 elements of shape \[2, 2\] are nan, the first "
+                                            r"at index \(1, 0\); the gradients it was given had "
+                                            r"none")):
+        (x * weights).sum().backward()
+    with (pytest.warns(UserWarning), pytest.raises(RuntimeError, match="given had some too")):
+        (x * 2).backward(weights)
+
+
+@pytest.mark.parametrize(("run", "call"), [
+    (lambda x, y: y.backward(), r"backward\(\)"),
+    (lambda x, y: y.backward(inputs=[x]), r"backward\(\)"),
+    (lambda x, y: pb.autograd.grad(y, x), r"autograd.grad\(\)"),
+])
+def test_error_after_freeing_says_which_call_freed(run, call):
+    x = pb.ones(1, requires_grad=True)
+    y = x * x
+    run(x, y)
+    with pytest.raises(RuntimeError, match="MulBackward0 were freed by " + call + r"\. Saved"):
+        run(x, y)
+
+
+def test_error_after_freeing_shows_the_line(anomaly):
+    y = pb.ones(1, requires_grad=True).exp()
+    y.backward()        # here
+    with (pytest.warns(UserWarning), pytest.raises(RuntimeError) as caught):
+        y.backward()
+    line = int(re.search(r"freed by backward\(\) at File \S+ line (\d+)", str(caught.value))[1])
+    with open(__file__) as lines:
+        assert lines.readlines()[line - 1] == "    y.backward()        # here\n"

@@ -12,15 +12,15 @@ __all__ = ["set_listeners"]
 
 # Called with (node, node that is running or None), with nothing, and with the node that failed.
 cdef object on_node = None
-cdef object place_of_write = None
+cdef object running_place = None
 cdef object on_failure = None
 
 
-def set_listeners(node, write, failure):
-    """Install what anomaly detection does; ``write`` returns the source line that is running."""
-    global on_node, place_of_write, on_failure
+def set_listeners(node, place, failure):
+    """Install what anomaly detection does; ``place`` returns the source line that is running."""
+    global on_node, running_place, on_failure
     on_node = node
-    place_of_write = write
+    running_place = place
     on_failure = failure
 
 
@@ -47,12 +47,19 @@ cdef int note_result(object result) except -1:
 cdef int note_write(pb_storage *storage) except -1:
     """Remember which source line wrote the memory."""
     cdef PyObject *before = storage.written_at
-    if place_of_write is None:
+    if running_place is None:
         return 0
-    place = place_of_write()
+    place = running_place()
     Py_INCREF(place)
     storage.written_at = <PyObject *>place
     Py_XDECREF(before)
+    return 0
+
+
+cdef int note_freed(pb_node *node) except -1:
+    """Remember in a node's metadata which source line ran the pass that freed its saved values."""
+    if running_place is not None:
+        node_object(node).metadata["freed_at"] = running_place()
     return 0
 
 

@@ -24,7 +24,7 @@ from libc.string cimport memset
 from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
-from pullback._c.anomaly cimport note_failure
+from pullback._c.anomaly cimport note_failure, note_freed
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.gradients cimport (
@@ -41,8 +41,8 @@ from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, set_run_from_scalar, tensor_device_index,
     tensor_device_type)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
-    pb_edge, pb_meta, pb_node)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, NODE_OP,
+    NODE_PYTHON, node_edges, node_meta, pb_edge, pb_meta, pb_node)
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
@@ -78,6 +78,7 @@ cdef class GraphTask:
     cdef bint keep_graph
     cdef bint create_graph
     cdef bint restricted                # only some inputs are asked for
+    cdef int freed                      # flags of nodes whose saved values this pass frees
     cdef block_t *blocks
     cdef dict table                     # node address -> record, for nodes that others hold
     cdef visit_t **ready                # a heap: highest sequence number first
@@ -388,9 +389,11 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
             if hooked:
                 run_post_hooks(node, grads, results)
             if process.anomaly and process.anomaly_check_nan:
-                check_nan(node, results)
+                check_nan(node, grads, results)
             if not task.keep_graph:
-                node_release_saved(node)
+                node_release_saved(node, task.freed)
+                if process.anomaly and node.flags & NODE_FREED:
+                    note_freed(node)
             for i in range(visit.noutputs):
                 held = grads[i]
                 grads[i] = NULL
@@ -569,6 +572,7 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
     cdef visit_t *visit = NULL
     cdef bint logged
     task.keep_graph = keep_graph
+    task.freed = NODE_FREED | NODE_FREED_BY_GRAD if restricted and not accumulate else NODE_FREED
     task.create_graph = create_graph
     task.outer = state.graph_task
     passes += 1

@@ -18,7 +18,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION,
     VIEW_MULTI_OUTPUT, is_tensor, tensor_alias, tensor_set_node)
 from pullback._c.types cimport (
-    NODE_ERROR, NODE_PYTHON, SAVED_TENSOR, node_edges, node_saved, pb_node, pb_saved)
+    NODE_ERROR, NODE_FREED, NODE_PYTHON, SAVED_TENSOR, node_edges, node_saved, pb_node, pb_saved)
 from pullback._c.views cimport make_view
 
 __all__ = ["FunctionNode"]
@@ -92,7 +92,7 @@ cdef class FunctionNode(Node):
                        for i in range(self.node.nsaved)])
         if self.clear_on_access:
             self.accessed = True
-            node_release_saved(self.node)
+            node_release_saved(self.node, NODE_FREED)
         return found
 
     @property

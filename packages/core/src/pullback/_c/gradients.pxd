@@ -5,7 +5,7 @@ from pullback._c.types cimport pb_edge, pb_node
 
 cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value)
 cdef object implicit_seed(pb_edge *edge)
-cdef int check_nan(pb_node *node, PyObject **results) except -1
+cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1
 cdef bint is_logged() except -1
 cdef int log_node(pb_node *node, PyObject **grads) except -1
 cdef const char *static_name(pb_node *node) except NULL

@@ -164,13 +164,24 @@ def depends_on_others(Tensor output not None, leaves):
     return False
 
 
-cdef int check_nan(pb_node *node, PyObject **results) except -1:
-    cdef uint32_t i
+cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1:
+    """Raise if a node made NaN; say how many, where first, and whether it was given some."""
+    cdef uint32_t i, k
     for i in range(node.nedges):
-        if results[i] != NULL and has_nan(<object>results[i]):
-            raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th "
-                               f"output.")
+        if results[i] == NULL or not has_nan(<object>results[i]):
+            continue
+        given = any([grads[k] != NULL and has_nan(<object>grads[k])
+                     for k in range(node.noutputs)])
+        raise RuntimeError(f"Function '{node_name(node)}' returned nan values in its {i}th output. "
+                           f"{describe_nan(<object>results[i])}; the gradients it was given had "
+                           f"{'some too' if given else 'none'}.")
     return 0
+
+
+cdef str describe_nan(object tensor):
+    where = op_named("nonzero")(op_named("ne")(tensor, tensor)).tolist()
+    return (f"{len(where)} of {tensor.numel()} elements of shape {list(tensor.shape)} are nan, the "
+            f"first at index {tuple(where[0])}")
 
 
 cdef bint has_nan(object tensor) except -1:

@@ -10,7 +10,7 @@ import gc
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject, PyTypeObject, traverseproc, visitproc
 from cpython.ref cimport Py_DECREF, Py_XDECREF
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
@@ -19,7 +19,7 @@ from pullback._c.layout cimport layout_release, layout_shape_tuple
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.storage cimport storage_release
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
     SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout, pb_meta, pb_node,
     pb_node_extra, pb_saved, pb_storage)
 from pullback._c.state import thread_number
@@ -110,13 +110,16 @@ cdef void saved_clear(pb_saved *saved) noexcept:
         Py_DECREF(<object>held.object)
 
 
-cdef void node_release_saved(pb_node *node) noexcept:
-    """Free the saved tensors; the node cannot run again if it had any. Parameters stay."""
+cdef void node_release_saved(pb_node *node, int flags) noexcept:
+    """Free the saved tensors; the node cannot run again if it had any. Parameters stay.
+
+    ``flags`` say who does it: NODE_FREED, perhaps with NODE_FREED_BY_GRAD.
+    """
     cdef pb_saved *saved = node_saved(node)
     cdef uint32_t i
     for i in range(node.nsaved):
         if saved[i].kind not in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE):
-            node.flags |= NODE_FREED
+            node.flags |= <uint8_t>flags
             saved_clear(&saved[i])
 
 

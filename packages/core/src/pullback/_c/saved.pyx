@@ -19,7 +19,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
     tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
-    NODE_FREED, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
+    NODE_FREED, NODE_FREED_BY_GRAD, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
     SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
 from pullback._c.state import is_anomaly_enabled
 
@@ -210,11 +210,20 @@ cdef int node_check_alive(pb_node *node) except -1:
         raise RuntimeError(
             f"Trying to backward through the graph a second time (or directly access saved "
             f"tensors after they have already been freed): the saved values of "
-            f"{node_name(node)} were freed. Saved intermediate values of the graph are freed when "
+            f"{node_name(node)} were freed by {what_freed(node)}. Saved intermediate values of the graph are freed when "
             f"you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
             f"backward through the graph a second time or if you need to access saved tensors "
             f"after calling backward.")
     return 0
+
+
+cdef str what_freed(pb_node *node):
+    """Return which call freed the saved values; with its place, if anomaly mode was on."""
+    call = "autograd.grad()" if node.flags & NODE_FREED_BY_GRAD else "backward()"
+    if node.extra != NULL and node.extra.metadata != NULL:
+        place = (<dict>node.extra.metadata).get("freed_at")
+        return f"{call} at {place}" if place else call
+    return call
 
 
 cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1:

@@ -61,6 +61,7 @@ cdef enum node_kind:
 cdef enum:
     NODE_FREED = 1              # its saved values are gone
     NODE_HOOKED = 2             # extra holds hooks: the engine takes the slow turn
+    NODE_FREED_BY_GRAD = 4      # freed, and not by backward
 
 
 ctypedef struct pb_meta:        # what the engine knows about one forward output

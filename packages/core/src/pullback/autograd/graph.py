@@ -10,13 +10,14 @@ from typing import NamedTuple
 from pullback._c import node_surface, state, surface
 from pullback._c.node import Node
 from pullback._c.tensor import Tensor
+from pullback.autograd._dot import to_dot
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
     "GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge",
     "increment_version", "region_activation_memory_budget", "register_multi_grad_hook",
     "save_on_cpu", "saved_tensors_hooks", "set_override_stale_capture_stream",
-    "set_warn_on_accumulate_grad_stream_mismatch",
+    "set_warn_on_accumulate_grad_stream_mismatch", "to_dot",
 ]
 
 
