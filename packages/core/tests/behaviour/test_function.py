@@ -595,3 +595,61 @@ def test_boxed_grads_call_hands_over_one_list():
     (y + z).backward()
     assert seen == [list]
     assert x.grad.tolist() == [5.0]
+
+
+# ---- the ctx before it is a node -----------------------------------------------------------------
+
+def test_ctx_in_forward_answers_as_a_node_without_a_graph():
+    class Ask(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            assert ctx.name() == "AskBackward"
+            assert ctx.next_functions == ()
+            assert ctx._input_metadata == []
+            assert not hasattr(ctx, "metadata")
+            assert not hasattr(ctx, "variable")
+            for use in (ctx._sequence_nr, lambda: ctx.register_hook(print),
+                        lambda: ctx.register_prehook(print),
+                        lambda: pb.autograd.backward(pb.autograd.graph.GradientEdge(ctx, 0))):
+                with pytest.raises(RuntimeError, match="AskBackward is no node of a graph"):
+                    use()
+            with pytest.raises(TypeError, match="expected 0 arguments"):
+                ctx(x)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    x = pb.ones(1, requires_grad=True)
+    Ask.apply(x).backward()
+    with pb.no_grad():
+        Ask.apply(x)
+
+
+@pytest.mark.parametrize("name", ["mark_dirty", "mark_non_differentiable"])
+def test_marking_what_is_no_tensor(name):
+    class Mark(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            getattr(ctx, name)(3)
+            return x.clone()
+
+    with pytest.raises(RuntimeError, match=f"{name} .*accept.* variable.*, but .*int"):
+        Mark.apply(pb.ones(1, requires_grad=True))
+
+
+def test_marking_an_input_dirty_and_not_differentiable_gives_an_alias():
+    class Double(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            ctx.mark_non_differentiable(x)
+            return x.mul_(2)
+
+    x = pb.ones(1, requires_grad=True) * 1
+    y = Double.apply(x)
+    assert y is not x
+    assert not y.requires_grad
+    assert (y.item(), x.item(), x._version) == (2.0, 2.0, 2)
+    assert x.grad_fn.name() == "MulBackward0"

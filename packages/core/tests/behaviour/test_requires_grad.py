@@ -245,3 +245,19 @@ def test_hooks_are_seen():
     x.register_post_accumulate_grad_hook(hooks[2])
     found = [x._backward_hooks, y._backward_hooks, x._post_accumulate_grad_hooks]
     assert [list(table.values()) for table in found] == [[hook] for hook in hooks]
+
+
+def test_attribute_of_a_non_leaf_is_not_set():
+    y = pb.ones(1, requires_grad=True) * 2
+    for value in (True, False):
+        with pytest.raises(RuntimeError, match="you can only change requires_grad flags of leaf"):
+            y.requires_grad = value
+    assert y.requires_grad_() is y
+
+
+def test_flag_must_be_bool():
+    x = pb.ones(1)
+    with pytest.raises(RuntimeError, match="requires_grad must be a bool, not int"):
+        x.requires_grad = 1
+    with pytest.raises(TypeError, match="argument 'requires_grad' must be bool, not int"):
+        x.requires_grad_(1)

@@ -316,3 +316,9 @@ def test_save_on_cpu_gives_the_same_gradient():
     with_hooks, x.grad = x.grad, None
     (x.exp() * x).backward()
     assert with_hooks.tolist() == x.grad.tolist()
+
+
+def test_saved_tensor_is_not_made_from_python():
+    raw = (pb.ones(1, requires_grad=True).exp()).grad_fn._raw_saved_result
+    with pytest.raises(RuntimeError, match="create a SavedTensor object from Python is forbidden"):
+        type(raw)()

@@ -33,7 +33,7 @@ from pullback._c.gradients cimport (
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
-    Node, node_release, node_release_saved, node_retain)
+    Node, node_of, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
@@ -681,7 +681,7 @@ def will_compute(Node node not None, unsigned int number):
     if state.graph_task == NULL:
         return False
     task = <GraphTask>state.graph_task
-    visit = visit_find(task, node.node)
+    visit = visit_find(task, node_of(node))
     if visit == NULL:
         return False
     return not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED) != 0

@@ -144,6 +144,10 @@ def finish(FunctionNode ctx not None, tuple args, outputs):
     cdef list raw = [outputs] if single else list(outputs)
     cdef list tensors = [item for item in args if is_tensor(item)]
     check_dirty(ctx, raw, tensors)
+    for item in ctx.non_differentiable or ():
+        if not is_tensor(item):
+            raise RuntimeError(f"mark_non_differentiable only accepts variable arguments, but got "
+                               f"{type(item).__name__}")
     if not ctx.recorded:
         wrapped = [plain_output(ctx, item, tensors) for item in raw]
     else:
@@ -162,8 +166,8 @@ cdef int check_dirty(FunctionNode ctx, list raw, list inputs) except -1:
         return 0
     for item in ctx.dirty:
         if not is_tensor(item):
-            raise TypeError(f"mark_dirty can only accept variables, but argument is of type "
-                            f"{type(item).__name__}")
+            raise RuntimeError(f"mark_dirty can only accept variables, but argument is of type "
+                               f"{type(item).__name__}")
         if not among(item, tuple(inputs)):
             raise RuntimeError("mark_dirty: only inputs of the Function can be marked dirty, but "
                                "got a tensor that is none of them")

@@ -11,7 +11,7 @@ from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
-from pullback._c.node cimport Node, node_name, node_release, node_retain
+from pullback._c.node cimport Node, node_name, node_of, node_release, node_retain
 from pullback._c.record cimport tensor_edge
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
@@ -209,7 +209,7 @@ cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
         if edge.node == NULL:
             raise RuntimeError(refusal)
         return 0
-    edge.node = node_retain((<Node?>item[0]).node)
+    edge.node = node_retain(node_of(<Node?>item[0]))
     edge.nr = item[1]
     if edge.nr >= edge.node.noutputs:
         node_release(edge.node)

@@ -14,6 +14,7 @@ cdef int node_traverse(pb_node *node, visitproc visit, void *arg) noexcept
 cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept
 cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noexcept
 cdef void release_later(PyObject *object) noexcept
+cdef pb_node *node_of(Node self) except NULL
 cdef Node node_object(pb_node *node)
 cdef str node_name(pb_node *node)
 cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,

@@ -347,6 +347,14 @@ cdef object kept_value(pb_saved *saved):
     return layout_shape_tuple(saved.layout) if saved.kind == SAVED_SHAPE else None
 
 
+cdef pb_node *node_of(Node self) except NULL:
+    """Return what a Node stands for; a ctx stands for nothing before forward ended."""
+    if self.node == NULL:
+        raise RuntimeError(f"this {type(self).__name__} is no node of a graph: forward has not "
+                           f"ended yet, or nothing was recorded")
+    return self.node
+
+
 cdef Node node_object(pb_node *node):
     """Return the Python object of a node, the same one as long as somebody holds it."""
     cdef Node result

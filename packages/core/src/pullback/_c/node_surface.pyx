@@ -12,7 +12,7 @@ from pullback._c.dtype cimport dtype_object
 from pullback._c.engine cimport node_apply
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.node cimport Node, node_extra, node_name, node_object, saved_clear
+from pullback._c.node cimport Node, node_extra, node_name, node_object, node_of, saved_clear
 from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport Tensor, device_of, is_tensor
@@ -35,7 +35,7 @@ cdef object hook_table(PyObject **slot):
 def seed_description(Node node not None, unsigned int number):
     """Return shape, dtype and device of a forward output."""
     cdef pb_meta *meta
-    if number >= node.node.noutputs:
+    if number >= node_of(node).noutputs:
         raise RuntimeError(f"{node_name(node.node)} has {node.node.noutputs} outputs, there is no "
                            f"number {number}")
     meta = node_meta(node.node) + number
@@ -46,6 +46,8 @@ def seed_description(Node node not None, unsigned int number):
 def node_name_of(Node self not None):
     """Return the name, such as ``MulBackward0``."""
     if self.node == NULL:
+        return type(self).__name__
+    if self.node == NULL:               # the ctx of a Function whose forward runs
         return type(self).__name__
     return "pullback::autograd::AccumulateGrad" if self.node.kind == NODE_ACCUMULATE else (
         node_name(self.node))
@@ -82,6 +84,9 @@ cdef object inert_inputs(pb_node *node):
 
 def node_metadata(Node self not None):
     """A dict for the user's own notes on this node."""
+    if self.node == NULL:
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute 'metadata' before "
+                             f"forward has ended")
     node_extra(self.node)
     if self.node.extra.metadata == NULL:
         table = {}
@@ -92,14 +97,12 @@ def node_metadata(Node self not None):
 
 def node_sequence(Node self not None):
     """Return the sequence number: nodes with higher numbers run first."""
-    return self.node.sequence
+    return node_of(self).sequence
 
 
 def node_hook_table(Node self not None, bint before):
     """Return the table of pre- or post-hooks of a node."""
-    if self.node == NULL:
-        raise RuntimeError("hooks can only be registered on a node that is part of a graph")
-    node_extra(self.node)
+    node_extra(node_of(self))
     self.node.flags |= NODE_HOOKED
     if before:
         return hook_table(&self.node.extra.pre_hooks)
@@ -108,26 +111,30 @@ def node_hook_table(Node self not None, bint before):
 
 def node_output_count(Node self not None):
     """Return how many outputs the forward op had."""
-    return self.node.noutputs
+    return 0 if self.node == NULL else self.node.noutputs
 
 
 def node_variable(Node self not None):
     """The leaf of an accumulator."""
-    if self.node.kind != NODE_ACCUMULATE:
-        raise AttributeError(f"'{node_name(self.node)}' object has no attribute 'variable'")
+    if self.node == NULL or self.node.kind != NODE_ACCUMULATE:
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute 'variable'")
     return <object>self.node.op
 
 
 def node_getattr(Node self not None, str name):
     """Return ``_saved_<name>`` and ``_raw_saved_<name>``."""
     cdef Op op
+    cdef SavedTensor raw
     cdef pb_node *node = self.node
     if node != NULL and node.kind == NODE_OP:
         op = <Op>node.op
         if name.startswith("_saved_") and name[7:] in saved_names(op):
             return read_saved(self, op.saved_names.index(name_of(op, name[7:])), name[7:])
         if name.startswith("_raw_saved_") and name[11:] in saved_names(op):
-            raw = RawSaved(self, op.saved_names.index(name_of(op, name[11:])), name[11:])
+            raw = <SavedTensor>SavedTensor.__new__(SavedTensor)
+            raw.node = self
+            raw.name = name[11:]
+            raw.slot = op.saved_names.index(name_of(op, raw.name))
             return raw
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
@@ -154,13 +161,14 @@ cdef object read_saved(Node self, int slot, str name):
     return saved_unpack(self.node, slot, name)
 
 
-class RawSaved:
+cdef class SavedTensor:
     """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
+    cdef Node node
+    cdef int slot
+    cdef str name
 
-    def __init__(self, node, slot, name):
-        self._node = node
-        self._slot = slot
-        self._name = name
+    def __init__(self):
+        raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden.")
 
     def register_hooks(self, pack_hook, unpack_hook):
         """Replace the saved tensor by ``pack_hook(tensor)``.
@@ -168,12 +176,12 @@ class RawSaved:
         Raises: RuntimeError when hooks were set before or the value was freed; TypeError when a
         hook is not callable or the value is no tensor.
         """
-        pack_saved(self._node, self._slot, pack_hook, unpack_hook)
+        pack_saved(self.node, self.slot, pack_hook, unpack_hook)
 
     @property
     def data(self):
         """The saved value."""
-        return read_saved(self._node, self._slot, self._name)
+        return read_saved(self.node, self.slot, self.name)
 
 
 cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:

@@ -19,8 +19,9 @@ from pullback._c.tensor cimport (
     TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
     tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
-    NODE_FREED, NODE_FREED_BY_GRAD, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
-    SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE, node_saved, pb_node, pb_saved)
+    NODE_FREED, NODE_FREED_BY_GRAD, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT,
+    SAVED_PACKED, SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE, node_saved, pb_node,
+    pb_saved)
 from pullback._c.state import is_anomaly_enabled
 
 
@@ -210,10 +211,10 @@ cdef int node_check_alive(pb_node *node) except -1:
         raise RuntimeError(
             f"Trying to backward through the graph a second time (or directly access saved "
             f"tensors after they have already been freed): the saved values of "
-            f"{node_name(node)} were freed by {what_freed(node)}. Saved intermediate values of the graph are freed when "
-            f"you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-            f"backward through the graph a second time or if you need to access saved tensors "
-            f"after calling backward.")
+            f"{node_name(node)} were freed by {what_freed(node)}. Saved intermediate values of the "
+            f"graph are freed when you call .backward() or autograd.grad(). Specify "
+            f"retain_graph=True if you need to backward through the graph a second time or if you "
+            f"need to access saved tensors after calling backward.")
     return 0
 
 

@@ -38,7 +38,13 @@ def get_requires_grad(Tensor self not None):
 def set_requires_grad(Tensor self not None, value):
     """Change the flag of a leaf."""
     if not isinstance(value, bool):
-        raise TypeError(f"requires_grad must be a bool, not {type(value).__name__}")
+        raise RuntimeError(f"requires_grad must be a bool, not {type(value).__name__}")
+    if value and self.node != NULL:
+        raise RuntimeError("you can only change requires_grad flags of leaf variables.")
+    change_requires_grad(self, value)
+
+
+cdef int change_requires_grad(Tensor self, bint value) except -1:
     if self.flags & TENSOR_IS_BATCHED:
         raise RuntimeError(
             "You are attempting to call Tensor.requires_grad_() (or perhaps using "
@@ -52,7 +58,7 @@ def set_requires_grad(Tensor self not None, value):
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you "
                                "want to use a computed variable in a subgraph that doesn't require "
                                "differentiation use var_no_grad = var.detach().")
-        return
+        return 0
     if value and not dtype_differentiable(self.dtype):
         raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
                            f"{dtype_object(self.dtype).name}")
@@ -63,6 +69,7 @@ def set_requires_grad(Tensor self not None, value):
         self.flags |= TENSOR_REQUIRES_GRAD
     else:
         self.flags &= ~TENSOR_REQUIRES_GRAD
+    return 0
 
 
 def requires_grad_(Tensor self not None, requires_grad=True):
@@ -70,7 +77,10 @@ def requires_grad_(Tensor self not None, requires_grad=True):
 
     Raises: RuntimeError for non-leaves and for dtypes that have no derivatives.
     """
-    set_requires_grad(self, requires_grad)
+    if not isinstance(requires_grad, bool):
+        raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not "
+                        f"{type(requires_grad).__name__}")
+    change_requires_grad(self, requires_grad)
     return self
 
 
@@ -79,7 +89,7 @@ def require_grad_of_new(Tensor self not None):
     if not dtype_differentiable(self.dtype):
         raise RuntimeError(f"Only Tensors of floating point and complex dtype can require "
                            f"gradients, got {dtype_object(self.dtype).name}")
-    set_requires_grad(self, True)
+    change_requires_grad(self, True)
     return self
 
 

@@ -28,8 +28,9 @@ def _as_sequence(value, name):
                             f"got {type(value).__name__}") from None
     for position, item in enumerate(found):
         if not isinstance(item, (Tensor, GradientEdge)):
-            raise TypeError(f"{name}: expected Tensor or GradientEdge at position {position}, but "
-                            f"got {type(item).__name__}")
+            error = RuntimeError if name == "inputs" else TypeError
+            raise error(f"all {name} have to be Tensors or GradientEdges, but got "
+                        f"{type(item).__name__} at position {position}")
     return found
 
 
