@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from types import MethodType
 
+cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
@@ -161,6 +162,7 @@ cdef object read_saved(Node self, int slot, str name):
     return saved_unpack(self.node, slot, name)
 
 
+@cython.auto_pickle(False)
 cdef class SavedTensor:
     """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
     cdef Node node
@@ -176,11 +178,15 @@ cdef class SavedTensor:
         Raises: RuntimeError when hooks were set before or the value was freed; TypeError when a
         hook is not callable or the value is no tensor.
         """
+        if self.node is None:
+            self.__init__()
         pack_saved(self.node, self.slot, pack_hook, unpack_hook)
 
     @property
     def data(self):
         """The saved value."""
+        if self.node is None:
+            self.__init__()
         return read_saved(self.node, self.slot, self.name)
 
 
