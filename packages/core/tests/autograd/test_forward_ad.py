@@ -34,6 +34,13 @@ class TestLevels:
         with dual_level() as number:
             assert number == 0
 
+    def test_number_under_the_name_of_torch(self):
+        assert forward_ad._current_level == -1
+        with dual_level():
+            assert forward_ad._current_level == 0
+        with pytest.raises(AttributeError, match="no attribute '_other'"):
+            forward_ad._other
+
     def test_outside(self):
         x = pb.ones(2)
         assert unpack_dual(x) == (x, None)

@@ -19,6 +19,7 @@ from pullback.func import (
 )
 
 A = pb.tensor([1.0, 2.0], dtype=pb.float64)
+I = pb.arange(2)  # noqa: E741
 X = pb.tensor([[1.0, 2.0], [0.5, 3.0], [2.0, -1.0]], dtype=pb.float64)
 
 
@@ -203,6 +204,12 @@ class TestJacobians:
         found = vmap(hessian(function))(X)
         pb.testing.assert_close(found, pb.stack([hessian(function)(a) for a in X]))
 
+    def test_hessian_of_what_depends_on_others_only(self):
+        w = A.clone().requires_grad_()
+        assert pb.equal(hessian(lambda a: (w * 2).sum())(A), pb.zeros(2, 2, dtype=pb.float64))
+        found = hessian(lambda a: (a**3).sum() + w.sum())(A)
+        pb.testing.assert_close(found, pb.diag(6 * A))
+
     def test_library_functions(self):
         functional = pb.nn.functional
 
@@ -258,6 +265,13 @@ REFUSED = {
     "strict": (
         lambda: jvp(lambda a: pb.ones(2), (A,), (A,), strict=True), RuntimeError,
         "independent of the inputs"),
+    "integer": (lambda: grad(lambda a: a.sum() * 2.0)(I), RuntimeError, "only Tensors of floating"),
+    "integer of vjp": (lambda: vjp(lambda a: a * 2.0, I), RuntimeError, "only Tensors of floating"),
+    "integer of jvp": (lambda: jvp(lambda a: a * 2.0, (I,), (I,)), ValueError, "Expected primal"),
+    "integer tangent": (lambda: jvp(pb.sin, (A,), (I,)), ValueError, "Expected tangent to be"),
+    "complex of grad": (lambda: grad(lambda a: a.sum() * 1j)(A), RuntimeError, "real scalar outp"),
+    "complex of grad inside": (
+        lambda: jacfwd(grad(lambda a: a.sum() ** 2 * 1j))(A), RuntimeError, "real scalar outputs"),
     "chunk_size": (lambda: jacrev(pb.sin, chunk_size=0), ValueError, "greater than 0"),
     "linear shape": (
         lambda: linearize(pb.sin, A)[1](pb.ones(3)), RuntimeError, "doesn't match the shape"),

@@ -6,11 +6,12 @@ import warnings
 import pytest
 
 import pullback as pb
-from pullback.autograd import gradcheck, gradgradcheck
+from pullback.autograd import forward_ad, gradcheck, gradgradcheck
 from pullback.autograd.gradcheck import (
     GradcheckError,
     get_analytical_jacobian,
     get_numerical_jacobian,
+    get_numerical_jacobian_wrt_specific_input,
 )
 
 both_modes = pytest.mark.parametrize("fast_mode", [False, True], ids=["slow", "fast"])
@@ -41,6 +42,10 @@ def doubling(backward, jvp=None):
 
 right = doubling(lambda ctx, g: g * 2)
 wrong = doubling(lambda ctx, g: g * 3)
+
+
+# As in torch, a failure of this check tells how to do without it.
+warned = pytest.warns(UserWarning, match="New undefined gradient support checking feature")
 
 
 class SquareWithoutConj(pb.autograd.Function):
@@ -223,6 +228,11 @@ class TestWrongFunctions:
             gradcheck(SquareWithoutConj.apply, (make(2, dtype=pb.complex128),), fast_mode=fast_mode)
 
     @both_modes
+    def test_only_complex_outputs_are_named_so(self, fast_mode):
+        with pytest.raises(GradcheckError, match=r"^Jacobian mismatch for output 1"):
+            gradcheck(lambda x: (x * 1j, wrong(x)), (make(2),), fast_mode=fast_mode)
+
+    @both_modes
     def test_real_output_of_complex_input(self, fast_mode):
         with pytest.raises(GradcheckError, match=r"^Jacobian mismatch for output 0"):
             gradcheck(
@@ -230,6 +240,18 @@ class TestWrongFunctions:
                 (make(2, dtype=pb.complex128),),
                 fast_mode=fast_mode,
             )
+
+    @both_modes
+    def test_hook_that_changes_the_gradient(self, fast_mode):
+        def func(x):
+            y = x.clone()
+            y.register_hook(lambda g: g + 1e-2)
+            return y
+
+        with pytest.raises(GradcheckError, match="Jacobian mismatch for output 0"):
+            gradcheck(func, (make(2),), fast_mode=fast_mode)
+        with pytest.raises(GradcheckError, match="backward not multiplied by grad_output"):
+            gradcheck(func, (make(1),), atol=1e-1, fast_mode=fast_mode)
 
     @both_modes
     def test_output_cut_from_the_graph(self, fast_mode):
@@ -286,7 +308,7 @@ class TestUndefinedGrad:
             return self.careful(ctx, g, h)
 
         func = self.two_outputs(backward)
-        with pytest.raises(GradcheckError, match="handle undefined output grads"):
+        with warned, pytest.raises(GradcheckError, match="input grads to be undefined or zero"):
             gradcheck(func, (make(2),), fast_mode=fast_mode)
         assert gradcheck(func, (make(2),), fast_mode=fast_mode, check_undefined_grad=False)
 
@@ -303,8 +325,24 @@ class TestUndefinedGrad:
                 return x * 2
 
         Strict.backward = staticmethod(backward)
-        with pytest.raises(GradcheckError, match="handle undefined output grads"):
+        with warned, pytest.raises(GradcheckError, match="handle undefined output grads"):
             gradcheck(Strict.apply, (make(2),))
+
+    @both_modes
+    def test_hook_that_raises(self, fast_mode):
+        def func(x):
+            def hook(g):
+                if g is None:
+                    raise RuntimeError("no gradient")
+
+            y = x.clone()
+            y.register_hook(hook)
+            return y
+
+        with warned, pytest.raises(GradcheckError, match="handle undefined output grads"):
+            gradcheck(func, (make(1),), fast_mode=fast_mode)
+        with warned:
+            assert not gradcheck(func, (make(1),), fast_mode=fast_mode, raise_exception=False)
 
 
 class TestMisuse:
@@ -357,6 +395,13 @@ class TestMisuse:
 
         with pytest.raises(AssertionError, match="outputs with the same shape when inputs are"):
             gradcheck(func, (make(9),), fast_mode=fast_mode)
+
+    @both_modes
+    def test_output_dtype_that_changes(self, fast_mode):
+        x = pb.ones(1, dtype=pb.float64, requires_grad=True)
+        func = lambda x: x.to(pb.float32) if bool((x >= 1).all()) else x  # noqa: E731
+        with pytest.raises(AssertionError, match="outputs with the same dtype when inputs are"):
+            gradcheck(func, (x,), fast_mode=fast_mode)
 
 
 class TestInputsStayAsTheyWere:
@@ -419,6 +464,22 @@ class TestBatchedGrad:
             fast_mode=fast_mode,
         )
 
+    @both_modes
+    def test_backward_that_looks_at_values(self, fast_mode):
+        func = doubling(lambda ctx, g: g * 2 if g.sum().item() else 2 * g)
+        message = "gradcheck or gradgradcheck failed while testing batched gradient computation"
+        with pytest.raises(GradcheckError, match=message):
+            gradcheck(func, (make(2),), check_batched_grad=True, fast_mode=fast_mode)
+        assert gradcheck(func, (make(2),), fast_mode=fast_mode)
+
+    @both_modes
+    def test_jvp_that_draws_numbers(self, fast_mode):
+        func = doubling(lambda ctx, g: g * 2, lambda ctx, t: t * 2 + 0 * pb.rand_like(t))
+        flags = {"check_forward_ad": True, "fast_mode": fast_mode}
+        with pytest.raises(GradcheckError, match="batched gradient computation with forward-mode"):
+            gradcheck(func, (make(2),), check_batched_forward_grad=True, **flags)
+        assert gradcheck(func, (make(2),), **flags)
+
 
 class TestForwardMode:
     @both_modes
@@ -469,6 +530,107 @@ class TestForwardMode:
             check_batched_forward_grad=True,
             fast_mode=fast_mode,
         )
+
+    @both_modes
+    def test_inputs_are_duals_that_require_no_grad(self, fast_mode):
+        seen = []
+
+        class Both(pb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                if forward_ad._current_level >= 0:
+                    tangents = [forward_ad.unpack_dual(value).tangent for value in (x, y)]
+                    seen.append((x.requires_grad, y.requires_grad, *tangents))
+                return x.clone(), y.clone()
+
+            @staticmethod
+            def jvp(ctx, x, y):
+                return x, y
+
+        flags = {"check_forward_ad": True, "check_backward_ad": False, "fast_mode": fast_mode}
+        assert gradcheck(Both.apply, (make(2), make(2).detach()), **flags)
+        assert seen
+        assert not any(x_requires or y_requires for x_requires, y_requires, *_ in seen)
+
+    @both_modes
+    @pytest.mark.parametrize(
+        ("undefined", "batched", "both", "calls"),
+        [(False, False, True, 2), (True, False, True, 6), (True, True, True, 12),
+         (True, True, False, 5)],
+    )
+    def test_calls_of_jvp(self, fast_mode, undefined, batched, both, calls):
+        # For each input: the derivative; tangents of zeros and missing ones; a batch of two and
+        # both alone.
+        counted = []
+
+        class Both(pb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                return x.clone(), y.clone()
+
+            @staticmethod
+            def jvp(ctx, x, y):
+                counted.append(1)
+                return x, y
+
+        second = make(1) if both else make(1).detach()
+        assert gradcheck(
+            Both.apply,
+            (make(1), second),
+            check_forward_ad=True,
+            check_backward_ad=False,
+            check_undefined_grad=undefined,
+            check_batched_forward_grad=batched,
+            fast_mode=fast_mode,
+        )
+        assert len(counted) == calls
+
+    @both_modes
+    def test_missing_tangent_that_is_not_zero(self, fast_mode):
+        class Sum(pb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                ctx.set_materialize_grads(False)
+                return x + y
+
+            @staticmethod
+            def jvp(ctx, x, y):
+                return x + pb.ones_like(x) if y is None else y if x is None else x + y
+
+        flags = {"check_forward_ad": True, "check_backward_ad": False, "fast_mode": fast_mode}
+        with pytest.raises(GradcheckError, match="Mismatch in tangent values for output"):
+            gradcheck(Sum.apply, (make(2), make(2)), **flags)
+        assert gradcheck(Sum.apply, (make(2), make(2)), check_undefined_grad=False, **flags)
+
+    @both_modes
+    @pytest.mark.parametrize("forward", [False, True])
+    @pytest.mark.parametrize("backward", [False, True])
+    def test_only_what_is_asked_for_runs(self, fast_mode, forward, backward):
+        def fail(what):
+            def formula(ctx, g):
+                raise RuntimeError(what)
+
+            return formula
+
+        right = lambda ctx, g: g * 2  # noqa: E731
+        flags = {
+            "check_forward_ad": forward,
+            "check_backward_ad": backward,
+            "check_undefined_grad": backward,
+            "check_batched_grad": backward,
+            "fast_mode": fast_mode,
+        }
+        if not (forward or backward):
+            with pytest.raises(AssertionError, match="Expected at least one of"):
+                gradcheck(doubling(right, right), (make(2),), **flags)
+            return
+        for back, push in ((right, fail("push")), (fail("back"), right)):
+            message = "push" if back is right else "back"
+            if forward if back is right else backward:
+                with pytest.raises(RuntimeError, match=f"^{message}$"):
+                    gradcheck(doubling(back, push), (make(2),), **flags)
+            else:
+                assert gradcheck(doubling(back, push), (make(2),), **flags)
 
     @both_modes
     def test_over_reverse(self, fast_mode):
@@ -544,6 +706,8 @@ class TestDeprecatedNames:
         with pytest.warns(FutureWarning, match="get_numerical_jacobian"):
             (by_y,) = get_numerical_jacobian(lambda args: args[0] * args[1], (x, y), target=y)
         assert by_y.shape == (2, 2)
+        with pytest.warns(FutureWarning, match="was part of PyTorch's private API"):
+            assert get_numerical_jacobian(lambda args: args[0] * 2, (x.detach(),)) == ()
 
     def test_analytical_jacobian(self):
         x, y = make(2), make(3)
@@ -563,3 +727,25 @@ class TestDeprecatedNames:
                 function(*((lambda a: a[0], (x,)) if numerical else ((x,), x * 2)), grad_out=2.0)
             with pytest.raises(ValueError, match="Expected output to be non-complex"):
                 function(*((lambda a: a[0], (z,)) if numerical else ((z,), z * 2)))
+
+    def test_numerical_jacobian_by_one_input(self):
+        x, y = make(2), make(3)
+        func = lambda x, y: (x.sum() * y, x * x)  # noqa: E731
+        by_x = get_numerical_jacobian_wrt_specific_input(func, 0, (x, y), func(x, y), 1e-6)
+        pb.testing.assert_close(by_x[0], y.detach().expand(2, 3))
+        pb.testing.assert_close(by_x[1], (2 * x.detach()).diag())
+        found = get_numerical_jacobian_wrt_specific_input(func, 1, (x, y), func(x, y), 1e-6, y)
+        assert [tuple(matrix.shape) for matrix in found] == [(3, 3), (3, 2)]
+
+    def test_numerical_jacobian_of_complex_numbers(self):
+        z, x = make(2, dtype=pb.complex128), make(2)
+        jacobian = get_numerical_jacobian_wrt_specific_input
+        (found,) = jacobian(lambda z: (z * z.conj()).real, 0, (z,), (z.abs() ** 2,), 1e-6)
+        pb.testing.assert_close(found, (2 * z.detach()).diag(), rtol=1e-6, atol=1e-6)
+        func = lambda x: (x * 1j,)  # noqa: E731
+        with pytest.raises(AssertionError, match="Expected ds_dx to be real-valued"):
+            jacobian(func, 0, (x,), func(x), 1e-6)
+        (found,) = jacobian(func, 0, (x,), func(x), 1e-6, is_forward_ad=True)
+        pb.testing.assert_close(found, pb.eye(2, dtype=pb.complex128) * 1j, rtol=1e-6, atol=1e-6)
+        with pytest.raises(AssertionError, match="Expected input to have requires_grad=True"):
+            jacobian(func, 0, (x.detach(),), func(x), 1e-6)

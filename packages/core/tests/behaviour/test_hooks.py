@@ -135,8 +135,20 @@ def test_hook_fires_only_for_its_own_output():
     first.register_hook(lambda g: seen.append(g))
     second.register_hook(lambda g: seen.append(g))
     (second * 2).backward()
-    # Torch calls the hook of the unused output with None; leaving it out is as good.
-    assert [g.item() for g in seen if g is not None] == [2.0]
+    assert [g if g is None else g.item() for g in seen] == [None, 2.0]
+
+
+@pytest.mark.parametrize("kind", ["tensor", "node"])
+def test_hook_may_not_replace_a_missing_gradient(kind):
+    x = leaf(1.0, 2.0)
+    first, second = (x * 1).unbind()
+    one = pb.ones((), dtype=pb.float64)
+    if kind == "tensor":
+        first.register_hook(lambda g: one)
+    else:
+        first.grad_fn.register_prehook(lambda go: (one, go[1]))
+    with pytest.raises(RuntimeError, match="can't replace a None gradient with a non-None value"):
+        second.backward()
 
 
 # Replacement

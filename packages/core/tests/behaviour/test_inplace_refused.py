@@ -77,6 +77,14 @@ def test_writing_one_value_to_overlapping_memory_is_allowed():
     assert target.tolist() == [4.0, 4.0, 4.0]
 
 
+def test_view_of_a_leaf_that_is_a_view_itself_is_refused():
+    x = pb.ones(2, 1).view(2).requires_grad_()
+    for view in (x.view_as(x), x[:1], x):
+        with pytest.raises(RuntimeError, match=LEAF_VIEW):
+            view.mul_(2)
+    assert x.tolist() == [1.0, 1.0]
+
+
 def test_setitem_on_leaf_is_refused():
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):

@@ -12,6 +12,7 @@ from pullback._c.call cimport op_apply, op_apply_inplace, op_call1, op_call2
 from pullback._c.device cimport DEVICE_META
 from pullback._c.entry cimport (
     MAX_ARGS, OP_COMPOSITE, OP_INDEXED, OP_INPLACE, OP_RANDOM, Op, op_named)
+from pullback._c.gradients cimport refuse_implicit
 from pullback._c.layout cimport layout_new, layout_shape_tuple
 from pullback._c.levels cimport (
     Level, Lift, attach, batch_level, hide_level, level_size, lifts, link, open_level)
@@ -179,9 +180,7 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
             outer_seeds.append(seed)
             continue
         if seed is None:
-            if (<Tensor>output).layout.numel != 1:
-                raise RuntimeError("grad can be implicitly created only for scalar outputs, but "
-                                   f"the output has shape {list(output.shape)}")
+            refuse_implicit((<Tensor>output).layout, (<Tensor>output).dtype)
             seed = op_call1(op_named("ones_like"), output)
         values.append(value)
         given.append(unwrap(<Tensor>seed, level))
@@ -197,10 +196,13 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
                                    "batch would be summed over it: use pullback.func.grad, which "
                                    "makes an element of the batch of it")
         found = [None if grad is None else rewrap(<Tensor>grad, level) for grad in found]
-    if outside:
-        rest = gradients_of(outside, outer_seeds, inputs, keep_graph, create_graph)
-        found = [one if other is None else other if one is None else
-                 op_call2(op_named("add"), one, other) for one, other in zip(found, rest)]
+    others = [i for i, target in enumerate(targets) if target is None]
+    if outside and others:      # no output outside depends on an input inside
+        rest = gradients_of(outside, outer_seeds, [inputs[i] for i in others], keep_graph,
+                            create_graph)
+        for i, other in zip(others, rest):
+            found[i] = (other if found[i] is None else found[i] if other is None else
+                        op_call2(op_named("add"), found[i], other))
     return found
 
 

@@ -1,10 +1,11 @@
 from cpython.object cimport PyObject
 
 from pullback._c.tensor cimport Tensor
-from pullback._c.types cimport pb_edge, pb_node
+from pullback._c.types cimport pb_edge, pb_layout, pb_node
 
 cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value)
 cdef object implicit_seed(pb_edge *edge)
+cdef int refuse_implicit(pb_layout *layout, int dtype) except -1
 cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1
 cdef bint is_logged() except -1
 cdef int log_node(pb_node *node, PyObject **grads) except -1

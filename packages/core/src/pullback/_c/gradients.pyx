@@ -19,7 +19,8 @@ from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device,
     tensor_device_index, tensor_device_type, tensor_is_tracked, tensor_new)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_meta, pb_node)
+    NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_layout, pb_meta,
+    pb_node)
 
 cdef object logger = None
 cdef dict modules = sys.modules
@@ -72,16 +73,22 @@ cdef object implicit_seed(pb_edge *edge):
     """Return the gradient 1 of an output with one element."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
     cdef Tensor out
-    if meta.layout.numel != 1:
-        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
-                           f"output has shape {list(layout_shape_tuple(meta.layout))}: reduce it, "
-                           f"for example with .sum(), or pass gradient=")
-    if dtype_category[meta.dtype] != CATEGORY_FLOATING:
-        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
-                           f"{dtype_object(meta.dtype)}")
+    refuse_implicit(meta.layout, meta.dtype)
     out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type, meta.device_index)
     fill_with(out, 1)
     return out
+
+
+cdef int refuse_implicit(pb_layout *layout, int dtype) except -1:
+    """Raise RuntimeError for an output whose gradient has to be given."""
+    if layout.numel != 1:
+        raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
+                           f"output has shape {list(layout_shape_tuple(layout))}: reduce it, "
+                           f"for example with .sum(), or pass gradient=")
+    if dtype_category[dtype] != CATEGORY_FLOATING:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got "
+                           f"{dtype_object(dtype)}")
+    return 0
 
 
 cdef str why_no_grad(Py_ssize_t position, Tensor root):

@@ -43,7 +43,7 @@ cdef int check_result(object hook, object before, object after) except -1:
         raise TypeError(f"expected Variable, but hook returned '{type(after).__name__}' "
                         f"(hook '{name}')")
     if before is None:
-        return 0
+        raise RuntimeError(f"can't replace a None gradient with a non-None value (hook '{name}')")
     old = <Tensor>before
     new = <Tensor>after
     if new.dtype != old.dtype:
@@ -60,12 +60,11 @@ cdef int check_result(object hook, object before, object after) except -1:
 
 
 cdef int run_one(object hook, PyObject **slot) except -1:
-    """Call hook(grad) on a buffer."""
-    cdef object grad, result
-    if slot[0] == NULL:
-        return 0
-    make_private(slot)
-    grad = <object>slot[0]
+    """Call hook(grad) on a buffer; None where no gradient arrived, though the node runs."""
+    cdef object grad = None, result
+    if slot[0] != NULL:
+        make_private(slot)
+        grad = <object>slot[0]
     result = hook(grad)
     if result is not None:
         check_result(hook, grad, result)

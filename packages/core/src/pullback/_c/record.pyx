@@ -242,7 +242,8 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
         base = <Tensor>target.extra.base
         if target.extra.view_kind != VIEW_DEFAULT:
             refuse_view(target, False)
-        if base.node == NULL and base.flags & TENSOR_REQUIRES_GRAD:
+        # The base may require no grad: x = base.view(2).requires_grad_() is a leaf, too.
+        if base.node == NULL and tensor_requires_grad(target):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")
     if target.node == NULL and target.flags & TENSOR_REQUIRES_GRAD:

@@ -25,7 +25,7 @@ from pullback.autograd.variable import Variable
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
     "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function",
-    "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+    "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
     "is_multithreading_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
     "set_multithreading_enabled", "variable",
 ]
@@ -38,8 +38,8 @@ def variable(*args, **kwargs):
 
 
 def __getattr__(name):
-    if name == "profiler":
+    if name in ("functional", "profiler"):      # most programs do without
         import importlib
 
-        return importlib.import_module("pullback.autograd.profiler")
+        return importlib.import_module(f"pullback.autograd.{name}")
     raise AttributeError(f"module 'pullback.autograd' has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,10 +17,11 @@ from ._jacobian import (
     Tensor,
     call_function,
     is_close,
-    make_zeros,
+    push_forward,
     random_unit,
     run_backward,
     run_forward,
+    zeros_like,
 )
 
 
@@ -40,22 +42,13 @@ def verify_batched_grad(problem: Problem) -> None:
                 is_grads_batched=True,
             )
         except RuntimeError as error:
-            raise GradcheckError(_batched_failure(error, "check_batched_grad")) from error
+            raise GradcheckError(
+                _batched_failure(error, "gradcheck or gradgradcheck", "", "_grad")
+            ) from error
         for k, j in enumerate(problem.inputs_at):
             single = pb.stack([grad[k] for grad in expected])
-            batched = make_zeros(single.shape, single) if grads[k] is None else grads[k]
+            batched = zeros_like(single) if grads[k] is None else grads[k]
             _compare_batched(problem, i, j, batched, single)
-
-
-def _push_forward(problem: Problem, j: int, tangent: Tensor) -> tuple[Tensor, ...]:
-    """Return the tangents of the checked outputs, by a transform that can be batched."""
-
-    def func(x: Tensor) -> tuple[Tensor, ...]:
-        outputs = call_function(problem.func, (*problem.inputs[:j], x, *problem.inputs[j + 1 :]))
-        return tuple(outputs[i] for i in problem.outputs_at)
-
-    tangents: tuple[Tensor, ...] = pb.func.jvp(func, (problem.inputs[j],), (tangent,))[1]
-    return tangents
 
 
 def verify_batched_forward_grad(problem: Problem) -> None:
@@ -65,11 +58,12 @@ def verify_batched_forward_grad(problem: Problem) -> None:
         x = problem.inputs[j]
         tangents = [random_unit(x, generator).to(x.dtype) for _ in range(2)]
         expected = [run_forward(problem, j, tangent) for tangent in tangents]
-        derivative = functools.partial(_push_forward, problem, j)
         try:
-            results = pb.func.vmap(derivative)(pb.stack(tangents))
+            results = pb.func.vmap(functools.partial(run_forward, problem, j))(pb.stack(tangents))
         except RuntimeError as error:
-            raise GradcheckError(_batched_failure(error, "check_batched_forward_grad")) from error
+            raise GradcheckError(
+                _batched_failure(error, "gradcheck", " with forward-mode AD", "_forward_grad")
+            ) from error
         for k, i in enumerate(problem.outputs_at):
             _compare_batched(problem, i, j, results[k], pb.stack([row[k] for row in expected]))
 
@@ -82,18 +76,19 @@ def _compare_batched(problem: Problem, i: int, j: int, batched: Tensor, single: 
         )
 
 
-def _batched_failure(error: Exception, flag: str) -> str:
+def _batched_failure(error: Exception, who: str, mode: str, flag: str) -> str:
     return (
-        f"While computing batched gradients, got: {error}\n\nThe derivative is run on a batch of "
-        "seeds or tangents at once, so it may only use operations that can be batched, and no "
-        f"values of tensors. Pass {flag}=False if it cannot do without."
+        f"While computing batched gradients, got: {error}\n\n{who} failed while testing batched "
+        f"gradient computation{mode}: the derivative is run on a batch of seeds or tangents at "
+        "once, so it may only use operations that can be batched, no values of tensors and no "
+        f"random numbers. Pass check_batched{flag}=False if it cannot do without."
     )
 
 
 def verify_zero_seeds(problem: Problem, check_grad_dtypes: bool) -> None:
     """Check that gradients of zero give zeros, of the kind that the inputs have."""
     outputs, inputs = problem.checked_outputs(), problem.checked_inputs()
-    seeds = [make_zeros(output.shape, output) for output in outputs]
+    seeds = [zeros_like(output) for output in outputs]
     grads = pb.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True)
     for grad, x in zip(grads, inputs):
         if grad is None:
@@ -137,17 +132,48 @@ def verify_undefined_grad(problem: Problem) -> None:
             _without_gradient()(output) if k in undefined else output
             for k, output in enumerate(outputs)
         ]
-        seeds = [make_zeros(output.shape, output) for output in roots]
+        seeds = [zeros_like(output) for output in roots]
         try:
             grads = pb.autograd.grad(roots, inputs, seeds, allow_unused=True)
         except RuntimeError as error:
-            raise GradcheckError(_undefined_failure(undefined)) from error
+            raise _undefined_failure(
+                "Expected backward function to handle undefined output grads", undefined
+            ) from error
         if not all(grad is None or bool((grad == 0).all()) for grad in grads):
-            raise GradcheckError(_undefined_failure(undefined))
+            raise _undefined_failure(
+                "Expected all input grads to be undefined or zero when all output grads are "
+                "undefined or zero",
+                undefined,
+            )
 
 
-def _undefined_failure(undefined: Iterable[int]) -> str:
-    return (
-        "Expected backward function to handle undefined output grads: where no gradient reaches "
-        f"outputs {sorted(undefined)} and zeros reach the others, it must give zeros or None"
+def _undefined_failure(start: str, undefined: Iterable[int]) -> GradcheckError:
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by "
+        "default. Pass check_undefined_grad=False if the function is never used so.",
+        UserWarning,
+        stacklevel=4,
     )
+    return GradcheckError(
+        f"{start}; it is not so where no gradient reaches outputs {sorted(undefined)} and zeros "
+        "reach the others"
+    )
+
+
+def verify_undefined_tangents(problem: Problem) -> None:
+    """Check that forward mode takes an input without a tangent as one whose tangent is zeros."""
+    generator = random.Random(0)
+    tangents = {
+        j: random_unit(problem.inputs[j], generator).to(problem.inputs[j].dtype)
+        for j in problem.inputs_at
+    }
+    for j in problem.inputs_at:
+        x = problem.inputs[j]
+        expected = push_forward(problem, {**tangents, j: zeros_like(x)})
+        found = push_forward(problem, {k: t for k, t in tangents.items() if k != j})
+        for i, one, other in zip(problem.outputs_at, found, expected):
+            if not is_close(one, other, problem.rtol, problem.atol):
+                raise GradcheckError(
+                    f"Mismatch in tangent values for output with index {i} when input {j} has an "
+                    f"undefined tangent.\n\nGot:\n{one}\n\nExpected, as with zeros:\n{other}"
+                )

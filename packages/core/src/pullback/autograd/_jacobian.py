@@ -7,7 +7,7 @@ element and one column for each output element.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pullback as pb
@@ -107,7 +107,7 @@ def numerical_jacobian(
 
 def make_evaluator(problem: Problem) -> Callable[[], list[Tensor]]:
     """Return a function that computes the checked outputs anew, as copies without a graph."""
-    expected = [output.shape for output in problem.checked_outputs()]
+    expected = problem.checked_outputs()
 
     def evaluate() -> list[Tensor]:
         outputs = call_function(problem.func, problem.inputs)
@@ -117,12 +117,14 @@ def make_evaluator(problem: Problem) -> Callable[[], list[Tensor]]:
                 f"perturbed, but got {len(outputs)}"
             )
         checked = [outputs[i].detach().clone() for i in problem.outputs_at]
-        for output, shape in zip(checked, expected):
-            if output.shape != shape:
-                raise AssertionError(
-                    "Expected `func` to return outputs with the same shape when inputs are "
-                    f"perturbed, but got: shapes {tuple(shape)} and {tuple(output.shape)}."
-                )
+        for output, before in zip(checked, expected):
+            for what in ("shape", "dtype"):
+                was, is_now = getattr(before, what), getattr(output, what)
+                if was != is_now:
+                    raise AssertionError(
+                        f"Expected `func` to return outputs with the same {what} when inputs are "
+                        f"perturbed by {problem.eps}, but got: {what}s {was} and {is_now}."
+                    )
         return checked
 
     return evaluate
@@ -135,7 +137,7 @@ def run_backward(output: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list
         if grad is not None and grad.shape != x.shape:
             raise GradcheckError("Analytical gradient has incorrect size")
     return [
-        make_zeros(x.shape, x) if grad is None else grad.detach() for grad, x in zip(grads, inputs)
+        zeros_like(x) if grad is None else grad.detach() for grad, x in zip(grads, inputs)
     ]
 
 
@@ -143,7 +145,7 @@ def analytical_jacobian(output: Tensor, inputs: Sequence[Tensor], part: complex)
     """Return the matrix of one part (1 real, 1j imaginary) of an output by each input."""
     columns: list[list[Tensor]] = []
     for at in places_of(output):
-        seed = make_zeros(output.shape, output)
+        seed = zeros_like(output)
         seed[at] = part
         columns.append(run_backward(output, inputs, seed))
     return [
@@ -152,25 +154,33 @@ def analytical_jacobian(output: Tensor, inputs: Sequence[Tensor], part: complex)
     ]
 
 
-def run_forward(problem: Problem, j: int, tangent: Tensor) -> list[Tensor]:
-    """Return the tangents of the checked outputs when input ``j`` has this tangent."""
+def push_forward(problem: Problem, tangents: Mapping[int, Tensor]) -> list[Tensor]:
+    """Return the tangents of the checked outputs when some inputs have tangents."""
     forward_ad = pb.autograd.forward_ad
+    arguments = list(problem.inputs)
     with forward_ad.dual_level():
-        arguments = list(problem.inputs)
-        arguments[j] = forward_ad.make_dual(arguments[j], tangent)
+        for j in problem.inputs_at:
+            x = arguments[j].detach()
+            arguments[j] = forward_ad.make_dual(x, tangents[j]) if j in tangents else x
         outputs = call_function(problem.func, tuple(arguments))
-        tangents = [forward_ad.unpack_dual(outputs[i]).tangent for i in problem.outputs_at]
+        found = [forward_ad.unpack_dual(outputs[i]).tangent for i in problem.outputs_at]
     return [
-        make_zeros(output.shape, output) if tangent is None else tangent.detach().clone()
-        for tangent, output in zip(tangents, problem.checked_outputs())
+        zeros_like(output) if tangent is None else tangent.detach().clone()
+        for tangent, output in zip(found, problem.checked_outputs())
     ]
+
+
+def run_forward(problem: Problem, j: int, tangent: Tensor) -> list[Tensor]:
+    """Return the tangents of the checked outputs for one of input ``j``, zeros for others."""
+    zeros = {k: zeros_like(problem.inputs[k]) for k in problem.inputs_at}
+    return push_forward(problem, {**zeros, j: tangent})
 
 
 def forward_jacobian(problem: Problem, j: int, axis: complex) -> list[Tensor]:
     """Return the matrix of each checked output by one axis of input ``j``."""
     x, rows = problem.inputs[j], []
     for at in places_of(x):
-        tangent = make_zeros(x.shape, x)
+        tangent = zeros_like(x)
         tangent[at] = axis
         rows.append(run_forward(problem, j, tangent))
     return [
@@ -189,6 +199,10 @@ def requires_grad(value: Any) -> bool:
 
 def places_of(x: Tensor) -> Iterator[tuple[int, ...]]:
     return itertools.product(*(range(size) for size in x.shape))
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    return make_zeros(x.shape, x)
 
 
 def make_zeros(shape: Sequence[int], like: Tensor) -> Tensor:

@@ -38,6 +38,12 @@ class _Open(threading.local):
 _open = _Open()
 
 
+def __getattr__(name):
+    if name == "_current_level":        # torch's name for the open level: functions look at it
+        return 0 if _open.level else -1
+    raise AttributeError(f"module 'pullback.autograd.forward_ad' has no attribute {name!r}")
+
+
 def enter_dual_level() -> int:
     """Open a level of forward mode on this thread and return its number, 0.
 
@@ -76,6 +82,14 @@ def _check_tensor(value: object, name: str, argument: str, position: int) -> Non
                         f"not {type(value).__name__}")
 
 
+def check_dtypes(primal: Tensor, tangent: Tensor) -> None:
+    """Raise ValueError unless both are of a dtype that has derivatives."""
+    for name, value in (("primal", primal), ("tangent", tangent)):
+        if not (value.is_floating_point() or value.is_complex()):
+            raise ValueError(f"Expected {name} to be floating point or complex, but got: "
+                             f"{value.dtype}")
+
+
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """Return an alias of ``tensor`` that carries ``tangent`` through what is computed from it.
 
@@ -97,10 +111,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if level is None and not _open.level:
         raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, "
                            "make sure to enter_dual_level() first.")
-    for name, value in (("primal", tensor), ("tangent", tangent)):
-        if not (value.is_floating_point() or value.is_complex()):
-            raise ValueError(f"Expected {name} to be floating point or complex, but got: "
-                             f"{value.dtype}")
+    check_dtypes(tensor, tangent)
     return _tangents.make_dual(tensor, tangent, _number(level, "make_dual"))
 
 

@@ -24,6 +24,7 @@ from ._gradient_rules import (
     verify_batched_forward_grad,
     verify_batched_grad,
     verify_undefined_grad,
+    verify_undefined_tangents,
     verify_zero_seeds,
 )
 from ._jacobian import (
@@ -41,7 +42,6 @@ from ._jacobian import (
     forward_jacobian,
     is_close,
     make_evaluator,
-    make_zeros,
     max_difference,
     numerical_jacobian,
     part_of,
@@ -49,12 +49,19 @@ from ._jacobian import (
     requires_grad,
     run_backward,
     run_forward,
+    zeros_like,
+)
+from ._single_jacobians import (
+    get_analytical_jacobian,
+    get_numerical_jacobian,
+    get_numerical_jacobian_wrt_specific_input,
 )
 
 __all__ = [
     "GradcheckError",
     "get_analytical_jacobian",
     "get_numerical_jacobian",
+    "get_numerical_jacobian_wrt_specific_input",
     "gradcheck",
     "gradgradcheck",
 ]
@@ -84,7 +91,14 @@ def gradcheck(
     """Check derivatives of ``func`` at ``inputs`` against central differences.
 
     Every input that requires grad should be of dtype float64 or complex128 and is moved by
-    ``eps``. ``masked`` concerns sparse tensors and changes nothing for the dense ones here.
+    ``eps``; what is computed must agree with the differences within ``atol`` and ``rtol``, and
+    with itself, computed again, within ``nondet_tol``.
+
+    ``check_backward_ad`` and ``check_forward_ad`` choose what is compared with the differences.
+    ``check_undefined_grad``: gradients and tangents that are missing count as zeros.
+    ``check_batched_grad`` and ``check_batched_forward_grad``: a batch of them gives what its
+    elements give. ``check_grad_dtypes``: gradients have the dtypes of the inputs. ``masked``
+    concerns sparse tensors and changes nothing for the dense ones here.
 
     Raises: GradcheckError when a check fails, unless ``raise_exception=False``, which returns
     False instead. Misuse raises ValueError, TypeError, RuntimeError or AssertionError.
@@ -107,6 +121,8 @@ def gradcheck(
             return True
         compare = _compare_fast if fast_mode else _compare_slow
         compare(problem, check_backward_ad, check_forward_ad)
+        if check_forward_ad and check_undefined_grad:
+            verify_undefined_tangents(problem)
         if check_batched_forward_grad:
             verify_batched_forward_grad(problem)
         if check_batched_grad:
@@ -167,10 +183,12 @@ def gradgradcheck(
             f"func that require grad, got {len(grad_outputs)}"
         )
 
+    inputs_at = [j for j, x in enumerate(inputs) if requires_grad(x)]
+
     def gradient(*args: Any) -> tuple[Any, ...]:
         arguments, seeds = args[: len(inputs)], args[len(inputs) :]
+        wanted = [arguments[j].requires_grad_() for j in inputs_at]  # forward mode detaches them
         results = [result for result in call_function(func, arguments) if result.requires_grad]
-        wanted = [x for x in arguments if requires_grad(x)]
         if not results or not wanted:
             return ()
         grads = pb.autograd.grad(results, wanted, seeds, create_graph=True, allow_unused=True)
@@ -192,54 +210,6 @@ def gradgradcheck(
         fast_mode=fast_mode,
         masked=masked,
     )
-
-
-def get_numerical_jacobian(
-    fn: Function,
-    inputs: Any,
-    target: Any = None,
-    eps: float = 1e-3,
-    grad_out: float = 1.0,
-) -> tuple[Any, ...]:
-    """Return the derivative of ``fn(inputs)`` by each of ``target``, by central differences.
-
-    Deprecated. Only the first output counts; each matrix has a row for each input element.
-    """
-    _warn_private("get_numerical_jacobian")
-    _check_grad_out("get_numerical_jacobian", grad_out)
-    targets = _find_tensors(inputs if target is None else target)
-    output = call_function(fn, (inputs,))[0]
-    _refuse_complex("get_numerical_jacobian", output)
-
-    def evaluate() -> list[Tensor]:
-        return [call_function(fn, (inputs,))[0].detach().clone()]
-
-    return tuple(
-        combine_axes(*(axis[0] for axis in numerical_jacobian(evaluate, x, [output], eps)))
-        for x in targets
-    )
-
-
-def get_analytical_jacobian(
-    inputs: Any, output: Any, nondet_tol: float = 0.0, grad_out: float = 1.0
-) -> tuple[tuple[Any, ...], bool, bool, bool]:
-    """Return the derivative of ``output`` by each of ``inputs`` that backward computes.
-
-    Deprecated. Also says whether backward is reentrant, and whether gradients have the sizes and
-    the dtypes of the inputs.
-    """
-    _warn_private("get_analytical_jacobian")
-    _check_grad_out("get_analytical_jacobian", grad_out)
-    _refuse_complex("get_analytical_jacobian", output)
-    wanted = [x for x in _find_tensors(inputs) if x.requires_grad]
-    first, again = (analytical_jacobian(output, wanted, 1) for _ in range(2))
-    reentrant = all(max_difference(a, b) <= nondet_tol for a, b in zip(first, again))
-    seed = make_zeros(output.shape, output)
-    grads = pb.autograd.grad([output], wanted, [seed], retain_graph=True, allow_unused=True)
-    pairs = [(grad, x) for grad, x in zip(grads, wanted) if grad is not None]
-    sizes_agree = all(grad.shape == x.shape for grad, x in pairs)
-    dtypes_agree = all(grad.dtype == x.dtype for grad, x in pairs)
-    return tuple(first), reentrant, sizes_agree, dtypes_agree
 
 
 # -- misuse --------------------------------------------------------------------------------------
@@ -287,41 +257,6 @@ def _find_inputs(inputs: tuple[Any, ...]) -> list[int]:
     return found
 
 
-def _warn_private(name: str) -> None:
-    warnings.warn(
-        f"`{name}` is deprecated: it was never meant to be public and may be removed. Use "
-        "`gradcheck`, or `autograd.functional.jacobian` for a jacobian.",
-        FutureWarning,
-        stacklevel=3,
-    )
-
-
-def _check_grad_out(name: str, grad_out: float) -> None:
-    if grad_out != 1.0:
-        raise ValueError(
-            f"Expected grad_out to be 1.0. {name} no longer supports values of grad_out != 1.0."
-        )
-
-
-def _refuse_complex(name: str, output: Tensor) -> None:
-    if output.is_complex():
-        raise ValueError(
-            f"Expected output to be non-complex. {name} no longer supports functions that return "
-            "complex outputs."
-        )
-
-
-def _find_tensors(value: Any) -> list[Tensor]:
-    """Return the floating and complex tensors in nested tuples, lists and dicts."""
-    if isinstance(value, pb.Tensor):
-        return [value] if value.is_floating_point() or value.is_complex() else []
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (tuple, list)):
-        return []
-    return [tensor for item in value for tensor in _find_tensors(item)]
-
-
 def _random_seed(output: Tensor, non_contiguous: bool) -> Tensor:
     shape = (*output.shape, 2) if non_contiguous else tuple(output.shape)
     seed = 2 * pb.rand(shape, dtype=output.dtype, device=output.device)
@@ -351,7 +286,8 @@ def _compare_slow(problem: Problem, backward: bool, forward: bool) -> None:
             computed = forward_jacobian(problem, j, axis)
             for k, i in enumerate(problem.outputs_at):
                 if not is_close(computed[k], numerical[j][a][k], problem.rtol, problem.atol):
-                    text = _input_note(problem, axis) + _mismatch(i, j, forward=True)
+                    text = _part_note(problem.inputs[j], axis, "inputs")
+                    text += _mismatch(i, j, forward=True)
                     raise GradcheckError(text + _matrices(numerical[j][a][k], computed[k]))
 
 
@@ -363,7 +299,7 @@ def _compare_backward(problem: Problem, i: int, numerical: dict[int, list[Tensor
         for computed, j in zip(first, problem.inputs_at):
             expected = combine_axes(*(part_of(matrix, part) for matrix in numerical[j]))
             if not is_close(computed, expected, problem.rtol, problem.atol):
-                text = _output_note(problem, part) + _mismatch(i, j)
+                text = _part_note(output, part, "outputs") + _mismatch(i, j)
                 raise GradcheckError(text + _matrices(expected, computed))
         _check_reentrant(problem, first, again)
 
@@ -391,7 +327,7 @@ def _check_constant(problem: Problem) -> None:
         for axis in numerical_jacobian(evaluate, x, outputs, problem.eps):
             for matrix in axis:
                 if not is_close(
-                    matrix, make_zeros(matrix.shape, matrix), problem.rtol, problem.atol
+                    matrix, zeros_like(matrix), problem.rtol, problem.atol
                 ):
                     raise GradcheckError("Numerical gradient for function expected to be zero")
 
@@ -428,7 +364,8 @@ def _compare_fast(problem: Problem, backward: bool, forward: bool) -> None:
             atol = problem.atol * float(u.sum())
             for k, i in enumerate(problem.outputs_at):
                 if not is_close(computed[k], numerical[j][a][k], problem.rtol, atol):
-                    text = _input_note(problem, axis) + _mismatch(i, j, forward=True)
+                    text = _part_note(problem.inputs[j], axis, "inputs")
+                    text += _mismatch(i, j, forward=True)
                     text += _matrices(numerical[j][a][k].reshape(-1), computed[k].reshape(-1))
                     raise GradcheckError(text + _recompute_forward(problem, k, j, a))
 
@@ -455,7 +392,7 @@ def _compare_backward_fast(
             )
             atol = problem.atol * sum(float(u.sum()) for u in vectors[j]) * float(v.sum())
             if not abs(computed - expected) <= atol + problem.rtol * abs(expected):
-                text = _output_note(problem, part) + _mismatch(i, j)
+                text = _part_note(output, part, "outputs") + _mismatch(i, j)
                 text += f"numerical:{expected}\nanalytical:{computed}\n"
                 raise GradcheckError(text + _recompute_backward(problem, i, j, part))
         _check_reentrant(problem, first, again)
@@ -503,15 +440,8 @@ def _matrices(numerical: Tensor, analytical: Tensor) -> str:
     return f"numerical:{numerical}\nanalytical:{analytical}\n"
 
 
-def _output_note(problem: Problem, part: complex) -> str:
-    if not any(output.is_complex() for output in problem.checked_outputs()):
+def _part_note(x: Tensor, part: complex, what: str) -> str:
+    if not x.is_complex():
         return ""
     name = "real" if part == 1 else "imaginary"
-    return f"While considering the {name} part of complex outputs only, "
-
-
-def _input_note(problem: Problem, axis: complex) -> str:
-    if not any(x.is_complex() for x in problem.checked_inputs()):
-        return ""
-    name = "real" if axis == 1 else "imaginary"
-    return f"While considering the {name} part of complex inputs only, "
+    return f"While considering the {name} part of complex {what} only, "

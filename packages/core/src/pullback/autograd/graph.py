@@ -133,7 +133,8 @@ def _callable(hook, name):
 def register_hook(self, hook):
     """Call ``hook(grad)`` whenever the gradient of this tensor was computed.
 
-    It may return a gradient to use instead. Returns a handle with ``remove()``.
+    It may return a gradient to use instead. Of an op with several outputs, one that the pass did
+    not reach gets None. Returns a handle with ``remove()``.
     Raises: RuntimeError when the tensor does not require grad.
 
     >>> import pullback

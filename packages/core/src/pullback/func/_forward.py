@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pullback as pb
 from pullback._c import batch, levels, tangents
 from pullback._c.tensor import Tensor
+from pullback.autograd.forward_ad import check_dtypes
 from pullback.func._inputs import (
     chosen,
     fresh,
@@ -34,7 +35,8 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], given: tuple[Any, ..
     result is (output, tangent, aux). With ``strict`` an output that does not depend on the primals
     raises; else its tangent is zeros.
 
-    Raises: RuntimeError when primals are no tuple of tensors or tangents do not fit them.
+    Raises: RuntimeError when primals are no tuple of tensors or tangents do not fit them;
+    ValueError for a dtype without derivatives.
 
     >>> import pullback
     >>> pullback.func.jvp(pullback.sin, (pullback.tensor(0.),), (pullback.tensor(2.),))
@@ -80,6 +82,8 @@ def _check_primals(where: str, primals: Any, given: Any) -> None:
             if not isinstance(leaf, Tensor):
                 raise RuntimeError(f"{where}: Expected {name} to only contain Tensors, got "
                                    f"{type(leaf)}")
+    for primal, tangent in zip(leaves(primals), leaves(given)):
+        check_dtypes(primal, tangent)
 
 
 def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *,
@@ -115,19 +119,27 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
         single = not isinstance(argnums, tuple)
 
         def of_output(part: Tensor) -> Any:
-            blocks = []
-            start = 0
-            for x in inputs:
-                block = part.narrow(0, start, x.numel()).movedim(0, -1)
-                blocks.append(block.reshape((*part.shape[1:], *x.shape)))
-                start += x.numel()
-            nested = rebuild(primals, blocks)
+            nested = rebuild(primals, blocks_of_columns(part, inputs))
             return nested[0] if single else nested
 
         result = tree_map(of_output, columns)
         return (result, aux) if has_aux else result
 
     return wrapped
+
+
+def blocks_of_columns(columns: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the blocks of a Jacobian whose columns, stacked, are those of all inputs' elements.
+
+    Each has the shape of a column followed by that of its input.
+    """
+    blocks = []
+    start = 0
+    for x in inputs:
+        block = columns.narrow(0, start, x.numel()).movedim(0, -1)
+        blocks.append(block.reshape((*columns.shape[1:], *x.shape)))
+        start += x.numel()
+    return blocks
 
 
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:

@@ -53,8 +53,7 @@ def _fresh(value: Any) -> Tensor:
     if value.requires_grad:
         return ops.alias(value)
     value = _without_history(value)
-    if value.is_floating_point() or value.is_complex():
-        batch.whole(value).requires_grad_()
+    batch.whole(value).requires_grad_()
     return value
 
 

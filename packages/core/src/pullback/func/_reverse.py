@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pullback as pb
@@ -159,17 +159,8 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
         basis = basis_of(outputs)
         rows = vmap(lambda *seeds: pull(rebuild(output, list(seeds))),
                     chunk_size=chunk_size)(*basis)
-        jacobians = []
-        start = 0
-        for made in outputs:
-            count = made.numel()
-
-            def of_output(part: Tensor, start: int = start, made: Tensor = made) -> Tensor:
-                rows = part.narrow(0, start, made.numel())
-                return rows.reshape((*made.shape, *part.shape[1:]))
-
-            jacobians.append(rebuild(rows, [of_output(part) for part in leaves(rows)]))
-            start += count
+        parts = [blocks_of_rows(part, outputs) for part in leaves(rows)]
+        jacobians = [rebuild(rows, list(blocks)) for blocks in zip(*parts)]
         single = not isinstance(argnums, tuple)
         result = rebuild(output, [part[0] if single else part for part in jacobians])
         return (result, found[2]) if has_aux else result
@@ -177,7 +168,21 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
     return wrapped
 
 
-def basis_of(tensors: list[Tensor]) -> list[Tensor]:
+def blocks_of_rows(rows: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the blocks of a Jacobian whose rows are those of all elements of the outputs.
+
+    Each has the shape of its output followed by that of a row.
+    """
+    blocks = []
+    start = 0
+    for output in outputs:
+        block = rows.narrow(0, start, output.numel())
+        blocks.append(block.reshape((*output.shape, *rows.shape[1:])))
+        start += output.numel()
+    return blocks
+
+
+def basis_of(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return one batch per tensor: together, the unit vectors of all their elements."""
     total = sum(tensor.numel() for tensor in tensors)
     found = []
