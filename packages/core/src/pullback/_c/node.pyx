@@ -113,11 +113,16 @@ cdef void saved_clear(pb_saved *saved) noexcept:
 cdef void node_release_saved(pb_node *node) noexcept:
     """Free the saved tensors; the node cannot run again if it had any. Parameters stay."""
     cdef pb_saved *saved = node_saved(node)
+    cdef PyObject *hooks
     cdef uint32_t i
     for i in range(node.nsaved):
         if saved[i].kind not in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE):
             node.flags |= NODE_FREED
             saved_clear(&saved[i])
+    if node.extra != NULL and node.extra.saved_hooks != NULL:
+        hooks = node.extra.saved_hooks
+        node.extra.saved_hooks = NULL
+        Py_DECREF(<object>hooks)
 
 
 cdef void extra_free(pb_node *node) noexcept:

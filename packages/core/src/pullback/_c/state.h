@@ -16,8 +16,8 @@ typedef struct pb_state {
     PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
     void *graph_task;       /* innermost running pass */
     int expected_miss;      /* slot that the running op can do without, or -1 */
-    uint8_t levels;         /* of forward mode that are open */
-    uint64_t hidden;        /* bit i: the tangents of level i are out of sight */
+    uint8_t levels;         /* how many are open: see levels.pyx */
+    uint64_t hidden;        /* bit i: level i is out of sight */
     PyObject *level_stack;  /* owned list of the open levels, or NULL */
 } pb_state;
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 from pullback._c import state, surface
 from pullback._c.node import Node
 from pullback._c.tensor import Tensor
+from pullback.autograd._mutation import allow_mutation_on_saved_tensors
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
-    "GradientEdge", "Node", "disable_saved_tensors_hooks", "enforce_grad_layout_policy",
-    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu",
-    "saved_tensors_hooks",
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+    "enforce_grad_layout_policy", "get_gradient_edge", "increment_version",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]
 
 
