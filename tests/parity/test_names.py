@@ -43,3 +43,16 @@ def test_autograd_offers_torch_s_names_only():
         if not inspect.ismodule(getattr(pullback.autograd, name))
     }
     assert names - public_names(torch.autograd) - {"execute_backward"} == set()
+
+
+def test_checkpoint_offers_torch_s_names_with_their_parameters():
+    from torch.utils import checkpoint as theirs
+
+    ours = pullback.utils.checkpoint
+    assert sorted(ours.__all__) == sorted(theirs.__all__)
+    for name in ours.__all__:
+        if inspect.isfunction(getattr(theirs, name)):
+            expected = list(inspect.signature(getattr(theirs, name)).parameters)
+            assert list(inspect.signature(getattr(ours, name)).parameters) == expected, name
+    values = {policy.name: policy.value for policy in theirs.CheckpointPolicy}
+    assert {policy.name: policy.value for policy in ours.CheckpointPolicy} == values

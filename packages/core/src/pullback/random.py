@@ -5,14 +5,15 @@ Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11, sect
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
 from pullback._c.device import device as _device
 from pullback._c.kernel import run_slot
 
-__all__ = ["Generator", "default_generator", "get_rng_state", "initial_seed", "manual_seed",
-           "seed", "set_rng_state"]
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed",
+           "manual_seed", "seed", "set_rng_state"]
 
 _MASK = (1 << 64) - 1
 
@@ -62,7 +63,10 @@ class Generator:
         import pullback
 
         data = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
-        return pullback.tensor(list(data), dtype=pullback.uint8)
+        where = pullback.get_default_device()
+        if where.type == "meta":                # whose tensors have no elements
+            where = "ref"
+        return pullback.tensor(list(data), dtype=pullback.uint8, device=where)
 
     def set_state(self, state):
         """Restore a state that ``get_state`` returned.
@@ -76,11 +80,15 @@ class Generator:
                             f"{type(state).__name__}: the state must be a uint8 tensor")
         if state.numel() != 16:
             raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {state.numel()}")
-        data = bytes(state.reshape(-1).tolist())
+        data = bytes((state if state.ndim == 1 else state.reshape(-1)).tolist())
         with self._lock:
             self._seed = int.from_bytes(data[:8], "little")
             self._offset = int.from_bytes(data[8:], "little")
         return self
+
+    def get_offset(self):
+        """Return how many counter blocks of the stream are used up."""
+        return self._offset
 
     def take(self, blocks):
         """Reserve counter blocks; return (seed, first block)."""
@@ -150,3 +158,26 @@ def get_rng_state():
 def set_rng_state(new_state):
     """Restore a state of the default generator."""
     default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices=None, enabled=True, device_type=None):
+    """Bring the state of the default generator back at the end of a ``with`` block.
+
+    All devices draw from this generator, so ``devices`` and ``device_type`` make no difference.
+    With ``enabled=False`` nothing happens.
+
+    >>> import pullback
+    >>> with pullback.random.fork_rng():
+    ...     x = pullback.rand(2)
+    >>> bool((x == pullback.rand(2)).all())
+    True
+    """
+    if not enabled:
+        yield
+        return
+    before = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(before)

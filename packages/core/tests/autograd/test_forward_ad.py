@@ -443,6 +443,21 @@ class TestFunction:
             Custom.apply(dual)
 
 
+@pytest.mark.parametrize("function", [lambda x: x * x * x, lambda x: (x * x).exp()])
+def test_saved_tensor_hooks_keep_tangents(function):
+    x = pb.tensor([2.0, 3.0], dtype=pb.float64, requires_grad=True)
+    (first,) = pb.autograd.grad(function(x).sum(), x, create_graph=True)
+    (second,) = pb.autograd.grad(first.sum(), x)
+    with dual_level():
+        dual = make_dual(x, pb.ones(2, dtype=pb.float64))
+        with pb.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+            y = function(dual)
+        (slope,) = pb.autograd.grad(y.sum(), x)
+        primal, tangent = unpack_dual(slope)
+        assert primal.tolist() == first.tolist()
+        assert pb.allclose(tangent, second)
+
+
 def test_no_growth():
     def run():
         with dual_level():

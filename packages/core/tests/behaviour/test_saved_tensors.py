@@ -255,6 +255,37 @@ def test_exception_in_a_hook_arrives_unchanged(where):
     assert grad(x * x, x)[0].tolist() == [6.0]
 
 
+def test_unpack_runs_once_for_all_derivatives_of_a_node():
+    x, y = leaf(3.0), leaf(4.0)
+    unpacked = []
+
+    def unpack(t):
+        unpacked.append(t.tolist())
+        return t
+
+    with saved_tensors_hooks(lambda t: t, unpack):
+        z = pb.hypot(x, y)
+    for count in (1, 2):
+        assert [g.item() for g in grad(z, (x, y), retain_graph=True)] == pytest.approx([0.6, 0.8])
+        assert sorted(unpacked) == sorted([[3.0], [4.0], [5.0]] * count)
+
+
+def test_hooks_go_with_the_saved_tensors():
+    class Unpack:
+        def __call__(self, t):
+            return t
+
+    hook = Unpack()
+    reference = weakref.ref(hook)
+    x = leaf(3.0)
+    with saved_tensors_hooks(lambda t: t, hook):
+        y = x * x
+    del hook
+    assert reference() is not None
+    y.backward()
+    assert reference() is None
+
+
 # Disabling
 
 

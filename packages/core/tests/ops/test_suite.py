@@ -9,7 +9,7 @@ import pullback as pb
 from pullback._c import levels
 from pullback.optable import ENTRIES
 from pullback.testing import Requirements, checks
-from pullback.testing.modes import MODES
+from pullback.testing.modes import MODES, differentiable
 from pullback.testing.reference import expect
 from pullback.testing.runner import run_check
 from pullback.testing.samples import samples_of
@@ -86,12 +86,20 @@ def saves_copies():
     return (x * x).grad_fn._saved_self.data_ptr() != x.data_ptr()
 
 
+def is_checkpointed():
+    runs = []
+    x = pb.ones(1, requires_grad=True)
+    differentiable(lambda x: (runs.append(1), x.exp())[1])(x).backward()
+    return len(runs) == 2
+
+
 SEEN = {
     "anomaly": pb.is_anomaly_enabled,
     "hooks": saves_copies,
     "thread": lambda: threading.current_thread() is not threading.main_thread(),
     "no-fallback": lambda: os.environ.get("PULLBACK_FALLBACK") == "error",
     "vmap": lambda: levels.level_count() == 1,
+    "checkpoint": is_checkpointed,
 }
 
 

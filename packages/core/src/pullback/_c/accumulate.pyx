@@ -112,6 +112,9 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         extra.grad = <PyObject *>kept
         Py_DECREF(current)
         return 0
+    if thread_state().levels:           # a watcher may have to know
+        op_call2(op_named("add_"), current, grad)
+        return 0
     add_into(current, grad)
     bump_version(current, op_named("add_").id)
     return 0

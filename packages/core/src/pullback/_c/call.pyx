@@ -327,23 +327,26 @@ cdef object run_composite_plainly(Op op, PyObject **args):
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 
-# Set by lifted.pyx: how ops run while levels of forward mode and vmap are open.
+# Set by lifted.pyx: how ops run while levels are open.
 cdef object (*lifted_run)(Op op, PyObject **args)
 cdef object (*lifted_run_inplace)(Op op, PyObject **args)
 
 
 cdef object (*lifted_draw)(Op op, PyObject **args)
 cdef bint (*is_lifted_call)(Op op, PyObject **args) except -1
+cdef int (*announce_write)(Op op, object targets) except -1
 
 
 cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
                          object (*run_inplace)(Op op, PyObject **args),
                          object (*draw)(Op op, PyObject **args),
-                         bint (*is_lifted)(Op op, PyObject **args) except -1) noexcept:
+                         bint (*is_lifted)(Op op, PyObject **args) except -1,
+                         int (*announce)(Op op, object targets) except -1) noexcept:
     """Install how ops run while levels are open."""
-    global lifted_run, lifted_run_inplace, lifted_draw, is_lifted_call
+    global lifted_run, lifted_run_inplace, lifted_draw, is_lifted_call, announce_write
     lifted_draw = draw
     is_lifted_call = is_lifted
+    announce_write = announce
     lifted_run = run
     lifted_run_inplace = run_inplace
 
@@ -356,18 +359,17 @@ cdef object op_apply(Op op, PyObject **args):
     state = thread_state()
     if state.levels:
         return lifted_run(op, args)
-    return run_and_record(op, args, state)
+    return record(op, args, run_forward(op, args, NULL), state)
 
 
-cdef object op_run(Op op, PyObject **args):
-    """Run an op that is no composite and record it."""
-    return run_and_record(op, args, thread_state())
+cdef object op_record(Op op, PyObject **args, object result):
+    """Record an op that is no composite and gave a result; returns the result."""
+    return record(op, args, result, thread_state())
 
 
-cdef inline object run_and_record(Op op, PyObject **args, pb_state *state):
+cdef inline object record(Op op, PyObject **args, object result, pb_state *state):
     cdef pb_node *node
     cdef uint64_t mask
-    cdef object result = run_forward(op, args, NULL)
     if not op.flags & OP_DIFFERENTIABLE:
         return result
     if not state.grad_enabled or state.inference:
@@ -459,6 +461,8 @@ cdef object apply_out(Op op, PyObject **args, object target):
         raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
                         f"got {len(targets)}")
     check_outputs(op, args, targets, results)
+    if thread_state().levels:
+        announce_write(op, targets)
     for item, found in zip(targets, results):
         put_out(op, <Tensor>item, <Tensor?>found)
     return target

@@ -15,6 +15,7 @@ owns; a node points to its record while the pass runs. If another pass holds the
 (reentrant or concurrent backward), the record is found in a table of this pass instead.
 """
 
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -170,18 +171,22 @@ cdef void task_clear(GraphTask task) noexcept:
     task.table = None
 
 
+cdef visit_t **with_room(visit_t **records, size_t *room) except NULL:
+    """Return an array of records with more room; the one given is gone."""
+    cdef visit_t **grown = <visit_t **>realloc(records, (room[0] * 2 + 64) * sizeof(visit_t *))
+    if grown == NULL:
+        raise MemoryError()
+    room[0] = room[0] * 2 + 64
+    return grown
+
+
 # ---- the ready queue -----------------------------------------------------------------------------
 
 cdef int ready_push(GraphTask task, visit_t *visit) except -1:
-    cdef visit_t **grown
     cdef size_t i, parent
     cdef uint64_t key = visit.node.sequence
     if task.nready == task.room:
-        grown = <visit_t **>realloc(task.ready, (task.room * 2 + 32) * sizeof(visit_t *))
-        if grown == NULL:
-            raise MemoryError()
-        task.ready = grown
-        task.room = task.room * 2 + 32
+        task.ready = with_room(task.ready, &task.room)
     i = task.nready
     task.nready += 1
     while i > 0:
@@ -222,7 +227,6 @@ cdef visit_t *ready_pop(GraphTask task) noexcept:
 cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
     """Make a record for every reachable node and count the edges that lead to it."""
     cdef visit_t **stack = NULL
-    cdef visit_t **grown
     cdef visit_t *visit
     cdef visit_t *below
     cdef pb_edge *edges
@@ -251,11 +255,7 @@ cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) e
                         continue
                     below.flags |= VISIT_WALKED
                     if depth == room:
-                        grown = <visit_t **>realloc(stack, (room * 2 + 64) * sizeof(visit_t *))
-                        if grown == NULL:
-                            raise MemoryError()
-                        stack = grown
-                        room = room * 2 + 64
+                        stack = with_room(stack, &room)
                     stack[depth] = below
                     depth += 1
                 if depth == 0:
@@ -270,7 +270,6 @@ cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) e
 cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
     """Mark what lies on a path from a root to a captured node; captures are marked already."""
     cdef visit_t **stack = NULL
-    cdef visit_t **grown
     cdef visit_t *visit
     cdef visit_t *below
     cdef size_t depth, room = 0
@@ -293,11 +292,7 @@ cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1
                     if below.flags & VISIT_WALKED:
                         below.flags &= ~VISIT_WALKED
                         if depth == room:
-                            grown = <visit_t **>realloc(stack, (room * 2 + 64) * sizeof(visit_t *))
-                            if grown == NULL:
-                                raise MemoryError()
-                            stack = grown
-                            room = room * 2 + 64
+                            stack = with_room(stack, &room)
                         stack[depth] = visit
                         depth += 1
                         visit = below
@@ -472,16 +467,19 @@ cdef uint64_t passes = 0        # that were begun in this process
 
 # ---- the pass ------------------------------------------------------------------------------------
 
+cdef GraphTask running_task():
+    cdef void *task = thread_state().graph_task
+    return None if task == NULL else <GraphTask>task
+
+
 def queue_callback(callback, bint always=False):
     """Run ``callback()`` when the outermost backward pass of this thread is done.
 
     With ``always`` also when it failed. Raises: RuntimeError outside a pass.
     """
-    cdef pb_state *state = thread_state()
-    cdef GraphTask task
-    if state.graph_task == NULL:
+    cdef GraphTask task = running_task()
+    if task is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
-    task = <GraphTask>state.graph_task
     while task.outer != NULL:
         task = <GraphTask>task.outer
     if task.callbacks is None:
@@ -668,20 +666,23 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
 
 
 def current_task_id():
-    """Return a number that identifies this thread's running pass, or -1."""
-    cdef void *task = thread_state().graph_task
-    return (<GraphTask>task).number if task != NULL else -1
+    """Return a number that only this thread's running pass has, or -1."""
+    cdef GraphTask task = running_task()
+    return -1 if task is None else task.number
+
+
+def is_restricted():
+    """Return True if this thread runs a pass that is only after the gradients of some inputs."""
+    cdef GraphTask task = running_task()
+    while task is not None and not task.restricted:
+        task = None if task.outer == NULL else <GraphTask>task.outer
+    return task is not None
 
 
 def will_compute(Node node not None, unsigned int number):
     """Return True if the running pass computes the gradient of this forward output."""
-    cdef pb_state *state = thread_state()
-    cdef GraphTask task
-    cdef visit_t *visit
-    if state.graph_task == NULL:
-        return False
-    task = <GraphTask>state.graph_task
-    visit = visit_find(task, node_of(node))
+    cdef GraphTask task = running_task()
+    cdef visit_t *visit = NULL if task is None else visit_find(task, node_of(node))
     if visit == NULL:
         return False
     return not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED) != 0

@@ -59,6 +59,16 @@ cdef class Op:
         return self.flags & OP_INPLACE != 0
 
     @property
+    def is_view(self):
+        """True when results share the first argument's memory."""
+        return self.flags & OP_VIEW != 0
+
+    @property
+    def is_composite(self):
+        """True when the op is made of other ops, which are recorded instead of it."""
+        return self.kind == OP_COMPOSITE
+
+    @property
     def differentiable(self):
         """True when results can require grad."""
         return self.flags & OP_DIFFERENTIABLE != 0 or self.kind == OP_COMPOSITE

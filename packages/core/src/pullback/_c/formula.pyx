@@ -373,7 +373,7 @@ cdef int put(Op op, pb_node *node, int target, object value, PyObject **results)
     return 0
 
 
-cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads):
+cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads, dict unpacked):
     cdef int k
     cdef pb_saved *saved = node_saved(node) + formula.slots[i]
     if (formula.kinds[i] == FROM_SAVED and formula.slots[i] < node.nsaved
@@ -388,17 +388,23 @@ cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads
     if formula.kinds[i] == FROM_ALL_GRADS:
         return tuple([None if grads[k] == NULL else <object>grads[k]
                       for k in range(<int>node.noutputs)])
-    value = saved_unpack(node, formula.slots[i], formula.names[i])
+    if unpacked is None:
+        value = saved_unpack(node, formula.slots[i], formula.names[i])
+    elif formula.slots[i] in unpacked:
+        value = unpacked[formula.slots[i]]
+    else:
+        value = saved_unpack(node, formula.slots[i], formula.names[i])
+        unpacked[formula.slots[i]] = value
     if formula.kinds[i] == FROM_SHAPE and isinstance(value, Like):
         return (<Like>value).shape
     return value
 
 
 cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
-                      PyObject **results) except -1:
+                      PyObject **results, dict unpacked) except -1:
     """Run a formula that is not compiled."""
     cdef int i
-    found = formula.function(*[source_value(formula, i, node, grads)
+    found = formula.function(*[source_value(formula, i, node, grads, unpacked)
                                for i in range(formula.nsources)])
     if formula.ntargets == 1:
         return put(op, node, formula.targets[0], found, results)
@@ -408,14 +414,14 @@ cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 
 
 cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
-                     PyObject **results) except -1:
+                     PyObject **results, dict unpacked) except -1:
     cdef PyObject *registers[MAX_REGISTERS]
     cdef PyObject *found
     cdef int i, count
     cdef object value
     cdef Plan plan = formula.plan
     if plan is None or not compiled_enabled:
-        return call_formula(op, formula, node, grads, results)
+        return call_formula(op, formula, node, grads, results, unpacked)
     count = plan.ninputs + plan.nsteps
     for i in range(count):
         registers[i] = NULL
@@ -425,7 +431,7 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
                 registers[i] = grads[0]
                 Py_INCREF(<object>grads[0])
                 continue
-            value = source_value(formula, i, node, grads)
+            value = source_value(formula, i, node, grads, unpacked)
             Py_INCREF(value)
             registers[i] = <PyObject *>value
         plan_run(plan, registers)
@@ -496,10 +502,13 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except
     cdef unsigned int k
     cdef int i
     cdef bint needed = False
+    cdef dict unpacked = None
     for k in range(node.noutputs):
         needed = needed or grads[k] != NULL
     if not needed:
         return 0
+    if node.extra != NULL and node.extra.saved_hooks != NULL:
+        unpacked = {}                   # formulas share what hooks give back
     if node.flags & NODE_FREED:
         node_check_alive(node)
     for k in range(<unsigned int>PyTuple_GET_SIZE(backward.formulas)):
@@ -512,6 +521,6 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except
             else:
                 needed = wanted(op, node, formula.targets[i])
             if needed:
-                run_formula(op, formula, node, grads, results)
+                run_formula(op, formula, node, grads, results, unpacked)
                 break
     return 0

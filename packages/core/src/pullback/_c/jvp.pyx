@@ -20,13 +20,15 @@ from pullback._c.formula cimport vjp_at
 from pullback._c.layout cimport (
     layout_same_shape, layout_same_strides, layout_shape_tuple)
 from pullback._c.levels cimport hide_level
+from pullback._c.saved cimport PACKED_OUTPUT, give_packed_lift
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tangents cimport set_tangent, tangent_again, tangent_of, zeros_for_tangent
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
     tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, node_saved, pb_node, pb_saved)
+    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, SAVED_PACKED, node_saved, pb_node,
+    pb_saved)
 from pullback._c.batch import gradients_of
 
 
@@ -108,6 +110,9 @@ cdef int save_tangent(Tensor output) except -1:
             Py_INCREF(<object>output.extra.lifts)
             saved.object = output.extra.lifts
             Py_XDECREF(before)
+        elif saved.kind == SAVED_PACKED and saved.flags == PACKED_OUTPUT and (
+                saved.output_nr == output.output_nr):
+            give_packed_lift(node, i, <object>output.extra.lifts)
     return 0
 
 

@@ -4,11 +4,17 @@ from libc.stdint cimport uint64_t
 from pullback._c.tensor cimport Tensor
 
 
-# One run of forward mode, or of vmap, on one thread.
+cdef enum:
+    LEVEL_OF_WATCHER = -2           # as the size of a level
+
+
+# One run of forward mode, of vmap or of a watcher, on one thread.
 cdef class Level:
     cdef readonly int number
     cdef readonly int size          # of vmap's batch; -1: forward mode
     cdef readonly object randomness  # of vmap: "error", "same" or "different"
+    cdef object on_call             # of a watcher: told of ops, or None
+    cdef object on_write            # of a watcher: told of writes, or None
     cdef PyObject *first            # borrowed: the lifts at this level, linked
 
 
@@ -29,5 +35,6 @@ cdef bint is_open_here(Level level) noexcept
 cdef bint sees_base(Tensor tensor) noexcept
 cdef uint64_t hide_level(int level) noexcept
 cdef Level batch_level(Tensor tensor)
-cdef int level_size(int level) except? -2
+cdef Level innermost_level(bint of_watcher)
+cdef int level_size(int level) except? -3
 cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1

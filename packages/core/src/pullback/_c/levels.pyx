@@ -1,10 +1,11 @@
-"""Levels: runs of forward mode and of vmap on a thread, and what tensors are at each.
+"""Levels: runs of forward mode, of vmap and of watchers on a thread, and what tensors are at each.
 
 Levels nest. A tensor may be lifted at several: at a level of forward mode it has a tangent, at one
 of vmap it stands for a batch, and then its tangents are those of the batch. An op looks at the
 innermost level in sight at which an operand is lifted, batches first, and computes what that level
 asks for with the level out of sight; so levels do not mix. When a level ends, what it added to
-tensors goes, whoever still holds them.
+tensors goes, whoever still holds them. No tensor is lifted at a watcher's level: it sees what is
+left to run when the others have had their turn.
 """
 
 cimport cython
@@ -23,8 +24,8 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_LEVELS = 63             # one bit each in pb_state.hidden
 
-__all__ = ["enter_level", "exit_level", "hide_all_levels", "hide_one_level", "level_count",
-           "restore_levels"]
+__all__ = ["enter_level", "enter_watch", "exit_level", "hide_all_levels", "hide_levels_inside",
+           "hide_one_level", "level_count", "restore_levels"]
 
 
 @cython.no_gc_clear                     # a cycle is broken at the tensor; the links must hold
@@ -64,18 +65,41 @@ def enter_level(int size=-1, randomness=None):
 
     Raises: RuntimeError when too many are open.
     """
+    cdef Level level = Level.__new__(Level)
+    level.size = size
+    level.randomness = randomness
+    return open_inside(level)
+
+
+def enter_watch(on_call=None, on_write=None):
+    """Open a level at which functions are told of this thread's ops; returns its number.
+
+    ``on_call(op, args, run)`` gets each op that is no composite, with all its arguments, before it
+    runs; ``run()`` runs it and returns what it gives, which is not recorded yet. What ``on_call``
+    returns becomes the op's result and is recorded; for a view or an in-place op this must be what
+    ``run()`` gave. ``on_write(op, targets)`` gets the tensors that an op is about to write. The
+    level is out of sight while they run.
+
+    Raises: RuntimeError when too many levels are open.
+    """
+    cdef Level level = Level.__new__(Level)
+    level.size = LEVEL_OF_WATCHER
+    level.on_call = on_call
+    level.on_write = on_write
+    return open_inside(level)
+
+
+cdef int open_inside(Level level) except -1:
+    """Make a level the innermost one of this thread; returns its number."""
     cdef pb_state *state = thread_state()
-    cdef Level level
     if state.levels == MAX_LEVELS:
-        raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode and vmap are open")
+        raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode, vmap and watchers are "
+                           f"open")
     if state.level_stack == NULL:
         stack = []
         Py_INCREF(stack)
         state.level_stack = <PyObject *>stack
-    level = Level.__new__(Level)
     level.number = state.levels + 1
-    level.size = size
-    level.randomness = randomness
     (<list>state.level_stack).append(level)
     state.levels += 1
     state.hidden &= ~(<uint64_t>1 << state.levels)
@@ -175,8 +199,21 @@ cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1:
     return 0
 
 
-cdef int level_size(int level) except? -2:
-    """Return the batch size of an open level of vmap; -1 for one of forward mode."""
+cdef Level innermost_level(bint of_watcher):
+    """Return the innermost level of vmap in sight, or that of a watcher; None without one."""
+    cdef pb_state *state = thread_state()
+    cdef Level level
+    cdef int number
+    for number in range(state.levels, 0, -1):
+        if not state.hidden >> number & 1:
+            level = <Level>PyList_GET_ITEM(<object>state.level_stack, number - 1)
+            if level.size == LEVEL_OF_WATCHER if of_watcher else level.size >= 0:
+                return level
+    return None
+
+
+cdef int level_size(int level) except? -3:
+    """Return the batch size of an open level of vmap; a negative number for others."""
     return (<Level>(<list>thread_state().level_stack)[level - 1]).size
 
 
@@ -207,6 +244,17 @@ def hide_all_levels():
     cdef int number
     for number in range(1, state.levels + 1):
         state.hidden |= <uint64_t>1 << number
+    return before
+
+
+def hide_levels_inside(int number):
+    """Put all levels but watchers' that are inside one out of sight; returns what to restore."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t before = state.hidden
+    cdef int inner
+    for inner in range(number + 1, state.levels + 1):
+        if level_size(inner) != LEVEL_OF_WATCHER:
+            hide_level(inner)
     return before
 
 

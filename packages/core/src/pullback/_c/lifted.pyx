@@ -4,13 +4,13 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback._c.batch cimport refuse_escaped, run_batched
-from pullback._c.call cimport (
-    op_run, op_run_inplace, run_composite_plainly, set_lifted_run)
+from pullback._c.call cimport run_composite_plainly, set_lifted_run
 from pullback._c.entry cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
 from pullback._c.jvp cimport run_inplace_with_tangents, run_with_tangents
-from pullback._c.levels cimport Level, batch_level, level_size, tangent_level
+from pullback._c.levels cimport Level, batch_level, innermost_level, tangent_level
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
+from pullback._c.watch cimport announce_write, run_inplace_watched, run_watched
 
 
 # The innermost level of a kind at which some values are lifted, 0 where none is.
@@ -58,12 +58,8 @@ cdef levels_of levels_of_call(Op op, PyObject **args) except *:
 
 cdef int innermost_vmap() except -1:
     """Return the innermost level of vmap in sight, or 0."""
-    cdef pb_state *state = thread_state()
-    cdef int level
-    for level in range(state.levels, 0, -1):
-        if not state.hidden >> level & 1 and level_size(level) >= 0:
-            return level
-    return 0
+    cdef Level level = innermost_level(False)
+    return 0 if level is None else level.number
 
 
 cdef bint is_lifted_call(Op op, PyObject **args) except -1:
@@ -77,7 +73,7 @@ cdef object run(Op op, PyObject **args):
         return run_batched(op, args, found.batch)
     if found.tangent:
         return run_with_tangents(op, args, found.tangent)
-    return op_run(op, args)
+    return run_watched(op, args)
 
 
 cdef object run_inplace(Op op, PyObject **args):
@@ -86,7 +82,7 @@ cdef object run_inplace(Op op, PyObject **args):
         return run_batched(op, args, found.batch)
     if found.tangent:
         return run_inplace_with_tangents(op, args, found.tangent)
-    return op_run_inplace(op, args)
+    return run_inplace_watched(op, args)
 
 
 cdef object draw(Op op, PyObject **args):
@@ -98,4 +94,4 @@ cdef object draw(Op op, PyObject **args):
     return run_batched(op, args, level)
 
 
-set_lifted_run(run, run_inplace, draw, is_lifted_call)
+set_lifted_run(run, run_inplace, draw, is_lifted_call, announce_write)

@@ -116,11 +116,16 @@ cdef void node_release_saved(pb_node *node, int flags) noexcept:
     ``flags`` say who does it: NODE_FREED, perhaps with NODE_FREED_BY_GRAD.
     """
     cdef pb_saved *saved = node_saved(node)
+    cdef PyObject *hooks
     cdef uint32_t i
     for i in range(node.nsaved):
         if saved[i].kind not in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE):
             node.flags |= <uint8_t>flags
             saved_clear(&saved[i])
+    if node.extra != NULL and node.extra.saved_hooks != NULL:
+        hooks = node.extra.saved_hooks
+        node.extra.saved_hooks = NULL
+        Py_DECREF(<object>hooks)
 
 
 cdef void extra_free(pb_node *node) noexcept:

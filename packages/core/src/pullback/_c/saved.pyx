@@ -127,7 +127,7 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
     lent = tensor_alias(tensor) if is_output or tensor.node != NULL else tensor
     packed = packed_by(pack, <Tensor>lent)
     saved.kind = SAVED_PACKED
-    saved.flags = 1 if is_output else 2 if tensor.node == NULL else 0
+    saved.flags = PACKED_OUTPUT if is_output else PACKED_ROOT if tensor.node == NULL else 0
     saved.dtype = tensor.dtype
     saved.version = version
     saved.layout = layout_retain(tensor.layout)
@@ -140,7 +140,10 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
         table = {}
         Py_INCREF(table)
         node.extra.saved_hooks = <PyObject *>table
-    (<dict>node.extra.saved_hooks)[slot] = unpack
+    lift = None
+    if tensor.flags & TENSOR_IS_LIFTED:
+        lift = <object>tensor_extra(tensor).lifts
+    (<dict>node.extra.saved_hooks)[slot] = (unpack, lift)
     return 0
 
 
@@ -283,9 +286,7 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
         if saved.storage.version != saved.version:
             raise_modified(node, saved, tensor)
         if saved.object != NULL:
-            Py_INCREF(<object>saved.object)
-            tensor_extra(tensor).lifts = saved.object
-            tensor.flags |= TENSOR_IS_LIFTED
+            give_lift(tensor, saved.object)
         if saved.kind == SAVED_OUTPUT:
             tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:
@@ -338,10 +339,25 @@ cdef Tensor unpacked_by(object unpack, object packed):
     return <Tensor>found
 
 
+cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1:
+    """Keep tangents with a packed tensor, which has got them since."""
+    cdef dict hooks = <dict>node.extra.saved_hooks
+    hooks[slot] = (hooks[slot][0], lift)
+    return 0
+
+
+cdef int give_lift(Tensor tensor, PyObject *lift) except -1:
+    """Give a fresh alias the tangents that the saved tensor had."""
+    Py_INCREF(<object>lift)
+    tensor_extra(tensor).lifts = lift
+    tensor.flags |= TENSOR_IS_LIFTED
+    return 0
+
+
 cdef object unpack_packed(pb_node *node, int slot):
     cdef pb_saved *saved = node_saved(node) + slot
     cdef Tensor tensor, result
-    unpack = (<dict>node.extra.saved_hooks)[slot]
+    unpack, lift = (<dict>node.extra.saved_hooks)[slot]
     packed = <object>saved.object
     tensor = unpacked_by(unpack, packed)
     if saved.kind == SAVED_NONE:
@@ -352,10 +368,12 @@ cdef object unpack_packed(pb_node *node, int slot):
             f"{list(layout_shape_tuple(tensor.layout))} and dtype "
             f"{dtype_object(tensor.dtype).name}, but the saved tensor had shape "
             f"{list(layout_shape_tuple(saved.layout))} and dtype {dtype_object(saved.dtype).name}")
-    if saved.flags == 2 and saved.node == NULL:
+    if saved.flags == PACKED_ROOT and saved.node == NULL and lift is None:
         return tensor
     result = tensor_alias(tensor)
-    if saved.flags == 1:
+    if lift is not None:
+        give_lift(result, <PyObject *>lift)
+    if saved.flags == PACKED_OUTPUT:
         tensor_set_node(result, node_retain(node), saved.output_nr)
     elif saved.node != NULL:
         tensor_set_node(result, node_retain(saved.node), saved.output_nr)

@@ -17,8 +17,8 @@ typedef struct pb_state {
     void *graph_task;       /* innermost running pass */
     void *running_node;     /* of that pass */
     int expected_miss;      /* slot that the running op can do without, or -1 */
-    uint8_t levels;         /* of forward mode that are open */
-    uint64_t hidden;        /* bit i: the tangents of level i are out of sight */
+    uint8_t levels;         /* how many are open: see levels.pyx */
+    uint64_t hidden;        /* bit i: level i is out of sight */
     PyObject *level_stack;  /* owned list of the open levels, or NULL */
 } pb_state;
 

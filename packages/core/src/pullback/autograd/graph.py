@@ -11,13 +11,14 @@ from pullback._c import node_surface, state, surface
 from pullback._c.node import Node
 from pullback._c.tensor import Tensor
 from pullback.autograd._dot import to_dot
+from pullback.autograd._mutation import allow_mutation_on_saved_tensors
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
-    "GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge",
-    "increment_version", "region_activation_memory_budget", "register_multi_grad_hook",
-    "save_on_cpu", "saved_tensors_hooks", "set_override_stale_capture_stream",
-    "set_warn_on_accumulate_grad_stream_mismatch", "to_dot",
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+    "get_gradient_edge", "increment_version", "region_activation_memory_budget",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+    "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch", "to_dot",
 ]
 
 

@@ -39,11 +39,10 @@ def whole_batch(tensor):
 
 def beside(tensor, *others):
     """Return a new tensor, batched where others are, so that these can be written into it."""
-    from pullback._c.levels import level_count
-    if level_count():
-        for other in others:
-            if hasattr(other, "dim"):
-                tensor = ops.clone_beside(tensor, other)
+    from pullback._c.batch import are_batched
+    for other in others:
+        if are_batched((other,)):
+            tensor = ops.clone_beside(tensor, other)
     return tensor
 
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
 
 import pullback as pb
 
 Run = Callable[[], None]
+
+_checkpointed = ContextVar("whether functions are checkpointed where they are differentiated",
+                           default=False)
+
+
+def differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as checks shall call it for its derivatives."""
+
+    @functools.wraps(function)
+    def call(*values: Any) -> Any:
+        if _checkpointed.get():
+            return pb.utils.checkpoint.checkpoint(function, *values, use_reentrant=False)
+        return function(*values)
+
+    return call
 
 
 def run_plainly(function: Run) -> None:
@@ -69,6 +87,15 @@ def run_under_vmap(function: Run) -> None:
     pb.func.vmap(run, randomness="same")(pb.ones(1))
 
 
+def run_with_checkpoints(function: Run) -> None:
+    """Compute every gradient with values that the checked op computes a second time."""
+    token = _checkpointed.set(True)
+    try:
+        function()
+    finally:
+        _checkpointed.reset(token)
+
+
 MODES = {
     "plain": run_plainly,
     "anomaly": run_with_anomaly_detection,
@@ -76,4 +103,5 @@ MODES = {
     "thread": run_in_a_thread,
     "no-fallback": run_without_fallback,
     "vmap": run_under_vmap,
+    "checkpoint": run_with_checkpoints,
 }

@@ -34,7 +34,7 @@ def pytest_addoption(parser):
                     help="where the suite of ops runs; else on the default device")  # fmt: skip
     group.addoption("--pullback-mode", metavar="NAME", default="plain",
                     help="under which mode it runs: plain, anomaly, hooks, thread, no-fallback, "
-                         "vmap")  # fmt: skip
+                         "vmap, checkpoint")  # fmt: skip
 
 
 def pytest_configure(config):

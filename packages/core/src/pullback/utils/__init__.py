@@ -1,5 +1,13 @@
-"""Tools around tensors: hooks, DLPack."""
+"""Tools around tensors: checkpoints, hooks, DLPack."""
 
 from pullback.utils import dlpack, hooks
 
-__all__ = ["dlpack", "hooks"]
+__all__ = ["checkpoint", "dlpack", "hooks"]
+
+
+def __getattr__(name):
+    if name == "checkpoint":            # made of autograd, which itself needs the hooks from here
+        import importlib
+
+        return importlib.import_module("pullback.utils.checkpoint")
+    raise AttributeError(f"module 'pullback.utils' has no attribute {name!r}")

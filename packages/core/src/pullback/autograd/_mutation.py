@@ -1,0 +1,136 @@
+"""Saved tensors that may be overwritten: they are copied right before."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from pullback._c import create, levels, state
+from pullback._c.tensor import Tensor
+
+_OUTSIDE = ("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
+            "the graph was originally recorded.")
+
+
+class _Handle:
+    """What the graph keeps instead of a tensor: the tensor lives as long as it."""
+
+    __slots__ = ("__weakref__", "context", "version")
+
+    def __init__(self, context, version):
+        self.context = context
+        self.version = version
+
+
+class _Context:
+    """The tensors that were saved inside one ``allow_mutation_on_saved_tensors``.
+
+    A tensor is known by its memory (the address: ``sid``) and by what it shows of it (``tid``).
+    """
+
+    def __init__(self):
+        # What was saved, until it is overwritten; then a copy.
+        self.original: WeakKeyDictionary[_Handle, Tensor] = WeakKeyDictionary()
+        self.cloned: WeakKeyDictionary[_Handle, Tensor] = WeakKeyDictionary()
+        self.tid_to_weakhandle: WeakValueDictionary[tuple, _Handle] = WeakValueDictionary()
+        self.sid_to_tid: dict[int, set[tuple]] = {}
+        self.is_open = True
+
+    def clear(self):
+        """Forget all tensors: what was recorded inside can no longer run backward."""
+        self.original.clear()
+        self.cloned.clear()
+        self.tid_to_weakhandle.clear()
+        self.sid_to_tid.clear()
+
+    def keep(self, tensor):
+        """Return the handle of a tensor: the same one as long as it has the same elements."""
+        tensor = create.alias_raw(tensor)       # no history, and no op that watchers would see
+        sid = _memory(tensor)
+        tid = (sid, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype,
+               tensor.device, tensor._version)
+        handle = self.tid_to_weakhandle.get(tid)
+        if handle is None:
+            handle = _Handle(self, tensor._version)
+            self.tid_to_weakhandle[tid] = handle
+            self.original[handle] = tensor
+            known = self.sid_to_tid.setdefault(sid, set())
+            known.difference_update([old for old in known if old not in self.tid_to_weakhandle])
+            known.add(tid)
+        return handle
+
+    def copy_before_write(self, op, targets):
+        """Copy what is kept of memory that is about to be written."""
+        for target in targets:
+            for tid in self.sid_to_tid.pop(_memory(target), ()):
+                handle = self.tid_to_weakhandle.pop(tid, None)
+                if handle is not None:
+                    self.cloned[handle] = self.unchanged(handle).clone()
+                    del self.original[handle]
+
+    def unchanged(self, handle):
+        """Return a tensor that was not overwritten."""
+        tensor = self.original[handle]
+        if tensor._version != handle.version:
+            raise RuntimeError(f"one of the variables needed for gradient computation has been "
+                               f"modified by an inplace operation that "
+                               f"allow_mutation_on_saved_tensors could not see: "
+                               f"[{tensor.dtype} {list(tensor.shape)}] is at version "
+                               f"{tensor._version}; expected version {handle.version} instead.")
+        return tensor
+
+
+def _memory(tensor):
+    """Return the address that a tensor's memory begins at."""
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.dtype.itemsize
+
+
+def _give_back(handle):
+    context = handle.context
+    assert context.is_open, _OUTSIDE
+    found = context.cloned.get(handle)
+    if found is None:
+        assert handle in context.original, _OUTSIDE
+        found = context.unchanged(handle)
+    return found
+
+
+_running = threading.local()
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors():
+    """Let in-place ops change tensors that are saved for backward.
+
+    A saved tensor is copied right before an op inside overwrites it, so that backward sees what was
+    saved. Backward must run inside, too. Yields an object whose ``clear()`` frees all tensors that
+    are kept. Acts on this thread.
+
+    Raises: RuntimeError when nested. In backward: AssertionError outside of the context that the
+    graph was recorded in; RuntimeError when a tensor was written behind the library's back.
+
+    >>> import pullback
+    >>> x = pullback.ones(2, requires_grad=True)
+    >>> with pullback.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x.clone()
+    ...     z = (y * y).sum()
+    ...     _ = y.zero_()
+    ...     z.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
+    if getattr(_running, "context", None) is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    context = _Context()
+    state.push_saved_tensor_hooks(context.keep, _give_back)
+    level = levels.enter_watch(on_write=context.copy_before_write)
+    _running.context = context
+    try:
+        yield context
+    finally:
+        levels.exit_level(level)
+        state.pop_saved_tensor_hooks()
+        _running.context = None
+        context.is_open = False
+        context.clear()

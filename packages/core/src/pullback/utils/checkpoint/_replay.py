@@ -1,0 +1,71 @@
+"""What must be as it was when a function runs again: devices and random numbers."""
+
+from __future__ import annotations
+
+import contextlib
+
+from pullback import random
+from pullback._c.device import get_default_device
+from pullback._c.tensor import Tensor
+from pullback.func._tree import leaves
+
+
+def noop_context_fn():
+    """Return two context managers that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+class Surroundings:
+    """The default device and the state of the random numbers at one moment."""
+
+    def __init__(self, with_random_numbers):
+        self.device = get_default_device()
+        self.random_state = random.get_rng_state() if with_random_numbers else None
+
+    @contextlib.contextmanager
+    def restored(self):
+        """Bring them back for a while."""
+        with random.fork_rng(enabled=self.random_state is not None), self.device:
+            if self.random_state is not None:
+                random.set_rng_state(self.random_state)
+            yield
+
+
+class DefaultDeviceType:
+    """The device type whose random numbers count where no argument says which."""
+
+    _name: str | None = None
+
+    @staticmethod
+    def set_device_type(device="cuda"):
+        """Set the device type."""
+        DefaultDeviceType._name = device
+
+    @staticmethod
+    def get_device_type():
+        """Return the device type: by default that of the default device."""
+        return DefaultDeviceType._name or get_default_device().type
+
+
+def get_device_states(*args):
+    """Return the numbers of the devices that tensors in ``args`` are on, and their random states.
+
+    Host devices have no number and are left out. All devices draw from one stream of random
+    numbers, so the states are equal.
+
+    >>> import pullback as pb
+    >>> pb.utils.checkpoint.get_device_states(pb.ones(1, device="cpu"), 2)
+    ([], [])
+    """
+    numbers = [leaf.get_device() for leaf in leaves(args)
+               if isinstance(leaf, Tensor) and leaf.device.type != "meta"]
+    numbers = [number for number in numbers if number >= 0]
+    return numbers, [random.get_rng_state() for _ in numbers]
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Restore what ``get_device_states`` returned."""
+    if (device_type or DefaultDeviceType.get_device_type()) == "meta":
+        return
+    for _, state in zip(devices, states):
+        random.set_rng_state(state)

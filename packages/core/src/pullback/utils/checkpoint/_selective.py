@@ -1,0 +1,206 @@
+"""Selective checkpoints: the results of some ops are kept, the others are computed again."""
+
+from __future__ import annotations
+
+import enum
+from abc import abstractmethod
+from collections import Counter
+
+from pullback import random
+from pullback._c import create, interop
+from pullback._c.entry import Op
+from pullback.autograd.grad_mode import no_grad
+from pullback.optable import ops
+from pullback.utils.checkpoint._watcher import OpWatcher
+
+DIFFERENT = ("The checkpointed function must call the same ops in the same order whenever it runs. "
+             "See which ops ran with debug=True.")
+KERNEL = "_kernel"                      # ends the name of what computes an op such as softmax
+
+
+class CheckpointPolicy(enum.Enum):
+    """What becomes of an op's result: kept, kept in host memory, or computed again.
+
+    ``MUST_`` and ``PREFER_`` mean the same here; they are for others who look at policies.
+    """
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+    PREFER_CPU_OFFLOAD = 5
+
+
+SAVE = (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+OFFLOAD = (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD)
+SAC_IGNORED_OPS = frozenset({ops.detach, ops.alias})
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told about the call besides the op and its arguments.
+
+    ``op_output`` is the op's result. ``is_recompute`` is always False: a policy is asked once.
+    """
+
+    def __init__(self, *, is_recompute, op_output=None):
+        self.is_recompute = is_recompute
+        self.op_output = op_output
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
+    """Return the two context managers of a checkpoint that keeps the results of some ops.
+
+    Give it, with its arguments, as ``context_fn``. A list of ops, such as ``[pb.mm]``, names what
+    is kept. Or a function ``policy_fn(ctx, op, *args)`` is called after each op, with all arguments
+    given by position, and returns a ``CheckpointPolicy``, or a bool: whether to keep the result.
+
+    ``op`` is the op as it is called: ``op is pb.mm``, and ``op.name`` is its name. Ops that are
+    made of others, such as ``matmul`` and ``conv2d``, are not seen themselves, the others are.
+    Views and in-place ops always run again. Keeping too much wastes memory: backward does not need
+    every result.
+
+    A region with a result that is kept can be gone through once, even with ``retain_graph``.
+
+    Raises: TypeError for anything but a function and a list; ValueError for a list with something
+    that is no op, or one that is not seen. In backward: RuntimeError when a kept tensor was changed
+    in place since, unless ``allow_cache_entry_mutation``.
+
+    >>> import functools
+    >>> import pullback as pb
+    >>> from pullback.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+    >>> keep_products = functools.partial(create_selective_checkpoint_contexts, [pb.mm])
+    >>> x = pb.ones(2, 2, requires_grad=True)
+    >>> checkpoint(lambda x: (x @ x).sin() @ x, x, context_fn=keep_products).sum().backward()
+    >>> x.grad
+    tensor([[-1.5106, -1.5106],
+            [-1.5106, -1.5106]])
+    """
+    if isinstance(policy_fn_or_list, list):
+        for op in policy_fn_or_list:
+            check_is_seen(op)
+        listed = frozenset(policy_fn_or_list)
+
+        def policy(ctx, op, *args):
+            return op in listed
+    elif callable(policy_fn_or_list):
+        policy = policy_fn_or_list
+    else:
+        raise TypeError(f"policy_fn_or_list must be either a function or a list of ops, not "
+                        f"{type(policy_fn_or_list).__name__}")
+    results: dict = {}
+    return Keeping(policy, results), Giving(results, allow_cache_entry_mutation)
+
+
+def check_is_seen(op):
+    if not isinstance(op, Op):
+        raise ValueError(f"Expected op in `op_list` to be an op of pullback, such as pullback.mm, "
+                         f"but got: {op} of type {type(op)}")
+    if op.is_composite and not hasattr(ops, op.name + KERNEL):
+        raise ValueError(f"op_list: {op.name} is made of other ops: name those instead. A policy "
+                         f"function that prints op.name shows them.")
+
+
+class Kept:
+    """The result of an op that is not computed again."""
+
+    def __init__(self, result, offload, draws):
+        self.is_tuple = isinstance(result, tuple)
+        self.type = type(result)
+        tensors = result if self.is_tuple else (result,)
+        self.devices = [tensor.device for tensor in tensors]
+        self.tensors = [create.alias_raw(tensor) for tensor in tensors]
+        if offload:
+            self.tensors = [tensor if interop.is_host(tensor) else tensor.to("cpu")
+                            for tensor in self.tensors]
+        self.versions = [tensor._version for tensor in self.tensors]
+        self.draws = draws              # how far the op has moved the random numbers
+
+    def value(self, may_have_changed):
+        """Return the result."""
+        for tensor, version in zip(self.tensors, self.versions):
+            if tensor._version != version and not may_have_changed:
+                raise RuntimeError("Tensor cached during selective activation checkpoint has been "
+                                   "mutated")
+        if self.draws:
+            random.default_generator.take(self.draws)
+        tensors = [tensor.to(device) for tensor, device in zip(self.tensors, self.devices)]
+        if not self.is_tuple:
+            return tensors[0]
+        return self.type(*tensors) if hasattr(self.type, "_fields") else self.type(tensors)
+
+
+GIVEN = object()                        # in the place of what was kept
+
+
+class Counting(OpWatcher):
+    """Looks at each op that counts, with its place: its number among the calls of that op."""
+
+    def __init__(self, results):
+        super().__init__()
+        self.results = results          # (op, number) -> Kept, GIVEN, or None: computed again
+        self.counts: Counter[Op] = Counter()
+
+    def begin(self):
+        """Start over."""
+        self.counts.clear()
+
+    def see(self, op, args, run):
+        """Look at an op and return its result."""
+        op = getattr(ops, op.name.removesuffix(KERNEL))
+        if op in SAC_IGNORED_OPS:
+            return run()
+        self.counts[op] += 1
+        return self.see_place((op, self.counts[op]), args, run)
+
+    @abstractmethod
+    def see_place(self, place, args, run):
+        """Look at an op that counts, and return its result."""
+
+
+class Keeping(Counting):
+    """Asks the policy after each op, and keeps what it wants."""
+
+    def __init__(self, policy, results):
+        super().__init__(results)
+        self.policy = policy
+
+    def see_place(self, place, args, run):
+        """Run an op and keep its result, or note that it is computed again."""
+        before = random.default_generator.get_offset()
+        result = run()
+        op = place[0]
+        with no_grad():
+            policy = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=result),
+                                 op, *args)
+        if isinstance(policy, bool):
+            policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
+        kept = None
+        is_new = not (op.is_view or op.is_inplace or any(result is arg for arg in args))
+        if is_new and policy in SAVE + OFFLOAD:
+            draws = random.default_generator.get_offset() - before
+            kept = Kept(result, policy in OFFLOAD, draws)
+        self.results[place] = kept
+        return result
+
+
+class Giving(Counting):
+    """Gives ops the results that were kept instead of running them."""
+
+    def __init__(self, results, may_have_changed):
+        super().__init__(results)
+        self.may_have_changed = may_have_changed
+
+    def see_place(self, place, args, run):
+        """Return what was kept of an op, once, or run it."""
+        if place not in self.results:
+            raise RuntimeError(f"{place[0].name}, call number {place[1]}, encountered during "
+                               f"backward but not found in storage. {DIFFERENT}")
+        kept = self.results[place]
+        if kept is None:
+            return run()
+        if kept is GIVEN:
+            raise RuntimeError("Trying to backward an extra time. You are only allowed to backward "
+                               "once on any region computed under selective activation checkpoint.")
+        self.results[place] = GIVEN
+        return kept.value(self.may_have_changed)
