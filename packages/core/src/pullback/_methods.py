@@ -275,7 +275,7 @@ def as_subclass(self, cls):
 
 def install():
     """Bind everything that is no op to the class."""
-    from pullback import _interop
+    from pullback import _interop, _scalars
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
@@ -289,6 +289,8 @@ def install():
             "equal": equal, "isclose": isclose, "allclose": allclose,
             "__complex__": to_complex, "as_subclass": as_subclass}.items():
         bind_attribute(name, method)
+    for name in ("is_conj", "is_neg", "is_same_size", "resolve_conj", "resolve_neg"):
+        bind_attribute(name, getattr(_scalars, name))
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))
     bind_attribute("T", property(_transposed))

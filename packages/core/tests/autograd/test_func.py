@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pytest
 
 import pullback as pb
+from pullback import func
 from pullback.func import (
     grad,
     grad_and_value,
@@ -285,3 +286,49 @@ def test_refused(name):
     with pytest.raises(error, match=message):
         call()
     assert pb._c.levels.level_count() == 0
+
+
+# ---- what transforms refuse ----------------------------------------------------------------------
+
+def backward_inside(x):
+    y = x * x
+    y.backward()
+    return y
+
+
+@pytest.mark.parametrize("transform", [
+    func.grad(backward_inside), lambda x: func.vjp(backward_inside, x),
+    func.jacrev(backward_inside), func.hessian(backward_inside),
+    lambda x: func.jvp(backward_inside, (x,), (x,)),
+    lambda x: func.vmap(backward_inside)(x.expand(2))])
+def test_backward_inside_a_transform(transform):
+    with pytest.raises(RuntimeError, match=r"backward\(\) called inside a functorch transform"):
+        transform(pb.tensor(2.0))
+    backward_inside(pb.ones(1, requires_grad=True))
+
+
+def test_autograd_grad_inside_a_transform():
+    def slope(x):
+        return pb.autograd.grad(x**3, x, create_graph=True)[0]
+
+    assert func.grad(slope)(pb.tensor(2.0)).item() == 12.0
+
+
+@pytest.mark.parametrize(("jacobian", "function", "x", "what"), [
+    (func.jacrev, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
+    (func.jacfwd, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
+    (func.jacrev, lambda x: x * 1j, pb.ones(2), "outputs"),
+    (func.jacfwd, lambda x: (x, x * 1j), pb.ones(2), "outputs"),
+    (func.hessian, lambda x: x.abs().sum(), pb.ones(2, dtype=pb.complex64), "inputs"),
+])
+def test_jacobian_of_complex_numbers(jacobian, function, x, what):
+    with pytest.raises(RuntimeError, match=f"Expected all {what} to be real but received complex"):
+        jacobian(function)(x)
+
+
+@pytest.mark.parametrize("run", [
+    lambda f, x: func.vjp(f, x), lambda f, x: func.jvp(f, (x,), (x,)),
+    lambda f, x: func.jacrev(f)(x), lambda f, x: func.jacfwd(f)(x)])
+def test_function_without_output(run):
+    with pytest.raises(RuntimeError, match=r"non-empty output \(got output = \(\)\)"):
+        run(lambda x: (), pb.ones(2))

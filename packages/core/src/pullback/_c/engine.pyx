@@ -30,7 +30,7 @@ from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.gradients cimport (
     check_nan, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node, refuse_batched,
-    static_name, why_no_grad)
+    refuse_in_transform, static_name, why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
@@ -505,6 +505,8 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     else:
         memset(few, 0, sizeof(few))
     try:
+        if accumulate or inputs is None:
+            refuse_in_transform()
         for k in range(nroots):
             edge_of_item(roots[k], &edges[k],
                          f"element {k} of tensors does not require grad and does not have a "
@@ -528,6 +530,7 @@ cdef object run_from_scalar(Tensor root, bint keep_graph):
     """Run a pass from one tensor with the gradient 1, into the leaves."""
     cdef pb_edge edge
     edge.node = NULL
+    refuse_in_transform()
     refuse_batched(root)
     try:
         tensor_edge(root, &edge)

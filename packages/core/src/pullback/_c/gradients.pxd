@@ -11,5 +11,6 @@ cdef bint is_logged() except -1
 cdef int log_node(pb_node *node, PyObject **grads) except -1
 cdef const char *static_name(pb_node *node) except NULL
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1
+cdef int refuse_in_transform() except -1
 cdef int refuse_batched(Tensor tensor) except -1
 cdef str why_no_grad(Py_ssize_t position, Tensor root)

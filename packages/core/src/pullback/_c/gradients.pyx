@@ -208,6 +208,16 @@ cdef int refuse_batched(Tensor tensor) except -1:
     return 0
 
 
+cdef int refuse_in_transform() except -1:
+    """Raise while a function runs that a transform was given."""
+    if thread_state().transforms:
+        raise RuntimeError(
+            "backward() called inside a functorch transform (a function given to pullback.func). "
+            "This is not supported: use pullback.func.grad or pullback.func.vjp instead, or call "
+            "backward() outside of transforms.")
+    return 0
+
+
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
     """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
     if is_tensor(item):

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject, PyTypeObject, newfunc
 
 from pullback._c.state cimport globals_, pb_state, thread_state
 
-__all__ = ["GradOff", "GradOn", "Inference"]
+__all__ = ["GradOff", "GradOn", "Inference", "Transformed"]
 
 cdef newfunc plain_new
 
@@ -58,6 +58,16 @@ cdef class Inference:
             raise RuntimeError(f"{type(self).__name__}: left without having been entered")
         state.inference, state.grad_enabled = self.before.pop()
         globals_().inference -= 1
+
+
+cdef class Transformed:
+    """Holds while a function runs that a transform was given: ``backward()`` is refused there."""
+
+    def __enter__(self):
+        thread_state().transforms += 1
+
+    def __exit__(self, kind, value, traceback):
+        thread_state().transforms -= 1
 
 
 cdef int enter(GradMode self, unsigned char mode) except -1:

@@ -20,6 +20,7 @@ typedef struct pb_state {
     uint8_t levels;         /* how many are open: see levels.pyx */
     uint64_t hidden;        /* bit i: level i is out of sight */
     PyObject *level_stack;  /* owned list of the open levels, or NULL */
+    int transforms;         /* how many functions run that pullback.func transforms */
 } pb_state;
 
 #endif

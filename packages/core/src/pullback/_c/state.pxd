@@ -22,6 +22,7 @@ cdef extern from "state.h":
         uint8_t levels
         uint64_t hidden
         PyObject *level_stack
+        int transforms
 
 
 # Process-wide switches, each tested on the hot path.

@@ -27,7 +27,7 @@ cdef extern from *:
     #define PB_THREAD __thread
     #endif
     static PB_THREAD pb_state pb_thread_state = {
-        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL};
+        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL, 0};
     """
     pb_state pb_thread_state
 

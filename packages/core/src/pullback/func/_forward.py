@@ -8,12 +8,14 @@ from typing import Any
 
 import pullback as pb
 from pullback._c import batch, levels, tangents
+from pullback._c.modes import Transformed
 from pullback._c.tensor import Tensor
 from pullback.autograd.forward_ad import check_dtypes
 from pullback.func._inputs import (
     chosen,
     fresh,
     gradients,
+    only_real,
     only_tensors,
     replaced,
     settled,
@@ -48,7 +50,8 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], given: tuple[Any, ..
     try:
         duals = rebuild(primals, [tangents.make_dual(x, t, level)
                                   for x, t in zip(leaves(primals), leaves(given))])
-        output = func(*duals)
+        with Transformed():
+            output = func(*duals)
         aux = None
         if has_aux:
             output, aux = split_aux(output, where)
@@ -105,12 +108,14 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
         for leaf in inputs:
             if not isinstance(leaf, Tensor):
                 raise RuntimeError(f"jacfwd: Expected all inputs to be Tensors, got {type(leaf)}")
+        only_real(inputs, "jacfwd", "inputs")
 
         def of_chosen(*values: Any) -> Any:
             return func(*replaced(args, numbers, values), **kwargs)
 
         def push(*basis: Tensor) -> Any:
             found = jvp(of_chosen, primals, rebuild(primals, list(basis)), has_aux=has_aux)
+            only_real(leaves(found[1]), "jacfwd", "outputs")
             return found[1:] if has_aux else found[1]
 
         columns = vmap(push, randomness=randomness,

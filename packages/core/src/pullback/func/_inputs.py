@@ -95,14 +95,25 @@ def gradients(outputs: list[Tensor], seeds: list[Tensor | None], inputs: list[Te
 def only_tensors(tree: Any, where: str, what: str) -> list[Tensor]:
     """Return the leaves of what a function gave.
 
-    Raises: RuntimeError when one is no tensor.
+    Raises: RuntimeError when one is no tensor, or there are none.
     """
     found = leaves(tree)
+    if not found:
+        raise RuntimeError(f"{where}: Expected f to be a function that has non-empty output (got "
+                           f"output = {tree})")
     for leaf in found:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"{where}: expected {what} to return only tensors, got unsupported "
                                f"type {type(leaf)}")
     return found
+
+
+def only_real(tensors: Sequence[Tensor], where: str, what: str) -> None:
+    """Raise RuntimeError for a complex tensor: its Jacobian would need two real ones."""
+    for i, tensor in enumerate(tensors):
+        if isinstance(tensor, Tensor) and tensor.is_complex():
+            raise RuntimeError(f"{where}: Expected all {what} to be real but received complex "
+                               f"tensor at flattened input idx: {i}")
 
 
 def split_aux(result: Any, where: str) -> tuple[Any, Any]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pullback as pb
+from pullback._c.modes import Transformed
 from pullback._c.tensor import Tensor
 from pullback.func._inputs import (
     chosen,
     fresh,
     gradients,
+    only_real,
     only_tensors,
     replaced,
     settled,
@@ -65,7 +67,8 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
         recording = pb.is_grad_enabled()
         with pb.enable_grad():
             inputs = [fresh(args[number]) for number in numbers]
-            output = func(*replaced(args, numbers, inputs), **kwargs)
+            with Transformed():
+                output = func(*replaced(args, numbers, inputs), **kwargs)
             aux = None
             if has_aux:
                 output, aux = split_aux(output, where)
@@ -102,7 +105,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     recording = pb.is_grad_enabled()
     with pb.enable_grad():
         inputs = [fresh(primal) for primal in primals]
-        output = func(*inputs)
+        with Transformed():
+            output = func(*inputs)
         aux = None
         if has_aux:
             output, aux = split_aux(output, "vjp(f, *primals)")
@@ -153,9 +157,12 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
         def of_chosen(*values: Any) -> Any:
             return func(*replaced(args, numbers, values), **kwargs)
 
-        found = vjp(of_chosen, *[args[number] for number in numbers], has_aux=has_aux)
+        primals = [args[number] for number in numbers]
+        only_real(leaves(primals), "jacrev", "inputs")
+        found = vjp(of_chosen, *primals, has_aux=has_aux)
         output, pull = found[:2]
         outputs = leaves(output)
+        only_real(outputs, "jacrev", "outputs")
         basis = basis_of(outputs)
         rows = vmap(lambda *seeds: pull(rebuild(output, list(seeds))),
                     chunk_size=chunk_size)(*basis)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pullback as pb
 from pullback._c import batch, levels
+from pullback._c.modes import Transformed
 from pullback._c.tensor import Tensor
 from pullback.func._tree import is_node, leaves, rebuild, spread, structure
 
@@ -113,7 +114,8 @@ def _run(func: Callable[..., Any], name: str, dims: list[Any], values: list[Any]
     try:
         inside = [value if dim is None else batch.make_batched(value.movedim(dim, 0), level)
                   for dim, value in zip(dims, values)]
-        outputs = func(*rebuild(args, inside), **kwargs)
+        with Transformed():
+            outputs = func(*rebuild(args, inside), **kwargs)
         return _unwrap(name, outputs, out_dims, size, level)
     finally:
         levels.exit_level(level)
