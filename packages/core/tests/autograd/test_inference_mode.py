@@ -275,3 +275,44 @@ def test_forward_mode_ends_inside():
         dual = pb.autograd.forward_ad.make_dual(pb.ones(1), pb.ones(1))
         with pb.inference_mode():
             assert pb.autograd.forward_ad.unpack_dual(dual * 2).tangent is None
+
+
+# ---- transforms ----------------------------------------------------------------------------------
+
+TRANSFORMS = {
+    "grad": (lambda x, c: pb.func.grad(lambda a: (a * a * c).sum())(x), [2.0, 4.0]),
+    "vjp": (lambda x, c: pb.func.vjp(lambda a: a * a * c, x)[1](c)[0], [2.0, 4.0]),
+    "jvp": (lambda x, c: pb.func.jvp(lambda a: a * a * c, (x,), (c,))[1], [2.0, 4.0]),
+    "linearize": (lambda x, c: pb.func.linearize(lambda a: a * a * c, x)[1](c), [2.0, 4.0]),
+    "jacrev": (lambda x, c: pb.func.jacrev(lambda a: a * a * c)(x).diagonal(), [2.0, 4.0]),
+    "jacfwd": (lambda x, c: pb.func.jacfwd(lambda a: a * a * c)(x).diagonal(), [2.0, 4.0]),
+    "hessian": (lambda x, c: pb.func.hessian(lambda a: (a**3 * c).sum())(x).diagonal(),
+                [6.0, 12.0]),
+}
+
+
+@pytest.mark.parametrize(("transform", "expected"), TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("made_inside", [True, False])
+def test_transforms_differentiate_inside(transform, expected, made_inside):
+    x, c = pb.tensor([1.0, 2.0]), pb.ones(2)
+    with pb.inference_mode():
+        if made_inside:
+            x, c = x + 0, c + 0
+        found = transform(x, c)
+        assert pb.is_inference_mode_enabled()
+    assert found.tolist() == expected
+    assert not found.is_inference()
+    assert transform(x, c).tolist() == expected
+
+
+def test_vmap_inside_gives_inference_tensors():
+    with pb.inference_mode():
+        assert pb.func.vmap(pb.sin)(pb.zeros(2)).is_inference()
+
+
+def test_the_mode_inside_a_transformed_function_is_honoured():
+    def constant(x):
+        with pb.inference_mode():
+            return (x * x).sum()
+
+    assert pb.func.grad(constant)(pb.ones(2)).tolist() == [0.0, 0.0]

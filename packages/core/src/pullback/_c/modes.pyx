@@ -61,13 +61,34 @@ cdef class Inference:
 
 
 cdef class Transformed:
-    """Holds while a function runs that a transform was given: ``backward()`` is refused there."""
+    """Holds while a transform runs the function it was given: ``backward()`` is refused there.
+
+    Transforms that differentiate do so in inference mode, too; those by reverse mode record.
+    """
+    cdef bint differentiates
+    cdef bint records
+    cdef unsigned char inference
+    cdef unsigned char grad_enabled
+
+    def __init__(self, bint differentiates=False, bint records=False):
+        self.differentiates = differentiates or records
+        self.records = records
 
     def __enter__(self):
-        thread_state().transforms += 1
+        cdef pb_state *state = thread_state()
+        self.inference = state.inference
+        self.grad_enabled = state.grad_enabled
+        state.transforms += 1
+        if self.differentiates:
+            state.inference = 0
+        if self.records:
+            state.grad_enabled = 1
 
     def __exit__(self, kind, value, traceback):
-        thread_state().transforms -= 1
+        cdef pb_state *state = thread_state()
+        state.transforms -= 1
+        state.inference = self.inference
+        state.grad_enabled = self.grad_enabled
 
 
 cdef int enter(GradMode self, unsigned char mode) except -1:

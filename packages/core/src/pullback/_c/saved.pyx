@@ -26,7 +26,8 @@ from pullback._c.state import is_anomaly_enabled
 
 
 cdef int refuse_inference(Tensor tensor) except -1:
-    if tensor.storage.flags & STORAGE_INFERENCE:
+    """Raise for an inference tensor; transforms may keep them for the time that they run."""
+    if tensor.storage.flags & STORAGE_INFERENCE and not thread_state().transforms:
         raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can "
                            "make a clone to get a normal tensor and use it in autograd.")
     return 0

@@ -46,26 +46,27 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], given: tuple[Any, ..
     """
     where = "jvp(f, primals, tangents)"
     _check_primals(where, primals, given)
-    level = levels.enter_level()
-    try:
-        duals = rebuild(primals, [tangents.make_dual(x, t, level)
-                                  for x, t in zip(leaves(primals), leaves(given))])
-        with Transformed():
+    with Transformed(differentiates=True):
+        level = levels.enter_level()
+        try:
+            duals = rebuild(primals, [tangents.make_dual(x, t, level)
+                                      for x, t in zip(leaves(primals), leaves(given))])
             output = func(*duals)
-        aux = None
-        if has_aux:
-            output, aux = split_aux(output, where)
-            aux = tree_map(lambda leaf: tangents.unpack_dual(leaf, level)[0], aux)
-        pairs = [tangents.unpack_dual(leaf, level)
-                 for leaf in only_tensors(output, where, "f(*primals)")]
-        if strict and any(tangent is None for _, tangent in pairs):
-            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
-                               "independent of the inputs. This is not allowed with strict=True.")
-        value = rebuild(output, [primal for primal, _ in pairs])
-        moved = rebuild(output, [ops.zeros_like(primal.detach()) if tangent is None else tangent
-                                 for primal, tangent in pairs])
-    finally:
-        levels.exit_level(level)
+            aux = None
+            if has_aux:
+                output, aux = split_aux(output, where)
+                aux = tree_map(lambda leaf: tangents.unpack_dual(leaf, level)[0], aux)
+            pairs = [tangents.unpack_dual(leaf, level)
+                     for leaf in only_tensors(output, where, "f(*primals)")]
+            if strict and any(tangent is None for _, tangent in pairs):
+                raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
+                                   "independent of the inputs. This is not allowed with "
+                                   "strict=True.")
+            value = rebuild(output, [primal for primal, _ in pairs])
+            moved = rebuild(output, [ops.zeros_like(primal.detach()) if tangent is None else tangent
+                                     for primal, tangent in pairs])
+        finally:
+            levels.exit_level(level)
     return (value, moved, aux) if has_aux else (value, moved)
 
 
@@ -172,7 +173,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     tensor([3.])
     """
     recording = pb.is_grad_enabled()
-    with pb.enable_grad():
+    with Transformed(records=True):
         inputs = [fresh(primal) for primal in primals]
         flat = leaves(inputs)
         output = func(*inputs)
@@ -196,7 +197,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                 raise RuntimeError(f"tangent:{i} with dtype {direction.dtype} in flattened pytree "
                                    f"doesn't match the dtype {x.dtype} of the corresponding "
                                    f"primal.")
-        with pb.enable_grad():
+        with Transformed(records=True):
             moved = gradients(pulled, directions, seeds, True, True)
         return settled(rebuild(output, moved), (inputs, seeds), recording)
 

@@ -46,6 +46,8 @@ def fresh(tree: Any) -> Any:
 def _fresh(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
+    if value.is_inference():
+        value = value.clone()           # which is a normal tensor here
     for level in batch.open_batches():
         if batch.get_batch(value, level) is None:
             mark = batch.make_batched(pb.zeros(batch.batch_size(level)), level)

@@ -65,10 +65,9 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = chosen(argnums, args)
         recording = pb.is_grad_enabled()
-        with pb.enable_grad():
+        with Transformed(records=True):
             inputs = [fresh(args[number]) for number in numbers]
-            with Transformed():
-                output = func(*replaced(args, numbers, inputs), **kwargs)
+            output = func(*replaced(args, numbers, inputs), **kwargs)
             aux = None
             if has_aux:
                 output, aux = split_aux(output, where)
@@ -103,10 +102,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (tensor([2.]),)
     """
     recording = pb.is_grad_enabled()
-    with pb.enable_grad():
+    with Transformed(records=True):
         inputs = [fresh(primal) for primal in primals]
-        with Transformed():
-            output = func(*inputs)
+        output = func(*inputs)
         aux = None
         if has_aux:
             output, aux = split_aux(output, "vjp(f, *primals)")
@@ -127,7 +125,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                                    f"{seed.shape} and output[{i}] has a shape of {made.shape}.")
         now = pb.is_grad_enabled()
         keep = now if create_graph is None else create_graph
-        with pb.enable_grad():
+        with Transformed(records=True):
             found = gradients(outputs, seeds, leaves(inputs), keep, retain_graph)
         return settled(tuple(rebuild(inputs, found)), inputs, now)
 
