@@ -68,11 +68,14 @@ def dev(session: nox.Session) -> None:
 
 @nox.session
 def gen(session: nox.Session) -> None:
-    """Write what the op table generates for readers: .pyi stubs and the table in the docs."""
+    """Write the tables of operations and of torch's names in the docs; `-- --stubs DIR` stubs."""
     session.install("numpy>=2")
     session.run(
         "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
     )
+    if not session.posargs:
+        install_wheels(session, "core", "cpu")
+        session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
 
 
 @nox.session

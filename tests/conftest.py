@@ -1,5 +1,6 @@
 """Fixtures of the tests that cross packages: the repository, its wheels, fresh interpreters."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,6 +17,17 @@ DISTRIBUTIONS = ("pullback", "pullback_cpu", "pullback_cuda", "pullback_profiler
 def root():
     """The repository's folder."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def compatgen(root):
+    """The tool that compares public names with torch's, as a module."""
+    path = root / "packages/core/tools/compatgen.py"
+    spec = importlib.util.spec_from_file_location("compatgen", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["compatgen"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,10 @@ DOCUMENTS = sorted(
     for pattern in (
         "*.md",
         "docs/*.md",
+        "docs/explanation/*.md",
         "docs/howto/*.md",
         "docs/notes/*.md",
+        "docs/reference/*.md",
         "packages/*/README.md",
         "examples/**/*.md",
         "changes/*.md",

@@ -96,7 +96,16 @@ def is_signed(input):
 
 
 def is_inference(input):
-    """Return whether the tensor was made in inference mode."""
+    """Return whether the tensor was made in inference mode.
+
+    Raises: TypeError for what is no tensor.
+
+    >>> import pullback
+    >>> with pullback.inference_mode():
+    ...     x = pullback.ones(1)
+    >>> pullback.is_inference(x)
+    True
+    """
     return _tensor("is_inference", input).is_inference()
 
 

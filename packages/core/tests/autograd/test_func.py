@@ -136,6 +136,10 @@ class TestJvp:
     def test_independent_output(self):
         assert pb.equal(jvp(lambda a: pb.ones(2), (A,), (A,))[1], pb.zeros(2))
 
+    def test_arguments_by_name(self):
+        output, tangent = jvp(func=pb.exp, primals=(A,), tangents=(pb.ones_like(A),))
+        assert pb.equal(output, tangent)
+
     def test_aux(self):
         _, tangent, aux = jvp(lambda a: (a * 2, a + 1), (A,), (A,), has_aux=True)
         assert pb.equal(tangent, 2 * A)

@@ -1,7 +1,8 @@
 """Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
 
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uint32_t
 
 from pullback._c.call cimport op_call2
 from pullback._c.dtype cimport dtype_object
@@ -78,6 +79,7 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     cdef pb_tensor_extra *extra = tensor_extra(leaf)
     cdef Tensor current, kept
     cdef int wanted = extra.grad_dtype
+    cdef uint32_t version
     if grad.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
                            "use pullback.func.grad or pullback.autograd.grad")
@@ -89,32 +91,39 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
         else:
             grad = cast_tensor(grad, wanted)
         sole = True
-    if extra.grad == NULL:
-        if must_be_op(grad, create_graph):
-            kept = op_named("clone")(grad)
-        elif sole and obeys_layout(leaf, grad):
-            kept = grad
-        else:
-            kept = in_layout_of(leaf, grad)
-        extra = leaf.extra
-        Py_INCREF(kept)
-        Py_XDECREF(extra.grad)
-        extra.grad = <PyObject *>kept
-        return 0
-    current = <Tensor>extra.grad
-    if (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
+    while True:         # again if another thread was faster while this one let go of the lock
+        if extra.grad == NULL:
+            if must_be_op(grad, create_graph):
+                kept = op_named("clone")(grad)
+            elif sole and obeys_layout(leaf, grad):
+                kept = grad
+            else:
+                kept = in_layout_of(leaf, grad)
+            if leaf.extra.grad == NULL:
+                Py_INCREF(kept)
+                leaf.extra.grad = <PyObject *>kept
+                return 0
+        current = <Tensor>extra.grad
+        if not is_replaced(current, grad, create_graph):
+            if thread_state().levels:   # a watcher may have to know
+                op_call2(op_named("add_"), current, grad)
+                return 0
+            add_into(current, grad)
+            bump_version(current, op_named("add_").id)
+            return 0
+        version = current.storage.version
+        kept = op_call2(op_named("add"), current, grad)
+        if leaf.extra.grad == <PyObject *>current and current.storage.version == version:
+            Py_INCREF(kept)
+            extra.grad = <PyObject *>kept
+            Py_DECREF(current)
+            return 0
+
+
+cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
+    """True if a new .grad takes the place of the current one, which is not added to."""
+    return (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
             or current.dtype != grad.dtype
             or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
             or not current.layout.flags & LAYOUT_DENSE and layout_may_self_overlap(current.layout)
-            or not layout_same_shape(current.layout, grad.layout)):
-        kept = op_call2(op_named("add"), current, grad)
-        Py_INCREF(kept)
-        extra.grad = <PyObject *>kept
-        Py_DECREF(current)
-        return 0
-    if thread_state().levels:           # a watcher may have to know
-        op_call2(op_named("add_"), current, grad)
-        return 0
-    add_into(current, grad)
-    bump_version(current, op_named("add_").id)
-    return 0
+            or not layout_same_shape(current.layout, grad.layout))

@@ -77,7 +77,13 @@ def is_grad_enabled():
 
 
 def is_inference_mode_enabled():
-    """Return True inside ``inference_mode`` on this thread."""
+    """Return True inside ``inference_mode`` on this thread.
+
+    >>> import pullback
+    >>> with pullback.inference_mode():
+    ...     pullback.is_inference_mode_enabled()
+    True
+    """
     return bool(pb_thread_state.inference)
 
 
@@ -89,7 +95,7 @@ def swap_grad_enabled(bint mode):
 
 
 def swap_multithreading(bint mode):
-    """Set whether this thread's backward passes may use device threads; return the previous."""
+    """Set this thread's flag of ``set_multithreading_enabled`` and return the previous one."""
     cdef bint before = pb_thread_state.multithreading
     pb_thread_state.multithreading = mode
     return before
@@ -103,22 +109,44 @@ def swap_layout_policy(bint mode):
 
 
 def is_multithreading_enabled():
-    """Return True if this thread's backward passes may use one worker per device."""
+    """Return the flag that ``set_multithreading_enabled`` set on this thread; by default True.
+
+    >>> import pullback
+    >>> pullback.autograd.is_multithreading_enabled()
+    True
+    """
     return bool(pb_thread_state.multithreading)
 
 
 def is_anomaly_enabled():
-    """Return True while anomaly detection is on, in the whole process."""
+    """Return True while anomaly detection is on, in the whole process.
+
+    >>> import pullback
+    >>> pullback.is_anomaly_enabled()
+    False
+    """
     return bool(process.anomaly)
 
 
 def is_anomaly_check_nan_enabled():
-    """Return True if anomaly detection looks for NaN in gradients."""
+    """Return True if anomaly detection, once it is on, looks for NaN in gradients.
+
+    >>> import pullback
+    >>> pullback.is_anomaly_check_nan_enabled()
+    True
+    """
     return bool(process.anomaly_check_nan)
 
 
 def set_anomaly_enabled(bint mode, bint check_nan=True):
-    """Switch anomaly detection on or off for the whole process."""
+    """Switch anomaly detection on or off for the whole process.
+
+    >>> import pullback
+    >>> pullback.set_anomaly_enabled(True, check_nan=False)
+    >>> pullback.is_anomaly_enabled(), pullback.is_anomaly_check_nan_enabled()
+    (True, False)
+    >>> pullback.set_anomaly_enabled(False)
+    """
     process.anomaly = mode
     process.anomaly_check_nan = check_nan
 

@@ -32,7 +32,13 @@ __all__ = [
 
 
 def variable(*args, **kwargs):
-    """Removed; raises RuntimeError."""
+    """Removed; raises RuntimeError.
+
+    >>> import pullback
+    >>> pullback.autograd.variable(1.0)
+    Traceback (most recent call last):
+    RuntimeError: pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) instead
+    """
     raise RuntimeError("pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) "
                        "instead")
 

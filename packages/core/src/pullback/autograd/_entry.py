@@ -199,7 +199,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     if not only_inputs:
         warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). "
                       "To accumulate gradient for other parts of the graph, please use "
-                      "torch.autograd.backward.", FutureWarning, stacklevel=2)
+                      "pullback.autograd.backward.", FutureWarning, stacklevel=2)
     roots = _as_sequence(outputs, "outputs")
     inputs = _as_sequence(inputs, "inputs")
     if not inputs:
@@ -275,6 +275,8 @@ def _batch_of(gradient, size, level):
 
 def execute_backward(root, grad, retain_graph=False):
     """Run backward from one root with an explicit gradient: ``backward([root], [grad], ...)``.
+
+    Raises: as ``backward`` does.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)

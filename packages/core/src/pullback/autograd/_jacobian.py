@@ -20,7 +20,17 @@ Function = Callable[..., Any]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative is wrong, or a backward formula breaks a rule that gradcheck tests."""
+    """A derivative is wrong, or a backward formula breaks a rule that gradcheck tests.
+
+    >>> import pullback
+    >>> from pullback.autograd.gradcheck import GradcheckError
+    >>> x = pullback.ones(2, dtype=pullback.float64, requires_grad=True)
+    >>> try:
+    ...     pullback.autograd.gradcheck(lambda x: x.detach() * x, (x,))
+    ... except GradcheckError as error:
+    ...     print(str(error).splitlines()[0])
+    Jacobian mismatch for output 0 with respect to input 0,
+    """
 
     __module__ = "pullback.autograd.gradcheck"
 

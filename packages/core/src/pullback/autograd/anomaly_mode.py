@@ -68,6 +68,10 @@ anomaly.set_listeners(_note_node, _place, _report_failure)
 class detect_anomaly:
     """Record where nodes are made, and raise on NaN gradients, inside a ``with`` block.
 
+    When a node fails in backward, a warning shows where it was made. With ``check_nan`` a node that
+    returns NaN fails with a RuntimeError. It holds for all threads and slows everything down, as a
+    warning says at once.
+
     >>> import pullback, warnings
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
@@ -91,7 +95,15 @@ class detect_anomaly:
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection at once; as a context manager it is undone at the end."""
+    """Switch anomaly detection at once; as a context manager it is undone at the end.
+
+    Without ``detect_anomaly``'s warning. It holds for all threads.
+
+    >>> import pullback
+    >>> with pullback.autograd.set_detect_anomaly(True, check_nan=False):
+    ...     pullback.is_anomaly_enabled(), pullback.is_anomaly_check_nan_enabled()
+    (True, False)
+    """
 
     def __init__(self, mode, check_nan=True):
         self.prev = (is_anomaly_enabled(), is_anomaly_check_nan_enabled())

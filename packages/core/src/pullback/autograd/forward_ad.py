@@ -23,6 +23,10 @@ class UnpackedDualTensor(NamedTuple):
 
     ``primal`` is the tensor without its tangent; ``tangent`` has its shape, dtype and device, or is
     None.
+
+    >>> import pullback
+    >>> pullback.autograd.forward_ad.unpack_dual(pullback.ones(1))
+    UnpackedDualTensor(primal=tensor([1.]), tangent=None)
     """
 
     primal: Tensor
@@ -48,6 +52,11 @@ def enter_dual_level() -> int:
     """Open a level of forward mode on this thread and return its number, 0.
 
     Raises: RuntimeError when one is open already. :func:`pullback.func.jvp` nests.
+
+    >>> import pullback.autograd.forward_ad as forward_ad
+    >>> forward_ad.enter_dual_level()
+    0
+    >>> forward_ad.exit_dual_level()
     """
     if _open.level:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
@@ -59,6 +68,11 @@ def exit_dual_level(*, level: int | None = None) -> None:
     """Close this thread's level; every tangent that was made in it is gone.
 
     Raises: RuntimeError when none is open, or when ``level`` is not the open one's number.
+
+    >>> import pullback.autograd.forward_ad as forward_ad
+    >>> forward_ad.exit_dual_level()
+    Traceback (most recent call last):
+    RuntimeError: Dual level must be a positive number: no level is open.
     """
     if not _open.level:
         raise RuntimeError("Dual level must be a positive number: no level is open.")
@@ -119,6 +133,13 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """Return ``(primal, tangent)`` of a tensor; the tangent is None where there is none.
 
     Raises: RuntimeError for a level that is not open; TypeError for what is no tensor.
+
+    >>> import pullback
+    >>> import pullback.autograd.forward_ad as forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(pullback.ones(1), pullback.tensor([5.]))
+    ...     forward_ad.unpack_dual(x * 2)
+    UnpackedDualTensor(primal=tensor([2.]), tangent=tensor([10.]))
     """
     _check_tensor(tensor, "unpack_dual", "tensor", 1)
     if level is None and not _open.level:
@@ -128,6 +149,8 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 class dual_level(Mode):
     """A context manager, or a decorator, that opens a level of forward mode and closes it.
+
+    Raises: RuntimeError when one is open already.
 
     >>> import pullback.autograd.forward_ad as forward_ad
     >>> with forward_ad.dual_level() as level:

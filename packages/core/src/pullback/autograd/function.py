@@ -17,7 +17,23 @@ __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "Inpl
 
 
 class FunctionCtx(_function.FunctionNode):
-    """What a custom Function uses to hand values from forward to backward."""
+    """What a custom Function uses to hand values from forward to backward; it becomes its node.
+
+    Besides tensors (``save_for_backward``) it takes any attribute.
+
+    >>> import pullback
+    >>> class Scale(pullback.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, factor):
+    ...         ctx.factor = factor
+    ...         return x * factor
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         return grad * ctx.factor, None
+    >>> y = Scale.apply(pullback.ones(1, requires_grad=True), 3.0)
+    >>> isinstance(y.grad_fn, pullback.autograd.function.FunctionCtx), y.grad_fn.factor
+    (True, 3.0)
+    """
 
     def mark_shared_storage(self, *pairs):
         """Deprecated; does nothing."""
@@ -38,7 +54,17 @@ class FunctionCtx(_function.FunctionNode):
 
 
 class BackwardCFunction(FunctionCtx):
-    """The node of a custom Function: its ctx, with the user's backward."""
+    """The node of a custom Function: its ctx, with the user's backward.
+
+    >>> import pullback
+    >>> class Same(pullback.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x.clone()
+    >>> y = Same.apply(pullback.ones(1, requires_grad=True))
+    >>> isinstance(y.grad_fn, pullback.autograd.function.BackwardCFunction), y.grad_fn.name()
+    (True, 'SameBackward')
+    """
 
     def apply(self, *args):
         """Run the user's backward (or vjp)."""
@@ -54,7 +80,14 @@ class BackwardCFunction(FunctionCtx):
 
 
 class FunctionMeta(type):
-    """Gives every Function class the class of its nodes, named <Name>Backward."""
+    """Gives every Function class the class of its nodes, named <Name>Backward.
+
+    >>> import pullback
+    >>> class Same(pullback.autograd.Function):
+    ...     pass
+    >>> type(Same).__name__, Same._backward_cls.__name__
+    ('FunctionMeta', 'SameBackward')
+    """
 
     def __init__(cls, name, bases, attributes):
         super().__init__(name, bases, attributes)
@@ -68,6 +101,9 @@ class Function(metaclass=FunctionMeta):
     ``forward(ctx, *args)`` computes, with recording off. ``backward(ctx, *grad_outputs)`` returns
     one gradient per argument of forward, None for arguments that are no tensors. Alternatively
     ``forward(*args)`` without ctx, and ``setup_context(ctx, inputs, output)``.
+
+    Raises, in backward: RuntimeError when ``backward`` returns another number of gradients, or one
+    that does not fit its argument; NotImplementedError when there is none.
 
     >>> import pullback
     >>> class Double(pullback.autograd.Function):
@@ -138,7 +174,11 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def apply(cls, *args, **kwargs):
-        """Run ``forward`` and record one node for it; returns forward's outputs."""
+        """Run ``forward`` and record one node for it; returns forward's outputs.
+
+        Raises: RuntimeError for a misuse of ``ctx``, and under ``vmap`` without a rule for it;
+        NotImplementedError without ``forward``, or in forward mode without ``jvp``.
+        """
         if cls.setup_context is not Function.setup_context:
             args = _bound(cls.forward, args, kwargs)
         elif kwargs:
@@ -246,7 +286,23 @@ def _bound(forward, args, kwargs):
 def once_differentiable(fn):
     """Mark a backward that cannot be differentiated: its body runs without recording.
 
-    Raises: RuntimeError when a second derivative is asked for.
+    Its results have no history. Raises: RuntimeError when they are differentiated although a
+    gradient that it got has one.
+
+    >>> import pullback
+    >>> class Double(pullback.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     @pullback.autograd.function.once_differentiable
+    ...     def backward(ctx, grad):
+    ...         return grad * 2
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> first, = pullback.autograd.grad(Double.apply(x) ** 2, x, create_graph=True)
+    >>> pullback.autograd.grad(first, x)
+    Traceback (most recent call last):
+    RuntimeError: trying to differentiate twice a function that was marked with @once_differentiable
     """
     @functools.wraps(fn)
     def wrapper(ctx, *args):
@@ -273,7 +329,13 @@ def once_differentiable(fn):
 
 
 class InplaceFunction(Function):
-    """Legacy base class of functions with an in-place variant."""
+    """Legacy base class of functions with an in-place variant; it adds nothing to Function.
+
+    >>> from pullback.autograd import Function
+    >>> from pullback.autograd.function import InplaceFunction
+    >>> issubclass(InplaceFunction, Function)
+    True
+    """
 
     def __init__(self, inplace=False):
         super().__init__()
@@ -281,4 +343,9 @@ class InplaceFunction(Function):
 
 
 class NestedIOFunction(Function):
-    """Legacy base class of functions over nested structures of tensors."""
+    """Legacy base class of functions over nests of tensors; only the name is left.
+
+    >>> from pullback.autograd import Function, NestedIOFunction
+    >>> issubclass(NestedIOFunction, Function)
+    True
+    """

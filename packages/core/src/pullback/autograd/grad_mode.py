@@ -114,6 +114,9 @@ def _signature(*names):
 class no_grad(modes.GradOff, Mode):
     """Record nothing: results do not require grad.
 
+    A context manager and a decorator, of generators and coroutines too: the mode holds while their
+    bodies run.
+
     >>> import pullback
     >>> x = pullback.ones(1, requires_grad=True)
     >>> with pullback.no_grad():
@@ -126,7 +129,7 @@ class no_grad(modes.GradOff, Mode):
 
 
 class enable_grad(modes.GradOn, Mode):
-    """Record again inside ``no_grad``.
+    """Record again inside ``no_grad``; a context manager and a decorator.
 
     >>> import pullback
     >>> x = pullback.ones(1, requires_grad=True)
@@ -142,6 +145,8 @@ class enable_grad(modes.GradOn, Mode):
 
 class set_grad_enabled(Mode):
     """Switch recording on or off, at once; as a context manager it is undone at the end.
+
+    As a decorator it acts inside the calls alone. Raises: TypeError when ``mode`` is no bool.
 
     >>> import pullback
     >>> with pullback.set_grad_enabled(False):
@@ -197,6 +202,8 @@ class inference_mode(modes.Inference, Mode):
     Results are inference tensors: they have no version counter and cannot be saved for backward;
     ``clone()`` outside gives a normal tensor. ``inference_mode(False)`` inside ends the mode.
 
+    Raises: TypeError when ``mode`` is neither a bool nor a function to decorate.
+
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)
     >>> with pullback.inference_mode():
@@ -218,7 +225,16 @@ class inference_mode(modes.Inference, Mode):
 
 
 class set_multithreading_enabled(Mode):
-    """Choose whether backward passes of this thread may use one worker per device."""
+    """Set the flag that ``is_multithreading_enabled`` returns, at once.
+
+    It is torch's and changes nothing: passes run in the thread that called them. As a context
+    manager it is undone at the end. Thread-local.
+
+    >>> import pullback
+    >>> with pullback.autograd.set_multithreading_enabled(False):
+    ...     pullback.autograd.is_multithreading_enabled()
+    False
+    """
 
     def __init__(self, mode):
         self.before = state.swap_multithreading(bool(mode))
@@ -235,9 +251,18 @@ class set_multithreading_enabled(Mode):
 
 
 class enforce_grad_layout_policy:
-    """Choose whether new gradients take their parameter's strides (the default) or the engine's.
+    """Choose whether a new ``.grad`` always gets its leaf's strides, which is the default.
 
-    Acts at once; as a context manager it is undone at the end. Thread-local.
+    If not, a gradient that can be taken without a copy keeps the strides it came in. Acts at once;
+    as a context manager it is undone at the end, as a decorator it acts inside the calls.
+    Thread-local.
+
+    >>> import pullback
+    >>> x = pullback.ones(2, 3, requires_grad=True)
+    >>> with pullback.autograd.enforce_grad_layout_policy(False):
+    ...     (x * pullback.ones(3, 2).t()).sum().backward()
+    >>> x.grad.shape
+    pullback.Size([2, 3])
     """
 
     def __init__(self, enable=True):

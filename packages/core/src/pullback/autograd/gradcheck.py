@@ -103,6 +103,7 @@ def gradcheck(
     Raises: GradcheckError when a check fails, unless ``raise_exception=False``, which returns
     False instead. Misuse raises ValueError, TypeError, RuntimeError or AssertionError.
 
+    >>> import pullback
     >>> x = pullback.ones(3, dtype=pullback.float64, requires_grad=True)
     >>> pullback.autograd.gradcheck(pullback.tanh, (x,))
     True
@@ -163,6 +164,9 @@ def gradgradcheck(
     ones in [-1, 1) are drawn, not contiguous if ``gen_non_contig_grad_outputs``. The gradient
     is checked as a function of the inputs and of the seeds. Other arguments as in ``gradcheck``.
 
+    Raises: as ``gradcheck`` does.
+
+    >>> import pullback
     >>> x = pullback.ones(3, dtype=pullback.float64, requires_grad=True)
     >>> pullback.autograd.gradgradcheck(pullback.tanh, (x,))
     True

@@ -23,7 +23,18 @@ __all__ = [
 
 
 class GradientEdge(NamedTuple):
-    """Where a gradient arrives: a node and the number of one of its forward outputs."""
+    """Where a gradient arrives: a node and the number of one of its forward outputs.
+
+    ``backward`` and ``grad`` take edges in place of tensors. One keeps its node alive, but not the
+    tensor.
+
+    >>> import pullback
+    >>> from pullback.autograd.graph import get_gradient_edge
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> edge = get_gradient_edge(x * 2)
+    >>> pullback.autograd.grad(edge, x, pullback.ones(1))
+    (tensor([2.]),)
+    """
 
     node: Node
     output_nr: int
@@ -31,9 +42,9 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor):
-    """Return the edge that the gradient of a tensor arrives at.
+    """Return the edge that the gradient of a tensor arrives at; of a leaf, its accumulator's.
 
-    Raises: RuntimeError when the tensor does not require grad.
+    Raises: RuntimeError when the tensor does not require grad; TypeError for what is no tensor.
 
     >>> import pullback
     >>> y = pullback.ones(1, requires_grad=True) * 2
@@ -50,7 +61,16 @@ def get_gradient_edge(tensor):
 
 
 def increment_version(tensor):
-    """Count a write that another library made into the memory of a tensor (or of several)."""
+    """Count a write that another library made into the memory of a tensor (or of several).
+
+    Backward then notices that what it saved was overwritten. Inference tensors are left out.
+
+    >>> import pullback
+    >>> x = pullback.ones(1)
+    >>> pullback.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
     for item in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if not item.is_inference():
             surface.increment_version_of(item)
@@ -60,7 +80,12 @@ class saved_tensors_hooks:
     """Pass every tensor that is saved for backward through a pair of hooks.
 
     ``pack_hook(tensor)`` runs when a tensor is saved, ``unpack_hook(packed)`` whenever it is
-    needed. The innermost pair counts; hooks are thread-local.
+    needed; it must return a tensor of the same shape and dtype. The innermost pair counts; hooks
+    are thread-local.
+
+    Raises: TypeError for hooks that cannot be called; RuntimeError where hooks are disabled, and
+    when ``pack_hook`` writes into its argument. In backward: TypeError or RuntimeError when
+    ``unpack_hook`` returns anything else.
 
     >>> import pullback
     >>> x = pullback.tensor([2.], requires_grad=True)
@@ -87,7 +112,18 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep saved tensors in host memory and bring them back when they are needed."""
+    """Keep saved tensors in host memory and bring them back when they are needed.
+
+    What is in host memory already is kept as it is. The arguments are torch's and change nothing.
+
+    >>> import pullback
+    >>> x = pullback.ones(2, requires_grad=True)
+    >>> with pullback.autograd.graph.save_on_cpu():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 2.])
+    """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
         from pullback._c import interop
@@ -103,7 +139,18 @@ class save_on_cpu(saved_tensors_hooks):
 
 
 class disable_saved_tensors_hooks:
-    """Make entering ``saved_tensors_hooks`` raise RuntimeError with this message."""
+    """Make entering ``saved_tensors_hooks`` raise RuntimeError with this message.
+
+    A context manager and a decorator, thread-local. Raises: RuntimeError inside of such hooks.
+
+    >>> import pullback
+    >>> from pullback.autograd.graph import disable_saved_tensors_hooks, save_on_cpu
+    >>> with disable_saved_tensors_hooks("not here"):
+    ...     with save_on_cpu():
+    ...         pass
+    Traceback (most recent call last):
+    RuntimeError: not here
+    """
 
     def __init__(self, error_message):
         self.error_message = error_message
@@ -155,7 +202,14 @@ def register_hook(self, hook):
 def register_post_accumulate_grad_hook(self, hook):
     """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf.
 
+    It must return None, and may change or drop ``.grad``. Returns a handle with ``remove()``.
     Raises: RuntimeError for non-leaves and tensors that do not require grad.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda x: print(x.grad))
+    >>> (x * 2).backward()
+    tensor([2.])
     """
     _callable(hook, "register_post_accumulate_grad_hook")
     table = surface.post_accumulate_table(self)
@@ -165,7 +219,17 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 def _node_register_hook(self, fn):
-    """Call ``fn(grad_inputs, grad_outputs)`` after this node ran."""
+    """Call ``fn(grad_inputs, grad_outputs)`` after this node ran.
+
+    It may return a tuple to use instead of ``grad_inputs``. Returns a handle with ``remove()``.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> y = x * 2
+    >>> handle = y.grad_fn.register_hook(lambda inputs, outputs: print(inputs[0], outputs))
+    >>> y.backward()
+    tensor([2.]) (tensor([1.]),)
+    """
     _callable(fn, "register_hook")
     table = node_surface.node_hook_table(self, False)
     handle = RemovableHandle(table)
@@ -174,7 +238,18 @@ def _node_register_hook(self, fn):
 
 
 def _node_register_prehook(self, fn):
-    """Call ``fn(grad_outputs)`` before this node runs."""
+    """Call ``fn(grad_outputs)`` before this node runs.
+
+    It may return a tuple to use instead. Returns a handle with ``remove()``.
+
+    >>> import pullback
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> y = x * 2
+    >>> handle = y.grad_fn.register_prehook(lambda grads: (grads[0] * 10,))
+    >>> y.backward()
+    >>> x.grad
+    tensor([20.])
+    """
     _callable(fn, "register_prehook")
     table = node_surface.node_hook_table(self, True)
     handle = RemovableHandle(table)
@@ -229,8 +304,14 @@ def register_multi_grad_hook(tensors: Sequence, fn: Callable, *, mode: str = "al
     """Call ``fn`` once per pass: with all gradients of ``tensors``, or with the first one.
 
     In mode 'all' it runs when every tensor that the pass reaches has its gradient; the others are
-    None. In mode 'any' it gets the first gradient.
+    None. In mode 'any' it gets the first gradient. Returns a handle with ``remove()``.
     Raises: ValueError for another mode; RuntimeError in mode 'all' for a tensor without grad.
+
+    >>> import pullback
+    >>> x, y = (pullback.ones(1, requires_grad=True) for _ in range(2))
+    >>> handle = pullback.autograd.graph.register_multi_grad_hook((x, y), print)
+    >>> (x * 2 + y * 3).backward()
+    [tensor([2.]), tensor([3.])]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -297,6 +378,9 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled):
     """Accepted and without effect: the engine never accumulates on a stream of its own choice.
 
     Raises: RuntimeError when ``enabled`` is no bool.
+
+    >>> import pullback
+    >>> pullback.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     """
     _switch("set_warn_on_accumulate_grad_stream_mismatch", enabled)
 
@@ -305,12 +389,23 @@ def set_override_stale_capture_stream(enabled):
     """Accepted and without effect: no backend captures graphs of kernels.
 
     Raises: RuntimeError when ``enabled`` is no bool.
+
+    >>> import pullback
+    >>> pullback.autograd.graph.set_override_stale_capture_stream(True)
     """
     _switch("set_override_stale_capture_stream", enabled)
 
 
 def region_activation_memory_budget(budget):
-    """Limit what a compiled region keeps; there are none, so this always raises RuntimeError."""
+    """Limit what a compiled region keeps; there are none, so this always raises RuntimeError.
+
+    Raises: TypeError when ``budget`` is no number.
+
+    >>> import pullback
+    >>> pullback.autograd.graph.region_activation_memory_budget(0.5)
+    Traceback (most recent call last):
+    RuntimeError: region_activation_memory_budget() can only be used inside a compiled region; ...
+    """
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise TypeError(f"region_activation_memory_budget(): argument 'budget' must be float, not "
                         f"{type(budget).__name__}")

@@ -6,11 +6,16 @@ import warnings
 
 from pullback._c.tensor import Tensor
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "VariableMeta"]
 
 
 class VariableMeta(type):
-    """Makes every tensor an instance of Variable."""
+    """Makes every tensor an instance of Variable.
+
+    >>> import pullback
+    >>> isinstance(pullback.ones(1), pullback.autograd.Variable)
+    True
+    """
 
     def __instancecheck__(cls, other):
         return isinstance(other, Tensor)
@@ -30,7 +35,14 @@ def _engine():
 
 
 class Variable(metaclass=VariableMeta):
-    """``Variable(tensor)`` returns the tensor; kept for old code."""
+    """``Variable(tensor)`` returns a detached alias of the tensor; kept for old code.
+
+    Raises: TypeError for what is no tensor.
+
+    >>> import pullback
+    >>> pullback.autograd.Variable(pullback.ones(1), requires_grad=True)
+    tensor([1.], requires_grad=True)
+    """
 
     _execution_engine = _engine()
 

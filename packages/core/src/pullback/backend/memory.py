@@ -14,6 +14,25 @@ class Memory(Protocol):
     A plugin may add ``device_count()`` (1 without it), ``synchronize(device)``,
     ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made) and
     ``empty_cache(device)``.
+
+    What a method raises reaches the user as a RuntimeError with the text.
+
+    >>> class HostMemory:
+    ...     def __init__(self):
+    ...         self.blocks = {}
+    ...     def allocate(self, device, nbytes):
+    ...         handle = len(self.blocks) + 1
+    ...         self.blocks[handle] = memoryview(bytearray(nbytes))
+    ...         return handle
+    ...     def release(self, device, handle, nbytes):
+    ...         self.blocks[handle] = None
+    ...     def write(self, device, handle, offset, source):
+    ...         self.blocks[handle][offset:offset + source.nbytes] = source.cast("B")
+    ...     def read(self, device, handle, offset, target):
+    ...         target.cast("B")[:] = self.blocks[handle][offset:offset + target.nbytes]
+    ...     def copy(self, device, to, to_offset, source, source_offset, nbytes):
+    ...         part = bytes(self.blocks[source][source_offset:source_offset + nbytes])
+    ...         self.blocks[to][to_offset:to_offset + nbytes] = part
     """
 
     def allocate(self, device: int, nbytes: int) -> int:

@@ -39,7 +39,13 @@ def set_threads(count: int) -> None:
 
 
 def plugin_manager():
-    """Return the pluggy manager that backends are registered with."""
+    """Return the pluggy manager that backends are registered with.
+
+    >>> import pullback
+    >>> manager = pullback.backend.plugin_manager()
+    >>> manager.project_name
+    'pullback'
+    """
     global _manager
     if _manager is None:
         import pluggy
@@ -117,7 +123,15 @@ def _entry_point(name: str):
 
 
 def installed() -> list[str]:
-    """Return the device types that installed plugins provide, loaded or not."""
+    """Return the device types that installed plugins provide, loaded or not.
+
+    ``PULLBACK_PLUGINS`` leaves out what it forbids. The built-in ``ref`` and ``meta`` are no
+    plugins.
+
+    >>> import pullback
+    >>> "ref" in pullback.backend.installed()
+    False
+    """
     return sorted({point.name for point in _points() if _allowed(point.name)})
 
 

@@ -29,7 +29,7 @@ from pullback.optable import ops
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
 
 
-def jvp(func: Callable[..., Any], primals: tuple[Any, ...], given: tuple[Any, ...], *,
+def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *,
         strict: bool = False, has_aux: bool = False) -> Any:
     """Return (output, tangent): ``func`` at ``primals``, and its derivative along tangents.
 
@@ -44,6 +44,11 @@ def jvp(func: Callable[..., Any], primals: tuple[Any, ...], given: tuple[Any, ..
     >>> pullback.func.jvp(pullback.sin, (pullback.tensor(0.),), (pullback.tensor(2.),))
     (tensor(0.), tensor(2.))
     """
+    return _push(func, primals, tangents, strict, has_aux)
+
+
+def _push(func: Callable[..., Any], primals: Any, given: Any, strict: bool, has_aux: bool) -> Any:
+    """Do what jvp does; one of its arguments has the name of a module that is needed here."""
     where = "jvp(f, primals, tangents)"
     _check_primals(where, primals, given)
     with Transformed(differentiates=True):
@@ -95,6 +100,10 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
     """Return a function that computes the Jacobian of ``func`` by forward mode.
 
     It is a nest like the output, of nests like the argument, of shape output.shape + input.shape.
+    ``randomness`` is that of :func:`vmap`.
+
+    Raises: RuntimeError when argnums do not fit, or an argument or the output holds anything but
+    tensors.
 
     >>> import pullback
     >>> pullback.func.jacfwd(lambda x: x * x)(pullback.tensor([1., 2.]))
@@ -150,6 +159,8 @@ def blocks_of_columns(columns: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]
 
 def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """Return a function that computes the Hessian of ``func``: forward mode over reverse mode.
+
+    Raises: as :func:`jacfwd` does.
 
     >>> import pullback
     >>> pullback.func.hessian(lambda x: (x ** 3).sum())(pullback.tensor([1., 2.]))

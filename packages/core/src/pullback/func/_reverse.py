@@ -55,6 +55,8 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
 
     With ``has_aux`` the result is (gradient, (output, aux)).
 
+    Raises: RuntimeError when the output is no 0-d tensor or argnums do not fit.
+
     >>> import pullback
     >>> pullback.func.grad_and_value(lambda x: x ** 3)(pullback.tensor(2.))
     (tensor(12.), tensor(8.))
@@ -139,6 +141,9 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
 
     It is a nest like the output, of nests like the argument, of shape output.shape + input.shape.
     ``chunk_size`` bounds how many rows are computed at once.
+
+    Raises: ValueError for a ``chunk_size`` below 1; RuntimeError when argnums do not fit or the
+    output holds anything but tensors.
 
     >>> import pullback
     >>> pullback.func.jacrev(lambda x: x * x)(pullback.tensor([1., 2.]))

@@ -71,6 +71,7 @@ def assert_close(
     things that cannot be compared; ValueError when only one tolerance is given.
 
     >>> import pullback
+    >>> from pullback.testing import assert_close
     >>> assert_close(pullback.tensor([1.0, 2.0]), pullback.tensor([1.0, 2.0 + 1e-7]))
     """
     if (rtol is None) != (atol is None):

@@ -30,7 +30,10 @@ def make_tensor(
     Without bounds: [-9, 9) for floating and complex dtypes, [-9, 10) for signed integers, [0, 10)
     for uint8. The elements follow ``pullback.manual_seed``.
 
+    Raises: RuntimeError for ``requires_grad`` with a dtype that has no derivatives.
+
     >>> import pullback
+    >>> from pullback.testing import make_tensor
     >>> make_tensor(2, 3, dtype=pullback.float32).shape
     pullback.Size([2, 3])
     """

@@ -10,7 +10,12 @@ __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
 
 class DLDeviceType(enum.IntEnum):
-    """DLPack's numbers of kinds of devices."""
+    """DLPack's numbers of kinds of devices.
+
+    >>> from pullback.utils.dlpack import DLDeviceType
+    >>> DLDeviceType.kDLCPU == 1
+    True
+    """
 
     kDLCPU = 1
     kDLCUDA = 2
@@ -85,7 +90,7 @@ def lent_device(self):
 def to_dlpack(tensor):
     """Return a capsule of DLPack's first form that lends the tensor's memory.
 
-    Raises: BufferError when the tensor requires grad.
+    Raises: BufferError when the tensor requires grad or has no memory.
 
     >>> import pullback
     >>> capsule = pullback.utils.dlpack.to_dlpack(pullback.ones(2))

@@ -11,6 +11,8 @@ __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 class RemovableHandle:
     """Takes a hook away again, by ``remove()`` or at the end of a ``with`` block.
 
+    It does not keep what the hook is registered on alive.
+
     >>> import pullback
     >>> x = pullback.ones(1, requires_grad=True)
     >>> with x.register_hook(lambda g: g * 2):
@@ -56,13 +58,34 @@ class RemovableHandle:
 
 
 def unserializable_hook(f):
-    """Mark a hook that need not be pickled, so that pickling its tensor does not warn."""
+    """Mark a hook that need not be pickled, so that pickling its tensor does not warn.
+
+    Returns the hook: it may be used as a decorator.
+
+    >>> import pullback
+    >>> @pullback.utils.hooks.unserializable_hook
+    ... def show(grad):
+    ...     print(grad)
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(show)
+    >>> pullback.utils.hooks.warn_if_has_hooks(x)
+    """
     f.__torch_unserializable__ = True
     return f
 
 
 def warn_if_has_hooks(tensor):
-    """Warn if a tensor has hooks that pickling would lose."""
+    """Warn of each hook of a tensor that pickling would lose, unless it was marked as such.
+
+    >>> import pullback, warnings
+    >>> x = pullback.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(print)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     pullback.utils.hooks.warn_if_has_hooks(x)
+    >>> len(caught)
+    1
+    """
     from pullback._c.surface import leaf_hooks
 
     for hook in leaf_hooks(tensor):

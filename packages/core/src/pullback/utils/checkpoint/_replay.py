@@ -54,7 +54,7 @@ def get_device_states(*args):
     numbers, so the states are equal.
 
     >>> import pullback as pb
-    >>> pb.utils.checkpoint.get_device_states(pb.ones(1, device="cpu"), 2)
+    >>> pb.utils.checkpoint.get_device_states(pb.ones(1), 2)
     ([], [])
     """
     numbers = [leaf.get_device() for leaf in leaves(args)

@@ -1,0 +1,73 @@
+"""Docstrings of the public interface: there, with examples that run."""
+
+import doctest
+import importlib
+import warnings
+
+import pytest
+
+import pullback
+
+MODULES = (
+    *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
+    *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
+    *("backend", "func", "testing", "utils.dlpack", "utils.hooks"),
+)
+# Here exceptions, enumerations and deprecated names do without an example.
+OTHERS = ("autograd.gradcheck", "utils.checkpoint")
+WITHOUT_EXAMPLES = {"backend.hookimpl"}  # pluggy's own
+MEMBERS = {
+    pullback: (
+        *("is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled"),
+        *("is_inference", "is_inference_mode_enabled", "set_anomaly_enabled"),
+    ),
+    pullback.Tensor: ("backward", "register_hook", "register_post_accumulate_grad_hook"),
+    pullback.autograd.graph.Node: ("__call__", "register_hook", "register_prehook"),
+}
+
+
+def public_objects(modules):
+    """Return the functions and classes of modules by name, each once."""
+    found = {}
+    for module in modules:
+        loaded = importlib.import_module(f"pullback.{module}")
+        for name in loaded.__all__:
+            value = getattr(loaded, name)
+            if callable(value) and all(value is not other for other in found.values()):
+                found[f"{module}.{name}"] = value
+    return found
+
+
+SHOWN = public_objects(MODULES)
+SHOWN.update(
+    {
+        f"{owner.__name__}.{name}": getattr(owner, name)
+        for owner, names in MEMBERS.items()
+        for name in names
+    }
+)
+OBJECTS = {**public_objects(OTHERS), **SHOWN}
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_docstring_says_what_it_is(name):
+    assert (OBJECTS[name].__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN.keys() - WITHOUT_EXAMPLES))
+def test_docstring_has_an_example(name):
+    assert ">>> " in SHOWN[name].__doc__
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_examples_give_what_they_show(name):
+    found = doctest.DocTestFinder(exclude_empty=True).find(
+        OBJECTS[name], name, module=False, globs={}
+    )
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    report = []
+    for test in found:
+        with warnings.catch_warnings():
+            runner.run(test, out=report.append)
+    assert runner.failures == 0, "".join(report)

@@ -1,0 +1,275 @@
+"""Write the page that compares Pullback's public names with torch's.
+
+    python compatgen.py --docs DIR     # DIR/torch-compat.md; needs pullback, not torch
+    python compatgen.py --take         # compat/names.json anew, from the torch that is installed
+
+What torch has stands in ``compat/names.json``. What is left out and why, what differs and what is
+ours alone stands in ``compat/notes.ini``; what is there is looked up in the installed package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import dataclasses
+import importlib
+import json
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent / "compat"
+NAMES = FOLDER / "names.json"
+NOTES = FOLDER / "notes.ini"
+
+MODULES = (
+    *("torch.autograd", "torch.autograd.graph", "torch.autograd.grad_mode"),
+    *("torch.autograd.anomaly_mode", "torch.autograd.function", "torch.autograd.functional"),
+    *("torch.autograd.forward_ad", "torch.autograd.gradcheck", "torch.autograd.variable"),
+    *("torch.autograd.profiler", "torch.func", "torch.utils.checkpoint", "torch.utils.hooks"),
+)
+CLASSES = (
+    *("torch.autograd.Function", "torch.autograd.function.BackwardCFunction"),
+    *("torch.autograd.graph.Node", "torch.utils.hooks.RemovableHandle"),
+)
+# Of these only what concerns derivatives; operations have a table of their own.
+PARTS = {
+    "torch": (
+        *("autograd", "enable_grad", "func", "inference_mode", "is_anomaly_check_nan_enabled"),
+        *("is_anomaly_enabled", "is_grad_enabled", "is_inference", "is_inference_mode_enabled"),
+        *("no_grad", "set_anomaly_enabled", "set_grad_enabled", "vmap"),
+    ),
+    "torch.Tensor": (
+        *("_backward_hooks", "_base", "_grad", "_grad_fn", "_is_view"),
+        *("_post_accumulate_grad_hooks", "_version", "backward", "data", "detach", "detach_"),
+        *("grad", "grad_dtype", "grad_fn", "is_inference", "is_leaf", "name", "output_nr"),
+        *("register_hook", "register_post_accumulate_grad_hook", "reinforce", "requires_grad"),
+        *("requires_grad_", "retain_grad", "retains_grad", "volatile"),
+    ),
+}
+KINDS = ("left out", "differs", "ours")
+PAGE = """\
+# Torch's names
+
+Of the {names} public names of torch {version} that have to do with derivatives, {present} are
+here, {differs} of them with a difference that is worth a line, and {left_out} are left out, each
+with the reason. A name that two modules have counts twice. A name without a note behaves as in
+torch; messages of errors say more in places. [Operations](index.md) have a table of their own.
+
+*Written by `python -m nox -s gen` from `packages/core/tools/compat/`.*
+
+| torch | names | here | of them differ | left out | ours alone |
+| --- | --- | --- | --- | --- | --- |
+{totals}
+{sections}"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One name: what became of it, and the reason or difference in one line."""
+
+    name: str
+    status: str  # present, differs, left out, ours
+    note: str = ""
+
+
+# -- torch's names ---------------------------------------------------------------------------------
+
+
+def is_own(module: Any, value: Any) -> bool:
+    """Return True for what lives in the module, or in C and so nowhere else in Python."""
+    if isinstance(value, types.ModuleType):
+        return value.__name__.startswith(module.__name__ + ".")
+    home = getattr(value, "__module__", None)
+    if home is None:
+        return isinstance(value, str)
+    return bool(home == module.__name__ or home == "torch._C" or home.startswith("torch._C."))
+
+
+def members_of(owner: type) -> list[str]:
+    """Return the public members that a class adds to those of objects and of its node class."""
+    if owner.__name__ == "Function":
+        classes = [base for base in owner.__mro__ if base.__module__ == owner.__module__]
+        found = {name for base in classes if base.__name__ != "FunctionCtx" for name in vars(base)}
+        found.add("apply")
+    else:
+        found = set(dir(owner)) - set(dir(object))
+    return sorted(name for name in found if not name.startswith("_"))
+
+
+def torch_names() -> dict[str, Any]:
+    """Return the names of the torch that is installed, as ``names.json`` holds them."""
+    torch = importlib.import_module("torch")
+    made: dict[str, dict[str, list[str]]] = {}
+    for path, part in PARTS.items():
+        missing = [name for name in part if not hasattr(find(path), name)]
+        if missing:
+            raise AttributeError(f"{path} has no {', '.join(missing)}: correct PARTS")
+        made[path] = {"names": sorted(part)}
+    for path in MODULES:
+        module = importlib.import_module(path)
+        names = sorted(module.__all__)
+        others = {name: getattr(module, name) for name in dir(module)}
+        made[path] = {"names": names}
+        made[path]["not in __all__"] = [
+            name
+            for name, value in others.items()
+            if not name.startswith("_") and name not in names and is_own(module, value)
+        ]
+    for path in CLASSES:
+        made[path] = {"names": members_of(find(path))}
+    return {
+        "torch": torch.__version__.partition("+")[0],
+        "how": "Of a module: __all__, and what else dir() shows that is the module's own or comes "
+        "from C. Of a class: its public members. Of torch and Tensor: the names in compatgen.py.",
+        "sections": made,
+    }
+
+
+# -- what became of them ---------------------------------------------------------------------------
+
+
+def find(path: str) -> Any:
+    """Return the module, or the class in a module, of a dotted name.
+
+    Raises: ImportError or AttributeError when there is none.
+    """
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+
+def has(owner: Any, name: str) -> bool:
+    """Return True if a name can be used; one that another package would bring counts then only."""
+    try:
+        getattr(owner, name)
+    except (AttributeError, ImportError):
+        return False
+    return True
+
+
+def read_notes(path: Path = NOTES) -> dict[str, dict[str, Row]]:
+    """Return what the notes say, by section and name.
+
+    Raises: ValueError for a note of no known kind, or a second one of the same name.
+    """
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(path.read_text())
+    found: dict[str, dict[str, Row]] = {}
+    for section in parser.sections():
+        rows = found.setdefault(section, {})
+        for names, text in parser[section].items():
+            kind, _, note = " ".join(text.split()).partition(": ")
+            if kind not in KINDS or not note:
+                raise ValueError(f"[{section}] {names}: begin with one of {', '.join(KINDS)}")
+            for name in names.split():
+                if name in rows:
+                    raise ValueError(f"[{section}] {name} has two notes")
+                rows[name] = Row(name, kind, note)
+    return found
+
+
+def compare(data: dict[str, Any], notes: dict[str, dict[str, Row]]) -> dict[str, list[Row]]:
+    """Return the rows of every section.
+
+    Raises: ValueError where names, notes and the package do not agree.
+    """
+    made = {}
+    wrong = [f"[{section}] is no section" for section in notes if section not in data["sections"]]
+    for path, lists in data["sections"].items():
+        section = notes.get(path, {})
+        owner = find(path.replace("torch", "pullback", 1))
+        theirs = [name for names in lists.values() for name in names]
+        rows = []
+        for name in sorted(theirs, key=lambda name: (name.lower(), name)):
+            row = section.get(name, Row(name, "present"))
+            if row.status == "ours":
+                wrong.append(f"{path}.{name} is not ours alone: torch has it")
+            elif has(owner, name) == (row.status == "left out"):
+                said = "is there" if row.status == "left out" else "is missing, without a reason"
+                wrong.append(f"{path}.{name} {said}")
+            rows.append(row)
+        for name in sorted(set(section) - set(theirs)):
+            if section[name].status != "ours" or not has(owner, name):
+                wrong.append(f"{path}.{name}: neither torch nor pullback has it")
+            rows.append(section[name])
+        made[path] = rows
+    if wrong:
+        raise ValueError("compat/notes.ini: " + "; ".join(wrong))
+    return made
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def count(rows: list[Row]) -> tuple[int, int, int, int, int]:
+    """Return how many names torch has, are here, are here but differ, are left out, are ours."""
+    kinds = [row.status for row in rows]
+    ours, left_out = kinds.count("ours"), kinds.count("left out")
+    names = len(rows) - ours
+    return names, names - left_out, kinds.count("differs"), left_out, ours
+
+
+def table(path: str, rows: list[Row]) -> Iterator[str]:
+    """Yield one section in Markdown."""
+    yield ""
+    yield f"## `{path}`"
+    yield ""
+    yield "| name | here | note |"
+    yield "| --- | --- | --- |"
+    for row in rows:
+        here = {"present": "yes", "differs": "yes, differs", "ours": "ours alone"}
+        note = row.note.replace("|", "\\|")
+        yield f"| `{row.name}` | {here.get(row.status, row.status)} | {note} |".replace("  |", " |")
+
+
+def make_page(data: dict[str, Any], sections: dict[str, list[Row]]) -> str:
+    """Return the page."""
+    counts = {path: count(rows) for path, rows in sections.items()}
+    total = tuple(map(sum, zip(*counts.values())))
+    lines = [
+        f"| `{path}` | " + " | ".join(map(str, numbers)) + " |" for path, numbers in counts.items()
+    ]
+    lines.append("| **all** | " + " | ".join(f"**{number}**" for number in total) + " |")
+    tables = [line for path, rows in sections.items() for line in table(path, rows)]
+    return PAGE.format(
+        version=data["torch"],
+        names=total[0],
+        present=total[1],
+        differs=total[2],
+        left_out=total[3],
+        totals="\n".join(lines),
+        sections="\n".join(tables) + "\n",
+    )
+
+
+# -- command line ----------------------------------------------------------------------------------
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--docs", metavar="DIR", type=Path, help="write DIR/torch-compat.md")
+    parser.add_argument("--take", action="store_true", help="write compat/names.json; needs torch")
+    given = parser.parse_args(arguments)
+    if not (given.docs or given.take):
+        parser.error("say what to write: --docs or --take")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated attributes are names too
+        if given.take:
+            NAMES.write_text(json.dumps(torch_names(), indent=1) + "\n")
+        if given.docs:
+            data = json.loads(NAMES.read_text())
+            page = make_page(data, compare(data, read_notes()))
+            (given.docs / "torch-compat.md").write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
