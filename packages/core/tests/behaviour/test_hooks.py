@@ -500,3 +500,17 @@ def test_unserializable_hook_silences_the_warning():
     y = leaf(1.0)
     y.register_hook(pb.utils.hooks.unserializable_hook(lambda g: None))
     pb.utils.hooks.warn_if_has_hooks(y)
+
+
+def test_node_post_hook_that_writes_changes_one_gradient_only():
+    x, y = (pb.ones(1, requires_grad=True) for _ in range(2))
+    z = x + y
+    seed = pb.ones(1)
+    z.grad_fn.register_hook(lambda inputs, outputs: [inputs[0].mul_(10)].clear())
+    z.backward(seed)
+    assert (x.grad.item(), y.grad.item(), seed.item()) == (10.0, 1.0, 1.0)
+    z = x + y
+    z.grad_fn.register_hook(lambda inputs, outputs: [outputs[0].zero_()].clear())
+    x.grad = y.grad = None
+    z.backward(seed)
+    assert (x.grad.item(), y.grad.item(), seed.item()) == (1.0, 1.0, 1.0)

@@ -158,8 +158,13 @@ cdef int run_pre_hooks(pb_node *node, PyObject **grads) except -1:
 cdef int run_post_hooks(pb_node *node, PyObject **grads, PyObject **results) except -1:
     """Node post-hooks: hook(grad_inputs, grad_outputs)."""
     cdef tuple before
+    cdef uint32_t i
     if node.extra == NULL or node.extra.post_hooks == NULL:
         return 0
+    for i in range(node.nedges):
+        make_private(&results[i])
+    for i in range(node.noutputs):
+        make_private(&grads[i])
     for hook in list((<dict>node.extra.post_hooks).values()):
         before = as_tuple(results, node.nedges)
         result = hook(before, as_tuple(grads, node.noutputs))

@@ -96,7 +96,9 @@ def _root(item):
 
 def _numbered(roots):
     """Number all nodes behind the roots, without recursion."""
-    numbers, order, waiting = {}, [], list(reversed(roots))
+    numbers: dict[int, int] = {}
+    order: list = []
+    waiting = list(reversed(roots))
     while waiting:
         node = waiting.pop()
         if id(node) not in numbers:
