@@ -34,6 +34,7 @@ from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.tensor cimport Tensor, is_tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport layout_shape, pb_layout, pb_node, pb_storage
+from pullback._c.views cimport own_result
 from pullback._c.kernel import KernelMissing
 
 cdef extern from "Python.h":
@@ -332,7 +333,7 @@ cdef object run_composite_plainly(Op op, PyObject **args):
     cdef int i
     if op.python is None:
         return op.forward(op, args, NULL)
-    return op.python(*[<object>args[i] for i in range(op.nargs)])
+    return own_result(op.python(*[<object>args[i] for i in range(op.nargs)]))
 
 
 # Set by lifted.pyx: how ops run while levels of forward mode and vmap are open.
@@ -411,8 +412,8 @@ cdef object op_run_inplace(Op op, PyObject **args):
     cdef uint64_t mask = 0
     if state.grad_enabled and not state.inference:
         mask = needs_grad(op, args)
-    check_writable(target, op.flags & OP_OVERLAP != 0)
     check_inplace(target, mask != 0)
+    check_writable(target, op.flags & OP_OVERLAP != 0)
     if mask != 0 and op.flags & OP_DIFFERENTIABLE:
         node = node_begin(op, args, mask, 1)
     try:

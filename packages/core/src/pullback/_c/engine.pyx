@@ -21,23 +21,24 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from pullback.abi cimport PB_EVENT_NODE, pb_event
+from pullback.abi cimport pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.accumulate cimport accumulate_grad, sum_grads
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.gradients cimport (
-    check_nan, fit_gradient, implicit_seed, is_logged, log_node, static_name, why_no_grad)
+    check_nan, describe_node, fit_gradient, implicit_seed, is_logged, log_node, refuse_batched,
+    why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
     Node, node_name, node_object, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
-from pullback._c.slices cimport apply_copy_slices
+from pullback._c.slices cimport apply_copy_slices, release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, is_tensor, set_run_from_scalar, tensor_device_index,
-    tensor_device_type)
+    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, set_run_from_scalar,
+    tensor_device_index, tensor_device_type)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_HOOKED, NODE_OP, NODE_PYTHON, node_edges, node_meta,
     pb_edge, pb_meta, pb_node)
@@ -335,11 +336,11 @@ cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value)
 
 # ---- one node ------------------------------------------------------------------------------------
 
-cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
-                    bint create_graph) except -1:
+cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
+                    uint64_t skipped) except -1:
     """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge."""
     if node.kind == NODE_OP:
-        return op_backward(node, grads, results)
+        return op_backward(node, grads, results, skipped)
     if node.kind == NODE_ACCUMULATE:
         if grads[0] != NULL:
             accumulate_grad(<Tensor>node.op, grads[0], create_graph)
@@ -347,7 +348,7 @@ cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
     if node.kind == NODE_PYTHON:
         return apply_python(node, grads, results)
     if node.kind == NODE_COPY_SLICES:
-        return apply_copy_slices(node, grads, results, create_graph)
+        return apply_copy_slices(node, grads, results, create_graph, skipped)
     return apply_error(node)
 
 
@@ -358,6 +359,7 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     cdef PyObject *few[8]
     cdef PyObject **results = few
     cdef uint32_t i, nedges = node.nedges
+    cdef uint64_t skipped = 0
     cdef PyObject *held
     cdef bint hooked = node.flags & NODE_HOOKED != 0
     if hooked:
@@ -372,14 +374,17 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
             if results == NULL:
                 raise MemoryError()
         memset(results, 0, nedges * sizeof(PyObject *))
+        if task.restricted:
+            skipped = beside_paths(task, node)
         try:
             if hooked:
                 run_pre_hooks(node, grads)
             if process.observer != NULL:
-                apply_observed(node, grads, results, task.create_graph)
+                apply_observed(node, grads, results, task.create_graph, skipped)
             else:
-                node_apply(node, grads, results, task.create_graph)
-            if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL:
+                node_apply(node, grads, results, task.create_graph, skipped)
+            if (node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL
+                    and (<Tensor>node.op).flags & TENSOR_REQUIRES_GRAD):
                 run_post_accumulate(node)
             if hooked:
                 run_post_hooks(node, grads, results)
@@ -387,6 +392,8 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
                 check_nan(node, results)
             if not task.keep_graph:
                 node_release_saved(node)
+                if node.kind == NODE_COPY_SLICES:
+                    release_slices(node)
             for i in range(visit.noutputs):
                 held = grads[i]
                 grads[i] = NULL
@@ -400,17 +407,25 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     return 0
 
 
-cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results,
-                        bint create_graph) except -1:
+cdef uint64_t beside_paths(GraphTask task, pb_node *node) except? -1:
+    """Return a mask of the edges that lead to none of the inputs: ops need not follow them."""
+    cdef uint64_t mask = 0
+    cdef pb_edge *edges = node_edges(node)
+    cdef uint32_t i
+    for i in range(min(node.nedges, 64)):
+        if edges[i].node != NULL and not (visit_find(task, edges[i].node).flags
+                                          & (VISIT_NEEDED | VISIT_CAPTURED)):
+            mask |= <uint64_t>1 << i
+    return mask
+
+
+cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
+                        uint64_t skipped) except -1:
     cdef pb_event event
-    event.size = sizeof(pb_event)
-    event.kind = PB_EVENT_NODE
-    event.name = static_name(node)
-    event.sequence = <long long>node.sequence
-    event.forward_thread = node.thread
+    describe_node(node, &event)
     process.observer.begin(process.observer.self, &event)
     try:
-        return node_apply(node, grads, results, create_graph)
+        return node_apply(node, grads, results, create_graph, skipped)
     finally:
         process.observer.end(process.observer.self, &event)
 
@@ -487,13 +502,6 @@ def set_report_failure(function):
     """Install what anomaly detection does with a node that raised."""
     global report_failure
     report_failure = function
-
-
-cdef int refuse_batched(Tensor tensor) except -1:
-    if tensor.flags & TENSOR_IS_BATCHED:
-        raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
-                           "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
-    return 0
 
 
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
@@ -600,10 +608,10 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
         count_dependencies(task, edges, nroots)
         if restricted:
             prepare_captures(task, edges, nroots, ninputs, accumulate)
-        seed(task, edges, nroots, grads)
         state.graph_task = <void *>task
         state.grad_enabled = create_graph
         state.inference = 0
+        seed(task, edges, nroots, grads)
         logged = is_logged()
         while task.nready > 0:
             visit = ready_pop(task)
@@ -663,8 +671,10 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
         Py_INCREF(value)
         deliver(task, &edges[k], visit, <PyObject *>value)
         value = None
+        # A single root's hooks see its gradient even if it leads to none of the inputs.
         if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (
-                not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
+                not task.restricted or nroots == 1
+                or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
             visit.flags |= VISIT_QUEUED
             ready_push(task, visit)
     return 0

@@ -5,6 +5,7 @@ import sys
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
+from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
 from pullback._c.elementwise cimport cast_tensor
@@ -12,11 +13,12 @@ from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport node_name
+from pullback._c.record cimport tensor_needs_grad
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_REQUIRES_GRAD, Tensor, tensor_device, tensor_device_index, tensor_device_type,
-    tensor_is_tracked, tensor_new, tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, tensor_device, tensor_device_index,
+    tensor_device_type, tensor_is_tracked, tensor_new)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_meta, pb_node)
 
@@ -67,6 +69,16 @@ cdef const char *static_name(pb_node *node) except NULL:
     return <bytes>encoded
 
 
+cdef int describe_node(pb_node *node, pb_event *event) except -1:
+    """Fill in what observers are told of a node that runs."""
+    event.size = sizeof(pb_event)
+    event.kind = PB_EVENT_NODE
+    event.name = static_name(node)
+    event.sequence = <long long>node.sequence
+    event.forward_thread = node.thread
+    return 0
+
+
 cdef object implicit_seed(pb_edge *edge):
     """Return the gradient 1 of an output with one element."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
@@ -85,7 +97,7 @@ cdef object implicit_seed(pb_edge *edge):
 
 cdef str why_no_grad(Py_ssize_t position, Tensor root):
     """Return the message for a root without history; made only when it is needed."""
-    if tensor_requires_grad(root):
+    if tensor_needs_grad(root):
         return ""
     reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
     if dtype_category[root.dtype] < CATEGORY_FLOATING:
@@ -161,6 +173,13 @@ def depends_on_others(Tensor output not None, leaves):
                 seen.add(<size_t>edges[i].node)
                 todo.append(<size_t>edges[i].node)
     return False
+
+
+cdef int refuse_batched(Tensor tensor) except -1:
+    if tensor.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
+                           "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
+    return 0
 
 
 cdef int check_nan(pb_node *node, PyObject **results) except -1:

@@ -334,11 +334,14 @@ cdef str op_node_name(pb_node *node):
     op = <object>node.op
     if op.namer is None:
         return op.node_name
-    return op.namer(*[kept_value(node_saved(node) + <int>slot) for slot in op.namer_slots])
+    return op.namer(*[kept_value(node, slot) for slot in op.namer_slots])
 
 
-cdef object kept_value(pb_saved *saved):
-    """Return a parameter, or the shape of a tensor kept by shape; None for other tensors."""
+cdef object kept_value(pb_node *node, int slot):
+    """Return a parameter, or the shape of a tensor kept by shape; None for others and defaults."""
+    cdef pb_saved *saved = node_saved(node) + slot
+    if slot >= node.nsaved:             # defaults at the end have no slot
+        return None
     if saved.kind == SAVED_OBJECT:
         return <object>saved.object
     return layout_shape_tuple(saved.layout) if saved.kind == SAVED_SHAPE else None

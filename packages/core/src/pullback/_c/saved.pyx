@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t
 
-from pullback._c.dtype cimport dtype_object
+from pullback._c.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.entry cimport Op, SOURCE_ARG, all_ops, missing
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport node_extra, node_name, node_retain
@@ -91,7 +91,7 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
     cdef Tensor lent
     cdef uint32_t version = tensor.storage.version
     from pullback._c.state import swap_grad_enabled
-    lent = tensor_alias(tensor) if is_output or tensor.node != NULL else tensor
+    lent = tensor_alias(tensor) if is_output else tensor    # no cycle over the node itself
     before = swap_grad_enabled(False)
     try:
         packed = pack(lent)
@@ -231,7 +231,8 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
             tensor_extra(tensor).lifts = saved.object
             tensor.flags |= TENSOR_IS_LIFTED
         if saved.kind == SAVED_OUTPUT:
-            tensor_set_node(tensor, node_retain(node), saved.output_nr)
+            if dtype_differentiable(saved.dtype):
+                tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:
             tensor_set_node(tensor, node_retain(saved.node), saved.output_nr)
         return tensor
@@ -273,7 +274,7 @@ cdef object unpack_packed(pb_node *node, int slot):
     if saved.flags == 2 and saved.node == NULL:
         return tensor
     result = tensor_alias(tensor)
-    if saved.flags == 1:
+    if saved.flags == 1 and dtype_differentiable(saved.dtype):
         tensor_set_node(result, node_retain(node), saved.output_nr)
     elif saved.node != NULL:
         tensor_set_node(result, node_retain(saved.node), saved.output_nr)

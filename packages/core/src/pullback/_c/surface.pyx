@@ -64,8 +64,8 @@ def set_requires_grad(Tensor self not None, value):
                                "differentiation use var_no_grad = var.detach().")
         return
     if value and not dtype_differentiable(self.dtype):
-        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
-                           f"{dtype_object(self.dtype).name}")
+        raise RuntimeError(f"only Tensors of floating point and complex dtype can require "
+                           f"gradients, got {dtype_object(self.dtype).name}")
     if value and self.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode "
                            "is not allowed.")
@@ -80,6 +80,9 @@ def requires_grad_(Tensor self not None, requires_grad=True):
 
     Raises: RuntimeError for non-leaves and for dtypes that have no derivatives.
     """
+    if requires_grad is True and not dtype_differentiable(self.dtype):
+        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
+                           f"{dtype_object(self.dtype).name}")
     set_requires_grad(self, requires_grad)
     return self
 
@@ -156,9 +159,9 @@ def set_data(Tensor self not None, value):
     if not is_tensor(value):
         raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
     source = <Tensor>value
-    if source.dtype != self.dtype and tensor_needs_grad(self):
-        raise RuntimeError("incompatible tensor type: data of a tensor that requires grad cannot "
-                           "change its dtype")
+    if not dtype_differentiable(source.dtype) and tensor_needs_grad(self):
+        raise RuntimeError(f"data set to a tensor that requires gradients must be floating point "
+                           f"or complex dtype, got {dtype_object(source.dtype).name}")
     source = data_alias(source)
     storage = storage_retain(source.storage)
     storage.version = self.storage.version
@@ -315,11 +318,11 @@ cdef int keep_on(Tensor self, pb_node *node) except -1:
     return 0
 
 
-def move_retained(Tensor self not None, Node node not None):
+def move_retained(Tensor self not None, Node node not None, unsigned int number):
     """Let the gradient be kept where the tensor's history goes on after an in-place op."""
     if self.node != NULL and self.node.extra != NULL and self.node.extra.retain != NULL:
         (<dict>self.node.extra.retain).pop(self.output_nr, None)
-    self.output_nr = 0
+    self.output_nr = number
     keep_on(self, node.node)
 
 
