@@ -240,3 +240,13 @@ def test_unused_exit_is_harmless():
     with pytest.raises(TypeError):
         pb.no_grad(1, 2, 3)
     assert pb.is_grad_enabled()
+
+
+def test_decorating_with_set_multithreading_enabled_leaves_the_flag():
+    @pb.autograd.set_multithreading_enabled(False)
+    def inside():
+        return pb.autograd.is_multithreading_enabled()
+
+    assert pb.autograd.is_multithreading_enabled()
+    assert not inside()
+    assert pb.autograd.is_multithreading_enabled()

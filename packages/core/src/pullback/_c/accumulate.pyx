@@ -15,8 +15,8 @@ from pullback._c.layout cimport (
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, Tensor, pb_tensor_extra, tensor_extra,
-    tensor_new, tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor,
+    pb_tensor_extra, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_INFERENCE, STORAGE_READONLY, layout_shape, pb_layout)
 
@@ -46,16 +46,21 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     return op_call2(op_named("add"), a, second)
 
 
-cdef Tensor in_layout_of(Tensor leaf, Tensor grad):
+cdef Tensor in_layout_of(Tensor leaf, Tensor grad, bint recorded):
     """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
     cdef pb_layout *layout
     cdef Tensor out
+    if recorded and (grad.flags & TENSOR_IS_LIFTED or obeys_layout(leaf, grad)):
+        return op_named("clone")(grad)
     if leaf.layout.flags & LAYOUT_DENSE:
         layout = layout_retain(leaf.layout)
     else:
         layout = layout_contiguous(leaf.layout.ndim, layout_shape(leaf.layout))
     out = tensor_new(layout, grad.dtype, grad.storage.device_type, grad.storage.device_index)
-    copy_into(out, grad)
+    if recorded:
+        op_named("copy_")(out, grad)
+    else:
+        copy_into(out, grad)
     return out
 
 
@@ -80,6 +85,11 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     cdef Tensor current, kept
     cdef int wanted = extra.grad_dtype
     cdef uint32_t version
+    if leaf.node != NULL:
+        raise RuntimeError("leaf variable has been moved into the graph interior: it was detached "
+                           "and then written in place by a recorded operation")
+    if not leaf.flags & TENSOR_REQUIRES_GRAD:
+        return 0                        # the flag was taken back since
     if grad.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
                            "use pullback.func.grad or pullback.autograd.grad")
@@ -94,11 +104,11 @@ cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) exc
     while True:         # again if another thread was faster while this one let go of the lock
         if extra.grad == NULL:
             if must_be_op(grad, create_graph):
-                kept = op_named("clone")(grad)
+                kept = in_layout_of(leaf, grad, True)
             elif sole and obeys_layout(leaf, grad):
                 kept = grad
             else:
-                kept = in_layout_of(leaf, grad)
+                kept = in_layout_of(leaf, grad, False)
             if leaf.extra.grad == NULL:
                 Py_INCREF(kept)
                 leaf.extra.grad = <PyObject *>kept

@@ -15,6 +15,7 @@ from pullback._c.layout cimport layout_same_shape
 from pullback._c.outputs cimport refuse_shared
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
+from pullback._c.views cimport own_result
 # These register their forwards, and what runs them at levels.
 from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
 from pullback._c import lifted, matmul, reduce, views      # no-cython-lint
@@ -54,7 +55,7 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
             check_fits(<Tensor>target, <Tensor?>result)
             copy_into(<Tensor>target, <Tensor>result)
         return <object>target
-    return result
+    return own_result(result)
 
 
 cdef int check_fits(Tensor target, Tensor result) except -1:

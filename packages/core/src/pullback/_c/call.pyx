@@ -36,6 +36,7 @@ from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.tensor cimport TENSOR_IS_VIEW, Tensor, is_tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport (
     STORAGE_INFERENCE, layout_shape, pb_layout, pb_node, pb_storage)
+from pullback._c.views cimport own_result
 from pullback._c.kernel import KernelMissing
 
 cdef extern from "Python.h":
@@ -324,7 +325,7 @@ cdef object run_composite_plainly(Op op, PyObject **args):
     cdef int i
     if op.python is None:
         return op.forward(op, args, NULL)
-    return op.python(*[<object>args[i] for i in range(op.nargs)])
+    return own_result(op.python(*[<object>args[i] for i in range(op.nargs)]))
 
 
 # Set by lifted.pyx: how ops run while levels are open.
@@ -412,8 +413,8 @@ cdef object op_run_inplace(Op op, PyObject **args):
         if target.flags & TENSOR_IS_VIEW:
             check_inplace(target, False)
         mask = needs_grad(op, args)
-    check_writable(target, op.flags & OP_OVERLAP != 0)
     check_inplace(target, mask != 0)
+    check_writable(target, op.flags & OP_OVERLAP != 0)
     if mask != 0 and op.flags & OP_DIFFERENTIABLE:
         node = node_begin(op, args, mask, 1)
     try:

@@ -39,7 +39,7 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
     if ndim == 0 or shape[ndim - 1] != 2 or strides[ndim - 1] != 1 or self.offset % 2:
         raise RuntimeError("Tensor must have a last dimension of size 2 with stride 1")
     for d in range(ndim - 1):
-        if strides[d] % 2:
+        if strides[d] % 2 and shape[d] != 1:
             raise RuntimeError("Tensor must have a stride divisible by 2 for all but last "
                                "dimension")
         strides[d] //= 2

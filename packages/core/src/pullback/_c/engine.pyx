@@ -15,35 +15,32 @@ owns; a node points to its record while the pass runs. If another pass holds the
 (reentrant or concurrent backward), the record is found in a table of this pass instead.
 """
 
-
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
-from pullback._c.accumulate cimport accumulate_grad, sum_grads
+from pullback._c.accumulate cimport sum_grads
 from pullback._c.anomaly cimport note_failure, note_freed
-from pullback._c.formula cimport op_backward
-from pullback._c.function cimport apply_error, apply_python
+from pullback._c.apply cimport node_apply
 from pullback._c.gradients cimport (
     check_nan, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node, refuse_batched,
-    refuse_in_transform, static_name, why_no_grad)
+    refuse_in_transform, why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
     Node, node_of, node_release, node_release_saved, node_retain)
 from pullback._c.record cimport tensor_edge
-from pullback._c.slices cimport apply_copy_slices
+from pullback._c.slices cimport release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, is_tensor, set_run_from_scalar, tensor_device_index,
-    tensor_device_type)
+    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, set_run_from_scalar,
+    tensor_device_index, tensor_device_type)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, NODE_OP,
-    NODE_PYTHON, node_edges, node_meta, pb_edge, pb_meta, pb_node)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, node_edges,
+    node_meta, pb_edge, pb_meta, pb_node)
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
@@ -335,22 +332,6 @@ cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value)
 
 # ---- one node ------------------------------------------------------------------------------------
 
-cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
-                    bint create_graph) except -1:
-    """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge."""
-    if node.kind == NODE_OP:
-        return op_backward(node, grads, results)
-    if node.kind == NODE_ACCUMULATE:
-        if grads[0] != NULL:
-            accumulate_grad(<Tensor>node.op, grads[0], create_graph)
-        return 0
-    if node.kind == NODE_PYTHON:
-        return apply_python(node, grads, results)
-    if node.kind == NODE_COPY_SLICES:
-        return apply_copy_slices(node, grads, results, create_graph)
-    return apply_error(node)
-
-
 cdef int run_node(GraphTask task, visit_t *visit) except -1:
     """Hooks, capture, the node itself, and its results on their way."""
     cdef pb_node *node = visit.node
@@ -358,6 +339,7 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     cdef PyObject *few[8]
     cdef PyObject **results = few
     cdef uint32_t i, nedges = node.nedges
+    cdef uint64_t skipped = 0
     cdef PyObject *held
     cdef bint hooked = node.flags & NODE_HOOKED != 0
     if hooked:
@@ -372,14 +354,14 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
             if results == NULL:
                 raise MemoryError()
         memset(results, 0, nedges * sizeof(PyObject *))
+        if task.restricted:
+            skipped = beside_paths(task, node)
         try:
             if hooked:
                 run_pre_hooks(node, grads)
-            if process.observer != NULL:
-                apply_observed(node, grads, results, task.create_graph)
-            else:
-                node_apply(node, grads, results, task.create_graph)
-            if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL:
+            node_apply(node, grads, results, task.create_graph, skipped)
+            if (node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL
+                    and (<Tensor>node.op).flags & TENSOR_REQUIRES_GRAD):
                 run_post_accumulate(node)
             if hooked:
                 run_post_hooks(node, grads, results)
@@ -387,6 +369,8 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
                 check_nan(node, grads, results)
             if not task.keep_graph:
                 node_release_saved(node, task.freed)
+                if node.kind == NODE_COPY_SLICES:
+                    release_slices(node, task.freed)
                 if process.anomaly and node.flags & NODE_FREED:
                     note_freed(node)
             for i in range(visit.noutputs):
@@ -402,19 +386,16 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     return 0
 
 
-cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results,
-                        bint create_graph) except -1:
-    cdef pb_event event
-    event.size = sizeof(pb_event)
-    event.kind = PB_EVENT_NODE
-    event.name = static_name(node)
-    event.sequence = <long long>node.sequence
-    event.forward_thread = node.thread
-    process.observer.begin(process.observer.self, &event)
-    try:
-        return node_apply(node, grads, results, create_graph)
-    finally:
-        process.observer.end(process.observer.self, &event)
+cdef uint64_t beside_paths(GraphTask task, pb_node *node) except? -1:
+    """Return a mask of the edges that lead to none of the inputs: ops need not follow them."""
+    cdef uint64_t mask = 0
+    cdef pb_edge *edges = node_edges(node)
+    cdef uint32_t i
+    for i in range(min(node.nedges, 64)):
+        if edges[i].node != NULL and not (visit_find(task, edges[i].node).flags
+                                          & (VISIT_NEEDED | VISIT_CAPTURED)):
+            mask |= <uint64_t>1 << i
+    return mask
 
 
 cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
@@ -582,10 +563,10 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
         count_dependencies(task, edges, nroots)
         if restricted:
             prepare_captures(task, edges, nroots, ninputs, accumulate)
-        seed(task, edges, nroots, grads)
         state.graph_task = <void *>task
         state.grad_enabled = create_graph
         state.inference = 0
+        seed(task, edges, nroots, grads)
         logged = is_logged()
         while task.nready > 0:
             visit = ready_pop(task)
@@ -661,8 +642,10 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
         Py_INCREF(value)
         deliver(task, &edges[k], visit, <PyObject *>value)
         value = None
+        # A single root's hooks see its gradient even if it leads to none of the inputs.
         if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (
-                not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
+                not task.restricted or nroots == 1
+                or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
             visit.flags |= VISIT_QUEUED
             ready_push(task, visit)
     return 0

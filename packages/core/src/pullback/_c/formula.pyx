@@ -493,8 +493,13 @@ cdef list vjp_at(Op op, PyObject **args, object result, tuple cotangents, uint64
     return found
 
 
-cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except -1:
-    """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge."""
+cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
+                     uint64_t skipped) except -1:
+    """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge.
+
+    Of an op without a list of tensors, formulas for edges whose bits are set in `skipped` are
+    left out.
+    """
     cdef Op op = <Op>node.op
     cdef Backward backward = <Backward>op.backward if op.backward is not None else backward_of(op)
     cdef Formula formula
@@ -517,7 +522,8 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results) except
             compile_formula(op, formula)
         for i in range(formula.ntargets):
             if op.list_arg < 0:
-                needed = edges[formula.targets[i]].node != NULL
+                needed = (edges[formula.targets[i]].node != NULL
+                          and not (skipped >> formula.targets[i]) & 1)
             else:
                 needed = wanted(op, node, formula.targets[i])
             if needed:

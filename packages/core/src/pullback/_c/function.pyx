@@ -10,7 +10,8 @@ from pullback._c.formula cimport zeros_for
 from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
     Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
-from pullback._c.record cimport bump_version, rebase, tensor_edge, tensor_needs_grad
+from pullback._c.record cimport (
+    bump_version, check_inplace, move_retained, rebase, tensor_edge, tensor_needs_grad)
 from pullback._c.saved cimport (
     node_check_alive, refuse_inference, save_object, save_tensor, saved_unpack)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
@@ -171,33 +172,36 @@ cdef int check_dirty(FunctionNode ctx, list raw, list inputs) except -1:
         if not among(item, tuple(inputs)):
             raise RuntimeError("mark_dirty: only inputs of the Function can be marked dirty, but "
                                "got a tensor that is none of them")
+        bump_version(<Tensor>item, -1)
         if not among(item, tuple(raw)):
             raise RuntimeError("Some elements marked as dirty during the forward method were not "
                                "returned as output. The inputs that are modified inplace must all "
                                "be outputs of the Function.")
         tensor = <Tensor>item
-        if ctx.recorded:
-            if tensor.node == NULL and tensor.flags & TENSOR_REQUIRES_GRAD:
-                raise RuntimeError("a leaf Variable that requires grad has been used in an "
-                                   "in-place operation.")
-            if tensor.flags & TENSOR_IS_VIEW:
-                base = <Tensor>tensor.extra.base
-                if (<Tensor>base).node == NULL and (<Tensor>base).flags & TENSOR_REQUIRES_GRAD:
-                    raise RuntimeError("a view of a leaf Variable that requires grad is being used "
-                                       "in an in-place operation.")
-                if len(raw) > 1:
-                    raise RuntimeError("If your Function modifies inplace an input that is a view "
-                                       "of another Tensor, your Function cannot return more than "
-                                       "one Tensor.")
-        bump_version(tensor, -1)
+        if not ctx.recorded:
+            continue
+        if tensor.flags & TENSOR_IS_VIEW and len(raw) > 1:
+            raise RuntimeError("If your Function modifies inplace an input that is a view of "
+                               "another Tensor, your Function cannot return more than one Tensor.")
+        if not tensor.flags & TENSOR_IS_VIEW and (
+                tensor.node == NULL and tensor.flags & TENSOR_REQUIRES_GRAD):
+            raise RuntimeError("a leaf Variable that requires grad has been used in an in-place "
+                               "operation.")
+        check_inplace(tensor, True)
     return 0
 
 
 cdef object plain_output(FunctionNode ctx, object item, list inputs):
     """An output without a node: an input that is returned as it is becomes a new object."""
+    cdef Tensor view
     if is_tensor(item) and among(item, tuple(inputs)) and not among(item, ctx.dirty):
-        item = make_view(<Tensor>item, layout_retain((<Tensor>item).layout),
+        if tensor_needs_grad(<Tensor>item):
+            return tensor_alias(<Tensor>item)
+        view = make_view(<Tensor>item, layout_retain((<Tensor>item).layout),
                          (<Tensor>item).offset, (<Tensor>item).dtype)
+        if view.flags & TENSOR_IS_VIEW:
+            view.extra.view_kind = VIEW_IN_FUNCTION
+        return view
     if is_tensor(item) and (<Tensor>item).flags & TENSOR_IS_VIEW and not among(item, ctx.dirty):
         if thread_state().grad_enabled and not thread_state().inference:
             (<Tensor>item).extra.view_kind = VIEW_IN_FUNCTION
@@ -252,7 +256,7 @@ cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor 
             node_set_meta(node, number, output.layout, output.dtype, output.storage)
             rebase(output, node)
             return output
-        output.flags &= ~TENSOR_REQUIRES_GRAD
+        move_retained(output, node, number)
     elif is_input:
         result = make_view(output, layout_retain(output.layout), output.offset, output.dtype)
     if result.flags & TENSOR_IS_VIEW and not is_dirty:

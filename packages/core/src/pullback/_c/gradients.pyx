@@ -5,6 +5,7 @@ import sys
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
+from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
 from pullback._c.elementwise cimport cast_tensor
@@ -12,7 +13,7 @@ from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport Node, node_name, node_of, node_release, node_retain
-from pullback._c.record cimport tensor_edge
+from pullback._c.record cimport tensor_edge, tensor_needs_grad
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport (
@@ -69,6 +70,16 @@ cdef const char *static_name(pb_node *node) except NULL:
     return <bytes>encoded
 
 
+cdef int describe_node(pb_node *node, pb_event *event) except -1:
+    """Fill in what observers are told of a node that runs."""
+    event.size = sizeof(pb_event)
+    event.kind = PB_EVENT_NODE
+    event.name = static_name(node)
+    event.sequence = <long long>node.sequence
+    event.forward_thread = node.thread
+    return 0
+
+
 cdef object implicit_seed(pb_edge *edge):
     """Return the gradient 1 of an output with one element."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
@@ -93,6 +104,7 @@ cdef int refuse_implicit(pb_layout *layout, int dtype) except -1:
 
 cdef str why_no_grad(Py_ssize_t position, Tensor root):
     """Return the message for a root without history; made only when it is needed."""
+    tensor_needs_grad(root)             # a view's history catches up with its base's
     if root.node != NULL or root.flags & TENSOR_REQUIRES_GRAD:
         return ""
     reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"

@@ -9,10 +9,12 @@ from pullback._c.call cimport op_call2
 from pullback._c.dtype cimport dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
+from pullback._c.gradients cimport fit_gradient
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
 from pullback._c.tensor cimport (
-    Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra, tensor_is_tracked)
-from pullback._c.types cimport NODE_ACCUMULATE, pb_node
+    TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra,
+    tensor_is_tracked)
+from pullback._c.types cimport NODE_ACCUMULATE, node_edges, pb_edge, pb_node
 
 
 cdef object hook_name(object hook):
@@ -91,9 +93,11 @@ cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
 
 
 cdef int retain(Tensor tensor, object grad) except -1:
-    """Add to the .grad of a non-leaf."""
+    """Add to the .grad of a non-leaf, unless it is a batch that means nothing outside its pass."""
     cdef PyObject *before = tensor_extra(tensor).grad
     cdef object kept
+    if (<Tensor>grad).flags & TENSOR_IS_BATCHED and not tensor.flags & TENSOR_IS_BATCHED:
+        return 0
     if before == NULL:
         if tensor_is_tracked(<Tensor>grad):
             kept = op_named("clone")(grad)
@@ -159,9 +163,12 @@ cdef int run_post_hooks(pb_node *node, PyObject **grads, PyObject **results) exc
     """Node post-hooks: hook(grad_inputs, grad_outputs)."""
     cdef tuple before
     cdef uint32_t i
+    cdef pb_edge *edges = node_edges(node)
     if node.extra == NULL or node.extra.post_hooks == NULL:
         return 0
     for i in range(node.nedges):
+        if results[i] != NULL and edges[i].node != NULL:
+            replace(&results[i], fit_gradient(node, i, &edges[i], <object>results[i]))
         make_private(&results[i])
     for i in range(node.noutputs):
         make_private(&grads[i])

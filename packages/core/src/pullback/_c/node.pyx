@@ -346,12 +346,9 @@ cdef str op_node_name(pb_node *node):
 
 
 cdef object kept_value(pb_node *node, int slot):
-    """Return a parameter, or the shape of a tensor kept by shape; None for other tensors.
-
-    None for a default as well, which is not kept; a node has no slots for the last of them.
-    """
+    """Return a parameter, or the shape of a tensor kept by shape; None for others and defaults."""
     cdef pb_saved *saved = node_saved(node) + slot
-    if slot >= node.nsaved:
+    if slot >= node.nsaved:             # defaults at the end have no slot
         return None
     if saved.kind == SAVED_OBJECT:
         return <object>saved.object

@@ -9,8 +9,8 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
 
+from pullback._c.apply cimport node_apply
 from pullback._c.dtype cimport dtype_object
-from pullback._c.engine cimport node_apply
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport Node, node_extra, node_name, node_object, node_of, saved_clear
@@ -259,7 +259,7 @@ def node_call(Node self not None, *grad_outputs):
         for i in range(node.noutputs):
             value = grad_outputs[i]
             grads[i] = NULL if value is None else <PyObject *>value
-        node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled)
+        node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled, 0)
         found = [None if grads[node.noutputs + i] == NULL else <object>grads[node.noutputs + i]
                  for i in range(node.nedges)]
     finally:

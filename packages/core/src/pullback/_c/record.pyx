@@ -243,13 +243,22 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
         if target.extra.view_kind != VIEW_DEFAULT:
             refuse_view(target, False)
         # The base may require no grad: x = base.view(2).requires_grad_() is a leaf, too.
-        if base.node == NULL and tensor_requires_grad(target):
+        if (base.node == NULL and tensor_requires_grad(target)) or views_leaf(target):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")
     if target.node == NULL and target.flags & TENSOR_REQUIRES_GRAD:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                            "operation.")
     return 0
+
+
+cdef bint views_leaf(Tensor target) noexcept:
+    """True if the history of a view begins with a leaf over the same memory: a view itself."""
+    cdef pb_node *node = target.node
+    while node != NULL and node.kind == NODE_OP and (<Op>node.op).flags & OP_VIEW:
+        node = node_edges(node)[0].node
+    return (node != NULL and node.kind == NODE_ACCUMULATE
+            and (<Tensor>node.op).storage == target.storage)
 
 
 cdef int refuse_view(Tensor view, bint indirect) except -1:
@@ -324,7 +333,7 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
     cdef SliceWrite write
     cdef uint32_t i
     if not target.flags & TENSOR_IS_VIEW:
-        move_retained(target, node)
+        move_retained(target, node, 0)
         tensor_set_node(target, node_retain(node), 0)
         target.flags &= ~TENSOR_REQUIRES_GRAD
         return 0
@@ -351,7 +360,7 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
         if edges[0].node != NULL:
             inner[0].node = node_retain(edges[0].node)
             inner[0].nr = edges[0].nr
-        move_retained(base, slices)
+        move_retained(base, slices, 0)
         tensor_set_node(base, node_retain(slices), 0)
         base.flags &= ~TENSOR_REQUIRES_GRAD
     finally:
@@ -373,9 +382,9 @@ def set_move_retained(function):
     move_retained_function = function
 
 
-cdef int move_retained(Tensor tensor, pb_node *node) except -1:
+cdef int move_retained(Tensor tensor, pb_node *node, uint32_t number) except -1:
     if tensor.flags & TENSOR_RETAINS_GRAD:
-        move_retained_function(tensor, node_object(node))
+        move_retained_function(tensor, node_object(node), number)
     return 0
 
 
@@ -388,6 +397,9 @@ cdef int view_refresh(Tensor view) except -1:
     if not tensor_requires_grad(base) or view.storage != base.storage:
         if view.node == NULL:
             view.extra.view_version = current
+        elif view.extra.view_kind == VIEW_DEFAULT and not views_leaf(view):
+            view.extra.view_version = current
+            tensor_set_node(view, NULL, 0)      # the base was detached, then written
         return 0
     if view.extra.view_kind != VIEW_DEFAULT:
         refuse_view(view, True)
@@ -405,7 +417,7 @@ cdef int view_refresh(Tensor view) except -1:
     if again.node == NULL:
         return 0
     if view.flags & TENSOR_RETAINS_GRAD:
-        move_retained(view, again.node)
+        move_retained(view, again.node, again.output_nr)
     tensor_set_node(view, node_retain(again.node), again.output_nr)
     view.flags &= ~TENSOR_REQUIRES_GRAD
     return 0
@@ -423,4 +435,10 @@ cdef object replay_dtype(Tensor base, Tensor view):
     shape, strides, offset = geometry(view)[:3]
     if view.dtype < base.dtype:
         return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
-    return op_named("as_strided")(op_named("view_as_complex")(base), shape, strides, offset)
+    return complex_part(base, shape, strides, 2 * offset)
+
+
+cdef object complex_part(object whole, tuple shape, tuple strides, object start):
+    """Return a view of real memory as complex numbers; `start` counts real ones."""
+    pairs = op_named("as_strided")(whole, (*shape, 2), (*[2 * step for step in strides], 1), start)
+    return op_named("view_as_complex")(pairs)

@@ -9,7 +9,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint32_t
 
-from pullback._c.dtype cimport dtype_object
+from pullback._c.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.entry cimport Op, SOURCE_ARG, all_ops, missing
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport node_extra, node_name, node_retain
@@ -125,7 +125,7 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
                    object unpack) except -1:
     cdef pb_saved *saved = node_saved(node) + slot
     cdef uint32_t version = tensor.storage.version
-    lent = tensor_alias(tensor) if is_output or tensor.node != NULL else tensor
+    lent = tensor_alias(tensor) if is_output else tensor    # no cycle over the node itself
     packed = packed_by(pack, <Tensor>lent)
     saved.kind = SAVED_PACKED
     saved.flags = PACKED_OUTPUT if is_output else PACKED_ROOT if tensor.node == NULL else 0
@@ -289,7 +289,8 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
         if saved.object != NULL:
             give_lift(tensor, saved.object)
         if saved.kind == SAVED_OUTPUT:
-            tensor_set_node(tensor, node_retain(node), saved.output_nr)
+            if dtype_differentiable(saved.dtype):
+                tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:
             tensor_set_node(tensor, node_retain(saved.node), saved.output_nr)
         return tensor
@@ -374,7 +375,7 @@ cdef object unpack_packed(pb_node *node, int slot):
     result = tensor_alias(tensor)
     if lift is not None:
         give_lift(result, <PyObject *>lift)
-    if saved.flags == PACKED_OUTPUT:
+    if saved.flags == PACKED_OUTPUT and dtype_differentiable(saved.dtype):
         tensor_set_node(result, node_retain(node), saved.output_nr)
     elif saved.node != NULL:
         tensor_set_node(result, node_retain(saved.node), saved.output_nr)

@@ -6,13 +6,15 @@ the op that wrote.
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from pullback._c.entry cimport op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_python
-from pullback._c.record cimport SliceWrite
+from pullback._c.node cimport node_release_saved
+from pullback._c.record cimport SliceWrite, complex_part
+from pullback._c.saved cimport node_check_alive
 from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor
 from pullback._c.types cimport NODE_PYTHON, node_edges, pb_node
 from pullback._c.create import empty_tensor
@@ -35,14 +37,13 @@ cdef object written_part(object buffer, object result, SliceWrite write, object 
     if dtype is write.base[3]:
         return op_named("as_strided")(buffer, shape, strides, offset - low)
     if dtype.is_complex:
-        whole = op_named("view_as_complex")(result)
-        return op_named("as_strided")(whole, shape, strides, offset - low // 2)
+        return complex_part(buffer, shape, strides, 2 * offset - low)
     whole = op_named("view_as_real")(result)
     return op_named("as_strided")(whole, shape, strides, offset - low * 2)
 
 
 cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
-                           bint create_graph) except -1:
+                           bint create_graph, uint64_t skipped) except -1:
     cdef SliceWrite write = <SliceWrite>node.op
     cdef pb_node *inner = write.inner
     cdef PyObject **found
@@ -51,8 +52,10 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
     cdef object grad, part, seed
     if grads[0] == NULL:
         return 0
+    node_check_alive(node)
     grad = <object>grads[0]
     low, high = extent(write.base)
+    low -= low % 2                      # complex parts begin at even offsets
     buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
     if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
         buffer = op_named("clone_beside")(buffer, grad)
@@ -69,7 +72,7 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
         if inner.kind == NODE_PYTHON:
             apply_python(inner, &inner_grad, found)
         else:
-            op_backward(inner, &inner_grad, found)
+            op_backward(inner, &inner_grad, found, skipped & ~<uint64_t>1)
         if found[0] == NULL:
             op_named("zero_")(part)
         else:
@@ -85,3 +88,9 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
             Py_XDECREF(found[i])
         free(found)
     return 0
+
+
+cdef void release_slices(pb_node *node, int flags) noexcept:
+    """Free what the op that wrote has saved; the write cannot run again, whatever that was."""
+    node.flags |= <uint8_t>flags
+    node_release_saved((<SliceWrite>node.op).inner, flags)

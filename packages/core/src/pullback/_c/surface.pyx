@@ -21,7 +21,7 @@ from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    is_tensor, tensor_device, tensor_extra, tensor_requires_grad, tensor_set_node)
+    VIEW_DEFAULT, is_tensor, tensor_device, tensor_extra, tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -32,7 +32,9 @@ def get_requires_grad(Tensor self not None):
     """Whether operations on this tensor are recorded."""
     if self.flags & TENSOR_IS_BATCHED:
         return get_requires_grad(batch_of(self))
-    return bool(tensor_requires_grad(self))
+    if self.flags & TENSOR_IS_VIEW and self.extra.view_kind != VIEW_DEFAULT:
+        return bool(tensor_requires_grad(self))     # its history may be one that cannot be told
+    return bool(tensor_needs_grad(self))
 
 
 def set_requires_grad(Tensor self not None, value):
@@ -60,8 +62,8 @@ cdef int change_requires_grad(Tensor self, bint value) except -1:
                                "differentiation use var_no_grad = var.detach().")
         return 0
     if value and not dtype_differentiable(self.dtype):
-        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
-                           f"{dtype_object(self.dtype).name}")
+        raise RuntimeError(f"only Tensors of floating point and complex dtype can require "
+                           f"gradients, got {dtype_object(self.dtype).name}")
     if value and self.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode "
                            "is not allowed.")
@@ -80,6 +82,9 @@ def requires_grad_(Tensor self not None, requires_grad=True):
     if not isinstance(requires_grad, bool):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not "
                         f"{type(requires_grad).__name__}")
+    if requires_grad and not dtype_differentiable(self.dtype):
+        raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got "
+                           f"{dtype_object(self.dtype).name}")
     change_requires_grad(self, requires_grad)
     return self
 
@@ -336,11 +341,11 @@ cdef int keep_on(Tensor self, pb_node *node) except -1:
     return 0
 
 
-def move_retained(Tensor self not None, Node node not None):
+def move_retained(Tensor self not None, Node node not None, unsigned int number):
     """Let the gradient be kept where the tensor's history goes on after an in-place op."""
     if self.node != NULL and self.node.extra != NULL and self.node.extra.retain != NULL:
         (<dict>self.node.extra.retain).pop(self.output_nr, None)
-    self.output_nr = 0
+    self.output_nr = number
     keep_on(self, node.node)
 
 

@@ -240,6 +240,10 @@ class set_multithreading_enabled(Mode):
         self.before = state.swap_multithreading(bool(mode))
         self.mode = bool(mode)
 
+    def __call__(self, function):
+        state.swap_multithreading(self.before)
+        return super().__call__(function)
+
     def __enter__(self):
         pass
 

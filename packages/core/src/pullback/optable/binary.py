@@ -62,7 +62,7 @@ _binary("mul", {"self": lambda g, other: g * ops.conj(other),
 
 
 _binary("div", {"self": lambda g, other: g / ops.conj(other),
-                "other": lambda g, other, out: -g * (out / other).conj()},
+                "other": lambda g, self, other: -g * (ops.div(self, other) / other).conj()},
         "Return self / other, elementwise; integers give floats.", dtypes=FLOAT_COMPLEX,
         promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide",
         samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))])

@@ -476,9 +476,10 @@ def _common(tensors):
 
 
 def _cat_forward(tensors, dim):
-    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)[:1]
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
+    tensors = _common(list(tensors))    # empty ones have a say in the dtype
+    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or tensors[:1]
     shape = list(tensors[0].shape)
     if not shape:
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
@@ -495,7 +496,6 @@ def _cat_forward(tensors, dim):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. "
                                    f"Expected size {want} but got size {have} for tensor number "
                                    f"{number} in the list.")
-    tensors = _common(tensors)
     shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
     out = new_empty(tensors[0], shape)
     start = 0

@@ -1,0 +1,54 @@
+"""Running one node, by its kind."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+from pullback.abi cimport pb_event
+from pullback._c.accumulate cimport accumulate_grad
+from pullback._c.formula cimport op_backward
+from pullback._c.function cimport apply_error, apply_python
+from pullback._c.gradients cimport describe_node
+from pullback._c.slices cimport apply_copy_slices
+from pullback._c.state cimport globals_, pb_globals
+from pullback._c.tensor cimport Tensor
+from pullback._c.types cimport (
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, NODE_PYTHON, pb_node)
+
+cdef pb_globals *process = globals_()
+
+
+cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
+                    uint64_t skipped) except -1:
+    """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge.
+
+    Bit i of `skipped` is set if nobody wants the gradient of edge i.
+    """
+    if process.observer != NULL:
+        return apply_observed(node, grads, results, create_graph, skipped)
+    return apply_by_kind(node, grads, results, create_graph, skipped)
+
+
+cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **results,
+                              bint create_graph, uint64_t skipped) except -1:
+    if node.kind == NODE_OP:
+        return op_backward(node, grads, results, skipped)
+    if node.kind == NODE_ACCUMULATE:
+        if grads[0] != NULL:
+            accumulate_grad(<Tensor>node.op, grads[0], create_graph)
+        return 0
+    if node.kind == NODE_PYTHON:
+        return apply_python(node, grads, results)
+    if node.kind == NODE_COPY_SLICES:
+        return apply_copy_slices(node, grads, results, create_graph, skipped)
+    return apply_error(node)
+
+
+cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
+                        uint64_t skipped) except -1:
+    cdef pb_event event
+    describe_node(node, &event)
+    process.observer.begin(process.observer.self, &event)
+    try:
+        return apply_by_kind(node, grads, results, create_graph, skipped)
+    finally:
+        process.observer.end(process.observer.self, &event)

@@ -1,0 +1,208 @@
+"""Differences from torch that are meant: improvements, and what torch does not promise.
+
+Each has its reason; docs/from-torch.md tells users of those that they can meet.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def accepted(difference):
+    """Return why a difference is meant, or None."""
+    for reason, holds in MEANT.items():
+        if holds(difference):
+            return reason
+    return None
+
+
+def is_view_without_grad_mode(d):
+    """Return True if torch says that a view made under no_grad requires grad."""
+    name = d.path.split(".")[1] if d.path.startswith("seen.") else ""
+    seen = d.torch_step["seen"].get(name, {})
+    return (
+        d.path.endswith(".requires_grad")
+        and d.torch is True
+        and ((seen.get("view") and seen.get("graph") is None) or "no_grad" in d.statement)
+    )
+
+
+# What torch saves as tensors: indices, masks, numbers, results that our formulas do without.
+SAVED_BY_TORCH_ALONE = (
+    *(
+        "[m.tensor(",
+        "(m.tensor(",
+        "masked_select",
+        ".prod(",
+        " > 0.012]",
+        "maximum",
+        " * 2",
+        " / 2",
+    ),
+    *("mul_(2)", "*= 0.5", "** 2", " * 3", ".norm("),
+)
+
+
+def saves_less(d):
+    """Return True if torch raised for a saved value that our formula does not need."""
+    raised = str(d.torch)
+    missing = re.search(
+        "a second time|modified by an inplace|saved tensor unpack_hook|ValueError: s", raised
+    )
+    return missing and any(other in d.program for other in SAVED_BY_TORCH_ALONE)
+
+
+def writes_a_stale_view(d):
+    """Return True if torch takes a view for a leaf because its history was not asked for yet."""
+    target = d.statement.partition("[")[0]
+    seen = d.torch_step["seen"].get(target, {"view": True})
+    if d.path == "outcome" and "you can only change requires_grad flags" in d.pullback:
+        return True
+    return (
+        seen["view"]
+        and "a leaf Variable that requires grad" in str(d.torch)
+        and (d.pullback == "no error")
+    )
+
+
+MEANT = {
+    "a view that torch refuses to use after a write to its base follows its base": lambda d: (
+        "its base or another view of its base has been modified inplace" in str(d.torch)
+        or (d.path.startswith("seen") and str(d.torch).startswith("RuntimeError"))
+    ),
+    "requires_grad = True on a non-leaf changes nothing": lambda d: (
+        d.statement.endswith(".requires_grad = True") and d.pullback == "no error"
+    ),
+    "a view made under no_grad does not require grad": is_view_without_grad_mode,
+    "a gradient that goes nowhere is not computed": lambda d: (
+        d.path.startswith("calls[") and d.pullback is None and d.torch is not None
+    ),
+    "a seed is passed on without its own history unless that is recorded": lambda d: (
+        d.path.startswith("calls[")
+        and d.path.endswith("requires_grad")
+        and "create_graph" not in d.statement
+    ),
+    "without create_graph gradients do not require grad, whatever the seed": lambda d: (
+        d.path.endswith("requires_grad")
+        and d.torch is True
+        and "autograd.grad(" in (d.program if d.statement == "(end)" else d.statement)
+        and "create_graph" not in d.statement
+    ),
+    "the derivative of a linear function does not require grad": lambda d: (
+        d.path.endswith("requires_grad")
+        and d.torch is True
+        and "create_graph" in d.program
+        and any(power in d.program for power in (".square(", "** 2", "** 3", "pow_"))
+    ),
+    "a view does not require grad because its base was made to, later": lambda d: (
+        re.search(r"\.requires_grad(_\(\)| = True)", d.program)
+        and (
+            (d.path.endswith("requires_grad") and d.torch is True)
+            or (d.torch == "no error" and "does not have a grad_fn" in d.pullback)
+        )
+    ),
+    "a view of a base that was detached and written is a leaf": lambda d: (
+        re.search(r"\.detach_\(\)|\.requires_grad(_\(| = )False", d.program)
+        and (d.path.endswith("requires_grad") or ".graph" in d.path or ".leaf" in d.path)
+    ),
+    "grad() gives the gradient after hooks also where the pass goes on": lambda d: (
+        ".value" in d.path
+        and re.search(r"\w+, \w+, = own\(", d.program)
+        and ".register_hook(hook(" in d.program
+    ),
+    "whether a reshape copies depends on strides of a result, which are no promise": lambda d: (
+        (d.path.endswith(".view") and re.search(r"\.(flatten|reshape|contiguous)\(", d.statement))
+        or "view size is not compatible" in f"{d.torch} {d.pullback}"
+    ),
+    "a pass that fails may fail later": lambda d: (
+        (d.path == "calls" or ".grad" in d.path) and d.torch_step["outcome"][0] == "error"
+    ),
+    "a value is expanded by a node of its own to what it is assigned to": lambda d: (
+        d.path.startswith("calls") and ".shape" in d.path and re.search(r"\] .?= ", d.program)
+    ),
+    "the order of what a custom Function writes and reads": lambda d: (
+        "F.WriteFirst" in d.statement and ".graph" in d.path
+    ),
+    "a gradient in .grad never shares memory with the seed": lambda d: (
+        (d.path.startswith("bumps") and "backward(" in d.statement and not d.pullback)
+        or (
+            (".grad.value" in d.path or re.match(r"calls.*\.value", d.path))
+            and re.search(r"backward\(gradient=t\d", d.program)
+        )
+    ),
+    "a write by a custom Function under no_grad leaves requires_grad as it was": lambda d: (
+        "F.Write" in d.program
+        and ((d.path.endswith("requires_grad") and d.torch is False) or ".grad.value" in d.path)
+    ),
+    "a gradient with a history can be copied with its leaf": lambda d: (
+        "deepcopy" in d.statement and d.pullback == "no error"
+    ),
+    "gradients of a batch in .grad are of no use outside": lambda d: (
+        "vmap: " in str(d.torch)
+        or (
+            "is_grads_batched" in d.program
+            and ("retain_grad()" in d.program or "escaped" in str(d.pullback))
+            and ".grad" in d.path
+        )
+    ),
+    "a batch of gradients must be given": lambda d: (
+        "every grad_output must be given" in str(d.pullback)
+    ),
+    "_saved_ attributes are what our formulas save": lambda d: (
+        "grad_fn._saved_" in d.statement and d.path in ("outcome", "error")
+    ),
+    "a saved tensor may be detached in place": lambda d: (
+        "a saved tensor that has been detached in-place" in str(d.torch)
+    ),
+    "hooks are not called without a gradient": lambda d: (
+        (d.path == "calls" and "[None]]" in str(d.torch))
+        or "NoneType" in str(d.torch)
+        or "can't replace a None gradient" in str(d.torch)
+        or (d.path.startswith("calls") and d.torch is None and "mode='any'" in d.program)
+        or (d.path.startswith("calls") and str(d.torch).startswith("any "))
+    ),
+    "a write to memory that overlaps itself is refused by every operation": lambda d: (
+        "more than one element of the written-to tensor" in f"{d.torch} {d.pullback}"
+    ),
+    "a write whose source shares its memory writes what the source was": lambda d: (
+        "some elements of the input tensor and the written-to tensor" in str(d.torch)
+    ),
+    "a gradient of another shape than its root is told first": lambda d: (
+        d.path.startswith(("error", "message")) and "Mismatch in shape" in d.pullback
+    ),
+    "backward(inputs=) keeps gradients of non-leaves for this call only": lambda d: (
+        d.path.endswith(".retains") and d.torch is True
+    ),
+    "backward(inputs=) does not run the node of a non-leaf": lambda d: (
+        "inputs=[" in d.statement
+        and d.pullback == "no error"
+        and re.search("a second time|ValueError: s", d.torch)
+    ),
+    "a hook over several tensors counts roots of the pass too": lambda d: (
+        d.path == "multi-grad hooks"
+        or "AssertionError: Expected gradient function" in str(d.torch)
+        or "A leaf node was passed to _will_engine_execute_node" in str(d.torch)
+    ),
+    "a stale view is no leaf for retain_grad()": lambda d: (
+        d.path.endswith(".retains") and d.torch is False and ".retain_grad()" in d.program
+    ),
+    "edges and is_grads_batched exclude each other": lambda d: (
+        "does not support GradientEdge" in str(d.pullback)
+    ),
+    "x.data = y leaves the version counter to the tensors that keep the old memory": lambda d: (
+        (d.path.startswith("bumps") or ".graph" in d.path) and ".data = " in d.program
+    ),
+    "formulas save less": saves_less,
+    "by an intermediate result a second derivative depends on the formula": lambda d: (
+        d.path == "seen" and ".prod(" in d.program and "create_graph" in d.program
+    ),
+    "a view whose history is not up to date is no leaf": writes_a_stale_view,
+    "a hook after accumulation must return None": lambda d: (
+        "post accumulate grad hook" in str(d.pullback)
+    ),
+    "torch's own assertion fails": lambda d: "please report" in str(d.torch),
+    "a pack hook that fails leaves a node without what it was to save": lambda d: (
+        "Expected a proper Tensor but got None" in str(d.torch)
+        or ("'inplace'" in d.program and re.match("bumps|outcome|error|message|.*value", d.path))
+    ),
+}
