@@ -201,6 +201,11 @@ def _matrix_transposed(name):
     return transposed
 
 
+def _is_on(kind):
+    """Return the getter of is_cpu and its like."""
+    return lambda self: self.device.type == kind
+
+
 def _converter(name, target):
     def convert(self, memory_format=None):
         return self.to(_BY_NAME[target], memory_format=memory_format)
@@ -275,7 +280,7 @@ def as_subclass(self, cls):
 
 def install():
     """Bind everything that is no op to the class."""
-    from pullback import _interop
+    from pullback import _interop, _scalars
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
@@ -291,6 +296,10 @@ def install():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))
+    for name in ("is_conj", "is_neg", "is_same_size", "resolve_conj", "resolve_neg"):
+        bind_attribute(name, getattr(_scalars, name))
+    for name in ("cpu", "cuda", "meta"):
+        bind_attribute(f"is_{name}", property(_is_on(name)))
     bind_attribute("T", property(_transposed))
     for name in ("mT", "mH", "H"):
         bind_attribute(name, property(_matrix_transposed(name)))

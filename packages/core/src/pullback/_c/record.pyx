@@ -219,6 +219,11 @@ cdef int check_writable(Tensor target, bint overlap) except -1:
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor "
                            "refers to a single memory location. Please clone() the tensor before "
                            "performing the operation.")
+    return check_not_inference(target)
+
+
+cdef int check_not_inference(Tensor target) except -1:
+    """Raise where an inference tensor is changed outside inference mode."""
     if target.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not "
                            "allowed. You can make a clone to get a normal tensor before doing "
@@ -239,7 +244,8 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
         kind = target.extra.view_kind
         if kind != VIEW_DEFAULT:
             refuse_view(target, kind)
-        if base.node == NULL and base.flags & TENSOR_REQUIRES_GRAD:
+        if base.node == NULL and (base.flags & TENSOR_REQUIRES_GRAD
+                                  or tensor_requires_grad(target)):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")
     if target.node == NULL and target.flags & TENSOR_REQUIRES_GRAD:
