@@ -104,6 +104,8 @@ class Memory:
         self.calls.append(("synchronize", device))
         if device == 0: raise OSError("the cable is loose")
     def empty_cache(self, device): self.calls.append(("empty_cache", device))
+    def memory_stats(self, device): return 5 * 1024, 20 * 1024, 2**20, 3
+    def reset_peak_memory_stats(self, device): self.calls.append(("reset_peak", device))
     def allocate(self, *given): self.calls.append(("allocate", given[0])); return 1
     def release(self, *given): pass
     read = write = copy = release
@@ -120,6 +122,7 @@ def test_optional_methods_of_memory_are_called(run_lines, write_plugin):
     code = (
         "x = pb.empty(1, device='twin:1')\n"
         "pb.synchronize('twin:1'); pb.empty_cache('twin:1')\n"
+        "pb.reset_peak_memory_stats('twin:1')\n"
         "from plugin_of_twin import MEMORY\n"
         "print(MEMORY.calls)\n"
         "for call in (lambda: pb.empty(1, device='twin:2'), lambda: pb.synchronize('twin')):\n"
@@ -127,9 +130,38 @@ def test_optional_methods_of_memory_are_called(run_lines, write_plugin):
         "    except RuntimeError as error:\n        print(error)"
     )
     calls, beyond, loose = run_lines(write_plugin("twin", OPTIONAL), SETUP + code)
-    assert calls == "[('allocate', 1), ('synchronize', 1), ('empty_cache', 1)]"
+    assert calls == (
+        "[('allocate', 1), ('synchronize', 1), ('empty_cache', 1), ('reset_peak', 1)]"
+    )
     assert beyond == "device twin:2 does not exist: the backend 'twin' has 2 device(s)"
     assert loose == "synchronize(): OSError: the cable is loose"
+
+
+def test_memory_in_a_table(run_lines, write_plugin):
+    code = (
+        "print(pb.memory_summary('twin:1'))\n"
+        "print(len(pb.memory_summary('twin:1', abbreviated=True).splitlines()))"
+    )
+    title, _, _, allocated, reserved, count, short = run_lines(
+        write_plugin("twin", OPTIONAL), SETUP + code
+    )
+    assert title == "Memory of twin:1"
+    assert allocated.split() == "| Allocated memory | 5120 B | 20 KiB |".split()
+    assert reserved.split() == "| Reserved memory | 1024 KiB | |".split()
+    assert count.split() == "| Allocations made | 3 | |".split()
+    assert short == "5"
+
+
+def test_an_op_with_two_results_is_composed(run):
+    code = (
+        "found = pb.tensor([1., 3., 2.], device='example').cummax(0)\n"
+        "print(type(found).__name__, found.values.tolist(), found.indices.tolist())\n"
+        "half = pb.tensor([2., 1.], device='example', dtype=pb.float16).cummin(0).values\n"
+        "print(half.dtype, half.tolist(), half.device)"
+    )
+    assert run(code) == [
+        "cummax [1.0, 3.0, 3.0] [0, 1, 1]", "pullback.float16 [2.0, 1.0] example:0"
+    ]  # fmt: skip
 
 
 def test_memory_without_optional_methods_has_one_device(run):

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s
 # What is ours alone.
 EXTRA = {
     *("absolute_", "backend", "empty_cache", "get_include", "get_printoptions", "get_pxd_path"),
-    *("memory_stats", "printoptions", "synchronize"),
+    *("memory_stats", "memory_summary", "printoptions", "reset_peak_memory_stats", "synchronize"),
 }
 
 

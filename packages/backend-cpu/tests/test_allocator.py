@@ -30,6 +30,7 @@ class Backend(ctypes.Structure):
         ("current_stream", ctypes.c_void_p),
         ("stats", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))),
         ("empty_cache", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int)),
+        ("reset_peak", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int)),
     ]
 
 
@@ -127,6 +128,13 @@ def test_empty_cache_gives_memory_back():
     assert stats()[2] >= held + 32 * MEBIBYTE
     BACKEND.empty_cache(BACKEND.self, 0)
     assert stats()[2] == held
+
+
+def test_the_peak_can_start_again():
+    release(allocate(32 * MEBIBYTE), 32 * MEBIBYTE)
+    assert stats()[1] >= stats()[0] + 32 * MEBIBYTE
+    BACKEND.reset_peak(BACKEND.self, 0)
+    assert stats()[1] == stats()[0]
 
 
 def test_cached_blocks_do_not_add_to_the_peak():

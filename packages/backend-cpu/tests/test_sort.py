@@ -59,6 +59,32 @@ def test_sort_any_floats(numbers):
     check_sort(np.array(numbers, np.float32))
 
 
+@pytest.mark.parametrize("dtype", dtypes_of("sort"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("descending", [0, 1])
+def test_the_first_of_a_sort(dtype, layout, descending):
+    calls = ((3, 7), 2), ((2, 90), 60), ((4, 3000), 5), ((1, 9000), 1500), ((2, 5), 0)
+    for shape, count in calls:
+        values = sample(dtype, shape, low=-5, high=5)
+        whole = [np.empty(shape, values.dtype), np.empty(shape, np.int64)]
+        run_kernel("sort", whole, [values], descending)
+        first = [empty_like(part[:, :count].copy(), part.dtype, layout) for part in whole]
+        run_kernel("sort", first, [LAYOUTS[layout](values)], descending)
+        for part, expected in zip(first, whole):
+            np.testing.assert_array_equal(widen(part), widen(expected[:, :count]))
+
+
+@given(st.lists(st.floats(width=16), min_size=1, max_size=60), st.integers(1, 60))
+@settings(deadline=None)
+def test_the_first_of_any_floats(numbers, count):
+    values = np.resize(np.array(numbers, np.float32), 5000)
+    values[: len(numbers)] += np.float32(0.5)
+    out, indices = np.empty(count, np.float32), np.empty(count, np.int64)
+    run_kernel("sort", [out, indices], [values], 0)
+    expected = np.argsort(values, kind="stable")[:count]
+    np.testing.assert_array_equal(indices, expected)
+
+
 def test_sort_of_a_scalar():
     out, index = np.zeros(()), np.ones((), np.int64)
     run_kernel("sort", [out, index], [np.array(4.0)], 0)

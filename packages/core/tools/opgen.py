@@ -22,7 +22,12 @@ from typing import Any
 
 TOOLS = Path(__file__).resolve().parent
 PACKAGE = TOOLS.parent / "src" / "pullback"
-NAMESPACES = {"pullback": "", "pullback.linalg": "linalg", "pullback.nn.functional": "functional"}
+NAMESPACES = {
+    "pullback": "",
+    "pullback.linalg": "linalg",
+    "pullback.nn.functional": "functional",
+    "pullback.special": "special",
+}
 
 ANNOTATIONS = {
     "Tensor": "Tensor",
@@ -115,18 +120,29 @@ def render_arguments(
     return ", ".join(parts + named)
 
 
-def render_stub(entry: Entry, name: str, *, method: bool, out: bool) -> Iterator[str]:
-    """Yield the lines of one function or method."""
+def render_stub(
+    entry: Entry, name: str, *, method: bool, out: bool, overloaded: bool = False
+) -> Iterator[str]:
+    """Yield the lines of one function or method; ``overloaded`` if there are more of its name."""
     result = RESULTS[entry.returns]
     first_line = entry.doc.splitlines()[0].replace("\\", "\\\\")
     for spread in (True, False) if entry.varargs else (False,):
         arguments = render_arguments(
             entry, method=method, inplace=name.endswith("_"), out=out, spread=spread
         )
-        if entry.varargs:
+        if entry.varargs or overloaded:
             yield "@overload"
         yield f"def {name}({arguments}) -> {result}:"
         yield f'    """{first_line}"""'
+
+
+def render_all(
+    table: Mapping[str, Entry], entry: Entry, name: str, *, method: bool, out: bool
+) -> Iterator[str]:
+    """Yield the lines of one function or method and of what takes its further keywords."""
+    forms = [entry, table[entry.overload]] if entry.overload else [entry]
+    for form in forms:
+        yield from render_stub(form, name, method=method, out=out, overloaded=len(forms) > 1)
 
 
 def names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
@@ -148,6 +164,11 @@ def public_names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
             yield name, out
 
 
+def elsewhere() -> Mapping[str, Mapping[str, str]]:
+    """Return the further names of ops in each namespace."""
+    return importlib.import_module("pullback.optable.namespaces").ELSEWHERE
+
+
 def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
     """Yield the stubs of a namespace's functions, sorted by name."""
     found = {
@@ -156,9 +177,11 @@ def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
         if entry.function and namespace in entry.namespaces
         for name, out in public_names_of(entry)
     }
+    for name, other in elsewhere().get(namespace, {}).items():
+        found[name] = table[other], table[other].out
     for name in sorted(found):
         entry, out = found[name]
-        yield from render_stub(entry, name, method=False, out=out)
+        yield from render_all(table, entry, name, method=False, out=out)
 
 
 def methods(table: Mapping[str, Entry]) -> Iterator[str]:
@@ -171,7 +194,7 @@ def methods(table: Mapping[str, Entry]) -> Iterator[str]:
             found.update({name: (entry, out) for name, out in names_of(entry)})
     for name in sorted(found):
         entry, out = found[name]
-        yield from render_stub(entry, name, method=True, out=out)
+        yield from render_all(table, entry, name, method=True, out=out)
 
 
 # -- files -----------------------------------------------------------------------------------------

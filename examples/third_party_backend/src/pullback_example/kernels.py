@@ -82,9 +82,7 @@ def power(x, y):
     return np.where(y < 0, small, np.power(x, np.maximum(y, 0)))
 
 
-def shift(function, beyond):
-    """Shift by less than the width; other counts give ``beyond(x)``."""
-
+def shift(function, beyond):  # by less than the width; other counts give beyond(x)
     def shifted(x, y):
         inside = (y >= 0) & (y < 8 * x.dtype.itemsize)
         return np.where(inside, function(x, np.where(inside, y, 0)), beyond(x))
@@ -126,9 +124,7 @@ def reduction(name, mask, function, end=None):
         store(out, function(wide(x), axis=axes, keepdims=True, **given))
 
 
-def position(name, function):
-    """Register argmax or argmin over one dim or all."""
-
+def position(name, function):  # argmax or argmin, over one dim or all
     @kernel(name, REAL)
     def find(out, x):
         axes = [d for d in range(x.ndim) if out.shape[d] != x.shape[d]]
@@ -152,8 +148,9 @@ def sort(outs, x, *, descending):
     order = np.argsort(keys[..., ::-1] if descending else keys, axis=-1, kind="stable")
     if descending:  # the reversed order of the reversed row keeps equal elements in order
         order = keys.shape[-1] - 1 - order[..., ::-1]
-    outs[0][...] = np.take_along_axis(np.atleast_1d(x), order, -1).reshape(x.shape)
-    outs[1][...] = order.reshape(x.shape)
+    order = order[..., : np.atleast_1d(outs[0]).shape[-1]]  # shorter outputs get the first ones
+    outs[0][...] = np.take_along_axis(np.atleast_1d(x), order, -1).reshape(outs[0].shape)
+    outs[1][...] = order.reshape(outs[1].shape)
 
 
 @kernel("solve", INEXACT)
@@ -162,9 +159,15 @@ def solve(outs, matrices, right):
         try:
             outs[0][number], outs[1][number] = np.linalg.solve(matrix, values), 0
         except np.linalg.LinAlgError:  # the first pivot that is 0: so many columns are dependent
-            ranks = [np.linalg.matrix_rank(matrix[:, :k]) for k in range(1, len(matrix) + 1)]
-            outs[0][number] = np.nan
-            outs[1][number] = next(k for k, rank in enumerate(ranks, 1) if rank < k)
+            short = [np.linalg.matrix_rank(matrix[:, :k]) < k for k in range(1, len(matrix) + 1)]
+            outs[0][number], outs[1][number] = np.nan, 1 + short.index(True)
+
+
+@kernel("svd", INEXACT)
+def svd(outs, matrices):
+    full = outs[0].shape[2] + outs[2].shape[1] > 2 * outs[1].shape[1]
+    for out, values in zip(outs, (*np.linalg.svd(matrices, full), 0), strict=True):
+        out[...] = values
 
 
 # -- by index --------------------------------------------------------------------------------------
@@ -202,14 +205,11 @@ def gather(x, index, dim):
     return x[along(flat, dim % x.ndim, x)].reshape(index.shape)
 
 
-def scattering(name, put):
-    """Register a kernel that puts source elements where indices along a dim say."""
-
+def scattering(name, put):  # source elements go where indices along a dim say
     @kernel(name, ALL)
     def scatter(out, index, source, *, dim):
         target, index = out.reshape(1) if out.ndim == 0 else out, np.atleast_1d(index)
-        if source.ndim:
-            source = source[tuple(slice(0, size) for size in index.shape)]
+        source = source[tuple(map(slice, index.shape))] if source.ndim else source
         put(target, along(index, dim % target.ndim, target), source)
 
 

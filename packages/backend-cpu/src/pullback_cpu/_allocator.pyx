@@ -193,6 +193,10 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
     stats[3] = state.count
 
 
+cdef void reset_peak(void *self, int device) noexcept:
+    (<allocator *>self).peak = (<allocator *>self).in_use
+
+
 cdef void empty_cache(void *self, int device) noexcept:
     release_cache(<allocator *>self, 0)
     pb_pool_trim(&(<allocator *>self).small, 0)
@@ -209,5 +213,6 @@ backend.allocate = allocate
 backend.release = release
 backend.memory_stats = memory_stats
 backend.empty_cache = empty_cache
+backend.reset_peak = reset_peak
 
 BACKEND = PyCapsule_New(&backend, PB_BACKEND_CAPSULE, NULL)

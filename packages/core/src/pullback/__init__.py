@@ -7,6 +7,7 @@
 tensor([2., 4.])
 """
 
+import math as _math
 import os as _os
 
 __version__ = "0.1.0"
@@ -22,7 +23,7 @@ def get_include():
     return _os.path.join(_os.path.dirname(__file__), "include")
 
 
-from pullback import backend, linalg, nn, random, utils
+from pullback import backend, linalg, nn, random, special, utils
 from pullback._bind import bind_table as _bind_table
 from pullback._c import dtype as _dtype
 from pullback._c import surface as _surface
@@ -39,6 +40,7 @@ from pullback._c.device import (
     empty_cache,
     get_default_device,
     memory_stats,
+    reset_peak_memory_stats,
     set_default_device,
     synchronize,
 )
@@ -77,6 +79,7 @@ from pullback._context import (
     get_num_threads,
     is_deterministic_algorithms_warn_only_enabled,
     is_warn_always_enabled,
+    memory_summary,
     set_default_tensor_type,
     set_deterministic_debug_mode,
     set_float32_matmul_precision,
@@ -122,11 +125,13 @@ def _dtypes():
 
 _named = {found.name: found for found in _dtype.ALL}
 globals().update(_named)
+e, inf, nan, newaxis, pi = _math.e, _math.inf, _math.nan, None, _math.pi
 half, float, double = _named["float16"], _named["float32"], _named["float64"]  # torch's names
 short, int, long = _named["int16"], _named["int32"], _named["int64"]
 cfloat, cdouble = _named["complex64"], _named["complex128"]
 
-_bind_table({"": globals(), "functional": vars(nn.functional), "linalg": vars(linalg)})
+_bind_table({"": globals(), "functional": vars(nn.functional), "linalg": vars(linalg),
+             "special": vars(special)})
 
 from pullback import _einops, _methods, autograd
 from pullback._methods import (

@@ -28,12 +28,12 @@ _UNARY = frozenset("""
 """.split())
 
 # One tensor whose first dims are a batch's already.
-_LEADING = frozenset("tril triu inverse_batch pixel_shuffle pixel_unshuffle".split())
+_LEADING = frozenset("tril triu inverse_batch svd_batch pixel_shuffle pixel_unshuffle".split())
 
 # Several tensors, elementwise and broadcast, beside those that the table calls pointwise.
 _POINTWISE = frozenset("""
-    masked_fill clamp copysign nextafter complex polar fill_ fmax fmin heaviside lcm ldexp
-    logaddexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
+    div_rounded masked_fill clamp copysign nextafter complex polar fill_ fmax fmin heaviside lcm
+    ldexp logaddexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
 """.split())
 
 # Dims and sizes name the dims of every tensor argument.

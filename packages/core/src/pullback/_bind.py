@@ -7,6 +7,7 @@ from pullback._c.outputs import refuse_shared_memory
 from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
 from pullback.optable import ENTRIES, ops
+from pullback.optable.namespaces import ELSEWHERE
 from pullback.optable.outputs import EXACT, MAY_SHARE
 
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
@@ -27,7 +28,7 @@ def _inplace(entry, functional, flags):
     """Make ``name_``: the same op, writing its first argument."""
     name = entry.name + "_"
     flags = (flags | bind.FLAGS["inplace"]) & ~bind.FLAGS["out"]
-    made = bind.make_op(entry, name, entry.node, flags, functional)
+    made = bind.make_op(entry, name, entry.inplace_node or entry.node, flags, functional)
     if entry.composite is not None:
         def run(self, *args):
             refuse_shared_memory(self, *args)
@@ -66,6 +67,8 @@ def bind_table(namespaces: dict[str, dict]) -> None:
             public = entry.function if isinstance(entry.function, str) else name
             for namespace in entry.namespaces if entry.function else ():
                 namespaces[namespace][public] = op
+    for namespace, names in ELSEWHERE.items():
+        namespaces[namespace].update({name: getattr(ops, op) for name, op in names.items()})
     operators.install()
     index.install()
     node_surface.install()

@@ -236,6 +236,43 @@ def set_default_tensor_type(t):
     set_default_dtype(found)
 
 
+# ---- memory --------------------------------------------------------------------------------------
+
+def memory_summary(device=None, abbreviated=False):
+    """Return what ``memory_stats`` says of a device as a table to print.
+
+    ``abbreviated`` leaves out how many allocations there were.
+
+    >>> import pullback
+    >>> print(pullback.memory_summary().splitlines()[3])            # doctest: +ELLIPSIS
+    | Allocated memory    | ...
+    """
+    from pullback._c.device import device as device_of
+    from pullback._c.device import get_default_device, memory_stats
+
+    where = get_default_device() if device is None else device_of(device)
+    stats = memory_stats(where)
+    rows = [("Allocated memory", stats["allocated_bytes.all.current"],
+             stats["allocated_bytes.all.peak"]),
+            ("Reserved memory", stats["reserved_bytes.all.current"], None)]
+    lines = [(name, _bytes(now), "" if peak is None else _bytes(peak)) for name, now, peak in rows]
+    if not abbreviated:
+        lines.append(("Allocations made", f"{stats['allocation.all.allocated']}  ", ""))
+    rule = "|" + "-" * 21 + "|" + "-" * 14 + "|" + "-" * 14 + "|"
+    table = [f"| {name:<19} | {now:>12} | {peak:>12} |" for name, now, peak in lines]
+    return "\n".join([f"Memory of {where}", f"| {'Metric':<19} | {'Cur Usage':>12} | "
+                                            f"{'Peak Usage':>12} |", rule, *table])
+
+
+def _bytes(number):
+    """Return a number of bytes with a unit in which it has few digits."""
+    for unit in ("B  ", "KiB", "MiB"):
+        if abs(number) < 10240:
+            return f"{number} {unit}"
+        number //= 1024
+    return f"{number} GiB"
+
+
 # ---- the package ---------------------------------------------------------------------------------
 
 def compiled_with_cxx11_abi():

@@ -201,6 +201,11 @@ def _matrix_transposed(name):
     return transposed
 
 
+def _is_on(kind):
+    """Return the getter of is_cpu and its like."""
+    return lambda self: self.device.type == kind
+
+
 def _converter(name, target):
     def convert(self, memory_format=None):
         return self.to(_BY_NAME[target], memory_format=memory_format)
@@ -289,10 +294,12 @@ def install():
             "equal": equal, "isclose": isclose, "allclose": allclose,
             "__complex__": to_complex, "as_subclass": as_subclass}.items():
         bind_attribute(name, method)
-    for name in ("is_conj", "is_neg", "is_same_size", "resolve_conj", "resolve_neg"):
-        bind_attribute(name, getattr(_scalars, name))
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))
+    for name in ("is_conj", "is_neg", "is_same_size", "resolve_conj", "resolve_neg"):
+        bind_attribute(name, getattr(_scalars, name))
+    for name in ("cpu", "cuda", "meta"):
+        bind_attribute(f"is_{name}", property(_is_on(name)))
     bind_attribute("T", property(_transposed))
     for name in ("mT", "mH", "H"):
         bind_attribute(name, property(_matrix_transposed(name)))

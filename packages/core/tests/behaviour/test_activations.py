@@ -148,14 +148,27 @@ def test_rrelu_draws_its_slopes():
     assert leaf.grad.tolist() == (-out).tolist()
 
 
-def test_softmin_without_dim_warns():
-    x = pb.ones(2, 3)
-    with pytest.warns(UserWarning, match="Implicit dimension choice for softmin"):
-        out = F.softmin(x)
-    assert out.tolist() == F.softmin(x, 1).tolist()
-    with pytest.warns(UserWarning, match="Implicit"):
-        assert F.softmin(pb.ones(2, 1, 1))[0].item() == 0.5
-    assert F.softmin(pb.tensor([1, 2]), 0, dtype=pb.float64).dtype == pb.float64
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmin"])
+def test_softmax_without_dim_warns_and_takes_one(name):
+    function = getattr(F, name)
+    for rank, dim in ((0, 0), (1, 0), (2, 1), (3, 0), (4, 1)):
+        x = pb.arange(1.0, 2.0**rank + 1).reshape((2,) * rank)
+        with pytest.warns(UserWarning, match=f"Implicit dimension choice for {name} ") as caught:
+            out = function(x)
+        assert out.tolist() == function(x, dim).tolist()
+        assert caught[0].filename == __file__
+    assert function(x, 0, 5).tolist() == function(x, 0).tolist()
+    assert function(pb.tensor([1, 2]), 0, dtype=pb.float64).dtype == pb.float64
+
+
+def test_softmax_outside_nn_functional_needs_a_dim():
+    x = pb.ones(2)
+    for call in (lambda: pb.softmax(x), lambda: x.softmax(), lambda: x.log_softmax()):
+        with pytest.raises(TypeError, match=r'softmax\(\) missing 1 required .*"dim"'):
+            call()
+    with pytest.raises(TypeError, match=r"softmax\(\): argument 'dim' \(position 2\) must be int"):
+        pb.softmax(x, None)
+    assert pb.softmax(x, 0, pb.float64).dtype == pb.float64
 
 
 def test_gumbel_softmax_chooses_by_probability():

@@ -26,6 +26,14 @@ def test_padding_gets_no_gradient_and_frequency_divides_it():
     assert found == [[0] * 3, [1] * 3, [1] * 3, [0] * 3]
 
 
+def test_a_sparse_gradient_is_dense_here():
+    dense = gradient(lambda w: F.embedding(indices(1, 1, 2), w))
+    assert gradient(lambda w: F.embedding(indices(1, 1, 2), w, sparse=True)) == dense
+    assert gradient(lambda w: pb.embedding(w, indices(1, 1, 2), sparse=True)) == dense
+    bags = indices(1, 1, 2).unsqueeze(0)
+    assert gradient(lambda w: F.embedding_bag(bags, w, mode="sum", sparse=True)) == dense
+
+
 def test_max_norm_scales_taken_rows_in_place():
     table = TABLE.clone().requires_grad_()
     out = F.embedding(indices(1, 3), table, max_norm=1.0)
@@ -43,7 +51,6 @@ def test_max_norm_scales_taken_rows_in_place():
         (lambda: F.embedding(TABLE, indices(1)), RuntimeError, "'weight' must be 2-D"),
         (lambda: F.embedding(pb.ones(2), TABLE), RuntimeError, "scalar types: Long, Int; but got"),
         (lambda: F.embedding(indices(1), TABLE, 4), AssertionError, "within num_embeddings"),
-        (lambda: F.embedding(indices(1), TABLE, sparse=True), NotImplementedError, "sparse=False"),
         (lambda: F.embedding_bag(indices(1), TABLE), ValueError, "a 1D Tensor but got None"),
         (lambda: F.embedding_bag(indices(1), TABLE, indices(1)), RuntimeError, "has to be 0"),
         (lambda: F.embedding_bag(indices(1), TABLE, indices(0, 2)), RuntimeError, "greater than"),

@@ -148,6 +148,19 @@ def test_memory_does_not_grow(step, count):
     W.grad = None
 
 
+def test_the_peak_starts_again_at_what_is_in_use():
+    x = pb.empty(1 << 20)
+    del x
+    pb.reset_peak_memory_stats()
+    stats = pb.memory_stats()
+    assert stats["allocated_bytes.all.peak"] == stats["allocated_bytes.all.current"]
+    x = pb.empty(1 << 20)
+    if pb.get_default_device().type == "cpu":           # ref keeps no statistics
+        peak = pb.memory_stats()["allocated_bytes.all.peak"]
+        assert peak >= stats["allocated_bytes.all.current"] + x.nbytes
+    assert "Allocated memory" in pb.memory_summary()
+
+
 @linux_only
 def test_memory_of_a_freed_graph_goes_back(run_script):
     built, left = map(float, run_script("freed_graph", 300_000).split())

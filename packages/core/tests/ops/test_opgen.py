@@ -145,6 +145,13 @@ def test_sizes_can_be_spread(package_stub):
     assert ast.unparse(second.args) == "self, shape: _Sizes"
 
 
+def test_keywords_of_an_overload_are_another_signature(package_stub):
+    first, second = definitions(package_stub, "div_")
+    assert ast.unparse(first.args) == "self, other: Tensor | _Number"
+    assert ast.unparse(second.args) == (
+        "self, other: Tensor | _Number, *, rounding_mode: _str | None")
+
+
 def test_one_stub_and_the_files_it_came_from(tmp_path):
     target, depfile = tmp_path / "with space" / "functional.pyi", tmp_path / "deps.d"
     generate(tmp_path, "--stub", "pullback.nn.functional", target, "--depfile", depfile)

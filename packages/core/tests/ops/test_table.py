@@ -98,6 +98,8 @@ def test_op_is_where_its_entry_says(entry):
             assert getattr(pb.nn.functional, public) is getattr(ops, name)
         if entry.function and "linalg" in entry.namespaces:
             assert getattr(pb.linalg, public) is getattr(ops, name)
+        if entry.function and "special" in entry.namespaces:
+            assert getattr(pb.special, public) is getattr(ops, name)
     assert op.__doc__ == entry.doc
 
 

@@ -128,6 +128,23 @@ class TestSolve:
         np.testing.assert_allclose(matrices @ out, right, atol=1e-4)
 
 
+class TestSvd:
+    def test_by_hand(self):
+        matrices = np.array([[[0.0, 3.0], [-2.0, 0.0]], [[nan, 1.0], [1.0, 1.0]]])
+        u, s, vh = np.empty((2, 2, 2)), np.empty((2, 2)), np.empty((2, 2, 2))
+        info = np.empty(2, np.int32)
+        KERNELS["svd"][1]((u, s, vh, info), matrices)
+        assert s[0].tolist() == [3.0, 2.0]
+        np.testing.assert_allclose(u[0] * s[0] @ vh[0], matrices[0], atol=1e-12)
+        assert info[0] == 0 and info[1] != 0 and np.isnan(s[1]).all()
+
+    def test_more_columns_are_asked_for_by_the_shapes(self):
+        u, s, vh = np.empty((1, 3, 3)), np.empty((1, 1)), np.empty((1, 1, 1))
+        KERNELS["svd"][1]((u, s, vh, np.empty(1, np.int32)), np.array([[[3.0], [0.0], [4.0]]]))
+        assert s[0, 0] == pytest.approx(5)
+        np.testing.assert_allclose(u[0].T @ u[0], np.eye(3), atol=1e-12)
+
+
 class TestIndexing:
     X = np.arange(12.0).reshape(3, 4)
 

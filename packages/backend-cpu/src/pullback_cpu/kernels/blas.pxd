@@ -1,5 +1,5 @@
-# Matrix products of SciPy's BLAS and solvers of its LAPACK, for float, double and their complex
-# numbers, in this order.
+# Matrix products of SciPy's BLAS, solvers and decompositions of its LAPACK, for float, double and
+# their complex numbers, in this order.
 from cpython.exc cimport PyErr_SetObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
@@ -13,6 +13,12 @@ ctypedef void (*gemv_routine)(
     void *y, int *incy) noexcept nogil
 ctypedef void (*gesv_routine)(
     int *n, int *nrhs, void *a, int *lda, int *ipiv, void *b, int *ldb, int *info) noexcept nogil
+ctypedef void (*gesdd_routine)(
+    char *jobz, int *m, int *n, void *a, int *lda, void *s, void *u, int *ldu, void *vt, int *ldvt,
+    void *work, int *lwork, int *iwork, int *info) noexcept nogil
+ctypedef void (*complex_gesdd_routine)(
+    char *jobz, int *m, int *n, void *a, int *lda, void *s, void *u, int *ldu, void *vt, int *ldvt,
+    void *work, int *lwork, void *rwork, int *iwork, int *info) noexcept nogil
 
 
 cdef extern from "blas_threads.h":
@@ -30,6 +36,8 @@ ctypedef struct blas_table:
     gemm_routine gemm[4]
     gemv_routine gemv[4]
     gesv_routine gesv[4]
+    gesdd_routine gesdd[2]
+    complex_gesdd_routine complex_gesdd[2]
     pb_blas_threads threads
 
 

@@ -19,6 +19,10 @@ routines.gesv[0] = <gesv_routine>cython_lapack.sgesv
 routines.gesv[1] = <gesv_routine>cython_lapack.dgesv
 routines.gesv[2] = <gesv_routine>cython_lapack.cgesv
 routines.gesv[3] = <gesv_routine>cython_lapack.zgesv
+routines.gesdd[0] = <gesdd_routine>cython_lapack.sgesdd
+routines.gesdd[1] = <gesdd_routine>cython_lapack.dgesdd
+routines.complex_gesdd[0] = <complex_gesdd_routine>cython_lapack.cgesdd
+routines.complex_gesdd[1] = <complex_gesdd_routine>cython_lapack.zgesdd
 library = getattr(sys.modules.get("scipy.linalg.cython_blas"), "__file__", None) or ""
 pb_blas_threads_find(&routines.threads,
                      library.encode(sys.getfilesystemencoding(), "surrogateescape"))

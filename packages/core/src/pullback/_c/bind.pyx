@@ -18,7 +18,7 @@ from pullback._c.tensor cimport Tensor
 from pullback._c.views cimport own_result
 # These register their forwards, and what runs them at levels.
 from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
-from pullback._c import lifted, matmul, reduce, views      # no-cython-lint
+from pullback._c import geometry, lifted, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
@@ -176,6 +176,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     place_saved(op, entry)
     if op.formulas:
         op.flags |= OP_DIFFERENTIABLE
+    if entry.overload is not None:
+        op.overload = entry.overload + ("_" if functional is not None else "")
     op.jvp = RULES[entry.jvp]
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]

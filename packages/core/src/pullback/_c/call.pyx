@@ -22,7 +22,7 @@ from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
     OP_RANDOM, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing, op_named,
-    plain_number)
+    plain_number, shown_name)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
@@ -65,31 +65,33 @@ cdef object op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, 
 
 
 cdef int fail_count(Op op, Py_ssize_t given) except -1:
-    raise TypeError(f"{op.name}() takes {op.npositional} positional arguments but {given} were "
-                    f"given")
+    raise TypeError(f"{shown_name(op)}() takes {op.npositional} positional arguments but {given} "
+                    f"were given")
 
 
 cdef int fail_kind(Op op, int position, object value) except -1:
     wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
               ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
-    raise TypeError(f"{op.name}(): argument '{op.arg_names[position]}' (position {position + 1}) "
-                    f"must be {wanted}, not {type(value).__name__}")
+    raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
+                    f"{position + 1}) must be {wanted}, not {type(value).__name__}")
 
 
 cdef int fail_missing(Op op, PyObject **out) except -1:
     cdef int i
     names = [op.arg_names[i] for i in range(op.nargs) if out[i] == <PyObject *>missing]
     listed = ", ".join(f'"{name}"' for name in names)
-    raise TypeError(f"{op.name}() missing {len(names)} required positional arguments: {listed}")
+    raise TypeError(f"{shown_name(op)}() missing {len(names)} required positional arguments: "
+                    f"{listed}")
 
 
 cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
                        Py_ssize_t npositional) except -1:
+    """Put an argument into its place; returns 1 if only the op's overload has one of its name."""
     cdef int i
     for i in range(op.nargs):
         if name is <object>PyTuple_GET_ITEM(op.arg_names, i) or name == op.arg_names[i]:
             if i < npositional:
-                raise TypeError(f"{op.name}() got multiple values for argument '{name}'")
+                raise TypeError(f"{shown_name(op)}() got multiple values for argument '{name}'")
             out[i] = value
             return 0
     # NumPy's spellings, which torch takes too.
@@ -97,7 +99,9 @@ cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
              "input": "self", "a": "self", "from": "from_"}.get(name)
     if alias is not None and alias in op.arg_names:
         return place_keyword(op, alias, value, out, npositional)
-    raise TypeError(f"{op.name}() got an unexpected keyword argument '{name}'")
+    if op.overload is not None and name in op_named(op.overload).arg_names:
+        return 1
+    raise TypeError(f"{shown_name(op)}() got an unexpected keyword argument '{name}'")
 
 
 cdef int check_kinds(Op op, PyObject **out) except -1:
@@ -128,8 +132,8 @@ cdef int check_kinds(Op op, PyObject **out) except -1:
         else:
             for k, item in enumerate(value):
                 if not is_tensor(item):
-                    raise TypeError(f"{op.name}(): expected Tensor as element {k} in argument "
-                                    f"{i}, but got {type(item).__name__}")
+                    raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
+                                    f"argument {i}, but got {type(item).__name__}")
     return 0
 
 
@@ -179,8 +183,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                 target = <object>args[nargs + i] if spread is None else <object>args[
                     op.npositional - 1 + len(spread) + i]
                 continue
-            place_keyword(op, name, args[nargs + i] if spread is None else args[
-                op.npositional - 1 + len(spread) + i], out, nargs)
+            if place_keyword(op, name, args[nargs + i] if spread is None else args[
+                    op.npositional - 1 + len(spread) + i], out, nargs):
+                return op_parse_and_apply(op_named(op.overload), args, nargs, names)
     for i in range(op.nargs):
         if op.numbers[i]:
             if out[i] == <PyObject *>missing or is_plain_number(op, i, out[i]):
@@ -268,6 +273,10 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
         result = op.decompose(*values)
     finally:
         state.grad_enabled = before
+    if isinstance(result, tuple):       # several results, which lie as they come
+        return op.entry.forward.fields(*[
+            cast_tensor(<Tensor>part, narrow) if narrow >= 0 and (<Tensor?>part).dtype == PB_F32
+            else part for part in result])
     if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
         result = cast_tensor(<Tensor>result, narrow)
     if target != NULL:
@@ -352,6 +361,16 @@ cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
     lifted_run_inplace = run_inplace
 
 
+# Set by geometry.pyx: how the in-place forms of views run.
+cdef object (*geometry_run)(Op op, PyObject **args)
+
+
+cdef void set_geometry_run(object (*run)(Op op, PyObject **args)) noexcept:
+    """Install how the in-place forms of views run."""
+    global geometry_run
+    geometry_run = run
+
+
 cdef object op_apply(Op op, PyObject **args):
     """Run an op on parsed arguments; returns its results, with their history and tangents."""
     cdef pb_state *state
@@ -398,6 +417,8 @@ cdef object op_apply_inplace(Op op, PyObject **args):
     cdef pb_state *state = thread_state()
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
+    if op.flags & OP_VIEW:
+        return geometry_run(op, args)
     if state.levels:
         return lifted_run_inplace(op, args)
     return op_run_inplace(op, args)

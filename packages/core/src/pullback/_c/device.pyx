@@ -324,6 +324,23 @@ def memory_stats(where=None):
             "reserved_bytes.all.current": stats[2], "allocation.all.allocated": stats[3]}
 
 
+def reset_peak_memory_stats(where=None):
+    """Let the peak that ``memory_stats`` shows start again at the bytes in use.
+
+    >>> import pullback
+    >>> pullback.reset_peak_memory_stats()
+    >>> stats = pullback.memory_stats()
+    >>> stats["allocated_bytes.all.peak"] == stats["allocated_bytes.all.current"]
+    True
+    """
+    cdef device d = default_now() if where is None else device_parse(where)
+    cdef int ordinal = device_index(d)
+    cdef pb_backend *backend = types[d.type_id].backend
+    if (backend != NULL and backend.size >= sizeof(pb_backend)
+            and backend.reset_peak != NULL):
+        backend.reset_peak(backend.self, ordinal)
+
+
 def empty_cache(where=None):
     """Give cached memory that no tensor and no node uses back to the system."""
     cdef device d = default_now() if where is None else device_parse(where)

@@ -102,6 +102,7 @@ cdef class Op:
     cdef object save                    # dict: extra name -> callable, or None
     cdef object backward                # Backward, made at first use
     cdef readonly Op functional         # of an in-place op
+    cdef str overload                   # op for calls with keywords that this one lacks, or None
     cdef readonly object entry          # the table's entry
     cdef dict __dict__
     cdef object __weakref__
@@ -110,6 +111,7 @@ cdef class Op:
 cdef object missing
 cdef list all_ops
 cdef Op op_named(str name)
+cdef str shown_name(Op op)
 cdef object plain_number(Op op, int position, object value, bint by_name)
 
 

@@ -84,14 +84,20 @@ cdef Op op_named(str name):
 
 # ---- numbers -------------------------------------------------------------------------------------
 
+cdef str shown_name(Op op):
+    """Return the name that users know an op by."""
+    entry = op.entry
+    shown = entry.function or entry.method
+    if not isinstance(shown, str) or op.name.startswith("linalg_"):
+        return op.name
+    return shown if op.name == entry.name else shown + "_"
+
+
 cdef str describe(Op op, int position, bint by_name):
     """Name an argument as torch does: methods do not count the tensor, keywords have no place."""
     entry = op.entry
     cdef bint function = entry.function and (op.name == entry.name or entry.inplace_function)
-    shown = entry.function if function else entry.method
-    if not isinstance(shown, str) or op.name.startswith("linalg_"):
-        shown = op.name
-    text = f"{shown}(): argument '{op.arg_names[position].rstrip('_')}'"
+    text = f"{shown_name(op)}(): argument '{op.arg_names[position].rstrip('_')}'"
     return text if by_name else f"{text} (position {position + function})"
 
 

@@ -518,8 +518,6 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
         node_check_alive(node)
     for k in range(<unsigned int>PyTuple_GET_SIZE(backward.formulas)):
         formula = <Formula>PyTuple_GET_ITEM(backward.formulas, k)
-        if not formula.tried:
-            compile_formula(op, formula)
         for i in range(formula.ntargets):
             if op.list_arg < 0:
                 needed = (edges[formula.targets[i]].node != NULL
@@ -527,6 +525,8 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
             else:
                 needed = wanted(op, node, formula.targets[i])
             if needed:
+                if not formula.tried:
+                    compile_formula(op, formula)
                 run_formula(op, formula, node, grads, results, unpacked)
                 break
     return 0

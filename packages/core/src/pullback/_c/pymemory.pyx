@@ -53,6 +53,8 @@ def wrap_memory(str device, memory):
         backend.memory_stats = memory_stats
     if hasattr(memory, "empty_cache"):
         backend.empty_cache = empty_cache
+    if hasattr(memory, "reset_peak_memory_stats"):
+        backend.reset_peak = reset_peak
     return PyCapsule_New(backend, PB_BACKEND_CAPSULE, NULL)
 
 
@@ -120,6 +122,10 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
 
 cdef void empty_cache(void *self, int device) noexcept:
     (<object>self).empty_cache(device)
+
+
+cdef void reset_peak(void *self, int device) noexcept:
+    (<object>self).reset_peak_memory_stats(device)
 
 
 cdef int fill_message(char *message, object error) except -1:

@@ -16,6 +16,7 @@ cdef bint tensor_needs_grad(Tensor tensor) except -1
 cdef pb_node *accumulator_of(Tensor leaf) except NULL
 cdef int check_inplace(Tensor target, bint recorded) except -1
 cdef int check_writable(Tensor target, bint overlap) except -1
+cdef int check_not_inference(Tensor target) except -1
 cdef int move_retained(Tensor tensor, pb_node *node, uint32_t number) except -1
 cdef int rebase(Tensor target, pb_node *node) except -1
 cdef object complex_part(object whole, tuple shape, tuple strides, object start)

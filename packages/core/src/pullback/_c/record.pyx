@@ -224,6 +224,11 @@ cdef int check_writable(Tensor target, bint overlap) except -1:
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor "
                            "refers to a single memory location. Please clone() the tensor before "
                            "performing the operation.")
+    return check_not_inference(target)
+
+
+cdef int check_not_inference(Tensor target) except -1:
+    """Raise where an inference tensor is changed outside inference mode."""
     if target.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not "
                            "allowed. You can make a clone to get a normal tensor before doing "

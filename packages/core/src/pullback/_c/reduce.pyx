@@ -276,14 +276,19 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
 
 
 cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
-    """(self, dim, dtype): convert, then the op of the kernel."""
+    """(self, dim, .., dtype): convert, then the op of the kernel."""
     cdef object self = <object>args[0]
+    cdef object dim = <object>args[1]
     cdef PyObject *step[2]
-    if <object>args[2] is not None:
-        self = op_named("to")(self, <object>args[2])
+    cdef str kernel = op.entry.kernel
+    if dim is None:
+        from pullback.optable.axes import implicit_dim
+        dim = implicit_dim(kernel, self, <object>args[2] - 1)   # this function has no frame
+    if <object>args[op.nargs - 1] is not None:
+        self = op_named("to")(self, <object>args[op.nargs - 1])
     step[0] = <PyObject *>self
-    step[1] = args[1]
-    return op_apply(op_named(op.name + "_kernel"), step)
+    step[1] = <PyObject *>dim
+    return op_apply(op_named(kernel + "_kernel"), step)
 
 
 # ---- and back to the shape before ----------------------------------------------------------------

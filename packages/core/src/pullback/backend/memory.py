@@ -12,8 +12,8 @@ class Memory(Protocol):
     looks behind it. Offsets and sizes count bytes. ``device`` is the number of the device.
 
     A plugin may add ``device_count()`` (1 without it), ``synchronize(device)``,
-    ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made) and
-    ``empty_cache(device)``.
+    ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made),
+    ``reset_peak_memory_stats(device)`` and ``empty_cache(device)``.
 
     What a method raises reaches the user as a RuntimeError with the text.
 

@@ -2,7 +2,7 @@
 
 import warnings
 
-from pullback.optable.axes import require, unsupported, wrap_dim
+from pullback.optable.axes import implicit_dim, require, unsupported, wrap_dim
 from pullback.optable.cases import T, case, constant
 from pullback.optable.schema import FLOATING, op, ops
 
@@ -141,10 +141,8 @@ op(f"rrelu_(self: Tensor, {_SLOPES}) -> Tensor", dtypes=FLOATING, method=False, 
 
 def _softmin(self, dim, _stacklevel, dtype):
     if dim is None:
-        warnings.warn("Implicit dimension choice for softmin has been deprecated. Change the call "
-                      "to include dim=X as an argument.", UserWarning, stacklevel=_stacklevel)
-        dim = 0 if self.ndim in (0, 1, 3) else 1
-    return ops.softmax(-self, dim, dtype)
+        dim = implicit_dim("softmin", self, _stacklevel)
+    return ops.softmax(-self, dim, dtype=dtype)
 
 
 def _softmin_reference(np, self, dim, dtype=None):
@@ -168,7 +166,7 @@ def _gumbel_softmax(self, tau, hard, eps, dim):
     # Categorical Reparameterization with Gumbel-Softmax (2017)..
     drawn = ops.rand_like(self.detach())
     exponential = ops.clamp_min(-ops.log1p(-drawn), 2.0 ** -24)
-    soft = ops.softmax((self - ops.log(exponential)) / tau, dim, None)
+    soft = ops.softmax((self - ops.log(exponential)) / tau, dim)
     if not hard:
         return soft
     largest = ops.argmax(soft.detach(), dim, True) if soft.numel() else None

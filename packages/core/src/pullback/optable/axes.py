@@ -1,5 +1,7 @@
 """Dims and dtypes of a call: their range, their order, and walks along dims."""
 
+import warnings
+
 from pullback.optable.schema import ops
 
 
@@ -132,6 +134,13 @@ def default_dtype():
     """Return the dtype of Python floats."""
     import pullback
     return pullback.get_default_dtype()
+
+
+def implicit_dim(name, self, stacklevel):
+    """Return the dim that torch takes where none is given, with its warning."""
+    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to "
+                  f"include dim=X as an argument.", UserWarning, stacklevel=stacklevel)
+    return 0 if self.ndim in (0, 1, 3) else 1
 
 
 def cast_to(self, dtype):

@@ -2,7 +2,7 @@
 
 from pullback.optable.axes import unsupported
 from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
-from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative
+from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative, promoted
 from pullback.optable.schema import (
     ALL,
     BOOL,
@@ -65,7 +65,51 @@ _binary("div", {"self": lambda g, other: g / ops.conj(other),
                 "other": lambda g, self, other: -g * (ops.div(self, other) / other).conj()},
         "Return self / other, elementwise; integers give floats.", dtypes=FLOAT_COMPLEX,
         promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide",
+        overload="div_rounded",
         samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))])
+
+
+def _div_rounded(self, other, rounding_mode):
+    if rounding_mode is None:
+        return ops.div(self, other)
+    if not isinstance(rounding_mode, str):
+        raise TypeError(f"div(): argument 'rounding_mode' must be str, not "
+                        f"{type(rounding_mode).__name__}")
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+                           f"but found '{rounding_mode}'")
+    self, other = promoted(f"div_{rounding_mode}_cpu", INTEGRAL | FLOATING, self, other)
+    if rounding_mode == "floor":
+        return ops.floor_divide(self, other)
+    if (self if is_tensor(self) else other).dtype.is_floating_point:
+        return ops.trunc(ops.div(self, other))
+    return ops.floor_divide(self - ops.fmod(self, other), other)    # leaves nothing to round
+
+
+_EXACT = tuple(value for value in SPECIAL if value != 1e-3)   # have whole quotients in any dtype
+
+
+def _unless_rounded(g, rounding_mode, slope):
+    look_at(rounding_mode)
+    return slope() if rounding_mode is None else ops.zeros_like(g)
+
+
+op("div_rounded(self: Operand, other: Operand, *, rounding_mode: str?) -> Tensor",
+   forward=_div_rounded, jvp="pointwise", dtypes=INTEGRAL | FLOATING, node="DivBackward2",
+   vjp={"self": lambda g, other, rounding_mode: _unless_rounded(
+            g, rounding_mode, lambda: g / ops.conj(other)),
+        "other": lambda g, other, out, rounding_mode: _unless_rounded(
+            g, rounding_mode, lambda: -g * (out / other).conj())},
+   inplace=True, out=True, method=False, function="div", namespace=(),
+   doc="Return div with its result rounded to 0 ('trunc') or down ('floor').\n\n"
+       "Raises: RuntimeError for other modes, and where an integer is divided by 0.",
+   samples=[made._replace(kwargs={"rounding_mode": mode}, only=made.only & kinds)
+            for mode, kinds in (("trunc", ALL), ("floor", ALL), (None, FLOATING))
+            for made in binary(second=(0.5, 3), special=_EXACT)],
+   ref=lambda np, self, other, rounding_mode=None: {
+       None: np.true_divide, "floor": np.floor_divide,
+       "trunc": lambda x, y: np.trunc(np.true_divide(x, y)).astype(np.result_type(x, y))}[
+           rounding_mode](self, other))
 _binary("floor_divide", {name: no_derivative("floor_divide", name) for name in ("self", "other")},
         "Return floor(self / other), elementwise.", dtypes=INTEGRAL | FLOATING,
         ref="numpy.floor_divide", node="NotImplemented",

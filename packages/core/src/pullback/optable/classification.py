@@ -142,7 +142,7 @@ def _cross_entropy(self, target, weight, size_average, ignore_index, reduce, red
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     reduction = checked_reduction(size_average, reduce, reduction)
     dim = 1 if self.ndim > 1 else 0
-    logs = ops.log_softmax(self, dim, None)
+    logs = ops.log_softmax(self, dim)
     if target.shape == self.shape:
         if not target.dtype.is_floating_point:
             raise RuntimeError(f"Expected floating point type for target with class probabilities, "

@@ -266,13 +266,13 @@ def _fill(self, value):
 
 
 op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, kernel="copy", inplace="only",
-   overlap=True, function=False,
-   node="FillBackward0", vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
+   overlap=True, node="FillBackward0",
+   vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
    doc="Set every element to a number; returns self.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
    ref=lambda np, self, value: np.full(self.shape, value))
 op("zero_(self: Tensor) -> Tensor", forward=lambda self: _create().fill_tensor(self, 0),
-   kernel="copy", inplace="only", overlap=True, function=False, node="ZeroBackward0",
+   kernel="copy", inplace="only", overlap=True, node="ZeroBackward0",
    vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.",
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, self: np.zeros(self.shape))
 

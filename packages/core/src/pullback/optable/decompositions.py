@@ -11,9 +11,30 @@ import math
 from collections.abc import Callable
 
 from pullback.optable import decompositions_special as special
+from pullback.optable.axes import dtype_named, scan, wrap_dim
 from pullback.optable.schema import ops
 
+
+def running_extreme(name: str) -> Callable:
+    """Return cummax or cummin by ``maximum`` or ``minimum`` of ever longer runs."""
+    def run(self, dim):
+        if not self.ndim:
+            return self.clone(), ops.zeros_like(self, dtype=dtype_named("int64"))
+        dim = wrap_dim(dim, self.ndim, name)
+        join = ops.maximum if name == "cummax" else ops.minimum
+        values, = scan(lambda left, right: [join(left[0], right[0])], [self], dim)
+        shape = [1] * self.ndim
+        shape[dim] = self.shape[dim]
+        places = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
+        records = ops.where((self == values) | (self != self), places, 0)
+        indices, = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
+        return values.clone() if values is self else values, indices
+
+    return run
+
+
 DECOMPOSITIONS: dict[str, Callable] = {
+    "cummax": running_extreme("cummax"), "cummin": running_extreme("cummin"),
     "cosh": lambda self: (ops.exp(self) + ops.exp(-self)) * 0.5,
     "exp2": lambda self: ops.exp(self * math.log(2)),
     "gt": lambda self, other: ops.lt(other, self),

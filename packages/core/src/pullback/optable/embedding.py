@@ -20,17 +20,10 @@ def _check_indices(name, indices):
                            f"for {name})")
 
 
-def _refuse_sparse(name, sparse):
-    if sparse:
-        raise NotImplementedError(f"{name}(): sparse gradients do not exist here; call it with "
-                                  f"sparse=False")
-
-
 def _embedding_forward(weight, indices, padding_idx, scale_grad_by_freq, sparse):
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     _check_indices("embedding", indices)
-    _refuse_sparse("embedding", sparse)
     try:
         rows = ops.index_select(weight, 0, indices.reshape(-1))
     except IndexError:
@@ -112,7 +105,7 @@ op("embedding(self: Tensor, weight: Tensor, padding_idx: int? = None, max_norm: 
        "taken and longer are scaled down in place before.\n\nDerivative: none for the row "
        "`padding_idx`; "
        "with `scale_grad_by_freq` that of each row is divided by how often it was taken.\n\n"
-       "Raises: IndexError out of range, NotImplementedError with sparse=True.",
+       "The gradient is dense, also with `sparse`.\n\nRaises: IndexError out of range.",
    samples=[case(at(2, 2, high=4), T(4, 3)), case(at(high=4), T(4, 3)),
             case(at(0, high=4), T(4, 3)), case(at(5, high=4), T(4, 3), -1, skip=_SCALED)])
 
@@ -147,7 +140,6 @@ def _check_bags(self, weight, offsets, mode, scale_grad_by_freq, sparse, per_sam
         raise NotImplementedError(f"embedding_bag: per_sample_weights was not None. "
                                   f"per_sample_weights is only supported for mode='sum' (got "
                                   f"mode='{mode}').")
-    _refuse_sparse("embedding_bag", sparse)
     for indices in (self, offsets):
         if indices is not None:
             _check_indices("embedding_bag", indices)
@@ -256,8 +248,8 @@ op("embedding_bag(self: Tensor, weight: Tensor, offsets: Tensor? = None, max_nor
    namespace="functional", dtypes=FLOATING, ref=references.embedding_bag,
    doc="Return rows of `weight` at the indices in self, summed, averaged or maximized by bag.\n\n"
        "A bag is a row of a matrix of indices, or what lies between two `offsets` into a vector of "
-       "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nRaises: RuntimeError out "
-       "of range, NotImplementedError with sparse=True.",
+       "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nThe gradient is dense, "
+       "also with `sparse`.\n\nRaises: RuntimeError out of range.",
    samples=[*(case(_NUMBERS, T(4, 3), _OFFSETS, mode=mode) for mode in ("sum", "mean", "max")),
             *(case(at(2, 3, high=4), T(4, 3), mode=mode) for mode in ("sum", "mean", "max")),
             *(case(fixed((1, 2, 2, 3, 2), kind="int64"), T(4, 3), _OFFSETS, mode=mode,

@@ -375,6 +375,22 @@ op("tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor", composite=_tensor
                  skip={"meta": "the dims are the elements of a tensor"})])
 
 
+def _inner(self, other):
+    if not (self.ndim and other.ndim):
+        return self * other
+    if self.shape[-1] != other.shape[-1]:
+        raise RuntimeError(f"inner() the last dimension must match on both input tensors but got "
+                           f"shapes {list(self.shape)} and {list(other.shape)}")
+    return _tensordot(self, other, ([-1], [-1]))
+
+
+op("inner(self: Tensor, other: Tensor) -> Tensor", composite=_inner, out=True, dtypes=NUMBERS,
+   ref="numpy.inner",
+   doc="Return the sums of products along the last dims, for each pair of their other elements.",
+   samples=[case(T(2, 3), T(4, 3)), case(T(3), T(3)), case(T(2, 3), T()), case(T(), T(3)),
+            case(T(2, 2, 3), T(3)), case(T(2, 0), T(3, 0))])
+
+
 def _trace(self):
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")

@@ -44,9 +44,15 @@ op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", met
 
 
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
-    op(f"{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
-       composite="softmax", namespace=("", "functional"), ref=f"scipy.special.{_name}",
-       doc=f"Return {_what} along a dim, without overflow.", dtypes=FLOATING, samples=_ALONG_DIM)
+    op(f"plain_{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
+       composite="softmax", kernel=_name, method=_name, function=_name,
+       ref=f"scipy.special.{_name}", dtypes=FLOATING, samples=_ALONG_DIM,
+       doc=f"Return {_what} along a dim, without overflow.")
+    op(f"{_name}(self: Tensor, dim: int? = None, _stacklevel: int = 3, dtype: dtype? = None) "
+       "-> Tensor", composite="softmax", kernel=_name, method=False, namespace="functional",
+       ref=f"scipy.special.{_name}", dtypes=FLOATING, samples=_ALONG_DIM,
+       doc=f"Return {_what} along a dim, without overflow.\n\nWithout a dim it warns, and takes "
+           "dim 0 of 0, 1 and 3 dims, else dim 1.")
 
 
 def _linear(self, weight, bias):

@@ -12,7 +12,7 @@ from pullback.optable.axes import (
     wrap_dims,
 )
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
-from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
+from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
 
 def _check_norm(self, order, dim, dtype):
@@ -98,7 +98,8 @@ op("vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> T
 def _norm(self, p, dim, keepdim, dtype):
     if isinstance(p, str):
         if p != "fro":
-            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
+            dim = tuple(range(self.ndim)) if dim is None else dim
+            return ops.linalg_matrix_norm(self, p, dim, keepdim, dtype=dtype)
         if isinstance(dim, (tuple, list)) and len(dim) > 2:
             raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got "
                                f"{' '.join(map(str, dim))}")
@@ -114,14 +115,18 @@ def _norm(self, p, dim, keepdim, dtype):
 op("norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
    "dtype: dtype? = None) -> Tensor", composite=_norm, out=True, dtypes=FLOAT_COMPLEX,
    ref=references.norm,
-   doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, or 'fro' for "
-       "the Frobenius norm, which is that of order 2.\n\nRaises: RuntimeError for integers, bools "
+   doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, 'fro' for the "
+       "Frobenius norm, which is that of order 2, or 'nuc' for the sum of the singular values of a "
+       "matrix.\n\nRaises: RuntimeError for integers, bools "
        "and other names.",
    samples=[case(T(2, 3)), case(T(2, 3), 2, 0), case(T(2, 3), 1, -1, True), case(T(2, 3), "fro"),
             case(T(2, 3, 2), "fro", (0, 2)), case(T(2, 3), math.inf), case(T(2, 3), -math.inf, 1),
             case(T(2, 3), 3, (0, 1)), case(T()), case(T(0)), case(T(0, 3), dim=0),
             case(T(2, 3), 2, 1, dtype=Dtype("float64"), only=FLOATING),
             case(T(2, 3), 0, 1, skip=KINKS), case(T(2, 3), p=None, dim=0),
+            *(case(T(2, 3, 2), "nuc", (0, 2), keepdim, only=FLOAT_COMPLEX & ~HALF,
+                   skip={"expanded": "a singular value of 0 is a kink"})
+              for keepdim in (False, True)),
             case(fixed(SPECIAL), skip=KINKS, only=FLOATING)])
 
 

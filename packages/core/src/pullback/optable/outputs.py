@@ -8,11 +8,12 @@ from pullback.optable.axes import type_name
 
 # They read all before they write anything; torch does not look at their memory.
 MAY_SHARE = frozenset("""
-    addbmm addmm addmv amax amin any all argmax argmin baddbmm bmm chain_matmul cummax cummin diag
-    dot fill_ histc histogram index_fill_ inverse ldexp linalg_inv linalg_matmul
-    linalg_matrix_power linalg_multi_dot linalg_solve linalg_vecdot linalg_vector_norm logsumexp
-    masked_scatter matmul matrix_power mean median mm mv mvlgamma nanmean nanmedian nanquantile
-    nansum norm prod quantile slice_scatter std std_mean sum tensordot tril triu var var_mean vdot
+    addbmm addmm addmv all amax amin any argmax argmin baddbmm bmm chain_matmul cummax cummin
+    diag dot fill_ histc histogram index_fill_ inverse ldexp linalg_inv linalg_matmul
+    linalg_matrix_norm linalg_matrix_power linalg_multi_dot linalg_norm linalg_solve linalg_svd
+    linalg_svdvals linalg_vecdot linalg_vector_norm logsumexp masked_scatter matmul matrix_power
+    mean median mm mv mvlgamma nanmean nanmedian nanquantile nansum norm prod quantile
+    slice_scatter std std_mean sum svd tensordot tril triu var var_mean vdot
     """.split())
 
 # Their results are written to their own dtype only.
@@ -23,12 +24,13 @@ _POINTWISE = frozenset("""
 _TRUTHS = frozenset("all any isneginf isposinf signbit".split())
 _PAIRS = frozenset("max median min nanmedian".split())  # of two results: those along a dim
 EXACT = _POINTWISE | _TRUTHS | _PAIRS | frozenset("""
-    addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bmm bucketize complex cross cummax
-    cummin diag dot frexp gather histc histogram index_add index_copy index_reduce index_select
-    inverse kthvalue linalg_cross linalg_inv linalg_matmul linalg_multi_dot linalg_solve
-    linalg_vecdot linalg_vector_norm logcumsumexp masked_select matmul mm mode msort multinomial mv
-    nanquantile norm polar quantile renorm scatter scatter_add scatter_reduce searchsorted
-    slice_scatter sort take take_along_dim tensordot topk tril triu vdot
+    addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bmm bucketize complex cross
+    cummax cummin diag dot frexp gather histc histogram index_add index_copy index_reduce
+    index_select inverse kthvalue linalg_cross linalg_inv linalg_matmul linalg_matrix_norm
+    linalg_multi_dot linalg_norm linalg_solve linalg_vecdot linalg_vector_norm logcumsumexp
+    masked_select matmul mm mode msort multinomial mv nanquantile norm polar quantile renorm
+    scatter scatter_add scatter_reduce searchsorted slice_scatter sort take take_along_dim
+    tensordot topk tril triu vdot
     """.split())
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",

@@ -217,18 +217,19 @@ op("logaddexp2(self: Tensor, other: Tensor) -> Tensor",
    samples=binary(ties=True, numbers=False), ref="numpy.logaddexp2")
 
 
-def _xlogy(self, other):
-    self, other = promoted("xlogy", FLOATING, self, other, floats=True)
+def xlogy_with(name, log, self, other):
+    """Return self * log(other); 0 where self is 0, unless other is NaN."""
+    self, other = promoted(name, FLOATING, self, other, floats=True)
     if not is_tensor(other):
         other = ops.full((), other, dtype=self.dtype, device=self.device)
     if not is_tensor(self):
-        product = ops.log(other) * self if self else ops.zeros_like(other)
+        product = log(other) * self if self else ops.zeros_like(other)
     else:
-        product = ops.where(self == 0, 0, self * ops.log(other))
+        product = ops.where(self == 0, 0, self * log(other))
     return ops.where(other != other, math.nan, product)
 
 
-def _number_among(self, other):
+def number_among(self, other):
     """Return which of the two is a number, 1 or 2; kept tensors arrive as None."""
     return 1 if self is not None else 2 if other is not None else 0
 
@@ -242,10 +243,11 @@ def _xlogy_self_vjp(g, self, other):
 
 
 op("xlogy(self: Operand, other: Operand) -> Tensor",
-   jvp="pointwise", forward=_xlogy, promote="float",
+   jvp="pointwise", forward=lambda self, other: xlogy_with("xlogy", ops.log, self, other),
+   promote="float",
    dtypes=FLOATING, inplace=True, out=True, ref="scipy.special.xlogy",
    vjp={"self": _xlogy_self_vjp, "other": lambda g, self, other: g * ops.div(self, other)},
-   node=lambda self, other: f"XlogyBackward{_number_among(self, other)}",
+   node=lambda self, other: f"XlogyBackward{number_among(self, other)}",
    doc="Return self * log(other), elementwise; 0 where self is 0, unless other is NaN.\n\n"
        "Derivative by self: 0 where self is 0 and other not positive.",
    samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],

@@ -61,6 +61,21 @@ def vector_norm(np, self, ord=2, dim=None, keepdim=False):
     return out.reshape(()) if not self.ndim else out
 
 
+def matrix_norm(np, A, ord="fro", dim=(-2, -1), keepdim=False, dtype=None):
+    """The norm by NumPy; that of no elements is 0."""
+    if A.size:
+        return np.linalg.norm(A, ord, dim, keepdim)
+    shape = np.sum(A, dim, keepdims=keepdim).shape
+    return np.zeros(shape)
+
+
+def linalg_norm(np, A, ord=None, dim=None, keepdim=False):
+    """The norm by NumPy; without an order, of all elements."""
+    if ord is None:
+        return vector_norm(np, A, 2, dim, keepdim)
+    return np.linalg.norm(A, ord, dim, keepdim)
+
+
 def distances(np, difference, p):
     """The p-norm of the last dim."""
     if not difference.shape[-1]:

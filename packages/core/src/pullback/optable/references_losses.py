@@ -2,6 +2,9 @@
 tensors.
 """
 
+import itertools
+import math
+
 
 def reduced(np, loss, reduction):
     """Return the loss as it is, its mean or its sum."""
@@ -157,3 +160,26 @@ def multilabel_margin_loss(np, self, target, reduction="mean"):
             others = [j for j in range(len(row)) if j not in wanted]
             loss[n] += sum(max(0, 1 - row[label] + row[j]) for j in others) / len(row)
     return reduced(np, loss if self.ndim == 2 else loss.reshape(()), reduction)
+
+
+def ctc_loss(np, log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
+             zero_infinity=False):
+    """By the probabilities of all paths that read as the target."""
+    many = log_probs if log_probs.ndim == 3 else log_probs[:, None]
+    steps, lengths = (np.ravel(given).astype(int) for given in (input_lengths, target_lengths))
+    starts = np.cumsum(lengths) - lengths
+    loss = np.zeros(len(lengths))
+    for n, (count, length, start) in enumerate(zip(steps, lengths, starts)):
+        wanted = targets[n] if targets.ndim == 2 else targets[start:]
+        paths = itertools.product(range(many.shape[2]), repeat=count)
+        total = sum(math.exp(sum(many[t, n, label] for t, label in enumerate(path)))
+                    for path in paths if _read(path, blank) == list(wanted[:length]))
+        loss[n] = -math.log(total) if total else 0 if zero_infinity else math.inf
+    if reduction == "mean":
+        return (loss / np.maximum(lengths, 1)).mean()
+    return loss.sum() if reduction == "sum" else loss if log_probs.ndim == 3 else loss[0]
+
+
+def _read(path, blank):
+    """Return the labels of a path: runs count once, blanks not at all."""
+    return [label for label, _ in itertools.groupby(path) if label != blank]

@@ -215,6 +215,8 @@ def vector_norm(np, self, order, dim=None, keepdim=False):
 
 def norm(np, self, p="fro", dim=None, keepdim=False, dtype=None):
     """The Frobenius norm is the vector norm of order 2."""
+    if p == "nuc":
+        return np.linalg.norm(self, p, dim, keepdim)
     return vector_norm(np, self, 2 if p in ("fro", None) else p, dim, keepdim)
 
 

@@ -108,26 +108,24 @@ op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward
 
 # -- extreme elements ------------------------------------------------------------------------------
 
-def _running_extreme(name, larger, fields):
+def _running_extreme(name, fields):
     def forward(self, dim):
         dim = wrap_dim(dim, self.ndim, name)
         refuse_dtype(name, self, "biuf")
+        indices = ops.zeros_like(self, dtype=dtype_named("int64"))
         if not self.ndim or not self.numel():
-            return fields(self.clone(), ops.zeros_like(self, dtype=dtype_named("int64")))
-        values, = scan(lambda left, right: [larger(left[0], right[0])], [self], dim)
-        shape = [1] * self.ndim
-        shape[dim] = self.shape[dim]
-        places = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
-        records = ops.where((self == values) | (self != self), places, 0)
-        indices, = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
-        return fields(values.clone() if values is self else values, indices)
+            return fields(self.clone(), indices)
+        values = new_empty(self, self.shape)
+        run_slot(name, (values, indices), (self,), dim)
+        return fields(values, indices)
+
+    forward.fields = fields             # what a decomposition's results become
     return forward
 
 
-for _name, _what, _larger in (("cummax", "largest", lambda a, b: ops.maximum(a, b)),
-                              ("cummin", "smallest", lambda a, b: ops.minimum(a, b))):
-    op(f"{_name}(self: Tensor, dim: int) -> any",
-       forward=_running_extreme(_name, _larger, namedtuple(_name, ("values", "indices"))),
+for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
+    op(f"{_name}(self: Tensor, dim: int) -> any", kernel=_name,
+       forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
        vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
            ops.zeros_of(self_like), dim, out1, g)},
        out=True, dtypes=REAL, ref=references.running_extreme(_name),

@@ -54,12 +54,14 @@ class Entry(NamedTuple):
     jvp: str | None
     save: dict | None
     node: str | Callable
+    inplace_node: str | Callable | None
     inplace: bool | str
     inplace_function: bool | None
     out: bool
     view: bool
     overlap: bool
     varargs: bool
+    overload: str | None
     method: bool | str
     function: bool | str
     namespaces: tuple[str, ...]
@@ -130,9 +132,10 @@ def camel(name: str) -> str:
 
 
 def op(signature: str, *, forward=None, composite=None, kernel=None,
-       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, node=None, inplace=False,
-       inplace_function=None, out=False, view=False, overlap=False, varargs=False, method=True,
-       function=True, namespace=("",), aliases=(), ref=None, samples=None, doc=""):
+       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, node=None,
+       inplace=False, inplace_node=None, inplace_function=None, out=False, view=False,
+       overlap=False, varargs=False, overload=None, method=True, function=True, namespace=("",),
+       aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
@@ -152,9 +155,9 @@ def op(signature: str, *, forward=None, composite=None, kernel=None,
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, kernel, promote, dtypes,
-        vjp or {}, jvp, save, node or camel(name), inplace, inplace_function, out, view, overlap,
-        varargs, method,
-        function, (namespace,) if isinstance(namespace, str) else tuple(namespace),
+        vjp or {}, jvp, save, node or camel(name), inplace_node, inplace, inplace_function, out,
+        view, overlap, varargs, overload, method, function,
+        (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]
 

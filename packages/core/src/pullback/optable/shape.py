@@ -25,6 +25,11 @@ def _view(signature, vjp, doc, *, forward=None, **fields):
     op(signature, forward=forward or name, view=True, vjp={"self": vjp}, doc=doc, **fields)
 
 
+def _changing(node, function=False):
+    """The fields of a view that has an in-place form, which torch's nodes count by themselves."""
+    return {"inplace": True, "inplace_node": node, "inplace_function": function}
+
+
 # -- order of dims ---------------------------------------------------------------------------------
 
 def _permute_vjp(g, dims):
@@ -37,12 +42,13 @@ def _permute_vjp(g, dims):
 _view("transpose(self: Tensor, dim0: int, dim1: int) -> Tensor",
       lambda g, dim0, dim1: g.transpose(dim0, dim1),
       "Return a view with two dims exchanged.", aliases=("swapaxes", "swapdims"),
+      **_changing("TransposeBackward1"),
       samples=[case(T(2, 3), 0, 1), case(T(2, 3, 4), -1, 0), case(T(3), 0, 0),
                case(T(), 0, -1), case(T(0, 3), 1, 0)],
       ref=lambda np, self, dim0, dim1: np.swapaxes(self, dim0, dim1) if self.ndim else self)
 _view("t(self: Tensor) -> Tensor", lambda g: g.t(),
       "Return the transposed view of a matrix; vectors stay.\n\nRaises: RuntimeError above 2 dims.",
-      ref="numpy.transpose",
+      ref="numpy.transpose", **_changing("TBackward1"),
       samples=[case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))])
 _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
       "Return a view with its dims in another order.", varargs=True,
@@ -80,12 +86,14 @@ op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composi
 
 _view("unsqueeze(self: Tensor, dim: int) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view with a dim of one element inserted.",
-      ref=lambda np, self, dim: np.expand_dims(self, dim),
+      ref=lambda np, self, dim: np.expand_dims(self, dim), **_changing("UnsqueezeBackward1"),
       samples=[case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 3), 1), case(T(), 0), case(T(0), 1)])
 _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
       lambda g, self_shape: g.reshape(self_shape),
       "Return a view without dims of one element: all of them, or those named.",
       node=lambda dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",
+      **_changing(lambda dim: (
+          f"SqueezeBackward{3 if dim is None else 4 if isinstance(dim, int) else 5}")),
       samples=[case(T(2, 1, 3)), case(T(1, 2, 1), 0), case(T(1, 2, 1), -1),
                case(T(1, 2, 1), (0, 2)), case(T(2, 1), 0),
                case(T()), case(T(0, 1)), case(T(1, 1))],
@@ -314,6 +322,7 @@ def _as_strided_vjp(g, self_geometry, size, stride, out_offset):
 _view("as_strided(self: Tensor, size: int[], stride: int[], storage_offset: int? = None) -> Tensor",
       _as_strided_vjp, "Return the view of these sizes and strides over the storage.\n\n"
       "Raises: RuntimeError when it would leave the storage.",
+      **_changing("AsStridedBackward1", function=True),
       save={"self_geometry": lambda self, *rest: (tuple(self.shape), self.stride(),
                                                   self.storage_offset()),
             "out_offset": lambda self, size, stride, storage_offset: (

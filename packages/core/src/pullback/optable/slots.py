@@ -126,6 +126,10 @@ for _name in ("argmax", "argmin"):
           "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
 _slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
 
+for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
+    _slot(_name, "scan", "self", f"Outputs the {_what} elements so far along dim, and their int64 "
+          "indices. NaN wins; of equal elements the last counts.", params=("dim:int",))
+
 # -- linear algebra --------------------------------------------------------------------------------
 _slot("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
       "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
@@ -135,6 +139,11 @@ _slot("solve", "solve", "self other", "out[b] solves self[b] @ out[b] = other[b]
       "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
       "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
       required=True)
+
+_slot("svd", "svd", "self", "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
+      "3-d operands (B, M, N), with orthonormal columns of u and rows of vh, and s in descending "
+      "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
+      "result; then the outputs are NaN.", required=True)
 
 # -- indexing --------------------------------------------------------------------------------------
 _slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
@@ -152,8 +161,9 @@ _slot("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = valu
       "+= when accumulate, in index order.", params=("accumulate:int",), required=True)
 _slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elements in row-major "
       "order; out (int64) has exactly as many rows as there are.", required=True)
-_slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices. "
-      "NaN is largest.", params=("descending:int",), required=True)
+_slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
+      "shorter outputs get the first ones. NaN is largest.", params=("descending:int",),
+      required=True)
 
 # -- fused, all with decompositions ----------------------------------------------------------------
 for _name, _doc in {

@@ -26,10 +26,13 @@ _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kth
 
 # -- order -----------------------------------------------------------------------------------------
 
-def _sort_raw(self, dim, descending):
-    """Return (values, indices) of a stable sort along a dim."""
-    values = new_empty(self, self.shape)
-    indices = new_empty(self, self.shape, dtype_named("int64"))
+def _sort_raw(self, dim, descending, count=None):
+    """Return (values, indices) of a stable sort along a dim, or the first ``count`` of them."""
+    shape = list(self.shape)
+    if count is not None and self.ndim:
+        shape[dim] = count
+    values = new_empty(self, shape)
+    indices = new_empty(self, shape, dtype_named("int64"))
     if values.numel():
         dim = wrap_dim(dim, self.ndim, "sort")
         views = [as_vector(part) for part in (values, indices, self)]
@@ -78,10 +81,7 @@ def _topk(self, k, dim, largest, sorted):
     if self.dtype.kind in "bc":
         kind = "bool" if self.dtype.kind == "b" else "complex"
         raise RuntimeError(f"topk does not support {kind} dtypes on CPU")
-    values, indices = _sort_raw(self, dim, largest)
-    if not self.ndim:
-        return _Top(values, indices)
-    return _Top(*(part.narrow(place, 0, k).contiguous() for part in (values, indices)))
+    return _Top(*_sort_raw(self, dim, largest, k))
 
 
 op("topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
@@ -105,7 +105,7 @@ def _kthvalue(self, k, dim, keepdim):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {place}")
 
     def choose(rows):
-        return [part.narrow(-1, k - 1, 1) for part in _sort_raw(rows, -1, False)]
+        return [part.narrow(-1, k - 1, 1) for part in _sort_raw(rows, -1, False, k)]
 
     return choose_along("kthvalue", "iuf", choose, _Kth)(self, dim, keepdim)
 

@@ -1,8 +1,11 @@
 """Special functions, elementwise."""
 
+import math
+
 from pullback.optable.axes import require
-from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed, unary
-from pullback.optable.pointwise import look_at, wide
+from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, unary
+from pullback.optable.pairs import number_among, xlogy_with
+from pullback.optable.pointwise import look_at, no_derivative, wide
 from pullback.optable.schema import FLOATING, INTEGRAL, op, ops
 
 
@@ -42,7 +45,7 @@ def _i1_vjp(g, self, out):
 
 _special("i1", _i1_vjp, "Return the modified Bessel function of order 1 of each element.",
          [*unary(0.5, 3, special=None), case(T(4, low=18, high=22))],
-         inplace=False, out=False, method=False, function=False)
+         inplace=False, out=True, method=False, function=False, node="SpecialI1Backward0")
 _special("lgamma", lambda g, self: g * ops.digamma(self),
          "Return log |gamma(x)| of each element.\n\nInfinite at 0 and the negative integers.",
          [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
@@ -103,6 +106,50 @@ def _logit_reference(np, self, eps):
     return np.log(self / (1 - self))
 
 
+# -- of probabilities ------------------------------------------------------------------------------
+
+@wide
+def _entr(self):
+    beyond = ops.where(self == 0, 0, ops.where(self != self, self, -math.inf))
+    return ops.where(self > 0, -self * ops.log(self), beyond)
+
+
+def _entr_of(self):
+    import pullback
+    if not (self.is_complex() or self.dtype.is_floating_point):
+        self = ops.cast(self, pullback.get_default_dtype())
+    return _entr(require("entr", FLOATING, self))
+
+
+op("entr(self: Tensor) -> Tensor", forward=_entr_of, jvp="pointwise", promote="float",
+   dtypes=FLOATING, out=True, method=False, namespace="special", ref="scipy.special.entr",
+   vjp={"self": lambda g, self: -g * (ops.log(self) + 1)}, node="SpecialEntrBackward0",
+   doc="Return -x log(x) of each element: 0 at 0, -inf below.",
+   samples=unary(0.3, 3, special=(0.0, -0.0, 1.0, -1.0, math.inf, math.nan)))
+op("ndtr(self: Tensor) -> Tensor", dtypes=FLOATING, promote="float", out=True, method=False,
+   namespace="special", ref="scipy.special.ndtr",
+   composite=lambda self: ops.erfc(self * -math.sqrt(0.5)) * 0.5,
+   doc="Return the probability that a standard normal number is below each element.",
+   samples=unary(-3, 3))
+
+
+def _xlog1py_self_vjp(g, self, other):
+    look_at(other)
+    if not hasattr(other, "shape"):
+        slope = math.log1p(other) if other > -1 else -math.inf if other == -1 else math.nan
+        return ops.where(self == 0, 0, g * slope) if other <= -1 else g * slope
+    return ops.where((self == 0) & (other <= -1), 0, g * ops.log1p(ops.to(other, g.dtype)))
+
+
+op("xlog1py(self: Operand, other: Operand) -> Tensor", jvp="pointwise", promote="float",
+   forward=lambda self, other: xlogy_with("xlog1py", ops.log1p, self, other), dtypes=FLOATING,
+   out=True, method=False, namespace="special", ref="scipy.special.xlog1py",
+   vjp={"self": _xlog1py_self_vjp, "other": lambda g, self, other: g * ops.div(self, other + 1)},
+   node=lambda self, other: f"SpecialXlog1PyBackward{number_among(self, other)}",
+   doc="Return self * log(1 + other), elementwise; 0 where self is 0, unless other is NaN.",
+   samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))])
+
+
 # -- polygamma -------------------------------------------------------------------------------------
 
 def _zeta_vjp(g, self, other):
@@ -111,8 +158,9 @@ def _zeta_vjp(g, self, other):
 
 
 op("zeta(self: Operand, other: Operand) -> Tensor", kernel="zeta", promote="float", dtypes=FLOATING,
-   vjp={"other": _zeta_vjp},
-   method=False, function=False, ref="scipy.special.zeta",
+   vjp={"self": no_derivative("special_zeta", "self"), "other": _zeta_vjp},
+   method=False, function=False, out=True, ref="scipy.special.zeta",
+   node=lambda self, other: f"SpecialZetaBackward{number_among(self, other)}",
    doc="Return the Hurwitz zeta function, the sum of 1 / (k + other) ** self for k = 0, 1, ....",
    samples=[case(n, T(*shape, low=0.3, high=5)) for n in (2.0, 5.0) for shape in ((2, 3), (), (0,))]
    + [case(3.0, T(4, low=20, high=50))])
@@ -128,7 +176,6 @@ def _order(n):
 def _polygamma_of(self, n):
     if n == 0:
         return ops.digamma(self)
-    import math
     size = math.gamma(n + 1.0) if n <= 170 else math.inf
     return ops.zeta(n + 1.0, self) * (size if n % 2 else -size)
 
@@ -173,7 +220,6 @@ _MOST_FACTORS = 1 << 24
 
 
 def _mvlgamma(self, p):
-    import math
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     if p > _MOST_FACTORS:

@@ -100,6 +100,7 @@ def sort(out: tuple[Array, Array], x: Array, *, descending: int) -> None:
         order = x.shape[-1] - 1 - np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
     else:
         order = np.argsort(keys, axis=-1, kind="stable")
+    order = order[..., : values.shape[-1]]  # shorter outputs get the first ones
     values[...] = np.take_along_axis(x, order, axis=-1)
     indices[...] = order
 

@@ -42,7 +42,20 @@ def _eliminate(rows: Array, values: Array) -> int:
     return 0
 
 
+def svd(outs: tuple[Array, ...], matrices: Array) -> None:
+    """Decompose each matrix, as LAPACK does: NaN is refused, infinity gives NaN."""
+    u, s, vh, info = outs
+    full = u.shape[2] != s.shape[1] or vh.shape[1] != s.shape[1]
+    for number, matrix in enumerate(matrices):
+        try:
+            u[number], s[number], vh[number] = np.linalg.svd(matrix, full_matrices=full)
+        except np.linalg.LinAlgError:
+            u[number], s[number], vh[number] = np.nan, np.nan, np.nan
+        info[number] = np.isnan(matrix).any()
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "bmm": (masks.NUMBERS, bmm),
     "solve": (masks.INEXACT, solve),
+    "svd": (masks.INEXACT & ~masks.HALF, svd),
 }

@@ -106,6 +106,21 @@ def cumsum(out: Array, x: Array, *, dim: int) -> None:
         store(out, np.cumsum(wide, axis=dim, dtype=_accumulator(out)))
 
 
+def _running_extreme(name: str, function: np.ufunc) -> Kernel:
+    def kernel(outs: tuple[Array, Array], x: Array, *, dim: int) -> None:
+        wide = np.atleast_1d(widen(x))
+        values = function.accumulate(wide, axis=dim)
+        places = np.arange(wide.shape[dim]).reshape([-1 if d == dim % wide.ndim else 1
+                                                     for d in range(wide.ndim)])  # fmt: skip
+        records = np.where((wide == values) | (wide != wide), places, 0)
+        store(outs[0], values.reshape(x.shape))
+        outs[1][...] = np.maximum.accumulate(records, axis=dim).reshape(x.shape)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    kernel.__doc__ = f"Find what {name[3:]} gives of the elements so far, and the last place of it."
+    return kernel
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "all": (masks.ALL, reduce_all),
     "amax": (masks.REAL, amax),
@@ -113,6 +128,8 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "any": (masks.ALL, reduce_any),
     "argmax": (masks.REAL, _arg_extreme("argmax", np.argmax)),
     "argmin": (masks.REAL, _arg_extreme("argmin", np.argmin)),
+    "cummax": (masks.REAL, _running_extreme("cummax", np.maximum)),
+    "cummin": (masks.REAL, _running_extreme("cummin", np.minimum)),
     "cumsum": (masks.NUMBERS, cumsum),
     "prod": (masks.INT64 | masks.INEXACT, prod),
     "sum": (masks.INT64 | masks.INEXACT, reduce_sum),

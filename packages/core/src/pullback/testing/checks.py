@@ -120,10 +120,10 @@ def check_refusal(sample: Sample) -> None:
 def check_decomposed(sample: Sample) -> None:
     """What stands in for a kernel, in other ops, gives the value that the kernel gives."""
     found = op_decomposed(op_of(sample.entry), sample.args, sample.kwargs)
-    expected = call(sample)
-    assert found.dtype == expected.dtype, f"dtype {found.dtype}, the kernel gives {expected.dtype}"
-    rtol, atol = tolerances(expected.dtype, to_array(expected.detach()))
-    assert_close(found, expected, rtol=4 * rtol, atol=4 * atol, equal_nan=True)
+    for one, other in zip(tensors_in((found,)), tensors_in((call(sample),))):
+        assert one.dtype == other.dtype, f"dtype {one.dtype}, the kernel gives {other.dtype}"
+        rtol, atol = tolerances(other.dtype, to_array(other.detach()))
+        assert_close(one, other, rtol=4 * rtol, atol=4 * atol, equal_nan=True)
 
 
 def check_alias(sample: Sample) -> None:
@@ -217,7 +217,7 @@ def check_inplace(sample: Sample) -> None:
     expected = call(sample)
     pb.manual_seed(SEED)
     inplace = getattr(ops, sample.entry.name + "_")
-    fits = expected.shape == work.args[0].shape
+    fits = sample.entry.view or expected.shape == work.args[0].shape
     if not fits or _category(expected.dtype) > _category(work.args[0].dtype):
         with must_refuse("a result that does not fit"):
             inplace(*work.args, **work.kwargs)

@@ -137,6 +137,8 @@ typedef struct pb_backend {
     /* Bytes in use, peak in use, held from the system, allocations made; may be NULL. */
     void (*memory_stats)(void *self, int device, int64_t stats[4]);
     void (*empty_cache)(void *self, int device);                        /* may be NULL */
+    /* From here on `size` says whether a backend has the field. */
+    void (*reset_peak)(void *self, int device);     /* the peak becomes what is in use; may be NULL */
 } pb_backend;
 
 /* ---- observers ---------------------------------------------------------------------------- */

@@ -105,6 +105,7 @@ cdef extern from "pullback/abi.h" nogil:
         void *(*current_stream)(void *self, int device) noexcept
         void (*memory_stats)(void *self, int device, int64_t *stats) noexcept
         void (*empty_cache)(void *self, int device) noexcept
+        void (*reset_peak)(void *self, int device) noexcept
 
     enum:
         PB_EVENT_OP

@@ -6,6 +6,7 @@ import enum
 from abc import abstractmethod
 from collections import Counter
 
+import pullback as pb
 from pullback import random
 from pullback._c import create, interop
 from pullback._c.entry import Op
@@ -16,6 +17,7 @@ from pullback.utils.checkpoint._watcher import OpWatcher
 DIFFERENT = ("The checkpointed function must call the same ops in the same order whenever it runs. "
              "See which ops ran with debug=True.")
 KERNEL = "_kernel"                      # ends the name of what computes an op such as softmax
+PLAIN = "plain_"                        # begins the name of the op behind one of nn.functional
 
 
 class CheckpointPolicy(enum.Enum):
@@ -79,7 +81,7 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     if isinstance(policy_fn_or_list, list):
         for op in policy_fn_or_list:
             check_is_seen(op)
-        listed = frozenset(policy_fn_or_list)
+        listed = frozenset(public(op) for op in policy_fn_or_list)
 
         def policy(ctx, op, *args):
             return op in listed
@@ -96,9 +98,16 @@ def check_is_seen(op):
     if not isinstance(op, Op):
         raise ValueError(f"Expected op in `op_list` to be an op of pullback, such as pullback.mm, "
                          f"but got: {op} of type {type(op)}")
-    if op.is_composite and not hasattr(ops, op.name + KERNEL):
+    if op.is_composite and not hasattr(ops, op.name.removeprefix(PLAIN) + KERNEL):
         raise ValueError(f"op_list: {op.name} is made of other ops: name those instead. A policy "
                          f"function that prints op.name shows them.")
+
+
+def public(op):
+    """Return the op that users know: pullback's, where one has several entries of the table."""
+    name = op.name.removesuffix(KERNEL).removeprefix(PLAIN)
+    found = getattr(pb, name, None)
+    return found if isinstance(found, Op) else getattr(ops, name)
 
 
 class Kept:
@@ -147,7 +156,7 @@ class Counting(OpWatcher):
 
     def see(self, op, args, run):
         """Look at an op and return its result."""
-        op = getattr(ops, op.name.removesuffix(KERNEL))
+        op = public(op)
         if op in SAC_IGNORED_OPS:
             return run()
         self.counts[op] += 1

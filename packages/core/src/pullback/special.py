@@ -1,0 +1,1 @@
+"""Special functions: ``pullback.special``. They come from the op table."""

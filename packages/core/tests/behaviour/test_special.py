@@ -1,0 +1,90 @@
+"""``pullback.special``: where its functions come from, edges of those that are its own."""
+
+import math
+
+import pytest
+
+import pullback as pb
+
+S = pb.special
+INF, NAN = math.inf, math.nan
+
+
+def test_names_of_functions_that_stand_elsewhere_too():
+    x = pb.tensor([0.25, 0.5])
+    assert S.expit is pb.sigmoid and S.psi is pb.digamma and S.gammaln is pb.lgamma
+    assert S.multigammaln is pb.mvlgamma and S.softmax is pb.softmax
+    assert S.erf(x).tolist() == x.erf().tolist()
+    assert S.log_softmax(x, 0, dtype=pb.float64).dtype == pb.float64
+
+
+def test_bessel_function_of_order_1():
+    x = pb.tensor([1.0, -1.0], dtype=pb.float64, requires_grad=True)
+    y = S.i1(x)
+    assert y.tolist() == pytest.approx([0.5651591, -0.5651591])
+    assert y.grad_fn.name() == "SpecialI1Backward0"
+    assert pb.autograd.grad(y.sum(), x)[0].tolist() == pytest.approx([0.7009068] * 2)
+
+
+def test_zeta():
+    x = pb.tensor([1.0, 2.0], dtype=pb.float64, requires_grad=True)
+    y = S.zeta(2.0, x)
+    assert y.tolist() == pytest.approx([math.pi**2 / 6, math.pi**2 / 6 - 1])
+    assert y.grad_fn.name() == "SpecialZetaBackward1"
+    assert pb.autograd.grad(S.zeta(pb.tensor([2.0, 2.0]), x).sum(), x)[0].tolist() == (
+        pb.autograd.grad(y.sum(), x)[0].tolist())
+    order = pb.tensor([2.0, 3.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match="derivative for special_zeta is not implemented"):
+        S.zeta(order, 1.0).sum().backward()
+
+
+def test_entropy_at_the_edges():
+    x = pb.tensor([0.0, -1.0, NAN, 1.0, INF], requires_grad=True)
+    y = S.entr(x)
+    assert str(y.tolist()) == str([0.0, -INF, NAN, -0.0, -INF])
+    grad, = pb.autograd.grad(y.sum(), x)
+    assert str(grad.tolist()) == str([INF, NAN, NAN, -1.0, -INF])
+    assert S.entr(pb.tensor([1, 0, -2])).tolist() == [0.0, 0.0, -INF]
+    with pytest.raises(NotImplementedError, match="ComplexFloat"):
+        S.entr(pb.tensor([1j]))
+
+
+def test_xlog1py_at_the_edges():
+    x = pb.tensor([0.0, 0.0, 1.0, NAN, 0.0, 2.0], requires_grad=True)
+    y = pb.tensor([-1.0, -2.0, -1.0, 1.0, NAN, 3.0])
+    out = S.xlog1py(x, y)
+    assert str(out[:5].tolist()) == str([0.0, 0.0, -INF, NAN, NAN])
+    assert out[5].item() == pytest.approx(2 * math.log(4))
+    grad, = pb.autograd.grad(out[:2].sum(), x)
+    assert grad[:2].tolist() == [0.0, 0.0]
+    names = [S.xlog1py(a, b).grad_fn.name() for a, b in ((x, y), (x, 2), (2, x))]
+    assert names == [f"SpecialXlog1PyBackward{k}" for k in (0, 2, 1)]
+    assert S.xlog1py(x, -2)[1].item() == 0 and S.xlog1py(pb.ones(1), -1).item() == -INF
+
+
+def test_normal_distribution_far_out():
+    assert S.ndtr(pb.tensor([-10.0], dtype=pb.float64)).item() == pytest.approx(7.6198530241605e-24)
+    assert S.ndtr(pb.tensor([0.0, 40.0])).tolist() == [0.5, 1.0]
+
+
+def test_small_things_beside_it():
+    x = pb.ones(2)
+    assert x.is_conj() is x.is_neg() is False
+    assert x.resolve_conj() is x.resolve_neg() is x
+    assert x.is_same_size(pb.zeros(2)) and not x.is_same_size(pb.zeros(3))
+    assert pb.empty(1, device="meta").is_meta and not (x.is_meta or x.is_cuda)
+    assert x.is_cpu is (x.device.type == "cpu")
+    assert (pb.pi, pb.e, pb.inf) == (math.pi, math.e, INF) and math.isnan(pb.nan)
+    assert x[pb.newaxis].shape == (1, 2)
+    assert pb.fill_(x, 3) is x and pb.zero_(x) is x and x.tolist() == [0, 0]
+    assert pb.index_put_(x, (pb.tensor([1]),), pb.tensor(5.0)).tolist() == [0, 5]
+
+
+def test_inner():
+    x, y = pb.arange(6.0).reshape(2, 3), pb.arange(3.0)
+    assert pb.inner(x, y).tolist() == [5.0, 14.0] and x.inner(x).shape == (2, 2)
+    assert pb.inner(x, pb.tensor(2.0)).tolist() == (2 * x).tolist()
+    with pytest.raises(RuntimeError, match="the last dimension must match"):
+        pb.inner(x, x.t())
+    with pytest.raises(RuntimeError, match="same dtype"):
+        pb.inner(x, y.double())
