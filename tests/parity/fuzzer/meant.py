@@ -16,17 +16,6 @@ def accepted(difference):
     return None
 
 
-def is_view_without_grad_mode(d):
-    """Return True if torch says that a view made under no_grad requires grad."""
-    name = d.path.split(".")[1] if d.path.startswith("seen.") else ""
-    seen = d.torch_step["seen"].get(name, {})
-    return (
-        d.path.endswith(".requires_grad")
-        and d.torch is True
-        and ((seen.get("view") and seen.get("graph") is None) or "no_grad" in d.statement)
-    )
-
-
 # What torch saves as tensors: indices, masks, numbers, results that our formulas do without.
 SAVED_BY_TORCH_ALONE = (
     *(
@@ -65,15 +54,26 @@ def writes_a_stale_view(d):
     )
 
 
+STALE = "its base or another view of its base has been modified inplace"
+
+
 MEANT = {
-    "a view that torch refuses to use after a write to its base follows its base": lambda d: (
-        "its base or another view of its base has been modified inplace" in str(d.torch)
-        or (d.path.startswith("seen") and str(d.torch).startswith("RuntimeError"))
+    "of two reasons to refuse the other is told": lambda d: (
+        d.path.startswith(("message", "error"))
+        and "RuntimeError" in str(d.torch)
+        and "RuntimeError" in str(d.pullback)
+        and (STALE in f"{d.torch} {d.pullback}" or "is being modified inplace" in str(d.pullback))
     ),
-    "requires_grad = True on a non-leaf changes nothing": lambda d: (
-        d.statement.endswith(".requires_grad = True") and d.pullback == "no error"
+    "what a restricted pass does not need may have been modified": lambda d: (
+        "modified by an inplace operation" in str(d.torch)
+        and d.pullback == "no error"
+        and ("autograd.grad(" in d.statement or "inputs=[" in d.statement)
     ),
-    "a view made under no_grad does not require grad": is_view_without_grad_mode,
+    "a saved view has the history that it had when it was saved": lambda d: (
+        STALE in str(d.torch)
+        and d.pullback == "no error"
+        and re.search(r"backward\(|autograd\.grad\(", d.statement)
+    ),
     "a gradient that goes nowhere is not computed": lambda d: (
         d.path.startswith("calls[") and d.pullback is None and d.torch is not None
     ),
@@ -94,12 +94,9 @@ MEANT = {
         and "create_graph" in d.program
         and any(power in d.program for power in (".square(", "** 2", "** 3", "pow_"))
     ),
-    "a view does not require grad because its base was made to, later": lambda d: (
-        re.search(r"\.requires_grad(_\(\)| = True)", d.program)
-        and (
-            (d.path.endswith("requires_grad") and d.torch is True)
-            or (d.torch == "no error" and "does not have a grad_fn" in d.pullback)
-        )
+    "a view written before its base was made to require grad stays a leaf": lambda d: (
+        (d.path.endswith(".leaf") or ".graph" in d.path)
+        and re.search(r"\.requires_grad(_\(\)| = True)", d.program)
     ),
     "a view of a base that was detached and written is a leaf": lambda d: (
         re.search(r"\.detach_\(\)|\.requires_grad(_\(| = )False", d.program)
@@ -190,7 +187,8 @@ MEANT = {
         "does not support GradientEdge" in str(d.pullback)
     ),
     "x.data = y leaves the version counter to the tensors that keep the old memory": lambda d: (
-        (d.path.startswith("bumps") or ".graph" in d.path) and ".data = " in d.program
+        (d.path.startswith("bumps") or ".graph" in d.path or d.path.endswith(".leaf"))
+        and ".data = " in d.program
     ),
     "formulas save less": saves_less,
     "by an intermediate result a second derivative depends on the formula": lambda d: (

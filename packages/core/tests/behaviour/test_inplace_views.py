@@ -525,6 +525,7 @@ def test_view_whose_base_was_written(view, message):
     found = view(base)
     base.add_(1)
     assert found.requires_grad
+    assert found.output_nr == 0
     written = "its base or another view of its base has been modified inplace"
     for use in (lambda: found.grad_fn, lambda: found * 2, lambda: found.is_leaf):
         with pytest.raises(RuntimeError, match=message.format(written)):
@@ -557,3 +558,30 @@ def test_leaf_view_joins_the_history_of_a_base_that_gets_one():
     assert not view.is_leaf
     view.sum().backward()
     assert w.grad.tolist() == [2.0]
+
+
+def test_gradient_asked_for_a_view_without_history():
+    x = leaf(1.0, 2.0)
+    view = no_grad_view(x)
+    assert grad(x.sum(), [view], allow_unused=True) == (None,)
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        grad(x.sum(), [view])
+
+
+def test_part_of_a_base_that_was_detached_and_written():
+    base = leaf(1.0, 2.0)
+    part = base.unbind()[0]
+    base.detach_()
+    base.mul_(2)
+    with pytest.raises(RuntimeError, match="its base or another view of its base has been"):
+        part * 2
+
+
+def test_view_keeps_its_history_when_its_base_gets_other_memory():
+    x = leaf(1.0, 2.0)
+    view = x.view(2)
+    x.data = pb.zeros(2)
+    with pb.no_grad():
+        view.mul_(3)
+    (g,) = grad((view * 2).sum(), x)
+    assert g.tolist() == [2.0, 2.0]

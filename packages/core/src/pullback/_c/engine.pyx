@@ -26,8 +26,8 @@ from pullback._c.accumulate cimport sum_grads
 from pullback._c.anomaly cimport note_failure, note_freed
 from pullback._c.apply cimport node_apply
 from pullback._c.gradients cimport (
-    check_nan, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node, refuse_batched,
-    refuse_in_transform, why_no_grad)
+    check_nan, edge_of_input, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node,
+    refuse_batched, refuse_in_transform, why_no_grad)
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
@@ -495,8 +495,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             if grads[k] is None:
                 grads[k] = implicit_seed(&edges[k])
         for k in range(ninputs):
-            edge_of_item(inputs[k], &edges[nroots + k],
-                         "One of the differentiated Tensors does not require grad")
+            edge_of_input(inputs[k], &edges[nroots + k])
         return run_pass(edges, nroots, grads, keep_graph, create_graph, inputs is not None,
                         ninputs, accumulate)
     finally:

@@ -11,7 +11,8 @@ from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
     Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
 from pullback._c.record cimport (
-    bump_version, check_inplace, move_retained, rebase, tensor_edge, tensor_needs_grad)
+    bump_version, check_inplace, move_retained, rebase, says_requires_grad, tensor_edge,
+    tensor_needs_grad)
 from pullback._c.saved cimport (
     node_check_alive, refuse_inference, save_object, save_tensor, saved_unpack)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
@@ -118,7 +119,7 @@ def begin(FunctionNode ctx not None, cls, tuple args):
     for item in args:
         if is_tensor(item):
             kinds.append(True)
-            needs.append(bool(tensor_needs_grad(<Tensor>item)))
+            needs.append(bool(says_requires_grad(<Tensor>item)))
             any_grad = any_grad or needs[len(needs) - 1]
         else:
             kinds.append(False)

@@ -10,6 +10,7 @@ cdef int refuse_implicit(pb_layout *layout, int dtype) except -1
 cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1
 cdef bint is_logged() except -1
 cdef int log_node(pb_node *node, PyObject **grads) except -1
+cdef int edge_of_input(object item, pb_edge *edge) except -1
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1
 cdef int refuse_in_transform() except -1
 cdef int describe_node(pb_node *node, pb_event *event) except -1

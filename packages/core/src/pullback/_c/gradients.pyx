@@ -13,7 +13,8 @@ from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport Node, node_name, node_of, node_release, node_retain
-from pullback._c.record cimport tensor_edge, tensor_needs_grad
+from pullback._c.record cimport (
+    accumulator_of, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport (
@@ -228,6 +229,20 @@ cdef int refuse_in_transform() except -1:
             "This is not supported: use pullback.func.grad or pullback.func.vjp instead, or call "
             "backward() outside of transforms.")
     return 0
+
+
+cdef int edge_of_input(object item, pb_edge *edge) except -1:
+    """Fill the edge of what a gradient is asked for.
+
+    A view of something that requires grad, made where nothing was recorded, gets an accumulator
+    that no pass reaches.
+    """
+    if (is_tensor(item) and (<Tensor>item).node == NULL
+            and not (<Tensor>item).flags & TENSOR_REQUIRES_GRAD and says_requires_grad(item)):
+        edge.node = accumulator_of(<Tensor>item)
+        edge.nr = 0
+        return 0
+    return edge_of_item(item, edge, "One of the differentiated Tensors does not require grad")
 
 
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:

@@ -13,6 +13,7 @@ cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
 cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1
 cdef int view_refresh(Tensor view) except -1
 cdef bint tensor_needs_grad(Tensor tensor) except -1
+cdef bint says_requires_grad(Tensor tensor) except -1
 cdef pb_node *accumulator_of(Tensor leaf) except NULL
 cdef int check_inplace(Tensor target, bint recorded) except -1
 cdef int check_writable(Tensor target, bint overlap) except -1

@@ -38,6 +38,13 @@ cdef bint tensor_needs_grad(Tensor tensor) except -1:
     return tensor_requires_grad(tensor)
 
 
+cdef bint says_requires_grad(Tensor tensor) except -1:
+    """As tensor_needs_grad, but a view whose history may be one that cannot be told is left."""
+    if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_kind != VIEW_DEFAULT:
+        return tensor_requires_grad(tensor)
+    return tensor_needs_grad(tensor)
+
+
 cdef uint64_t needs_grad(Op op, PyObject **args) except? 0xFFFFFFFFFFFFFFFF:
     """Return a mask: bit i is set if tensor argument i needs a gradient."""
     cdef uint64_t mask = 0
@@ -399,10 +406,15 @@ cdef int view_refresh(Tensor view) except -1:
     cdef Tensor again
     cdef pb_state *state
     cdef uint32_t current = view.storage.version
-    if not tensor_requires_grad(base) or view.storage != base.storage:
+    if view.storage != base.storage:    # one of them was given other memory
+        view.extra.view_version = current
+        return 0
+    if not tensor_requires_grad(base):
         if view.node == NULL:
             view.extra.view_version = current
-        elif view.extra.view_kind == VIEW_DEFAULT and not views_leaf(view):
+        elif view.extra.view_kind != VIEW_DEFAULT:
+            refuse_view(view, True)
+        elif not views_leaf(view):
             view.extra.view_version = current
             tensor_set_node(view, NULL, 0)      # the base was detached, then written
         return 0

@@ -16,12 +16,12 @@ from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.node cimport Node, node_extra, node_object, node_release, node_set_meta
 from pullback._c.node_surface cimport hook_table
-from pullback._c.record cimport bump_version, tensor_edge, tensor_needs_grad
+from pullback._c.record cimport bump_version, says_requires_grad, tensor_edge, tensor_needs_grad
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    VIEW_DEFAULT, is_tensor, tensor_device, tensor_extra, tensor_requires_grad, tensor_set_node)
+    is_tensor, tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -32,9 +32,7 @@ def get_requires_grad(Tensor self not None):
     """Whether operations on this tensor are recorded."""
     if self.flags & TENSOR_IS_BATCHED:
         return get_requires_grad(batch_of(self))
-    if self.flags & TENSOR_IS_VIEW and self.extra.view_kind != VIEW_DEFAULT:
-        return bool(tensor_requires_grad(self))     # its history may be one that cannot be told
-    return bool(tensor_needs_grad(self))
+    return bool(says_requires_grad(self))
 
 
 def set_requires_grad(Tensor self not None, value):
@@ -54,7 +52,7 @@ cdef int change_requires_grad(Tensor self, bint value) except -1:
             "This is unsupported, please attempt to use the function transforms (e.g. grad, vjp, "
             "jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being "
             "transformed instead.")
-    tensor_needs_grad(self)             # a view's history catches up with its base's
+    says_requires_grad(self)            # lets a view's history catch up with its base's
     if self.node != NULL:
         if not value:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you "
@@ -116,7 +114,7 @@ def get_grad_fn(Tensor self not None):
 
 def get_output_nr(Tensor self not None):
     """Which output of ``grad_fn`` this tensor is."""
-    tensor_needs_grad(self)
+    says_requires_grad(self)            # lets a view's history catch up with its base's
     return self.output_nr if self.node != NULL else 0
 
 
