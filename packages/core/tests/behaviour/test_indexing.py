@@ -614,3 +614,15 @@ def test_hook_that_gives_no_index():
         y = x[pb.tensor([0, 1])]
     with pytest.raises(TypeError, match="Output of saved tensor unpack_hook expected"):
         y.sum().backward()
+
+
+def test_formulas_of_a_node_share_what_the_hook_unpacks():
+    unpacked = []
+    x, y = pb.zeros(3, requires_grad=True), pb.ones(2, requires_grad=True)
+    hooks = pb.autograd.graph.saved_tensors_hooks
+    with hooks(lambda t: t, lambda t: unpacked.append(t) or t):
+        z = x.index_put((pb.tensor([0, 1]),), y)
+    z.sum().backward()
+    assert len(unpacked) == 1
+    assert x.grad.tolist() == [0.0, 0.0, 1.0]
+    assert y.grad.tolist() == [1.0, 1.0]

@@ -100,6 +100,7 @@ cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
     hooks = thread_state().saved_hooks
     if hooks != NULL:
         pack, kept.unpack = (<list>hooks)[len(<list>hooks) - 1]
+        unpack_hooks(node)              # formulas share what unpack gives
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             refuse_inference(<Tensor>value)
@@ -137,15 +138,20 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
         saved.node = edge_for_packed(tensor)
     Py_INCREF(packed)
     saved.object = <PyObject *>packed
+    lift = None
+    if tensor.flags & TENSOR_IS_LIFTED:
+        lift = <object>tensor_extra(tensor).lifts
+    unpack_hooks(node)[slot] = (unpack, lift)
+    return 0
+
+
+cdef dict unpack_hooks(pb_node *node):
+    """Return the node's table of slot -> (unpack hook, lift), made on first use."""
     if node_extra(node).saved_hooks == NULL:
         table = {}
         Py_INCREF(table)
         node.extra.saved_hooks = <PyObject *>table
-    lift = None
-    if tensor.flags & TENSOR_IS_LIFTED:
-        lift = <object>tensor_extra(tensor).lifts
-    (<dict>node.extra.saved_hooks)[slot] = (unpack, lift)
-    return 0
+    return <dict>node.extra.saved_hooks
 
 
 cdef object packed_by(object pack, Tensor lent):
