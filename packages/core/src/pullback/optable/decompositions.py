@@ -18,6 +18,8 @@ from pullback.optable.schema import ops
 def running_extreme(name: str) -> Callable:
     """Return cummax or cummin by ``maximum`` or ``minimum`` of ever longer runs."""
     def run(self, dim):
+        from pullback._c.copies import contiguous_format
+
         if not self.ndim:
             return self.clone(), ops.zeros_like(self, dtype=dtype_named("int64"))
         dim = wrap_dim(dim, self.ndim, name)
@@ -28,7 +30,7 @@ def running_extreme(name: str) -> Callable:
         places = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
         records = ops.where((self == values) | (self != self), places, 0)
         indices, = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
-        return values.clone() if values is self else values, indices
+        return tuple(ops.clone(part, memory_format=contiguous_format) for part in (values, indices))
 
     return run
 

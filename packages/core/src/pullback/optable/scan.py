@@ -18,7 +18,7 @@ from pullback.optable.axes import (
     wrap_dim,
     wrap_dims,
 )
-from pullback.optable.below import new_empty, run_slot
+from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
 from pullback.optable.schema import (
     ALL,
@@ -112,10 +112,10 @@ def _running_extreme(name, fields):
     def forward(self, dim):
         dim = wrap_dim(dim, self.ndim, name)
         refuse_dtype(name, self, "biuf")
-        indices = ops.zeros_like(self, dtype=dtype_named("int64"))
+        values = new_empty(self, self.shape)
+        indices = new_filled(self, self.shape, 0, dtype_named("int64"))
         if not self.ndim or not self.numel():
             return fields(self.clone(), indices)
-        values = new_empty(self, self.shape)
         run_slot(name, (values, indices), (self,), dim)
         return fields(values, indices)
 
