@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from pullback._c.tensor import Tensor
@@ -22,7 +20,9 @@ class Dot(str):
 
         Raises: RuntimeError when the program ``dot`` of Graphviz is not installed, or fails.
         """
-        program = shutil.which("dot")
+        import subprocess  # slow to import
+
+        program = _program()
         if program is None:
             raise RuntimeError("Dot.svg() needs the program 'dot' of Graphviz, which is not "
                                "installed")
@@ -33,7 +33,13 @@ class Dot(str):
         return done.stdout
 
     def _repr_svg_(self) -> str | None:
-        return self.svg() if shutil.which("dot") else None
+        return self.svg() if _program() else None
+
+
+def _program():
+    import shutil
+
+    return shutil.which("dot")
 
 
 def to_dot(tensors, names=None):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
-from pathlib import Path
 
 from pullback._c import anomaly, state
 from pullback._c.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
@@ -13,7 +13,7 @@ from pullback._c.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 def _users_frame():
