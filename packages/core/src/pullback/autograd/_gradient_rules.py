@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import random
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -25,9 +24,15 @@ from ._jacobian import (
 )
 
 
+def _draws() -> Any:
+    import random  # slow to import
+
+    return random.Random(0)
+
+
 def verify_batched_grad(problem: Problem) -> None:
     """Check that one batched backward equals one backward for each seed of the batch."""
-    inputs, generator = problem.checked_inputs(), random.Random(0)
+    inputs, generator = problem.checked_inputs(), _draws()
     for i in problem.outputs_at:
         output = problem.outputs[i]
         seeds = [random_unit(output, generator).to(output.dtype) for _ in range(2)]
@@ -53,7 +58,7 @@ def verify_batched_grad(problem: Problem) -> None:
 
 def verify_batched_forward_grad(problem: Problem) -> None:
     """Check that forward mode works on a batch of tangents."""
-    generator = random.Random(0)
+    generator = _draws()
     for j in problem.inputs_at:
         x = problem.inputs[j]
         tangents = [random_unit(x, generator).to(x.dtype) for _ in range(2)]
@@ -162,7 +167,7 @@ def _undefined_failure(start: str, undefined: Iterable[int]) -> GradcheckError:
 
 def verify_undefined_tangents(problem: Problem) -> None:
     """Check that forward mode takes an input without a tangent as one whose tangent is zeros."""
-    generator = random.Random(0)
+    generator = _draws()
     tangents = {
         j: random_unit(problem.inputs[j], generator).to(problem.inputs[j].dtype)
         for j in problem.inputs_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 import warnings
 
 from pullback._c import anomaly, state
@@ -32,6 +31,8 @@ def _place():
 
 def _note_node(node, parent):
     """Keep in a new node's metadata where it was made, and the node whose run made it."""
+    import traceback  # needed in this mode alone
+
     metadata = node.metadata
     if "traceback_" in metadata:
         return
