@@ -46,11 +46,12 @@ cdef int note_result(object result) except -1:
 
 cdef int note_write(pb_storage *storage) except -1:
     """Remember which source line wrote the memory."""
-    cdef PyObject *before = storage.written_at
+    cdef PyObject *before
     if running_place is None:
         return 0
     place = running_place()
     Py_INCREF(place)
+    before = storage.written_at         # only now: another thread may have written meanwhile
     storage.written_at = <PyObject *>place
     Py_XDECREF(before)
     return 0
