@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pullback.backend import hookimpl
-from pullback_cpu import blas_loader
+from pullback.backend.threads import default_threads
+from pullback_cpu import blas_loader, threadpools, threads
 from pullback_cpu._allocator import BACKEND
 from pullback_cpu.kernels import KERNELS
 
@@ -26,5 +27,10 @@ def pullback_register_kernels(table, device: str) -> None:
 
 @hookimpl
 def pullback_set_threads(count: int) -> None:
-    """Limit the threads of BLAS; all other kernels use one."""
+    """Limit the threads of the kernels and of BLAS."""
+    threads.set_num_threads(count)
     blas_loader.set_threads(count)
+
+
+threads.set_num_threads(default_threads())
+threadpools.announce()

@@ -8,6 +8,7 @@ import warnings
 
 from pullback._c.dtype import ALL, set_default_dtype
 from pullback.backend import registry
+from pullback.backend.threads import default_threads
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -128,12 +129,6 @@ def set_float32_matmul_precision(precision):
 
 # ---- threads -------------------------------------------------------------------------------------
 
-def _processors():
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _thread_count(function, value):
     if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
         raise RuntimeError(f"{function} expects an int, but got {type(value).__name__}")
@@ -147,7 +142,7 @@ def _thread_count(function, value):
 
 def get_num_threads():
     """Return how many threads one op may use on the host."""
-    return _processors() if _settings.threads is None else _settings.threads
+    return default_threads() if _settings.threads is None else _settings.threads
 
 
 def set_num_threads(count):
@@ -161,7 +156,7 @@ def set_num_threads(count):
 
 def get_num_interop_threads():
     """Return how many ops may run at the same time within one call."""
-    return _processors() if _settings.interop_threads is None else _settings.interop_threads
+    return default_threads() if _settings.interop_threads is None else _settings.interop_threads
 
 
 def set_num_interop_threads(count):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from pullback_cpu.levels import load_kernels
+
 KERNELS: dict[str, tuple[int, object]] = {}
+# Compiled once for each level (see levels.py).
 for _name in (
     "argreduce",
     "binary",
@@ -17,16 +20,15 @@ for _name in (
     "functions",
     "gather",
     "index",
-    "matmul",
-    "nonzero",
     "power",
     "random",
     "reduce",
     "softmax",
-    "solve",
-    "svd",
     "sort",
     "unary",
     "where",
 ):
+    KERNELS.update(load_kernels(_name).KERNELS)
+# Compiled once: what BLAS and LAPACK do, and what has nothing for vectors.
+for _name in ("matmul", "nonzero", "solve", "svd"):
     KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)

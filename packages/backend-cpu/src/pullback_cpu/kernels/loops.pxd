@@ -11,9 +11,13 @@ ctypedef int (*inner_loop)(char **data, const int64_t *strides, int64_t n) noexc
 
 cdef enum:
     MAX_OPERANDS = 4
+    LONG = 65536  # elements from which on several threads share a call
 
 
 cdef int run_nested(pb_call *call, inner_loop loop, int nin) noexcept nogil
+cdef int run_long(
+    pb_call *call, inner_loop loop, int nin, char **data, const int64_t *strides,
+    int64_t n) noexcept nogil
 
 
 cdef inline int end_loop(pb_call *call, int error) noexcept nogil:
@@ -48,4 +52,6 @@ cdef inline int run_elementwise(pb_call *call, inner_loop loop, int nin) noexcep
             strides[k + 1] = 0
         else:
             strides[k + 1] = array.strides[0] if ndim else 1
+    if n >= LONG:
+        return end_loop(call, run_long(call, loop, nin, data, strides, n))
     return end_loop(call, loop(data, strides, n))

@@ -1,5 +1,6 @@
 # Batched matrix products. Large ones of floating-point numbers go to BLAS; it is looked up when
 # the first one comes, because loading it takes longer than everything else in this package.
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 from libc.stdlib cimport free, malloc
 
@@ -7,12 +8,16 @@ from pullback_cpu.kernels.blas cimport (
     blas_table, load_blas, pb_blas_threads_release, pb_gemm_hold, pb_gemv_hold)
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.half cimport *
-from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_directly, product
+from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_loop, product
+
+from pullback_cpu.levels import load_kernels
 
 cdef enum:
     SMALL = 256  # multiplications that cost less than a call of BLAS
 
 cdef blas_table *blas = NULL
+cdef multiply_loop *multiply_loops = <multiply_loop *>PyCapsule_GetPointer(
+    load_kernels("matmul_loops").LOOPS, b"pb_multiply_loops")
 
 # Factors of a and c, as each BLAS type reads them.
 cdef float ONE_FLOAT[2]
@@ -266,7 +271,7 @@ cdef int multiply_batch(workspace *space, const product *task) noexcept nogil:
         fill_zero(task, item_size(space.dtype))
         return PB_OK
     if not is_for_blas(task, space.dtype):
-        return multiply_directly(task, space.dtype)
+        return multiply_loops[space.dtype](task)
     if unlikely(blas == NULL):
         error = load_blas(&blas)
         if error:

@@ -19,4 +19,5 @@ ctypedef struct product:
     matrix c
 
 
-cdef int multiply_directly(const product *task, int dtype) noexcept nogil
+# One a dtype. Returns PB_OK, or PB_E_MEMORY.
+ctypedef int (*multiply_loop)(const product *task) noexcept nogil

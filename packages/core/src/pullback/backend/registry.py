@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 
 from pullback._c import device as _device
+from pullback.backend.threads import requested_threads
 from pullback.optable.slots import SLOT_IDS
 
 GROUP = "pullback.backends"
@@ -187,8 +188,9 @@ def _start(manager, plugin, name: str) -> None:
     _device.install_backend(name, capsule)
     register = manager.subset_hook_caller("pullback_register_kernels", others)
     register(table=KernelTable(name), device=name)
-    if _threads is not None:
-        manager.subset_hook_caller("pullback_set_threads", others)(count=_threads)
+    count = requested_threads() if _threads is None else _threads
+    if count is not None:
+        manager.subset_hook_caller("pullback_set_threads", others)(count=count)
 
 
 def load(name: str) -> None:

@@ -1,0 +1,201 @@
+/* The threads that share the work of one kernel call.
+ *
+ * A call with much to do cuts it into pieces and opens a job. Threads that are awake, or wake up in
+ * time, join it and take piece after piece; the caller takes pieces too and, when none is left,
+ * closes the job and waits for those who are still at one. So a job never waits for a thread that
+ * did not come, on a machine with other things to do. After a job a thread looks for the next one
+ * for a moment, then it sleeps.
+ *
+ * There is one job at a time: a call from within a piece, or while another thread has a job, runs
+ * alone. A process that forks leaves its threads behind; the child starts its own. */
+#ifndef PULLBACK_CPU_THREADS_H
+#define PULLBACK_CPU_THREADS_H
+#include <stdint.h>
+
+typedef void (*pb_body)(void *context, int64_t first, int64_t last);
+
+#define PB_THREADS_LARGEST 1024
+#define PB_PIECES_PER_THREAD 4 /* so that one slow thread does not hold up the others */
+
+#if defined(__GNUC__) && !defined(_WIN32)
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define PB_EXPORTED __attribute__((visibility("default")))
+#define PB_LOOKS 4000 /* at most so often for a job, some ten microseconds */
+
+#if defined(__x86_64__) || defined(__i386__)
+#define pb_pause() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define pb_pause() __asm__ volatile("yield")
+#else
+#define pb_pause() ((void)0)
+#endif
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t opened;  /* a job is open */
+    pthread_cond_t left;    /* the last thread has left a job */
+    atomic_int limit;       /* threads that one call may use */
+    atomic_flag busy;       /* a caller has a job */
+    atomic_uint number;     /* of the last job */
+    int workers;            /* threads that were started */
+    int sleepers;           /* of them, those that wait to be woken */
+    int open;               /* the job may be joined */
+    int wanted;             /* threads that may still join it */
+    atomic_int working;     /* threads that joined and have not left */
+    atomic_llong next;      /* the first piece that nobody took */
+    pb_body body;
+    void *context;
+    int64_t n, length, pieces;
+} pb_team = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+             .opened = PTHREAD_COND_INITIALIZER,
+             .left = PTHREAD_COND_INITIALIZER,
+             .limit = 1,
+             .busy = ATOMIC_FLAG_INIT};
+
+static __thread int pb_in_job;
+
+static void pb_take_pieces(void) {
+    for (;;) {
+        int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
+        if (piece >= pb_team.pieces) return;
+        first = piece * pb_team.length;
+        last = first + pb_team.length;
+        pb_team.body(pb_team.context, first, last < pb_team.n ? last : pb_team.n);
+    }
+}
+
+static void *pb_worker(void *start) {
+    unsigned seen = (unsigned)(uintptr_t)start;
+    pb_in_job = 1;
+    for (;;) {
+        int looks = 0;
+        while (atomic_load_explicit(&pb_team.number, memory_order_acquire) == seen
+               && ++looks < PB_LOOKS)
+            pb_pause();
+        pthread_mutex_lock(&pb_team.mutex);
+        while (atomic_load(&pb_team.number) == seen) {
+            ++pb_team.sleepers;
+            pthread_cond_wait(&pb_team.opened, &pb_team.mutex);
+            --pb_team.sleepers;
+        }
+        seen = atomic_load(&pb_team.number);
+        if (!pb_team.open || !pb_team.wanted) {
+            pthread_mutex_unlock(&pb_team.mutex);
+            continue;
+        }
+        --pb_team.wanted;
+        atomic_fetch_add(&pb_team.working, 1);
+        pthread_mutex_unlock(&pb_team.mutex);
+        pb_take_pieces();
+        if (atomic_fetch_sub(&pb_team.working, 1) == 1) {
+            pthread_mutex_lock(&pb_team.mutex);
+            pthread_cond_signal(&pb_team.left);
+            pthread_mutex_unlock(&pb_team.mutex);
+        }
+    }
+    return NULL;
+}
+
+/* In the child of a fork only the thread that forked is there. */
+static void pb_after_fork(void) {
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    pb_team.mutex = mutex;
+    pb_team.opened = condition;
+    pb_team.left = condition;
+    pb_team.workers = pb_team.sleepers = pb_team.open = pb_team.wanted = 0;
+    atomic_store(&pb_team.working, 0);
+    atomic_flag_clear(&pb_team.busy);
+}
+
+static int pb_threads_start(void) { return pthread_atfork(NULL, NULL, pb_after_fork); }
+
+/* Hold the mutex. What cannot be started is done without. */
+static void pb_start_workers(int count, unsigned number) {
+    sigset_t all, before;
+    pthread_t thread;
+    if (pb_team.workers >= count) return;
+    sigfillset(&all); /* signals are for the interpreter's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pb_team.workers < count
+           && pthread_create(&thread, NULL, pb_worker, (void *)(uintptr_t)number) == 0) {
+        pthread_detach(thread);
+        ++pb_team.workers;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, pb_body body,
+                       void *context) {
+    int looks = 0;
+    pthread_mutex_lock(&pb_team.mutex);
+    pb_start_workers(threads - 1, atomic_load(&pb_team.number));
+    pb_team.body = body;
+    pb_team.context = context;
+    pb_team.n = n;
+    pb_team.length = length;
+    pb_team.pieces = pieces;
+    atomic_store(&pb_team.next, 0);
+    pb_team.wanted = threads - 1;
+    pb_team.open = 1;
+    atomic_fetch_add_explicit(&pb_team.number, 1, memory_order_release);
+    if (pb_team.sleepers) pthread_cond_broadcast(&pb_team.opened);
+    pthread_mutex_unlock(&pb_team.mutex);
+    pb_in_job = 1;
+    pb_take_pieces();
+    pb_in_job = 0;
+    pthread_mutex_lock(&pb_team.mutex);
+    pb_team.open = 0;
+    pthread_mutex_unlock(&pb_team.mutex);
+    while (atomic_load(&pb_team.working) && ++looks < PB_LOOKS) pb_pause();
+    pthread_mutex_lock(&pb_team.mutex);
+    while (atomic_load(&pb_team.working)) pthread_cond_wait(&pb_team.left, &pb_team.mutex);
+    pthread_mutex_unlock(&pb_team.mutex);
+}
+
+static void pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
+    int threads = atomic_load_explicit(&pb_team.limit, memory_order_relaxed);
+    int64_t grains = grain > 0 ? (n + grain - 1) / grain : 1, pieces, length;
+    if (grains <= 1 || threads <= 1) {
+        if (n > 0) body(context, 0, n);
+        return;
+    }
+    pieces = grains < (int64_t)threads * PB_PIECES_PER_THREAD
+        ? grains : (int64_t)threads * PB_PIECES_PER_THREAD;
+    length = (grains + pieces - 1) / pieces * grain;
+    pieces = (n + length - 1) / length;
+    if (pb_in_job || atomic_flag_test_and_set(&pb_team.busy)) {
+        for (int64_t first = 0; first < n; first += length)
+            body(context, first, n - first < length ? n : first + length);
+        return;
+    }
+    pb_run_job(n, length, pieces, pieces < threads ? (int)pieces : threads, body, context);
+    atomic_flag_clear(&pb_team.busy);
+}
+
+/* The names by which threadpoolctl finds the library; see threadpools.py. */
+PB_EXPORTED int pullback_cpu_get_num_threads(void) { return atomic_load(&pb_team.limit); }
+
+PB_EXPORTED void pullback_cpu_set_num_threads(int count) {
+    if (count > PB_THREADS_LARGEST) count = PB_THREADS_LARGEST;
+    atomic_store(&pb_team.limit, count > 1 ? count : 1);
+}
+
+#else /* one thread */
+
+static int pb_threads_start(void) { return 0; }
+
+static void pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
+    if (n > 0) body(context, 0, n);
+}
+
+static int pullback_cpu_get_num_threads(void) { return 1; }
+
+static void pullback_cpu_set_num_threads(int count) { (void)count; }
+
+#endif
+#endif
