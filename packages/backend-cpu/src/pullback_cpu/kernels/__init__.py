@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from pullback_cpu.levels import load_kernels
+from pullback_cpu.kernels.levels import load_kernels
 
 KERNELS: dict[str, tuple[int, object]] = {}
 # Compiled once for each level (see levels.py).

@@ -10,7 +10,7 @@ from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.half cimport *
 from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_loop, product
 
-from pullback_cpu.levels import load_kernels
+from pullback_cpu.kernels.levels import load_kernels
 
 cdef enum:
     SMALL = 256  # multiplications that cost less than a call of BLAS

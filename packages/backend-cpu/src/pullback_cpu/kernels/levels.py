@@ -16,13 +16,12 @@ from types import ModuleType
 from pullback_cpu._processor import supported_levels
 
 VARIABLE = "PULLBACK_CPU_LEVEL"
-_KERNELS = "pullback_cpu.kernels"
 
 
 def available_levels() -> list[str]:
     """Return the levels that were built and that this processor can run, the widest last."""
     return [level for level in supported_levels()
-            if importlib.util.find_spec(f"{_KERNELS}.copy_{level}") is not None]
+            if importlib.util.find_spec(f"{__package__}.copy_{level}") is not None]
 
 
 def choose_level() -> str:
@@ -41,7 +40,7 @@ def choose_level() -> str:
 
 def load_kernels(name: str) -> ModuleType:
     """Import a module of kernels, as it was built for the chosen level."""
-    return importlib.import_module(f"{_KERNELS}.{name}_{LEVEL}")
+    return importlib.import_module(f"{__package__}.{name}_{LEVEL}")
 
 
 LEVEL = choose_level()
