@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 from kernel_calls import KernelError, run_kernel
+
 from pullback_cpu import threads
 
 LARGE = 300_001
@@ -100,8 +101,14 @@ def run_python(code, **variables):
     for name in ("PULLBACK_NUM_THREADS", "OMP_NUM_THREADS", "PULLBACK_CPU_LEVEL"):
         if name not in variables:
             environment.pop(name, None)
-    result = subprocess.run([sys.executable, "-W", "always", "-c", code], env=environment,
-                            capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip(), result.stderr
 
@@ -213,8 +220,10 @@ print(threads.get_num_threads())
 def test_every_level_that_is_here_can_be_chosen():
     from pullback_cpu.kernels.levels import available_levels
 
-    code = "from pullback_cpu.kernels.levels import LEVEL; import pullback as pb; " \
+    code = (
+        "from pullback_cpu.kernels.levels import LEVEL; import pullback as pb; "
         "print(LEVEL, (pb.arange(5, device='cpu') + 1).tolist())"
+    )
     for level in available_levels():
         assert run_python(code, PULLBACK_CPU_LEVEL=level)[0] == f"{level} [1, 2, 3, 4, 5]"
     assert run_python(code)[0] == f"{available_levels()[-1]} [1, 2, 3, 4, 5]"
