@@ -11,12 +11,12 @@ ctypedef int (*inner_loop)(char **data, const int64_t *strides, int64_t n) noexc
 
 cdef enum:
     MAX_OPERANDS = 4
-    LONG = 65536  # elements from which on several threads share a call
+    SHORT = 256  # elements up to which a loop is run without a closer look
 
 
-cdef int run_nested(pb_call *call, inner_loop loop, int nin) noexcept nogil
-cdef int run_long(
-    pb_call *call, inner_loop loop, int nin, char **data, const int64_t *strides,
+cdef int run_nested(pb_call *call, inner_loop loop, int nin, bint moves) noexcept nogil
+cdef int run_line(
+    pb_call *call, inner_loop loop, int nin, bint moves, char **data, const int64_t *strides,
     int64_t n) noexcept nogil
 
 
@@ -27,8 +27,12 @@ cdef inline int end_loop(pb_call *call, int error) noexcept nogil:
     return PB_OK
 
 
-cdef inline int run_elementwise(pb_call *call, inner_loop loop, int nin) noexcept nogil:
-    """Run ``loop`` over the output and the ``nin`` inputs of an elementwise call."""
+cdef inline int run_elementwise(
+        pb_call *call, inner_loop loop, int nin, bint moves=False) noexcept nogil:
+    """Run ``loop`` over the output and the ``nin`` inputs of an elementwise call.
+
+    A loop that ``moves`` elements, and does nothing else, is as good for strided ones.
+    """
     cdef pb_array *array = call.out[0]
     cdef char *data[MAX_OPERANDS]
     cdef int64_t strides[MAX_OPERANDS]
@@ -37,7 +41,7 @@ cdef inline int run_elementwise(pb_call *call, inner_loop loop, int nin) noexcep
     if unlikely(loop == NULL):
         return fail_dtype(call)
     if ndim > 1:
-        return end_loop(call, run_nested(call, loop, nin))
+        return end_loop(call, run_nested(call, loop, nin, moves))
     data[0] = <char *>array.data
     strides[0] = 1
     if ndim:
@@ -52,6 +56,6 @@ cdef inline int run_elementwise(pb_call *call, inner_loop loop, int nin) noexcep
             strides[k + 1] = 0
         else:
             strides[k + 1] = array.strides[0] if ndim else 1
-    if n >= LONG:
-        return end_loop(call, run_long(call, loop, nin, data, strides, n))
+    if n > SHORT:
+        return end_loop(call, run_line(call, loop, nin, moves, data, strides, n))
     return end_loop(call, loop(data, strides, n))

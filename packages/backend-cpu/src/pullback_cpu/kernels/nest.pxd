@@ -74,3 +74,17 @@ cdef inline bint advance(
             data[k] -= nest.steps[d][k] * (nest.shape[d] - 1)
         d += 1
     return False
+
+
+cdef inline void go_to(
+        nested_loop *nest, int first, int64_t index, int64_t *position, char **data) noexcept nogil:
+    """Go to the position with this number among those of the dimensions from ``first`` on."""
+    cdef int d, k
+    start_position(nest, position)
+    for d in range(first, nest.ndim):
+        if index == 0:
+            return
+        position[d] = index % nest.shape[d]
+        index //= nest.shape[d]
+        for k in range(nest.operands):
+            data[k] += position[d] * nest.steps[d][k]

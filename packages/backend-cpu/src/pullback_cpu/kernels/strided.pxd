@@ -1,0 +1,16 @@
+# How strided elements get into contiguous buffers and out of them.
+from libc.stdint cimport int64_t
+
+# Copy n elements; strides count elements.
+ctypedef void (*strided_copy)(
+    char *out, int64_t out_stride, const char *data, int64_t stride, int64_t n) noexcept nogil
+# out[i, j] = data[j, i]; steps count elements.
+ctypedef void (*transposition)(
+    char *out, int64_t out_step, const char *data, int64_t step, int64_t rows,
+    int64_t columns) noexcept nogil
+
+
+# By the logarithm of an element's size.
+ctypedef struct strided_table:
+    strided_copy copy[5]
+    transposition transpose[5]
