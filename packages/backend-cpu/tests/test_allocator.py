@@ -9,7 +9,7 @@ import random
 import pytest
 from kernel_calls import pointer_of
 
-from pullback_cpu import _allocator
+from pullback_cpu import _allocator, memory_limit, set_memory_limit
 
 _Self = ctypes.c_void_p
 
@@ -179,3 +179,74 @@ def test_random_use_never_overlaps():
             live[block] = (nbytes, mark)
     for block, (nbytes, _) in live.items():
         release(block, nbytes)
+
+
+@pytest.fixture
+def no_limit_afterwards():
+    yield
+    set_memory_limit(None)
+
+
+@pytest.mark.usefixtures("no_limit_afterwards")
+@pytest.mark.parametrize("nbytes", [1000, 5 * MEBIBYTE])
+def test_a_limit_holds_for_what_is_in_use(nbytes):
+    assert memory_limit() is None
+    in_use = stats()[0]
+    set_memory_limit(in_use + 2 * nbytes)
+    assert memory_limit() == in_use + 2 * nbytes
+    first, second = allocate(nbytes), allocate(nbytes)
+    assert first is not None
+    assert second is not None
+    assert allocate(1) is None
+    set_memory_limit(in_use + nbytes)  # what is in use stays
+    release(first, nbytes)
+    assert allocate(1) is None
+    release(second, nbytes)
+    assert allocate(nbytes + 1) is None
+    block = allocate(nbytes)
+    assert block is not None
+    release(block, nbytes)
+    assert stats()[0] == in_use
+
+
+@pytest.mark.usefixtures("no_limit_afterwards")
+def test_a_limit_gives_cached_memory_back():
+    release(allocate(20 * MEBIBYTE), 20 * MEBIBYTE)
+    before = stats()[2]
+    set_memory_limit(stats()[0])
+    assert stats()[2] <= before - 20 * MEBIBYTE
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "error", "message"),
+    [
+        (-1, ValueError, "'nbytes' must not be negative: -1"),
+        (1.5, TypeError, "'nbytes' must be int or None, not float"),
+        (True, TypeError, "not bool"),
+        ("1G", TypeError, "not str"),
+    ],
+)
+def test_limits_that_are_refused(nbytes, error, message):
+    with pytest.raises(error, match=message):
+        set_memory_limit(nbytes)
+    assert memory_limit() is None
+
+
+@pytest.mark.usefixtures("no_limit_afterwards")
+def test_an_op_beyond_the_limit_raises_and_leaves_the_graph_usable():
+    pb = pytest.importorskip("pullback")
+    x = pb.ones(1000, 1000, requires_grad=True, device="cpu")
+    y = x * 2
+    set_memory_limit(stats()[0] + 3_000_000)
+    with pytest.raises(MemoryError):
+        y.exp()
+    with pytest.raises(MemoryError):
+        y.sum().backward(retain_graph=True)
+    set_memory_limit(None)
+    y.sum().backward()
+    assert x.grad.sum().item() == 2e6
+
+
+def test_an_unlimited_amount_is_the_largest_number():
+    set_memory_limit(2**200)
+    assert memory_limit() is None

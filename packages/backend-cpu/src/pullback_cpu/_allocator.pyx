@@ -74,9 +74,11 @@ ctypedef struct allocator:
     int64_t peak_rounded
     int64_t in_use_rounded
     int64_t cached  # bytes in the lists of large blocks
+    int64_t limit   # of the bytes in use
 
 cdef allocator memory
 memset(&memory, 0, sizeof(memory))
+memory.limit = LARGEST
 
 
 cdef inline int class_of(size_t nbytes) noexcept:
@@ -110,8 +112,6 @@ cdef void *allocate_large(allocator *state, size_t nbytes) noexcept:
     cdef int number
     cdef int64_t size
     cdef free_block *block
-    if nbytes > LARGEST:
-        return NULL
     number = class_of(nbytes)
     size = <int64_t>class_size(number)
     block = state.large[number]
@@ -121,7 +121,7 @@ cdef void *allocate_large(allocator *state, size_t nbytes) noexcept:
     else:
         # Blocks of other classes make room, so that the peak does not grow by what is only kept.
         release_cache(state, max(<int64_t>0,
-                                 max(state.peak_rounded, <int64_t>SLACK)
+                                 min(state.limit, max(state.peak_rounded, <int64_t>SLACK))
                                  - state.in_use_rounded - size))
         block = <free_block *>system_allocate(size)
         if block == NULL:
@@ -148,6 +148,8 @@ cdef inline size_t small_size(size_t nbytes) noexcept:
 cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
     cdef allocator *state = <allocator *>self
     cdef void *data
+    if nbytes > LARGEST or <int64_t>nbytes > state.limit - state.in_use:
+        return NULL
     if nbytes <= SMALL_LIMIT:
         data = pb_pool_allocate(&state.small, small_size(nbytes))
         if data == NULL:
@@ -200,6 +202,44 @@ cdef void reset_peak(void *self, int device) noexcept:
 cdef void empty_cache(void *self, int device) noexcept:
     release_cache(<allocator *>self, 0)
     pb_pool_trim(&(<allocator *>self).small, 0)
+
+
+def memory_limit():
+    """Return how many bytes tensors may use at the same time, or None if there is no limit.
+
+    >>> import pullback_cpu
+    >>> pullback_cpu.memory_limit() is None
+    True
+    """
+    return None if memory.limit == <int64_t>LARGEST else memory.limit
+
+
+def set_memory_limit(nbytes):
+    """Let tensors use at most ``nbytes`` bytes of memory at the same time, or any amount if None.
+
+    An op that would need more raises MemoryError and leaves everything as it was. What is in use
+    already stays. Memory that only waits to be used again does not count, and goes back to the
+    system rather than that the process holds more than the limit.
+
+    Raises: TypeError unless it is an integer or None, ValueError if it is negative.
+
+    >>> import pullback as pb, pullback_cpu
+    >>> pullback_cpu.set_memory_limit(2**20)
+    >>> pb.zeros(1000, 1000, device="cpu")
+    Traceback (most recent call last):
+    MemoryError: ...
+    >>> pullback_cpu.set_memory_limit(None)
+    """
+    if nbytes is None:
+        memory.limit = LARGEST
+        return
+    if isinstance(nbytes, bool) or not hasattr(nbytes, "__index__"):
+        raise TypeError(f"set_memory_limit(): argument 'nbytes' must be int or None, "
+                        f"not {type(nbytes).__name__}")
+    if nbytes < 0:
+        raise ValueError(f"set_memory_limit(): argument 'nbytes' must not be negative: {nbytes}")
+    memory.limit = min(<object>LARGEST, nbytes.__index__())
+    release_cache(&memory, max(<int64_t>0, memory.limit - memory.in_use_rounded))
 
 
 cdef pb_backend backend
