@@ -18,7 +18,7 @@ from pullback.optable import ops
 
 # One tensor, elementwise.
 _UNARY = frozenset("""
-    elu_kernel celu_kernel selu_kernel silu_kernel mish_kernel gelu_kernel hardsigmoid_kernel
+    elu_kernel celu_kernel selu_kernel mish_kernel hardsigmoid_kernel
     hardswish_kernel leaky_relu_kernel hardshrink_kernel softshrink_kernel hardtanh_kernel
     threshold_kernel softplus_kernel logsigmoid_kernel same_memory signbit frexp angle conj_physical
     zeros_like
@@ -33,7 +33,7 @@ _LEADING = frozenset("tril triu inverse_batch svd_batch pixel_shuffle pixel_unsh
 # Several tensors, elementwise and broadcast, beside those that the table calls pointwise.
 _POINTWISE = frozenset("""
     div_rounded masked_fill clamp copysign nextafter complex polar fill_ fmax fmin heaviside lcm
-    ldexp logaddexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
+    ldexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
 """.split())
 
 # Dims and sizes name the dims of every tensor argument.

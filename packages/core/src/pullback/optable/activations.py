@@ -28,8 +28,9 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
                 dtypes=FLOATING, check=None):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
-    ``parameters`` are (name, default) pairs of numbers; ``others`` further values of them for the
-    samples. ``check`` sees the arguments of the function first and returns the numbers to use.
+    ``forward`` is a Python function, or the name of a kernel slot. ``parameters`` are (name,
+    default) pairs of numbers; ``others`` further values of them for the samples. ``check`` sees the
+    arguments of the function first and returns the numbers to use.
     """
     title = name.title().replace("_", "")
     listed = "".join(f", {argument}: Scalar" for argument, _ in parameters)
@@ -41,7 +42,8 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     def run(self, *numbers):
         return forward(require(name, dtypes, self), *numbers)
 
-    op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", forward=run,
+    how = {"kernel": forward} if isinstance(forward, str) else {"forward": run}
+    op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", **how,
        vjp={"self": vjp}, jvp="pointwise", node=node or f"{title}Backward0", dtypes=dtypes,
        inplace=True, method=False, function=False, doc=doc, samples=samples, ref=ref)
 
@@ -78,11 +80,33 @@ def _up_to(self, limit):
     return ops.where(self > limit, 0, self)
 
 
+def _unit(name, slot, vjp, ref, doc):
+    """Declare an activation without its numbers, which have their usual values."""
+    op(f"{name}(self: Tensor) -> Tensor", kernel=slot, vjp={"self": vjp}, dtypes=FLOATING,
+       method=False, function=False, doc=doc, samples=_samples(()), ref=ref)
+
+
+def _slope(name, slot, vjp, ref, doc, dtypes=FLOATING):
+    """Declare the derivative of an activation, times a gradient, by the activation's input."""
+    op(f"{name}(grad: Tensor, self: Tensor) -> Tensor", kernel=slot, vjp=vjp, dtypes=dtypes,
+       method=False, function=False, doc=doc, ref=ref,
+       samples=[case(T(*shape), T(*shape, low=-2.5, high=2.5)) for shape in _SHAPES])
+
+
 # -- exponential units -----------------------------------------------------------------------------
 
+_unit("elu_unit", "elu", lambda g, self: ops.where(self <= 0, g * _negative_part(self).exp(), g),
+      lambda np, self: np.where(self > 0, self, np.expm1(np.minimum(self, 0))),
+      "Return elu with an alpha of 1.")
+
+
 @wide
-def _elu(self, alpha):
+def _scaled_elu(self, alpha):
     return ops.where(self > 0, self, ops.expm1(_negative_part(self)) * alpha)
+
+
+def _elu(self, alpha):
+    return ops.elu_unit(self) if alpha == 1 else _scaled_elu(self, alpha)
 
 
 _activation("elu", _elu,
@@ -136,17 +160,20 @@ _activation("selu", _selu,
 
 # -- products with a squashed x --------------------------------------------------------------------
 
-@wide
-def _silu(self):
-    return self * ops.sigmoid(self)
-
-
-def _silu_vjp(g, self):
+def _silu_curve(g, grad, self):
+    """The second derivative of x * sigmoid(x), s (1 - s) (2 + x (1 - 2 s)) for s = sigmoid(x)."""
     share = self.sigmoid()
-    return g * (share * (self * (1 - share) + 1)).conj()
+    return (g.conj() * grad) * (share * (1 - share) * (self * (1 - share * 2) + 2)).conj()
 
 
-_activation("silu", _silu, _silu_vjp, lambda np, self: self / (1 + np.exp(-self)),
+_slope("silu_backward", "silu_backward",
+       {"grad": lambda g, self: ops.silu_backward(g, self.conj()), "self": _silu_curve},
+       lambda np, grad, self: grad * np.conj(
+           (1 + self * (1 - 1 / (1 + np.exp(-self)))) / (1 + np.exp(-self))),
+       "Return grad times the conjugate of the derivative of x * sigmoid(x), "
+       "s * (1 + x * (1 - s)) for s = sigmoid(x).", dtypes=FLOAT_COMPLEX)
+_activation("silu", "silu", lambda g, self: ops.silu_backward(g, self),
+            lambda np, self: self / (1 + np.exp(-self)),
             "Return x * sigmoid(x).", inplace=True, dtypes=FLOAT_COMPLEX, low=-2.5, high=2.5)
 
 
@@ -165,29 +192,23 @@ _activation("mish", _mish, _mish_vjp,
             "Return x * tanh(log(1 + e**x)).", inplace=True)
 
 
-def _gelu(self, approximate):
-    return _gelu_of(require("gelu", FLOATING, self), approximate)
+_ROOT = math.sqrt(2 / math.pi)
 
 
-@wide
-def _gelu_of(self, approximate):
-    if approximate == "none":
-        return self * 0.5 * ops.erfc(self * -math.sqrt(0.5))    # 1 + erf would cancel
-    return self * 0.5 * (ops.tanh(_gelu_angle(self)) + 1)
+def _gelu_curve(g, grad, self):
+    """The second derivative of x P(x), p(x) (2 - x^2) for the normal density p."""
+    square = self * self
+    return g * grad * ((square * -0.5).exp() * (2 - square) * (0.5 * _ROOT))
 
 
-def _gelu_angle(self):
-    return (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
-
-
-def _gelu_vjp(g, self, approximate):
-    look_at(approximate)
-    if approximate == "none":
-        density = (self * self * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
-        return g * (ops.erfc(self * -math.sqrt(0.5)) * 0.5 + self * density)
-    size = _gelu_angle(self).tanh()
-    slope = (self * self * (3 * 0.044715) + 1) * math.sqrt(2 / math.pi)
-    return g * ((size + 1) * 0.5 + self * 0.5 * (1 - size * size) * slope)
+def _gelu_tanh_curve(g, grad, self):
+    """The second derivative of x / 2 (1 + t(u)) for t = tanh: (t u)' = (1 - t^2) u'."""
+    square = self * self
+    size = ((self + square * self * 0.044715) * _ROOT).tanh()
+    rate = (square * (3 * 0.044715) + 1) * _ROOT
+    steep = 1 - size * size
+    return g * grad * (steep * (
+        rate + self * 0.5 * (self * (6 * 0.044715 * _ROOT) - size * rate * rate * 2)))
 
 
 def _gelu_reference(np, self, *, approximate="none"):
@@ -197,21 +218,43 @@ def _gelu_reference(np, self, *, approximate="none"):
     return 0.5 * self * (1 + np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self ** 3)))
 
 
-def _checked_gelu(self, approximate):
+def _gelu_slope_reference(np, grad, self):
+    from scipy.special import ndtr
+    return grad * (ndtr(self) + self * np.exp(-self * self / 2) / np.sqrt(2 * np.pi))
+
+
+def _gelu_tanh_slope_reference(np, grad, self):
+    size = np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self ** 3))
+    rate = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * self * self)
+    return grad * (0.5 * (1 + size) + 0.5 * self * (1 - size * size) * rate)
+
+
+def _gelu(self, approximate):
     if not isinstance(approximate, str):
         raise TypeError(f"gelu(): argument 'approximate' must be str, not "
                         f"{type(approximate).__name__}")
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu(): approximate argument must be either none or tanh.")
-    return ops.gelu_kernel(self, approximate)
+    require("gelu", FLOATING, self)
+    return ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)
 
 
-op("gelu_kernel(self: Tensor, approximate: str) -> Tensor",
-   jvp="pointwise", forward=_gelu, dtypes=FLOATING,
-   vjp={"self": _gelu_vjp}, node="GeluBackward0", method=False, function=False,
-   doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
-   ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
-op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_checked_gelu,
+def _gelu_kind(name, slot, vjp, approximate):
+    op(f"{name}(self: Tensor) -> Tensor", kernel=slot, dtypes=FLOATING, method=False,
+       function=False, node="GeluBackward0", samples=_samples(()), vjp={"self": vjp},
+       doc=f"Return gelu with approximate={approximate!r}.",
+       ref=lambda np, self: _gelu_reference(np, self, approximate=approximate))
+
+
+_slope("gelu_none_backward", "gelu_backward",
+       {"grad": lambda g, self: ops.gelu_none_backward(g, self), "self": _gelu_curve},
+       _gelu_slope_reference, "Return grad times the derivative of gelu.")
+_slope("gelu_tanh_backward", "gelu_tanh_backward",
+       {"grad": lambda g, self: ops.gelu_tanh_backward(g, self), "self": _gelu_tanh_curve},
+       _gelu_tanh_slope_reference, "Return grad times the derivative of gelu's approximation.")
+_gelu_kind("gelu_none", "gelu", lambda g, self: ops.gelu_none_backward(g, self), "none")
+_gelu_kind("gelu_tanh", "gelu_tanh", lambda g, self: ops.gelu_tanh_backward(g, self), "tanh")
+op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu,
    dtypes=FLOATING, method=False, namespace=F, ref=_gelu_reference,
    doc="Return x times the normal distribution's probability of at most x.\n\n"
        "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
@@ -368,10 +411,21 @@ op("threshold_(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor", metho
 
 # -- logarithms of sums ----------------------------------------------------------------------------
 
+_unit("softplus_unit", "softplus", lambda g, self: ops.where(self > 20, g, g * self.sigmoid()),
+      lambda np, self: np.where(self > 20, self, np.logaddexp(0, self)),
+      "Return softplus with a beta of 1 and a threshold of 20.")
+
+
 @wide
-def _softplus(self, beta, threshold):
+def _scaled_softplus(self, beta, threshold):
     scaled = self * beta
     return ops.where(scaled > threshold, self, ops.log1p(ops.exp(scaled)) / beta)
+
+
+def _softplus(self, beta, threshold):
+    if beta == 1 and threshold == 20:
+        return ops.softplus_unit(self)
+    return _scaled_softplus(self, beta, threshold)
 
 
 _activation("softplus", _softplus,

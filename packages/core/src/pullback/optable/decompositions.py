@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from pullback.optable import decompositions_activations as activations
 from pullback.optable import decompositions_special as special
 from pullback.optable.axes import dtype_named, scan, wrap_dim
 from pullback.optable.schema import ops
@@ -58,6 +59,9 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "square": lambda self: self * (self * 1),       # of bools it is int64
     "tan": lambda self: ops.sin(self) / ops.cos(self),
     "tanh_backward": lambda self, output: self * ops.conj(1 - output * output),
+    **{name: getattr(activations, name) for name in (
+        "elu", "gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "logaddexp", "silu",
+        "silu_backward", "softplus")},
     **{name: getattr(special, name) for name in (
         "acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "gcd", "hypot", "i0", "i1",
         "lgamma", "zeta")},

@@ -4,6 +4,7 @@ import math
 
 from pullback.optable.axes import dtype_named
 from pullback.optable.cases import SPECIAL, T, binary, case, fixed
+from pullback.optable.decompositions_activations import above_larger
 from pullback.optable.pointwise import (
     UNDERIVED,
     common_dtype,
@@ -159,39 +160,18 @@ op("ldexp(self: Tensor, other: Tensor) -> Tensor", forward=_ldexp, promote="floa
 
 # -- logarithms ------------------------------------------------------------------------------------
 
-def _logaddexp(self, other):
-    return _logaddexp_of(*promoted("logaddexp", FLOAT_COMPLEX, self, other))
-
-
-@wide
-def _logaddexp_of(self, other):
-    if self.is_complex():
-        swap = ops.real(self) < ops.real(other)
-        high, low = ops.where(swap, other, self), ops.where(swap, self, other)
-        return high + ops.log1p(ops.exp(low - high))
-    return _above_larger(self, other, lambda away: ops.log1p(ops.exp(away)))
-
-
 def _logaddexp2(self, other):
     return _logaddexp2_of(*promoted("logaddexp2", FLOATING, self, other))
 
 
 @wide
 def _logaddexp2_of(self, other):
-    return _above_larger(
+    return above_larger(
         self, other, lambda away: ops.log1p(ops.exp2(away)) * 1.4426950408889634)
 
 
-def _above_larger(self, other, part):
-    """Return the larger one plus a function of the smaller one's distance from it."""
-    high, low = ops.maximum(self, other), ops.minimum(self, other)
-    # Two infinities of one sign have no difference.
-    return ops.where((self == other) & (ops.abs(self) == math.inf), self, high + part(low - high))
-
-
-op("logaddexp(self: Tensor, other: Tensor) -> Tensor",
-   jvp="pointwise", forward=_logaddexp, dtypes=FLOAT_COMPLEX,
-   out=True,
+op("logaddexp(self: Tensor, other: Tensor) -> Tensor", kernel="logaddexp", promote="default",
+   jvp="pointwise", dtypes=FLOAT_COMPLEX, out=True,
    vjp={"self": lambda g, self, other: g / ((other - self).exp() + 1).conj(),
         "other": lambda g, self, other: g / ((self - other).exp() + 1).conj()},
    doc="Return log(exp(self) + exp(other)), elementwise, without overflow.",

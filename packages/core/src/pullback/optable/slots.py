@@ -88,6 +88,11 @@ _unary({
     "digamma": "derivative of log gamma; NaN at its poles, -inf at 0 and inf at -0",
     "i0": "modified Bessel function of order 0; NaN at infinity",
     "i1": "modified Bessel function of order 1; NaN at infinity",
+    "elu": "x, or e^x - 1 of what is not positive",
+    "gelu": "x * P(X <= x) for a standard normal X: x / 2 * erfc(-x / sqrt(2))",
+    "gelu_tanh": "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
+    "silu": "x / (1 + e^-x)",
+    "softplus": "log(1 + e^x), and x where it exceeds 20",
 }, required=False)
 _binary({
     "add": "x + y; logical or for bool", "sub": "x - y", "mul": "x * y; logical and for bool",
@@ -108,6 +113,10 @@ _binary({
     "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
     "gcd": "greatest common divisor, not negative; 0 of two zeros",
     "hypot": "sqrt(x^2 + y^2) without overflow",
+    "logaddexp": "log(e^x + e^y) without overflow; of two equal infinities that one",
+    "gelu_backward": "x times the derivative of gelu at y",
+    "gelu_tanh_backward": "x times the derivative of gelu_tanh at y",
+    "silu_backward": "x times the conjugate of silu's derivative at y",
     "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
 }, required=False)
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",

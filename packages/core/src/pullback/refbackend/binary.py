@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import masks, special
+from . import activations, masks, special
 from .arrays import Array, Kernel, store, widen
 
 
@@ -81,6 +81,7 @@ def _binary(name: str, function: Callable[[Array, Array], Any]) -> Kernel:
 _BITS = masks.BOOL | masks.INTEGRAL
 
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    **activations.BINARY,
     "add": (masks.ALL, np.add),
     "atan2": (masks.FLOATING, np.arctan2),
     "bitwise_and": (_BITS, np.bitwise_and),
@@ -104,9 +105,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "pow": (masks.NUMBERS, _pow),
     "remainder": (masks.REAL_NUMBERS, _remainder),
     "rshift": (masks.INTEGRAL, _rshift),
-    "sigmoid_backward": (masks.INEXACT, lambda x, y: x * np.conj(y * (1 - y))),
     "sub": (masks.NUMBERS, np.subtract),
-    "tanh_backward": (masks.INEXACT, lambda x, y: x * np.conj(1 - y * y)),
     "zeta": (masks.FLOATING, special.zeta),
 }
 

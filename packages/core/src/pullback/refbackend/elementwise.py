@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import masks, special
+from . import activations, masks, special
 from .arrays import Array, Kernel, is_floating, store, widen
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -34,13 +34,6 @@ def _square(x: Array) -> Array:
 
 def _exp2(x: Array) -> Array:
     return np.exp(x * math.log(2)) if x.dtype.kind == "c" else np.exp2(x)
-
-
-def _sigmoid(x: Array) -> Array:
-    if x.dtype.kind == "c":
-        return 1 / (1 + np.exp(-x))
-    decay = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + decay), np.where(np.isnan(x), x, decay / (1 + decay)))
 
 
 def _relu(x: Array) -> Array:
@@ -110,7 +103,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "relu": (masks.REAL_NUMBERS, _relu),
     "round": (masks.REAL_NUMBERS, _unless_integer(np.rint)),
     "rsqrt": (masks.INEXACT, _rsqrt),
-    "sigmoid": (masks.INEXACT, _sigmoid),
+    "sigmoid": (masks.INEXACT, activations.sigmoid),
     "sign": (masks.REAL, lambda x: x if x.dtype.kind == "b" else np.sign(np.where(x == x, x, 0))),
     "sin": (masks.INEXACT, np.sin),
     "sinh": (masks.INEXACT, np.sinh),
@@ -118,6 +111,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "square": (masks.NUMBERS, _square),
     "tan": (masks.INEXACT, np.tan),
     "tanh": (masks.INEXACT, np.tanh),
+    **activations.UNARY,
     "trunc": (masks.REAL_NUMBERS, _unless_integer(np.trunc)),
 }
 
