@@ -6,7 +6,6 @@ somebody imports it.
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -52,8 +51,8 @@ def register(threadpoolctl: ModuleType) -> None:
     threadpoolctl.register(PullbackController)
 
 
-class _Waiter(importlib.abc.MetaPathFinder):
-    """Finds threadpoolctl once, the way it would be found anyway, and registers after it ran."""
+class _Waiter:
+    """A finder that finds threadpoolctl once, as it would be found anyway, and then registers."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
