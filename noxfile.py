@@ -109,10 +109,18 @@ def conform(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure against torch; `-- --torch-python PATH` uses a torch that is installed elsewhere."""
+    """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
     given = any(argument.startswith("--torch-python") for argument in session.posargs)
-    install_wheels(session, "core", "cpu", "profiler", others=() if given else ("torch==2.13.*",))
+    others = ("scipy", "matplotlib") if given else ("scipy", "matplotlib", "torch==2.13.*")
+    install_wheels(session, "core", "cpu", "profiler", others=others)
     session.run("python", "-m", "benchmarks.run", *session.posargs)
+
+
+@nox.session
+def growth(session: nox.Session) -> None:
+    """Measure how cost grows with operations, elements and graph; write the docs' page on it."""
+    install_wheels(session, "core", "cpu", others=("matplotlib",))
+    session.run("python", "-m", "benchmarks.growth", *session.posargs)
 
 
 @nox.session

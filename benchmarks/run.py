@@ -1,8 +1,13 @@
-"""Measure against torch and write RESULTS.md.
+"""Measure against torch, NumPy and JAX, and write RESULTS.md and RESULTS.png.
+
+A part (--only, --quick) is printed and written only where --output says.
 
 python -m benchmarks.run                               # torch is in this environment
 python -m benchmarks.run --torch-python PATH           # torch is another interpreter's
 python -m benchmarks.run --only mlp_step --rounds 20   # one row, to look closer
+python -m benchmarks.run --only reductions 'elementwise/*/exp*'
+python -m benchmarks.run --list                        # the keys of all rows
+python -m benchmarks.run --quick                       # small operands: shows that it runs
 python -m benchmarks.run --check                       # exit code 1 when over budget
 python -m benchmarks.run --module torch                # torch against itself: the noise
 """
@@ -12,142 +17,181 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchmarks import report, startup
-from benchmarks.subjects import ROOT, MeasurementFailed, Subject, Worker, run_once
+from benchmarks import chart, report
+from benchmarks.figures import MEASURES, Amount, measure_figures
+from benchmarks.measure import (
+    AGAIN,
+    JAX,
+    NUMPY,
+    OURS,
+    TORCH,
+    Floors,
+    Plan,
+    make_row,
+    measure_floors,
+    run_rounds,
+)
+from benchmarks.subjects import ROOT, MeasurementFailed, Subject, run_once
 from benchmarks.workloads import WORKLOADS
 
-CHAIN_ROWS = "chain"
-STARTUP_ROWS = "startup"
-CHAIN_NODES = 1_000_000
-QUICK = 20  # by how much --quick divides the amount of work
+QUICK_SHARE = 20  # by how much --quick divides the amount of work
+QUICK_DIVISOR = 64  # and the operands
+VERSIONS = "import json, sys; print(json.dumps(__import__(sys.argv[1]).__version__))"
 
 
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(description="Measure against torch and write RESULTS.md.")
-    names = [*WORKLOADS, CHAIN_ROWS, STARTUP_ROWS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="ROW")
-    parser.add_argument("--rounds", type=int, default=7, help="how often each row is run (7)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ROW", help="classes or rows")
+    parser.add_argument("--list", action="store_true", help="show the rows' keys and stop")
+    parser.add_argument("--rounds", type=int, help="how often each row is run (5)")
+    parser.add_argument("--threads", type=int, nargs="+", choices=(1, 2), help="(1 2)")
     parser.add_argument("--quick", action="store_true", help="less work: shows that it runs")
     parser.add_argument("--check", action="store_true", help="fail when over budget")
     parser.add_argument("--module", default="pullback", help="what is measured (pullback)")
     parser.add_argument("--torch", default="torch", help="what it is measured against (torch)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of --module")
     parser.add_argument("--torch-python", default=sys.executable, help="the interpreter of --torch")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "RESULTS.md")
+    parser.add_argument("--jax-python", help="the interpreter of JAX")
+    parser.add_argument("--output", type=Path, help="RESULTS.md; a part is printed only")
     options = parser.parse_args(arguments)
+    if options.output is None and not (options.only or options.quick):
+        options.output = ROOT / "benchmarks" / "RESULTS.md"
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 5
+    if options.threads is None:
+        options.threads = [1] if options.quick else [1, 2]
     if options.rounds < 1:
         parser.error(f"--rounds must be at least 1, got {options.rounds}")
+    for pattern in options.only:
+        if not select([pattern], [*WORKLOADS, *MEASURES]):
+            parser.error(f"no row is called {pattern!r}; --list shows them")
     return options
 
 
-def measure_rows(subjects: list[Subject], options, facts: dict[str, str]) -> list[report.Row]:
-    """Run every workload in every process, round by round."""
-    names = [name for name in WORKLOADS if name in options.only]
-    if not names:
-        return []
-    workers = [Worker(subject) for subject in subjects]
-    facts["versions"] = ", ".join(f"{w.subject.module} {w.version}" for w in workers[:2])
-    seconds: dict[tuple[str, str], list[float]] = {}
-    for round_number in range(-1, options.rounds):  # the first one warms up
-        order = workers if round_number % 2 else workers[::-1]
-        for name in names:
-            units = max(WORKLOADS[name].units // (QUICK if options.quick else 1), 1)
-            for worker in order:
-                value = worker.seconds(name, units)
-                if round_number >= 0:
-                    seconds.setdefault((name, worker.subject.label), []).append(value)
-        print(f"round {round_number + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    for worker in workers:
-        worker.close()
-    return [
-        report.Row(
-            WORKLOADS[name].title,
-            seconds[name, "ours"],
-            seconds[name, "torch"],
-            seconds[name, "torch again"],
-            WORKLOADS[name].budget,
-            WORKLOADS[name].stretch,
+def select(patterns: list[str], keys: list[str]) -> list[str]:
+    """Return the keys that a pattern names: whole, their beginning, or their last part."""
+
+    def fits(key: str, pattern: str) -> bool:
+        last = key.rpartition("/")[2]
+        return (
+            key in (pattern, pattern.rstrip("/"))
+            or last == pattern
+            or key.startswith(pattern.rstrip("/") + "/")
+            or fnmatchcase(key, pattern)
         )
-        for name in names
+
+    return [key for key in keys if not patterns or any(fits(key, p) for p in patterns)]
+
+
+def has_module(python: str, name: str) -> bool:
+    """Tell whether an interpreter can import a module."""
+    command = [python, "-c", f"import {name}"]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def choose_subjects(options: argparse.Namespace, facts: dict[str, str]) -> list[Subject]:
+    """Return the processes to run; JAX is left out where it is not installed."""
+    subjects = [
+        Subject(OURS, options.module, options.python),
+        Subject(TORCH, options.torch, options.torch_python),
+        Subject(AGAIN, options.torch, options.torch_python),
+        Subject(NUMPY, "numpy", options.python),
     ]
+    if not has_module(options.python, "scipy"):
+        facts["SciPy"] = "not installed: rows that need it have no NumPy column"
+    jax_python = options.jax_python or sys.executable
+    if options.quick and options.jax_python is None:
+        facts["JAX"] = "left out of a quick run, for it compiles every row"
+    elif has_module(jax_python, "jax"):
+        subjects.append(Subject(JAX, "jax", jax_python))
+    else:
+        facts["JAX"] = "not installed: its column is left out"
+    told = (subject for subject in subjects if subject.label != AGAIN)
+    facts["versions"] = ", ".join(
+        f"{s.module} {run_once(s, '-c', VERSIONS, s.module)}" for s in told
+    )
+    return subjects
 
 
-def measure_chain(subjects: list[Subject], options) -> tuple[list[report.Row], list[report.Limit]]:
-    """Run the long chain in fresh processes: its time, its memory, and whether both are linear."""
-    nodes = CHAIN_NODES // (QUICK if options.quick else 1)
-    full = [run_chain(subject, nodes) for subject in subjects]
-    quarter = run_chain(subjects[0], nodes // 4)
-    ours, torch = full[0], full[1]
-    totals = [[sum(run[phase] for phase in ("build", "backward", "free"))] for run in full]
-    title = f"Chain of {nodes:,} nodes, 1 MB stack: build, backward and free, per node"
-    rows = [report.Row(title, totals[0], totals[1], totals[2], 1 / 6, 1 / 10)]
-    linear = totals[0][0] / sum(quarter[phase] for phase in ("build", "backward", "free"))
-    limits = [
-        report.Limit("Chain: memory of a node", ours["bytes"], torch["bytes"], "B", 500, 250),
-        report.Limit(
-            "Chain: memory held after freeing", ours["kept"] / 1e6, torch["kept"] / 1e6, "MB"
-        ),
-        report.Limit("Chain: time of a node beside that in a quarter of it", linear, None, "", 1.5),
-    ]
-    return rows, limits
+def describe_floors(floors: Floors, threads: int) -> dict[str, str]:
+    """Return the machine's speed as facts."""
+
+    def rates(of: dict[str, float], unit: float) -> str:
+        return ", ".join(f"{name} {rate / unit:.3g}" for name, rate in of.items())
+
+    with_threads = "1 thread" if threads == 1 else f"{threads} threads"
+    return {
+        f"memory, {with_threads}, GB/s": f"{rates(floors.near, 1e9)} with arrays of 16 MB; "
+        f"{rates(floors.far, 1e9)} with 256 MB",
+        f"2048 x 2048 float32 product, {with_threads}, GFLOP/s": rates(floors.products, 1e9),
+    }
 
 
-def run_chain(subject: Subject, nodes: int) -> dict[str, float]:
-    """Return the figures of one run of benchmarks.chain."""
-    print(f"chain of {nodes:,}: {subject.label}", file=sys.stderr, flush=True)
-    return run_once(subject, "-m", "benchmarks.chain", subject.module, str(nodes))
+def measure_rows(
+    keys: list[str], subjects: list[Subject], options: argparse.Namespace, facts: dict[str, str]
+) -> list[report.Row]:
+    """Measure rows with each number of threads, and the floors they are held against."""
+    tables: dict[int, dict[str, report.Row]] = {}
+    share, divisor = (QUICK_SHARE, QUICK_DIVISOR) if options.quick else (1, 1)
+    for threads in options.threads:
+        plan = Plan(options.rounds, threads, divisor, share)
+        mine = [key for key in keys if threads == 1 or not WORKLOADS[key].alone]
+        if not mine:
+            continue
+        floors = measure_floors(subjects, plan)
+        facts.update(describe_floors(floors, threads))
+        found = run_rounds(subjects, mine, plan)
+        tables[threads] = {key: make_row(WORKLOADS[key], found, floors) for key in mine}
+    one, two = tables.get(1, {}), tables.get(2, {})
+    if not one:
+        return list(two.values())
+    return [row._replace(two=two.get(key)) for key, row in one.items()]
 
 
-def measure_startup(subjects: list[Subject], options) -> list[report.Limit]:
-    """Measure import times, alternating, and sizes."""
-    seconds: dict[str, list[float]] = {}
-    for round_number in range(max(options.rounds, 2)):
-        for subject in subjects[:2] if round_number % 2 else subjects[1::-1]:
-            seconds.setdefault(subject.label, []).append(startup.import_seconds(subject))
-    ours, torch = (min(seconds[subject.label]) * 1e3 for subject in subjects[:2])
-    size, torch_size = (startup.installed_bytes(subject) / 1e6 for subject in subjects[:2])
-    limits = [
-        report.Limit("Import beyond NumPy's, with a first tensor", ours, torch, "ms", 60, 30),
-        report.Limit("Installed files", size, torch_size, "MB"),
-    ]
-    wheels = startup.wheel_bytes(ROOT / "dist")
-    if wheels:
-        size = sum(wheels.values()) / 1e6
-        limits.append(report.Limit(f"Wheels: {', '.join(wheels)}", size, None, "MB", 6, 3))
-    return limits
+def write(
+    rows: list[report.Row], limits: list[report.Limit], facts: dict[str, str], output: Path | None
+) -> str:
+    """Write the report and its picture where they are wanted; return the report's text."""
+    if output is None:
+        return report.render(rows, limits, facts)
+    picture = output.with_suffix(".png")
+    if not chart.draw(rows, picture):
+        facts["picture"] = "not drawn: matplotlib is not installed, or no row has a ratio"
+        picture.unlink(missing_ok=True)  # an old one would not belong to these figures
+    text = report.render(rows, limits, facts, picture.name if picture.exists() else "")
+    output.write_text(text)
+    return text
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, write the report and return the exit code."""
     options = read_options(arguments)
-    subjects = [
-        Subject("ours", options.module, options.python),
-        Subject("torch", options.torch, options.torch_python),
-        Subject("torch again", options.torch, options.torch_python),
-    ]
+    keys = select(options.only, list(WORKLOADS))
+    figures = select(options.only, list(MEASURES))
+    if options.list:
+        print(*keys, *figures, sep="\n")
+        return 0
     facts = {
         "processor": f"{report.processor_name()}, {os.cpu_count()} cores",
         "Python": f"{platform.python_version()}, {platform.system()}",
         "rounds": f"{options.rounds}{', with little work (--quick)' if options.quick else ''}",
     }
     try:
-        rows = measure_rows(subjects, options, facts)
-        limits: list[report.Limit] = []
-        if CHAIN_ROWS in options.only:
-            more_rows, limits = measure_chain(subjects, options)
-            rows += more_rows
-        if STARTUP_ROWS in options.only:
-            limits += measure_startup(subjects, options)
+        subjects = choose_subjects(options, facts)
+        rows = measure_rows(keys, subjects, options, facts)
+        amount = Amount(options.rounds, QUICK_SHARE if options.quick else 1)
+        more_rows, limits = measure_figures(figures, subjects[:3], amount, facts)
+        rows += more_rows
     except MeasurementFailed as error:
         print(f"a measuring process failed: {error}", file=sys.stderr)
         return 2
-    text = report.render(rows, limits, facts)
-    options.output.write_text(text)
-    print(text)
+    print(write(rows, limits, facts, options.output))
     over = report.over_budget(rows, limits)
     if over:
         print("over budget:", *over, sep="\n  ", file=sys.stderr)

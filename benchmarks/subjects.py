@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+THREADS_OF = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PJRT_NPROC")
 
 
 class Subject(NamedTuple):
@@ -25,34 +25,44 @@ class MeasurementFailed(RuntimeError):
     """A measuring process ended early; its own message is on standard error."""
 
 
-def python_command(subject: Subject, *arguments: str) -> dict[str, Any]:
+class RowFailed(RuntimeError):
+    """A row raised an exception; its process goes on."""
+
+
+def python_command(subject: Subject, *arguments: str, threads: int = 1) -> dict[str, Any]:
     """Return the arguments of subprocess for a run of the subject's interpreter."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {
         "args": [subject.python, *arguments],
         "cwd": ROOT,
-        "env": {**os.environ, **ONE_THREAD, "PYTHONPATH": path},
+        "env": {**os.environ, **dict.fromkeys(THREADS_OF, str(threads)), "PYTHONPATH": path},
         "text": True,
     }
 
 
-def run_once(subject: Subject, *arguments: str) -> Any:
+def run_once(subject: Subject, *arguments: str, threads: int = 1) -> Any:
     """Run the interpreter to its end and return the JSON on its last line of output."""
-    result = subprocess.run(
-        **python_command(subject, *arguments), stdout=subprocess.PIPE, check=False
-    )
+    command = python_command(subject, *arguments, threads=threads)
+    result = subprocess.run(**command, stdout=subprocess.PIPE, check=False)
     if result.returncode:
         raise MeasurementFailed(f"{subject.label}: exit code {result.returncode}")
     return json.loads(result.stdout.splitlines()[-1])
 
 
 class Worker:
-    """A living process that runs workloads on request."""
+    """A living process that runs workloads on request; ``divisor`` makes their operands smaller."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, threads: int = 1, divisor: int = 1) -> None:
         self.subject = subject
-        command = python_command(subject, "-m", "benchmarks.worker", subject.module)
-        self.process = subprocess.Popen(**command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        arguments = ("-m", "benchmarks.worker", subject.module, str(threads), str(divisor))
+        self.command = python_command(subject, *arguments, threads=threads)
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        self.process = subprocess.Popen(
+            **self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.version: str = self.read()["version"]
 
     def read(self) -> dict[str, Any]:
@@ -63,12 +73,15 @@ class Worker:
             raise MeasurementFailed(f"{self.subject.label}: exit code {self.close()}")
         return json.loads(line)
 
-    def seconds(self, workload: str, units: int) -> float:
-        """Return the CPU seconds of one unit of a workload."""
+    def measure(self, workload: str, units: int | None) -> dict[str, float]:
+        """Return the seconds of one unit of a workload, and its bytes and flops if they count."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"workload": workload, "units": units}) + "\n")
         self.process.stdin.flush()
-        return self.read()["seconds"]
+        figures = self.read()
+        if "error" in figures:
+            raise RowFailed(figures["error"])
+        return figures
 
     def close(self) -> int:
         """Let the process end, and return its exit code."""

@@ -1,43 +1,11 @@
-"""What is measured: one function a row, which runs on any module that has torch's API.
-
-A workload takes the module and a number ``n``. It does the set-up, which is not timed, and returns
-the function that is timed and does the work ``n`` times. What that function returns stays alive
-until the clock has stopped, so freeing a graph is not part of a row.
-"""
+"""What an operation costs beside its work: tiny tensors, long graphs, a small training step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
-Timed = Callable[[], Any]
-
-
-class Workload(NamedTuple):
-    """One row: how to run it, and the ratio to torch's time that it may have."""
-
-    name: str
-    title: str
-    prepare: Callable[[ModuleType, int], Timed]
-    units: int
-    budget: float
-    stretch: float
-
-
-WORKLOADS: dict[str, Workload] = {}
-
-
-def workload(units: int, budget: float, stretch: float):
-    """Register a function under its name; its docstring's first line is the row's title."""
-
-    def register(prepare):
-        title = prepare.__doc__.splitlines()[0].rstrip(".")
-        row = Workload(prepare.__name__, title, prepare, units, budget, stretch)
-        WORKLOADS[row.name] = row
-        return prepare
-
-    return register
+from benchmarks.workloads.registry import OVERHEAD_BUDGET, table, workload
 
 
 def grow_chain(module: ModuleType, n: int):
@@ -163,3 +131,46 @@ def matmul_backward(module, n):
     y = multiply_chain(module, n)
     seed = module.ones(16, 16)
     return lambda: y.backward(seed)
+
+
+def recorded(m, size):
+    """8 elements that require a gradient."""
+    return {"x": m.randn(8).requires_grad_(), "a": m.randn(4, 4).requires_grad_()}
+
+
+table(
+    "overhead/8 elements, recorded",
+    recorded,
+    ["x.exp()", "x + 1", "x[2:6]", "x.reshape(2, 4)", "x.sum()", "a @ a", "a.t()", "a.softmax(1)"],
+    budget=OVERHEAD_BUDGET,
+    alone=True,
+)
+
+
+@workload(units=2_000, budget=1 / 6, stretch=1 / 10)
+def custom_function(module, n):
+    """A custom `Function`, forward and backward, 8 elements."""
+    base: Any = module.autograd.Function
+
+    class Cube(base):
+        """The third power."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * 3 * x * x
+
+    x = module.ones(8, requires_grad=True)
+    seed = module.ones(8)
+
+    def timed():
+        for _ in range(n):
+            Cube.apply(x).backward(seed)
+        x.grad = None
+
+    return timed
