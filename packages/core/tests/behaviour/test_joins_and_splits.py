@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 from numbered import counted
 
@@ -257,3 +258,31 @@ def test_scatter_keeps_strides_and_dtype():
     assert counted(4)[::2].select_scatter(counted(), 0, 0).stride() == (2,)
     assert counted(2, 1).expand(2, 3).select_scatter(counted(3), 0, 0).stride() == (3, 1)
     assert counted(2, dtype=pb.int64).select_scatter(counted() / 2, 0, 1).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("join", [pb.cat, pb.stack])
+def test_joined_tensors_are_on_one_device(join):
+    parts = [pb.ones(2), pb.ones(2), pb.ones(2, device="meta")]
+    message = rf"at least two devices, .* and meta! \(in {join.__name__}"
+    with pytest.raises(RuntimeError, match=message):
+        join(parts)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_many_parts_of_all_layouts(dim):
+    square = pb.arange(9.0).reshape(3, 3)
+    parts = [square, square.t(), square[::2, ::2].repeat(2, 2)[:3, :3], square.flip(0),
+             square[:1].expand(3, 3)] * 50
+    arrays = [part.numpy() for part in parts]
+    assert pb.cat(parts, dim).tolist() == np.concatenate(arrays, dim).tolist()
+    assert pb.stack(parts, dim).tolist() == np.stack(arrays, dim).tolist()
+
+
+def test_joined_parts_keep_dtypes_and_derivatives():
+    x = pb.ones(2, requires_grad=True)
+    y = pb.ones(2, dtype=pb.float64, requires_grad=True)
+    joined = pb.stack([x, y, x], 1)
+    assert joined.dtype == pb.float64
+    (joined * pb.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [4, 4]
+    assert y.grad.tolist() == [2, 2]

@@ -19,7 +19,7 @@ from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED,
     Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
 
 cdef int place(object where, int *type_id, int *ordinal) except -1:
@@ -100,6 +100,52 @@ def copy_raw(Tensor out not None, Tensor source not None):
     """
     check_broadcast(out.layout, source.layout)
     cross_copy(out, source)
+    return out
+
+
+def join_raw(list parts not None, int64_t dim, bint stacked):
+    """Return tensors joined along a dim, or stacked along a new one, outside the graph.
+
+    None unless they are of one dtype, on one device and alike but for the size along the dim.
+    """
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef Tensor first, part, out
+    cdef int ndim, d
+    cdef int64_t length = 0, offset = 0
+    if not parts or not isinstance(parts[0], Tensor):
+        return None
+    first = <Tensor>parts[0]
+    ndim = first.layout.ndim + stacked
+    dim += ndim if dim < 0 else 0
+    if not 0 <= dim < ndim <= PB_MAX_NDIM:
+        return None
+    for item in parts:
+        if not isinstance(item, Tensor):
+            return None
+        part = <Tensor>item
+        if (part.layout.ndim + stacked != ndim or part.dtype != first.dtype
+                or part.storage.device_type != first.storage.device_type
+                or part.storage.device_index != first.storage.device_index):
+            return None
+        for d in range(first.layout.ndim):
+            if ((stacked or d != dim)
+                    and layout_shape(part.layout)[d] != layout_shape(first.layout)[d]):
+                return None
+        length += 1 if stacked else layout_shape(part.layout)[dim]
+    for d in range(ndim):
+        shape[d] = length if d == dim else layout_shape(first.layout)[d - (stacked and d > dim)]
+    out = tensor_new(layout_contiguous(ndim, shape), first.dtype, first.storage.device_type,
+                     first.storage.device_index)
+    for d in range(ndim - stacked):     # a part of the result has the strides of the whole
+        strides[d] = layout_strides(out.layout)[d + (stacked and d >= dim)]
+    for item in parts:
+        part = <Tensor>item
+        copy_into(tensor_wrap(storage_retain(out.storage),
+                              layout_new(part.layout.ndim, layout_shape(part.layout), strides),
+                              offset, out.dtype), part)
+        offset += layout_strides(out.layout)[dim] * (
+            1 if stacked else layout_shape(part.layout)[dim])
     return out
 
 

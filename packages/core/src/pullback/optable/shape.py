@@ -2,7 +2,7 @@
 
 from pullback.optable import references
 from pullback.optable.axes import wrap_dim
-from pullback.optable.below import new_empty, new_filled
+from pullback.optable.below import new_filled
 from pullback.optable.cases import (
     DETACHED,
     KINKS,
@@ -418,7 +418,7 @@ def _raw(name):
     return call
 
 
-_copy_raw, _to_device = _raw("copy_raw"), _raw("to_device")
+_copy_raw, _to_device, _join_raw = _raw("copy_raw"), _raw("to_device"), _raw("join_raw")
 
 
 op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
@@ -476,10 +476,14 @@ op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool =
 # -- joins -----------------------------------------------------------------------------------------
 
 
-def _common(tensors):
+def _common(name, tensors):
+    """Return tensors on one device in the dtype that they promote to."""
     import pullback
-    dtype = tensors[0].dtype
+    dtype, device = tensors[0].dtype, tensors[0].device
     for tensor in tensors[1:]:
+        if tensor.device != device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
+                               f"two devices, {device} and {tensor.device}! (in {name}())")
         dtype = pullback.promote_types(dtype, tensor.dtype)
     return [t if t.dtype == dtype else ops.cast(t, dtype) for t in tensors]
 
@@ -487,7 +491,10 @@ def _common(tensors):
 def _cat_forward(tensors, dim):
     if not tensors:
         raise ValueError("cat(): expected a non-empty list of Tensors")
-    tensors = _common(list(tensors))    # empty ones have a say in the dtype
+    joined = _join_raw(list(tensors), dim, False)
+    if joined is not None:
+        return joined
+    tensors = _common("cat", list(tensors))    # empty ones have a say in the dtype
     tensors = [t for t in tensors if tuple(t.shape) != (0,)] or tensors[:1]
     shape = list(tensors[0].shape)
     if not shape:
@@ -505,15 +512,7 @@ def _cat_forward(tensors, dim):
                 raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. "
                                    f"Expected size {want} but got size {have} for tensor number "
                                    f"{number} in the list.")
-    shape[dim] = sum(tensor.shape[dim] for tensor in tensors)
-    out = new_empty(tensors[0], shape)
-    start = 0
-    for tensor in tensors:
-        length = tensor.shape[dim]
-        if tensor.numel():
-            _copy_raw(ops.narrow(out, dim, start, length), tensor)
-        start += length
-    return out
+    return _join_raw(tensors, dim, False)
 
 
 def _cat_vjp(g, sizes, dim):
@@ -542,6 +541,9 @@ op("cat(tensors: Tensor[], dim: int = 0) -> Tensor",
 def _stack(tensors, dim):
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
+    joined = _join_raw(list(tensors), dim, True)
+    if joined is not None:
+        return joined
     shape = tensors[0].shape
     for number, tensor in enumerate(tensors):
         if tensor.shape != shape:
@@ -551,7 +553,7 @@ def _stack(tensors, dim):
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
                          f"{rank - 1}], but got {dim})")
-    return _cat_forward([t.unsqueeze(dim % rank) for t in tensors], dim % rank)
+    return _join_raw(_common("stack", list(tensors)), dim, True)
 
 
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",
