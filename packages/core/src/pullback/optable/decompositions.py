@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from pullback.optable import decompositions_moving as moving
 from pullback.optable import decompositions_special as special
 from pullback.optable.axes import dtype_named, scan, wrap_dim
+from pullback.optable.binning import halve_ranges
+from pullback.optable.scatter import combine_by_scan
 from pullback.optable.schema import ops
 
 
@@ -49,6 +52,8 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
     "reciprocal": lambda self: ops.div(1, self),
     "relu": lambda self: ops.where(self <= 0, 0, self),
+    "scatter_reduce": combine_by_scan,
+    "searchsorted": halve_ranges,
     "rsqrt": lambda self: ops.div(1, ops.sqrt(self)),
     "sigmoid": lambda self: ops.div(1, ops.exp(-self) + 1),
     "sigmoid_backward": lambda self, output: self * ops.conj(output * (1 - output)),
@@ -58,6 +63,8 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "square": lambda self: self * (self * 1),       # of bools it is int64
     "tan": lambda self: ops.sin(self) / ops.cos(self),
     "tanh_backward": lambda self, output: self * ops.conj(1 - output * output),
+    **{name: getattr(moving, name) for name in (
+        "addcdiv", "addcmul", "clamp", "flip", "lerp", "tril", "triu")},
     **{name: getattr(special, name) for name in (
         "acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "gcd", "hypot", "i0", "i1",
         "lgamma", "zeta")},
