@@ -150,7 +150,14 @@ def describe(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
     return array
 
 
-def _describe_param(value: float) -> Param:
+def _describe_param(value: float | tuple[int, ...]) -> Param:
+    if isinstance(value, tuple):
+        numbers = (ctypes.c_int64 * max(1, len(value)))(*value)
+        param = Param(
+            kind=2, count=len(value), ints=ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))
+        )
+        param.alive = numbers
+        return param
     if isinstance(value, float):
         return Param(kind=1, d=value)
     bits = ctypes.c_int64(value & (2**64 - 1)).value
@@ -166,7 +173,8 @@ class Prepared:
         self.ins = [describe(operand) for operand in ins]
         self.out_pointers = self._pointers(self.outs)
         self.in_pointers = self._pointers(self.ins)
-        self.params = (Param * max(1, len(params)))(*map(_describe_param, params))
+        self.described = list(map(_describe_param, params))
+        self.params = (Param * max(1, len(params)))(*self.described)
         self.message = ctypes.create_string_buffer(MESSAGE_SIZE)
         self.call = Call(
             size=ctypes.sizeof(Call),
@@ -191,6 +199,6 @@ class Prepared:
             raise KernelError(code, self.message.value.decode())
 
 
-def run_kernel(slot: str, outs, ins, *params: float) -> None:
+def run_kernel(slot: str, outs, ins, *params: float | tuple[int, ...]) -> None:
     """Call the kernel of a slot; one output needs no list around it."""
     Prepared(slot, [outs] if isinstance(outs, np.ndarray) else outs, ins, params).run()

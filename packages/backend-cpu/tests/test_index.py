@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import DTYPES, E_INDEX, E_RUNTIME, E_VALUE, KernelError, run_kernel
+from kernel_calls import DTYPES, E_DTYPE, E_INDEX, E_RUNTIME, E_VALUE, KernelError, run_kernel
 from layouts import LAYOUTS, assert_close, empty_like, sample
+
+from pullback_cpu import threads
 
 
 def random_indices(shape, length: int, seed: int = 0, low: int = 0) -> np.ndarray:
@@ -53,6 +55,108 @@ def test_scatter_and_scatter_add(dtype, layout, dim):
         out = LAYOUTS[layout](start.copy())
         run_kernel(slot, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
         assert_close(out, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dim", range(2))
+@pytest.mark.parametrize(
+    ("mode", "combine"), list(enumerate([np.multiply, np.maximum, np.minimum]))
+)
+def test_scatter_reduce(dtype, layout, dim, mode, combine):
+    start = sample(dtype, (5, 6), seed=1)
+    shape = [4, 5]
+    shape[dim] = 30
+    index = random_indices(shape, start.shape[dim], seed=2)
+    source = sample(dtype, shape, seed=3)
+    out = LAYOUTS[layout](start.copy())
+    operands = [LAYOUTS[layout](index), LAYOUTS[layout](source)]
+    if mode and DTYPES[dtype].kind == "c":
+        with pytest.raises(KernelError) as info:
+            run_kernel("scatter_reduce", out, operands, dim, mode)
+        assert info.value.code == E_DTYPE
+        return
+    expected = start.copy()
+    for place in np.ndindex(*shape):
+        target = (*place[:dim], index[place], *place[dim + 1 :])
+        expected[target] = combine(expected[target], source[place])
+    run_kernel("scatter_reduce", out, operands, dim, mode)
+    assert_close(out, expected, scale=30)
+
+
+def test_scatter_reduce_lets_nan_win():
+    index = np.array([0, 0, 1, 1])
+    for mode in (1, 2):
+        out = np.array([0.0, np.nan])
+        run_kernel("scatter_reduce", out, [index, np.array([1.0, np.nan, 5.0, -5.0])], 0, mode)
+        assert np.isnan(out).all()
+
+
+# One index for each row, and rows of several lengths: they are moved as they lie.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1, 3, 700])
+def test_rows_by_a_repeated_index(dtype, width):
+    values = sample(dtype, (6, width))
+    index = np.broadcast_to(random_indices((9, 1), 6), (9, width))
+    out = empty_like(index, values.dtype)
+    run_kernel("gather", out, [values, index], 0)
+    np.testing.assert_array_equal(out, values[index[:, 0]])
+    added, expected = values.copy(), values.copy()
+    for row, place in enumerate(index[:, 0]):
+        add_in_order(expected, int(place), out[row])
+    run_kernel("scatter_add", added, [index, out], 0)
+    assert_close(added, expected)
+
+
+@pytest.fixture
+def limit_threads():
+    """Return what sets the limit of threads; afterwards it is what it was."""
+    before = threads.get_num_threads()
+    yield threads.set_num_threads
+    threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(200_000,), (3, 70_000), (70_000, 3), (700, 300)], ids=str)
+@pytest.mark.parametrize("dim", [0, -1])
+def test_threads_move_what_one_thread_moves(shape, dim, limit_threads):
+    dim %= len(shape)
+    values, source = sample("f32", shape), sample("f32", shape, seed=1)
+    index = random_indices(shape, shape[dim])
+    found = []
+    for count in (1, 3):
+        limit_threads(count)
+        results = [values.copy() for _ in range(5)]
+        run_kernel("gather", results[0], [values, index], dim)
+        run_kernel("scatter", results[1], [index, source], dim)
+        run_kernel("scatter_add", results[2], [index, source], dim)
+        rows = random_indices((200_000 // values[0].size,), shape[0], low=-shape[0], seed=4)
+        picked = np.zeros((len(rows), *shape[1:]), np.float32)
+        run_kernel("index", picked, [values, rows])
+        run_kernel("index_put", results[3], [picked, rows], 0)
+        run_kernel("index_put", results[4], [picked, rows], 1)
+        found.append([*results, picked])
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, several)
+    np.testing.assert_array_equal(found[0][0], np.take_along_axis(values, index, dim))
+    np.testing.assert_array_equal(found[0][5], values[rows])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("place", [0, 70_000, 99_999])
+def test_every_thread_checks_bounds(count, place, limit_threads):
+    limit_threads(count)
+    index = np.zeros(100_000, np.int64)
+    index[place] = 7
+    source = np.zeros(100_000)
+    calls = [("gather", source, [np.zeros(5), index], 0),
+             ("scatter_add", np.zeros(5), [index, source], 0),
+             ("index", source, [np.zeros(5), index]),
+             ("index_put", np.zeros(5), [source, index], 1)]  # fmt: skip
+    for slot, out, *rest in calls:
+        with pytest.raises(KernelError) as info:
+            run_kernel(slot, out, *rest)
+        assert info.value.code == E_INDEX
+        assert info.value.message == "index 7 is out of bounds for dimension 0 with size 5"
 
 
 @pytest.mark.parametrize("slot", ["gather", "scatter", "scatter_add"])
@@ -197,7 +301,9 @@ def test_index_any_shapes(shape, selected, data):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(), (9,), (3, 4, 5), (2, 0), (1, 6), (40, 3)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(), (9,), (3, 4, 5), (2, 0), (1, 6), (40, 3), (2, 1500)], ids=str
+)
 def test_nonzero(dtype, layout, shape):
     values = sample(dtype, shape, low=-1, high=1)
     values = np.where(sample("bool", shape, seed=8), values, np.zeros((), values.dtype))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from kernel_calls import COMPLEX, DTYPES, E_DTYPE, FLOATING, KernelError, dtypes_of, run_kernel
 from layouts import LAYOUTS, empty_like, sample, widen
 
+from pullback_cpu import threads
+
 
 def check_sort(values: np.ndarray, layout: str = "contiguous") -> None:
     """Compare with NumPy's stable sort, in both directions."""
@@ -51,6 +53,44 @@ def test_sort_whole_range(dtype):
 def test_sort_nan_is_largest_and_zeros_are_equal(dtype, n):
     start = np.array([3, np.nan, -0.0, 0.0, -np.inf, -np.nan, np.inf], DTYPES[dtype])
     check_sort(np.resize(start, n))
+
+
+@pytest.mark.parametrize("dtype", ["i64", "f64"])
+@pytest.mark.parametrize("groups", [1, 2, 200, 3000])
+def test_sort_of_keys_that_differ_in_their_last_bits(dtype, groups):
+    rng = np.random.default_rng(groups)
+    bits = rng.integers(0, groups, 3000) << 45 | rng.integers(0, 8, 3000)
+    check_sort(bits.view(DTYPES[dtype]))
+    check_sort(-bits.view(DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("shape", [(5, 3000), (3, 9000), (2, 3, 2000)], ids=str)
+def test_threads_sort_as_one_does(shape):
+    before = threads.get_num_threads()
+    try:
+        threads.set_num_threads(3)
+        check_sort(sample("f32", shape), "transposed")
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i32", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("descending", [0, 1])
+@pytest.mark.parametrize("count", [1, 10, 32, 33, 900])
+@pytest.mark.parametrize("order", ["any", "rising", "falling", "equal"])
+def test_the_first_of_long_lines(dtype, descending, count, order):
+    values = sample(dtype, (2, 20_000), low=-90, high=100)
+    if order == "equal":
+        values[...] = 3
+    elif order != "any":
+        values.sort()
+        values = values if order == "rising" else values[..., ::-1].copy()
+    out, indices = np.zeros((2, count), values.dtype), np.zeros((2, count), np.int64)
+    run_kernel("sort", [out, indices], [values], descending)
+    keys = -widen(values).astype(np.float64) if descending else widen(values)
+    expected = np.argsort(keys, axis=-1, kind="stable")[..., :count]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(out, np.take_along_axis(values, expected, -1))
 
 
 @given(st.lists(st.floats(width=32), max_size=80))

@@ -22,9 +22,12 @@ for _name in (
     "index",
     "power",
     "random",
+    "rearrange",
     "reduce",
+    "searchsorted",
     "softmax",
     "sort",
+    "ternary",
     "unary",
     "where",
 ):

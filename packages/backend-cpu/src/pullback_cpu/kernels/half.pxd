@@ -1,6 +1,67 @@
 # float16 and bfloat16 as bit patterns. Selections instead of branches, so that loops vectorise.
-from libc.stdint cimport uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t
 from libc.string cimport memcpy
+
+cdef enum:
+    HALF_BLOCK = 256  # elements that are converted together
+
+# The processor's own conversions of float16, which GCC has no vector loops for, many at a time.
+# They give what the functions below do, and there are none (F16_BLOCKS is 0) without F16C.
+cdef extern from *:
+    """
+    #if defined(__F16C__)
+    #include <immintrin.h>
+    #define PB_F16_BLOCKS 1
+    static inline void pb_widen_f16(const uint16_t *source, float *target, int64_t n) {
+        int64_t i = 0;
+    #if defined(__AVX512F__)
+        for (; i + 16 <= n; i += 16)
+            _mm512_storeu_ps(target + i,
+                             _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(source + i))));
+    #else
+        for (; i + 8 <= n; i += 8)
+            _mm256_storeu_ps(target + i,
+                             _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(source + i))));
+    #endif
+        for (; i < n; i++)
+            target[i] = _cvtsh_ss(source[i]);
+    }
+    static inline uint16_t pb_narrow_one_f16(float x) {
+        uint32_t bits;
+        memcpy(&bits, &x, 4);
+        return x == x ? _cvtss_sh(x, 0) : (uint16_t)(0x7E00 | (bits >> 16 & 0x8000));
+    }
+    static inline void pb_narrow_f16(const float *source, uint16_t *target, int64_t n) {
+        int64_t i = 0, k;
+    #if defined(__AVX512F__)
+        for (; i + 16 <= n; i += 16) {
+            __m512 x = _mm512_loadu_ps(source + i);
+            _mm256_storeu_si256((__m256i *)(target + i), _mm512_cvtps_ph(x, 0));
+            if (_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q))
+                for (k = i; k < i + 16; k++)
+                    target[k] = pb_narrow_one_f16(source[k]);
+        }
+    #else
+        for (; i + 8 <= n; i += 8) {
+            __m256 x = _mm256_loadu_ps(source + i);
+            _mm_storeu_si128((__m128i *)(target + i), _mm256_cvtps_ph(x, 0));
+            if (_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)))
+                for (k = i; k < i + 8; k++)
+                    target[k] = pb_narrow_one_f16(source[k]);
+        }
+    #endif
+        for (; i < n; i++)
+            target[i] = pb_narrow_one_f16(source[i]);
+    }
+    #else
+    #define PB_F16_BLOCKS 0
+    #define pb_widen_f16(source, target, n)
+    #define pb_narrow_f16(source, target, n)
+    #endif
+    """
+    int F16_BLOCKS "PB_F16_BLOCKS"
+    void widen_f16 "pb_widen_f16"(const uint16_t *source, float *target, int64_t n) noexcept nogil
+    void narrow_f16 "pb_narrow_f16"(const float *source, uint16_t *target, int64_t n) noexcept nogil
 
 
 cdef inline float float_of_bits(uint32_t bits) noexcept nogil:

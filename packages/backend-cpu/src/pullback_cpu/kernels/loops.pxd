@@ -10,7 +10,7 @@ from pullback_cpu.kernels.common cimport (
 ctypedef int (*inner_loop)(char **data, const int64_t *strides, int64_t n) noexcept nogil
 
 cdef enum:
-    MAX_OPERANDS = 4
+    MAX_OPERANDS = 5
     SHORT = 256  # elements up to which a loop is run without a closer look
 
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from pullback_cpu.kernels.common cimport PB_MAX_NDIM, item_size, pb_array, PB_ARRAY_HOST
 
 cdef enum:
-    NEST_OPERANDS = 4
+    NEST_OPERANDS = 5
 
 
 # Dimensions, innermost first, and how each of a few operands moves along them. Steps count bytes.
@@ -39,7 +39,10 @@ cdef inline void start_nest(nested_loop *nest, int operands) noexcept nogil:
 cdef inline void add_dimension(
         nested_loop *nest, int64_t length, int64_t step0, int64_t step1, int64_t step2,
         int64_t step3) noexcept nogil:
-    """Append a dimension outside those that are there; one of length 1 needs no loop."""
+    """Append a dimension outside those that are there; one of length 1 needs no loop.
+
+    A fifth operand is a number: it stays where it is.
+    """
     if length == 1:
         return
     nest.shape[nest.ndim] = length
@@ -47,6 +50,7 @@ cdef inline void add_dimension(
     nest.steps[nest.ndim][1] = step1
     nest.steps[nest.ndim][2] = step2
     nest.steps[nest.ndim][3] = step3
+    nest.steps[nest.ndim][4] = 0
     nest.ndim += 1
 
 

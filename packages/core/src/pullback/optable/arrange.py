@@ -2,6 +2,7 @@
 
 from pullback.optable import references_arrange as references
 from pullback.optable.axes import unsupported, wrap_dim, wrap_dims
+from pullback.optable.below import new_empty, run_slot
 from pullback.optable.cases import COUNTED, T, case, fixed
 from pullback.optable.schema import op, ops
 
@@ -41,18 +42,24 @@ def row_major(self):
 # -- turning ---------------------------------------------------------------------------------------
 
 def _flip(self, dims):
-    from pullback._c.create import data_alias
     dims = sizes_of(dims, "flip", "dims")
     dims = wrap_dims(dims, self.ndim, "flip") if dims else ()
-    order = _order_in_memory(self)
-    out = self.permute(order)
-    for d in dims if self.ndim else ():
-        count = self.shape[d]
-        out = ops.index_select(out, order.index(d), count - 1 - ops.arange_like(self, count))
     if not dims or not self.ndim:
         return self.clone()
-    return out if self.is_contiguous() else data_alias(out.permute(
-        tuple(order.index(d) for d in range(self.ndim))))
+    return ops.reverse_dims(self, dims)
+
+
+def _reverse(self, dims):
+    if self.is_contiguous():
+        out = turned = new_empty(self, self.shape)
+    else:
+        from pullback._c.create import data_alias
+        order = _order_in_memory(self)
+        out = new_empty(self, [self.shape[d] for d in order])
+        turned = out.permute(tuple(order.index(d) for d in range(self.ndim)))
+    if out.numel():
+        run_slot("flip", (turned,), (self,), dims)
+    return out if turned is out else data_alias(turned)
 
 
 def _order_in_memory(self):
@@ -62,6 +69,10 @@ def _order_in_memory(self):
     return tuple(sorted(range(self.ndim), key=lambda d: (-steps[d], d)))
 
 
+op("reverse_dims(self: Tensor, dims: any) -> Tensor", forward=_reverse, kernel="flip",
+   method=False, function=False, doc="Return a copy with the order of some dims reversed.",
+   samples=[case(T(2, 3), (0,)), case(T(2, 3, 2), (0, 2)), case(T(0, 3), (0, 1))],
+   ref=lambda np, self, dims: np.flip(self, dims))
 op("flip(self: Tensor, dims: int[]) -> Tensor",
    jvp="linear", forward=_flip, varargs=True,
    vjp={"self": lambda g, dims: g.flip(dims)},
@@ -336,16 +347,18 @@ op("repeat_interleave(self: Tensor, repeats: any = None, dim: int? = None, *, "
 
 # -- triangles -------------------------------------------------------------------------------------
 
-def _triangle(name, kept):
-    """Return the forward pass of tril or triu; ``kept`` compares column - row with diagonal."""
+def _triangle(name):
+    """Return the forward pass of tril or triu."""
     def forward(self, diagonal):
         diagonal = whole(diagonal, name, "diagonal")
         if self.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
-        rows = ops.arange_like(self, self.shape[-2]).unsqueeze(1)
-        distance = ops.arange_like(self, self.shape[-1]) - rows
-        out = ops.where(kept(distance, diagonal), self, ops.new_zeros(self, ()))
-        return out.contiguous()
+        out = new_empty(self, self.shape)
+        if out.numel():
+            # beyond the corners nothing changes
+            rows, columns = self.shape[-2:]
+            run_slot(name, (out,), (self,), max(-rows, min(diagonal, columns)))
+        return out
     return forward
 
 
@@ -353,7 +366,7 @@ _TRIANGLES = [case(T(3, 3)), case(T(2, 3), 1), case(T(3, 2), -1), case(T(2, 3, 3
               case(T(2, 2), 5), case(T(2, 2), -5), case(T(0, 3)), case(T(2, 0)), case(T(1, 1))]
 op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
-   forward=_triangle("tril", lambda distance, diagonal: distance <= diagonal),
+   forward=_triangle("tril"), kernel="tril",
    vjp={"self": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True,
    doc="Return the lower triangle of matrices, up to a diagonal; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
@@ -361,7 +374,7 @@ op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    inplace_function=False)
 op("triu(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
-   forward=_triangle("triu", lambda distance, diagonal: distance >= diagonal),
+   forward=_triangle("triu"), kernel="triu",
    vjp={"self": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True,
    doc="Return the upper triangle of matrices, from a diagonal on; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",

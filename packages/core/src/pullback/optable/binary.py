@@ -286,6 +286,8 @@ def _clamp(self, min, max):
     _refuse_clamp("clamp", self, *(bound for bound in (min, max) if bound is not None))
     for bound in (min, max):
         _check_bound(self, bound)
+    if min is not None and max is not None and self.dtype.kind != "b":
+        return ops.between(self, min, max)
     out = self if min is None else ops.maximum(self, min)
     out = out if max is None else ops.minimum(out, max)
     if out.dtype.name == "bool":
@@ -319,6 +321,12 @@ def _clamp_node(min_shape, max_shape):
     return f"ClampBackward{0 if tensors else 1}"
 
 
+op("between(self: Tensor, min: Operand, max: Operand) -> Tensor", kernel="clamp",
+   dtypes=INTEGRAL | FLOATING, method=False, function=False,
+   doc="Return minimum(maximum(self, min), max), elementwise.",
+   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(), 0, 2), case(T(0), 0, 1),
+            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING)],
+   ref=lambda np, self, min, max: np.minimum(np.maximum(self, min), max))
 op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor",
    jvp="pointwise", inplace=True,
    out=True, forward=_clamp, aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,

@@ -14,6 +14,7 @@ from pullback.optable.axes import (
     type_name,
     unsupported,
 )
+from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import COUNTED, T, at, case, constant, fixed
 from pullback.optable.schema import FLOATING, HALF, INTEGRAL, op, ops
 
@@ -55,29 +56,54 @@ def _check_bounds(bounds, values, is_number):
                            f"value tensor {list(values.shape)}")
 
 
-def find_places(bounds, values, right, nan_last=False):
-    """Halve the range of every value's place until one is left.
-
-    torch takes NaN among the bounds for smaller than everything; with ``nan_last`` it is larger.
-    """
-    import pullback
-    common = pullback.promote_types(bounds.dtype, values.dtype)
-    shape = values.shape
-    if bounds.ndim == 1:
-        bounds, values = bounds.reshape(1, -1), values.reshape(1, -1)
-    bounds, values = cast_to(bounds, common), cast_to(values, common)
-    count = bounds.shape[-1]
+def halve_ranges(self, values, right, nan_last):
+    """Halve the range of every value's place until one is left; what has no kernel runs."""
     low = ops.zeros_like(values, dtype=dtype_named("int64"))
+    count = self.shape[-1]
     high = ops.full_like(low, count)
     for _ in range(count.bit_length()):
         middle = ops.bitwise_right_shift(low + high, 1)
-        met = ops.gather(bounds, -1, ops.minimum(middle, count - 1))
+        met = ops.gather(self, -1, ops.minimum(middle, count - 1))
         found = met > values if right else met >= values
         if nan_last:
             found = found | (met != met)
         ahead = ~found & (low < high)
         low, high = ops.where(ahead, middle + 1, low), ops.where(ahead, high, middle)
-    return low.reshape(shape)
+    return low
+
+
+def _places(self, values, right, nan_last):
+    out = new_empty(values, values.shape, dtype_named("int64"))
+    if out.numel():
+        run_slot("searchsorted", (out,), (self, values), int(right), int(nan_last))
+    return out
+
+
+_TABLE = fixed((1, 3, 5, 2, 2, 6), shape=(2, 3))
+op("find_in_rows(self: Tensor, values: Tensor, right: bool, nan_last: bool) -> Tensor",
+   forward=_places, kernel="searchsorted", method=False, function=False,
+   dtypes=INTEGRAL | FLOATING,
+   doc="Return the places of values in sorted rows; both have two dims and one dtype.",
+   samples=[case(_TABLE, T(2, 4, low=0, high=7, step=1), right, True) for right in (True, False)],
+   ref=lambda np, self, values, right, nan_last: references.searchsorted(
+       np, self, values, right=right))
+
+
+def find_places(bounds, values, right, nan_last=False):
+    """Return the place of every value in the sorted last dim of bounds.
+
+    torch takes NaN among the bounds for smaller than everything; with ``nan_last`` it is larger.
+    """
+    import pullback
+    common = pullback.promote_types(bounds.dtype, values.dtype)
+    count, shape = bounds.shape[-1], values.shape
+    rows = 1
+    for size in bounds.shape[:-1]:
+        rows *= size
+    width = values.numel() // max(rows, 1)
+    found = ops.find_in_rows(cast_to(bounds, common).reshape((rows, count)),
+                             cast_to(values, common).reshape((rows, width)), right, nan_last)
+    return found.reshape(shape)
 
 
 def _search(sorted_sequence, self, out_int32, right, side, sorter):
@@ -151,12 +177,12 @@ def _bincount(self, weights, minlength):
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(self.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    if self.ndim != 1 or (self.numel() and (self < 0).any().item()):
+    if self.ndim != 1 or (self.numel() and self.min().item() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(int(self.max().item()) + 1 if self.numel() else 0, minlength)
     places = cast_to(self, dtype_named("int64"))
     if weights is None or not self.numel():
-        weights = ops.full_like(places, 1)
+        weights = new_filled(places, (), 1).expand(places.shape)
     elif weights.dtype.name not in ("float32", "float64"):
         weights = cast_to(weights, dtype_named("float64"))
     return ops.scatter_add(ops.new_zeros(weights, (size,)), 0, places, weights)
@@ -189,10 +215,9 @@ def _check_bins(bins):
 
 
 def _bin_of(self, low, high, bins):
-    """Return the bin of each element, and which elements lie in the range."""
-    inside = (self >= low) & (self <= high)
-    place = (ops.where(inside, self, low) - low) * bins / (high - low)
-    return ops.clamp(cast_to(place, dtype_named("int64")), max=bins - 1), inside
+    """Return the bin of each element, of which all lie in the range."""
+    place = ops.div_(ops.mul_(self - low, bins), high - low)
+    return ops.clamp_max_(cast_to(place, dtype_named("int64")), bins - 1)
 
 
 def _histc(self, bins, min, max):
@@ -210,8 +235,11 @@ def _histc(self, bins, min, max):
     low, high = _limits("torch.histc:", flat, float(min), float(max))
     if not flat.numel():
         return out
-    places, inside = _bin_of(flat, low, high, bins)
-    return ops.scatter_add(out, 0, places, cast_to(inside, out.dtype))
+    one = new_filled(flat, (), 1).expand(flat.shape)
+    if min != max:                      # otherwise the elements themselves made the range
+        inside = (flat >= low) & (flat <= high)
+        flat, one = ops.where(inside, flat, low), cast_to(inside, out.dtype)
+    return ops.scatter_add(out, 0, _bin_of(flat, low, high, bins), one)
 
 
 op("histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Tensor",

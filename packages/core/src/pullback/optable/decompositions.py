@@ -11,8 +11,11 @@ import math
 from collections.abc import Callable
 
 from pullback.optable import decompositions_activations as activations
+from pullback.optable import decompositions_moving as moving
 from pullback.optable import decompositions_special as special
 from pullback.optable.axes import dtype_named, scan, wrap_dim
+from pullback.optable.binning import halve_ranges
+from pullback.optable.scatter import combine_by_scan
 from pullback.optable.schema import ops
 
 
@@ -50,6 +53,8 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
     "reciprocal": lambda self: ops.div(1, self),
     "relu": lambda self: ops.where(self <= 0, 0, self),
+    "scatter_reduce": combine_by_scan,
+    "searchsorted": halve_ranges,
     "rsqrt": lambda self: ops.div(1, ops.sqrt(self)),
     "sigmoid": lambda self: ops.div(1, ops.exp(-self) + 1),
     "sigmoid_backward": lambda self, output: self * ops.conj(output * (1 - output)),
@@ -62,6 +67,8 @@ DECOMPOSITIONS: dict[str, Callable] = {
     **{name: getattr(activations, name) for name in (
         "elu", "gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "logaddexp", "silu",
         "silu_backward", "softplus")},
+    **{name: getattr(moving, name) for name in (
+        "addcdiv", "addcmul", "clamp", "flip", "lerp", "tril", "triu")},
     **{name: getattr(special, name) for name in (
         "acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "gcd", "hypot", "i0", "i1",
         "lgamma", "zeta")},

@@ -245,10 +245,10 @@ def _check_gather(name, self, dim, index):
     return dim, _as_index(index)
 
 
-def _run_along(slot, outs, ins, dim):
+def run_along(slot, outs, ins, *params):
     """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
     try:
-        run_slot(slot, outs, ins, dim)
+        run_slot(slot, outs, ins, *params)
     except IndexError as error:
         raise RuntimeError(*error.args) from None
 
@@ -266,7 +266,7 @@ def _gather(self, dim, index, sparse_grad):
         for d, size in enumerate(index.shape):
             if d != dim:
                 part = part.narrow(d, 0, size)
-        _run_along("gather", (as_vector(out),), (part, index), dim)
+        run_along("gather", (as_vector(out),), (part, index), dim)
     return out
 
 
@@ -283,28 +283,39 @@ op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
    ref=references.gather)
 
 
+def scatter_operands(name, self, dim, index, src):
+    """Check the arguments of a scatter; return what meets: (target, dim, index, src).
+
+    All have the index's shape but for the target's size along dim; None if there is no index.
+    """
+    dim, index = _check_gather(name, self, dim, index)
+    if src.dtype != self.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():
+        return None
+    flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
+    if origin.ndim != place.ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
+        if i > s or (d != dim and i > n):
+            raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
+                               f"{list(self.shape)} apart from dimension {dim} and to be no "
+                               f"larger size than src {list(src.shape)}")
+    place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
+    for d, size in enumerate(place.shape):
+        origin = origin.narrow(d, 0, size)
+        if d != dim:
+            target = target.narrow(d, 0, size)
+    return target, dim, place, origin
+
+
 def scatter_into(slot):
     """Return a forward pass that writes or adds src at an index along a dim of self."""
     def forward(self, dim, index, src):
-        dim, index = _check_gather(slot, self, dim, index)
-        if src.dtype != self.dtype:
-            raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-        if not index.numel():
-            return self
-        flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
-        if origin.ndim != place.ndim:
-            raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-        for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
-            if i > s or (d != dim and i > n):
-                raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
-                                   f"{list(self.shape)} apart from dimension {dim} and to be no "
-                                   f"larger size than src {list(src.shape)}")
-        place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
-        for d, size in enumerate(place.shape):
-            origin = origin.narrow(d, 0, size)
-            if d != dim:
-                target = target.narrow(d, 0, size)
-        _run_along(slot, (target,), (place, origin), dim)
+        found = scatter_operands(slot, self, dim, index, src)
+        if found is not None:
+            target, dim, index, src = found
+            run_along(slot, (target,), (index, src), dim)
         return self
     return forward
 

@@ -5,7 +5,7 @@ As in torch, a sample has the derivative 0 by the parameters of its distribution
 
 import math
 
-from pullback.optable.arrange import row_major, whole
+from pullback.optable.arrange import whole
 from pullback.optable.axes import (
     accumulate_dtype,
     cast_to,
@@ -295,8 +295,7 @@ def _multinomial(self, num_samples, replacement, generator):
     # The first of exponential times with these rates is each category with its probability, and
     # so on with the others.  Source: Efraimidis and Spirakis, "Weighted random sampling with a
     # reservoir", Information Processing Letters 97, 2006.
-    order = ops.sort(weights / _exponential_numbers(weights, generator), -1, True)[1]
-    return row_major(order.narrow(-1, 0, count))
+    return ops.topk(weights / _exponential_numbers(weights, generator), count)[1]
 
 
 op("multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, "

@@ -1,5 +1,7 @@
 """Writing and reducing at index tensors along a dim, at masks, and at flat places."""
 
+import math
+
 from pullback.optable import references_scatter as references
 from pullback.optable.axes import (
     as_vector,
@@ -11,7 +13,7 @@ from pullback.optable.axes import (
 )
 from pullback.optable.below import writable
 from pullback.optable.cases import KINKS, T, at, case, fixed
-from pullback.optable.indexing import scatter_into
+from pullback.optable.indexing import run_along, scatter_into, scatter_operands
 from pullback.optable.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 from pullback.optable.sorting import _sort_raw
 
@@ -86,6 +88,7 @@ op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, ref=r
 
 _COMBINE = {"prod": lambda a, b: a * b, "amax": lambda a, b: ops.maximum(a, b),
             "amin": lambda a, b: ops.minimum(a, b)}
+_MODES = ("prod", "amax", "amin")
 _NEUTRAL_NAMES = {"add": "sum", "multiply": "prod", "max": "amax", "min": "amin"}
 
 
@@ -120,18 +123,46 @@ def _neighbours_differ(targets, dim):
                                            dtype=dtype_named("bool"))], dim)
 
 
-def _reduce_others(target, dim, index, src, reduce, include_self):
+def combine_by_scan(self, dim, index, src, mode):
     """Combine all src of a target by a scan over their sorted targets, then with the target."""
-    combine = _COMBINE[reduce]
+    combine = _COMBINE[_MODES[mode]]
     values, targets, _ = _segments(src, index, dim)
     runs = _reduce_runs(values, targets, dim, combine)
     last = _neighbours_differ(targets, dim)
     nothing = ops.new_full(runs, (), -0.0)      # adding it changes no float, not even -0
-    total = ops.scatter_add(ops.full_like(target, -0.0), dim, targets,
+    total = ops.scatter_add(ops.full_like(self, -0.0), dim, targets,
                             ops.where(last, runs, nothing))
-    met = ops.scatter_add(ops.zeros_like(target, dtype=dtype_named("int64")), dim, targets,
+    met = ops.scatter_add(ops.zeros_like(self, dtype=dtype_named("int64")), dim, targets,
                           cast_to(last, dtype_named("int64"))) > 0
-    return ops.where(met, combine(target, total) if include_self else total, target)
+    return ops.where(met, combine(self, total), self)
+
+
+def _combine(self, dim, index, src, mode):
+    run_along("scatter_reduce", (self,), (index, src), dim, mode)
+    return self
+
+
+op("scatter_combine_(self: Tensor, dim: int, index: Tensor, src: Tensor, mode: int) -> Tensor",
+   forward=_combine, kernel="scatter_reduce", inplace="only", method=False, function=False,
+   doc="Combine src with self at an int64 index of its shape along a dim: mode 0 takes the "
+       "product, 1 the larger and 2 the smaller element; returns self.",
+   ref=lambda np, self, dim, index, src, mode: references.scatter_reduce(
+       np, self, dim, index, src, _MODES[mode]),
+   samples=[case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), 0),
+            *(case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), mode, only=REAL) for mode in (1, 2))])
+
+
+def _least(dtype, mode):
+    """Return the number that changes nothing it is combined with."""
+    if mode == 0:
+        return 1
+    if dtype.kind == "b":
+        return mode == 2
+    if dtype.is_floating_point:
+        return -math.inf if mode == 1 else math.inf
+    import pullback
+    limits = pullback.iinfo(dtype)
+    return limits.min if mode == 1 else limits.max
 
 
 def _counts(like, dim, index, include_self):
@@ -164,16 +195,14 @@ def _scatter_reduce(self, dim, index, src, reduce, include_self):
             ops.copy_(self, ops.floor_divide(self, count) if self.dtype.kind in "iu"
                       else self / count)
         return self
-    # the check of all arguments, and of the index, is that of a plain scatter
-    scatter_into("scatter")(self.clone(), dim, index, src)
-    if not index.numel():
-        return self
-    dim, index = wrap_dim(dim, self.ndim, "scatter_reduce"), cast_to(index, dtype_named("int64"))
-    target, index, src = as_vector(self), as_vector(index), as_vector(src)
-    for d, size in enumerate(index.shape):
-        src = src.narrow(d, 0, size)
-        target = target if d == dim else target.narrow(d, 0, size)
-    ops.copy_(target, _reduce_others(target, dim, index, src, reduce, include_self))
+    found = scatter_operands("scatter", self, dim, index, src)
+    if found is not None:
+        target, dim, index, src = found
+        mode = _MODES.index(reduce)
+        if not include_self:
+            least = _number_like(self, _least(self.dtype, mode)).expand(index.shape)
+            run_along("scatter", (target,), (index, least), dim)
+        ops.scatter_combine_(target, dim, index, src, mode)
     return self
 
 

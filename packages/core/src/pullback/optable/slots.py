@@ -55,6 +55,11 @@ _slot("copy", "unary", "self",
       "out = self, cast to out's dtype as C casts (complex to real drops the imaginary part, "
       "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
       "a host scalar fills.", required=True)
+_slot("flip", "move", "self", "out = self with the order of some dims reversed.",
+      params=("dims:ints",))
+for _name, _kept in (("tril", "<="), ("triu", ">=")):
+    _slot(_name, "move", "self", f"out = self where column - row {_kept} diagonal in the last two "
+          "dims, else 0.", params=("diagonal:int",))
 _slot("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
       "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"), key=-1)
 _slot("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
@@ -119,6 +124,12 @@ _binary({
     "silu_backward": "x times the conjugate of silu's derivative at y",
     "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
 }, required=False)
+# With a decomposition each, as they only save passes over memory.
+_slot("addcmul", "ternary", "self tensor1 tensor2 value", "self + (tensor1 * tensor2) * value")
+_slot("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (tensor1 / tensor2) * value")
+_slot("clamp", "ternary", "self min max", "minimum(maximum(self, min), max); NaN wins.")
+_slot("lerp", "ternary", "self end weight", "self + weight * (end - self) where |weight| < 0.5, "
+      "else end - (end - self) * (1 - weight), so that the weights 0 and 1 give the ends.")
 _slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)
 
@@ -162,6 +173,8 @@ _slot("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., 
       "out already holds the values that stay.", params=("dim:int",), key=1, required=True)
 _slot("scatter_add", "index", "index src", "As scatter, adding; in index order.",
       params=("dim:int",), key=1, required=True)
+_slot("scatter_reduce", "index", "index src", "As scatter_add, but with the product (mode 0), the "
+      "larger (1) or the smaller element (2); NaN wins.", params=("dim:int", "mode:int"), key=1)
 _slot("index", "index", "self *indices",
       "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
       "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
@@ -173,6 +186,10 @@ _slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elemen
 _slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
       "shorter outputs get the first ones. NaN is largest.", params=("descending:int",),
       required=True)
+_slot("searchsorted", "sort", "bounds self", "out[b, i] (int64): the place at which self[b, i] "
+      "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
+      "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "
+      "everything, with nan_last larger.", params=("right:int", "nan_last:int"))
 
 # -- fused, all with decompositions ----------------------------------------------------------------
 for _name, _doc in {

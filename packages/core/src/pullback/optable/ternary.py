@@ -22,16 +22,13 @@ def _scale(name, dtype, value):
     return int(value) if _is_integer(dtype) else value
 
 
-def _wide_term(term, first, second, value, dtype):
-    """Return term(first, second) * value, 16-bit dtypes in float32."""
-    if dtype.itemsize == 2 and dtype.is_floating_point:
-        single = dtype_named("float32")
-        first, second = ops.cast(first, single), ops.cast(second, single)
-    return term(first, second) * value
-
-
-def _addc(name, term):
+def _addc(name):
     def forward(self, tensor1, tensor2, value):
+        run = ops.add_product if name == "addcmul" else ops.add_quotient
+        dtype = self.dtype
+        if (dtype == tensor1.dtype == tensor2.dtype and type(value) in (int, float)
+                and dtype.kind in "fc" and dtype.itemsize > 2):
+            return run(self, tensor1, tensor2, value)
         first, second = promoted(name, NUMBERS, tensor1, tensor2)
         if name == "addcdiv" and _is_integer(first.dtype):
             raise RuntimeError(
@@ -40,10 +37,11 @@ def _addc(name, term):
         self, _ = promoted(name, NUMBERS, self, first)
         dtype = self.dtype if first.ndim == 0 and self.ndim else promoted(
             name, NUMBERS, first, self)[0].dtype
-        added = _wide_term(term, first, second, _scale(name, dtype, value), dtype)
-        if dtype.itemsize == 2 and added.dtype.name == "float32":
-            return ops.cast(ops.cast(self, added.dtype) + added, dtype)
-        return self + added
+        value = _scale(name, dtype, value)
+        if dtype.itemsize == 2 and dtype.is_floating_point:      # the number keeps its digits
+            return ops.cast(run(*(ops.cast(part, dtype_named("float32"))
+                                  for part in (self, first, second)), value), dtype)
+        return run(self, first, second, value)
     return forward
 
 
@@ -55,10 +53,20 @@ _THREE = [case(T(2, 3), T(2, 3), T(2, 3)), case(T(2, 3), T(3), T(2, 1)), case(T(
 _DIVIDED = [made._replace(args=(*made.args[:2], made.args[2]._replace(low=0.5, high=3)))
             for made in _THREE]
 
+op("add_product(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand) -> Tensor",
+   kernel="addcmul", dtypes=NUMBERS, method=False, function=False,
+   doc="Return self + (tensor1 * tensor2) * value, elementwise.",
+   samples=[case(T(2, 3), T(3), T(2, 1), 2), case(T(), T(), T(), 1), case(T(0, 3), T(3), T(1), 1)],
+   ref=lambda np, self, tensor1, tensor2, value: self + tensor1 * tensor2 * value)
+op("add_quotient(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand) -> Tensor",
+   kernel="addcdiv", dtypes=FLOAT_COMPLEX, method=False, function=False,
+   doc="Return self + (tensor1 / tensor2) * value, elementwise.",
+   samples=[case(T(2, 3), T(3), T(2, 1, low=0.5, high=3), 2),
+            case(T(), T(), T(low=0.5, high=3), 1), case(T(0, 3), T(3), T(1), 1)],
+   ref=lambda np, self, tensor1, tensor2, value: self + tensor1 / tensor2 * value)
 op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=_addc("addcmul", lambda first, second: first * second), dtypes=NUMBERS, inplace=True,
-   out=True,
+   forward=_addc("addcmul"), dtypes=NUMBERS, inplace=True, out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g * ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, value: ops.scaled(g * ops.conj(tensor1), _conj(value))},
@@ -66,8 +74,7 @@ op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * tensor1 * tensor2)
 op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=_addc("addcdiv", lambda first, second: first / second), dtypes=FLOAT_COMPLEX,
-   inplace=True, out=True,
+   forward=_addc("addcdiv"), dtypes=FLOAT_COMPLEX, inplace=True, out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g / ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, tensor2, value: ops.scaled(
@@ -97,13 +104,7 @@ def _lerp(self, end, weight):
     dtype = self.dtype
     if dtype.itemsize == 2:
         self, end = (ops.cast(value, dtype_named("float32")) for value in (self, end))
-    # From the nearer end, so that the weights 0 and 1 give exactly the ends.
-    nearer = ops.abs(weight) < 0.5 if is_tensor(weight) else abs(weight) < 0.5
-    difference = end - self
-    if is_tensor(nearer):
-        out = ops.where(nearer, self + weight * difference, end - difference * (1 - weight))
-    else:
-        out = self + difference * weight if nearer else end - difference * (1 - weight)
+    out = ops.weighted(self, end, weight)
     return out if out.dtype == dtype else ops.cast(out, dtype)
 
 
@@ -112,6 +113,14 @@ def _rest(weight):
     return 1 - (weight.conj() if is_tensor(weight) else weight.conjugate())
 
 
+_ENDS = [case(T(2, 3), T(2, 3), 0.3), case(T(2, 3), T(3), 0.8), case(T(2, 1), T(3), 0),
+         case(T(), T(), 1), case(T(0, 3), T(3), 2.5), case(T(2, 3), T(2, 3), T(2, 3)),
+         case(T(2, 3), T(3), T(2, 1)), case(T(3), T(), T()), case(T(), T(2), T(1)),
+         case(T(3), T(3), T())]
+op("weighted(self: Tensor, end: Tensor, weight: Operand) -> Tensor", kernel="lerp",
+   dtypes=FLOAT_COMPLEX, method=False, function=False, samples=_ENDS,
+   doc="Return self + weight * (end - self), elementwise, from the nearer end.",
+   ref=lambda np, self, end, weight: self + weight * (end - self))
 op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
    jvp="pointwise", forward=_lerp,
    dtypes=FLOAT_COMPLEX, inplace=True, out=True,
@@ -121,8 +130,4 @@ op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
    node=lambda weight_shape: f"LerpBackward{1 if isinstance(weight_shape, tuple) else 0}",
    doc="Return self + weight * (end - self), elementwise.\n\n"
        "Raises: RuntimeError when the dtypes differ.",
-   samples=[case(T(2, 3), T(2, 3), 0.3), case(T(2, 3), T(3), 0.8), case(T(2, 1), T(3), 0),
-            case(T(), T(), 1), case(T(0, 3), T(3), 2.5), case(T(2, 3), T(2, 3), T(2, 3)),
-            case(T(2, 3), T(3), T(2, 1)), case(T(3), T(), T()), case(T(), T(2), T(1)),
-            case(T(3), T(3), T())],
-   ref=lambda np, self, end, weight: self + weight * (end - self))
+   samples=_ENDS, ref=lambda np, self, end, weight: self + weight * (end - self))

@@ -43,9 +43,56 @@ def log_softmax_backward(out: Array, grad: Array, result: Array, *, dim: int) ->
         store(out, (g - np.exp(y) * g.sum(axis=dim, keepdims=True)).reshape(out.shape))
 
 
+def addcmul(out: Array, x: Array, first: Array, second: Array, value: Array) -> None:
+    """Add a multiple of a product."""
+    with np.errstate(all="ignore"):
+        store(out, widen(x) + widen(first) * widen(second) * widen(value))
+
+
+def addcdiv(out: Array, x: Array, first: Array, second: Array, value: Array) -> None:
+    """Add a multiple of a quotient."""
+    with np.errstate(all="ignore"):
+        store(out, widen(x) + widen(first) / widen(second) * widen(value))
+
+
+def clamp(out: Array, x: Array, low: Array, high: Array) -> None:
+    """Move each element between two bounds; NaN wins."""
+    store(out, np.minimum(np.maximum(widen(x), widen(low)), widen(high)))
+
+
+def lerp(out: Array, x: Array, end: Array, weight: Array) -> None:
+    """Go a part of the way from one element to another, from the nearer end."""
+    x, end, weight = widen(x), widen(end), widen(weight)
+    with np.errstate(all="ignore"):
+        way = end - x
+        store(out, np.where(np.abs(weight) < 0.5, x + weight * way, end - way * (1 - weight)))
+
+
+def flip(out: Array, x: Array, *, dims: tuple[int, ...]) -> None:
+    """Reverse the order of some dimensions."""
+    out[...] = np.flip(x, dims)
+
+
+def tril(out: Array, x: Array, *, diagonal: int) -> None:
+    """Keep the elements up to a diagonal."""
+    out[...] = np.where(np.tri(*x.shape[-2:], diagonal, bool), x, np.zeros((), x.dtype))
+
+
+def triu(out: Array, x: Array, *, diagonal: int) -> None:
+    """Keep the elements from a diagonal on."""
+    out[...] = np.where(np.tri(*x.shape[-2:], diagonal - 1, bool), np.zeros((), x.dtype), x)
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
+    "addcdiv": (masks.INEXACT, addcdiv),
+    "addcmul": (masks.NUMBERS, addcmul),
+    "clamp": (masks.REAL_NUMBERS, clamp),
+    "flip": (masks.ALL, flip),
+    "lerp": (masks.INEXACT, lerp),
     "log_softmax": (masks.FLOATING, log_softmax),
     "log_softmax_backward": (masks.FLOATING, log_softmax_backward),
     "softmax": (masks.FLOATING, softmax),
     "softmax_backward": (masks.FLOATING, softmax_backward),
+    "tril": (masks.ALL, tril),
+    "triu": (masks.ALL, triu),
 }
