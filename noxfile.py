@@ -19,7 +19,7 @@ FOLDERS = {
     "cuda": "packages/backend-cuda",
     "profiler": "packages/profiler",
 }
-TEST_TOOLS = ("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mypy", "scipy")
+TEST_TOOLS = ("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy")
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
 
 nox.needs_version = ">=2024.3.2"
