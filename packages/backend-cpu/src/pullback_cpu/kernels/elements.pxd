@@ -122,16 +122,6 @@ cdef inline float floor_divide_floatf(float x, float y) noexcept nogil:
     return whole + 1 if quotient - whole > 0.5 else whole
 
 
-cdef inline double tanh_of_double(double x) noexcept nogil:
-    # Good for float32 results: a series near zero, where the other way would cancel.
-    cdef double square = x * x, power
-    if square < 0.00390625:
-        return x * (1 - square * (1 / 3. - square * (2 / 15. - square * (
-            17 / 315. - square * (62 / 2835.)))))
-    power = exp(2 * fabs(x))
-    return copysign(1 - 2 / (power + 1), x)
-
-
 # -- complex numbers ------------------------------------------------------------------------------
 # Products by the plain formula; C's operator would test every one for NaN.
 

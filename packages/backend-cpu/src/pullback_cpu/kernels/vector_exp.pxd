@@ -1,0 +1,260 @@
+# Exponential functions that vectorise: exp(x) is 2**k exp(r), |r| <= log(2) / 2.
+from libc.math cimport copysign, copysignf, fabs, fabsf
+from libc.stdint cimport uint32_t, uint64_t
+
+from pullback_cpu.kernels.half cimport bits_of_float, float_of_bits
+from pullback_cpu.kernels.vector_bits cimport *
+
+
+# -- float32 --------------------------------------------------------------------------------------
+
+# Adding one of these leaves a whole number in the last bits of the sum: the exponent's bits of
+# 2**k, of 2**(k - 1), or those of two factors of 2**k together. They are 1.5 * 2**23 + 127 ...
+cdef enum:
+    ONE_FACTOR = 12583039
+    HALF_FACTOR = 12583038
+    TWO_FACTORS = 12583166
+
+
+cdef inline float pow2_f32(uint32_t bits) noexcept nogil:
+    return float_of_bits(bits << 23)
+
+
+cdef inline float scale_f32(float x, uint32_t bits) noexcept nogil:
+    # In two steps, as 2**k may be no normal number; only the second one rounds.
+    cdef uint32_t half = bits >> 1
+    return x * pow2_f32(half) * pow2_f32(bits - half)
+
+
+cdef inline float at_least_f32(float x, float low) noexcept nogil:
+    return low if x < low else x        # NaN stays
+
+
+cdef inline float at_most_f32(float x, float high) noexcept nogil:
+    return high if x > high else x
+
+
+cdef inline float reduce_exp_f32(
+        float x, float shift, uint32_t *bits, float *rest) noexcept nogil:
+    """Return r and set the bits of a factor 2**k such that x = k log(2) + r + rest."""
+    # 355 / 512 has so few bits that its product with k is exact.
+    cdef float log2e = 1.44269504, high = 0.693359375, low = -2.12194440e-4
+    cdef float sum_ = x * log2e + shift, n = sum_ - shift, near = x - n * high, r = near - n * low
+    bits[0] = bits_of_float(sum_)
+    rest[0] = (near - r) - n * low
+    return r
+
+
+cdef inline float exp_tail_f32(float r) noexcept nogil:
+    """Return exp(r) - 1 - r."""
+    return r * r * poly6_f32(      # exp_f32
+        r, 0.5, 0.166666478, 0.0416664816, 0.00833788048, 0.00139333331, 1.73272419e-4)
+
+
+cdef inline float exp_f32(float x) noexcept nogil:
+    cdef uint32_t bits
+    cdef float clamped = at_most_f32(at_least_f32(x, -104), 89), one = 1
+    cdef float rest, r = reduce_exp_f32(clamped, TWO_FACTORS, &bits, &rest)
+    return scale_f32(one + (r + exp_tail_f32(r)), bits)
+
+
+cdef inline float exp2_f32(float x) noexcept nogil:
+    cdef float shift = TWO_FACTORS, one = 1, clamped = at_most_f32(at_least_f32(x, -151), 129)
+    cdef float sum_ = clamped + shift, r = clamped - (sum_ - shift)
+    cdef float factor = poly6_f32(     # exp2_f32
+        r, 0.693147242, 0.240226552, 0.0555027239, 0.00961706322, 0.00134182326, 1.58199429e-4)
+    return scale_f32(fma_f32(r, factor, one), bits_of_float(sum_))
+
+
+cdef inline float expm1_f32(float x) noexcept nogil:
+    # 2**k (1 + e) - 1 = (2**k - 1) + 2**k e, added with what the sums lose; halved, as
+    # 2**128 is infinite, but not where halves of small numbers lose bits.
+    cdef uint32_t bits
+    cdef float clamped = at_most_f32(at_least_f32(x, -18), 89)
+    cdef float rest, r = reduce_exp_f32(clamped, HALF_FACTOR, &bits, &rest)
+    cdef float half = 0.5, two = 2, bound = 0.25, tail = exp_tail_f32(r) + rest
+    cdef float scale = pow2_f32(bits), start = scale - half, high = start + scale * r
+    cdef float low = ((start - high) + scale * r) + ((scale - start) - half)
+    cdef float result = two * (high + (low + scale * tail))
+    return copysignf(r + tail if fabsf(x) < bound else result, x)
+
+
+cdef inline float sigmoid_f32(float x) noexcept nogil:
+    # e / (1 + e) or 1 / (1 + e) where e = exp(-|x|), with the rounding errors of e and 1 + e.
+    cdef uint32_t bits
+    cdef float one = 1, zero = 0, size = fabsf(x)
+    cdef float rest, r = reduce_exp_f32(at_least_f32(-size, -104), TWO_FACTORS, &bits, &rest)
+    cdef float tail = exp_tail_f32(r), u = r + tail, high = one + u
+    cdef float low = (u - (high - one)) + ((r - u) + tail)
+    cdef float e = scale_f32(high, bits), e_low = scale_f32(low, bits), total = one + e
+    cdef float total_low = ((one - total) + e) + e_low, inverse = one / total
+    cdef float top = e if x < 0 else one, top_low = e_low if x < 0 else zero
+    cdef float quotient = top * inverse
+    return quotient + inverse * (
+        fma_f32(-quotient, total, top) - quotient * total_low + top_low)
+
+
+cdef inline float tanh_f32(float x) noexcept nogil:
+    # m / (m + 1) where m = expm1(2 |x|) / 2. Both start with a sum whose loss is known. Where 2**k
+    # - 1 is not exact, 1 - 1 / (m + 1) is.
+    cdef uint32_t bits
+    cdef float one = 1, half = 0.5, size = fabsf(x)
+    cdef float rest, r = reduce_exp_f32(at_most_f32(size + size, 20), HALF_FACTOR, &bits, &rest)
+    cdef float tail = exp_tail_f32(r) + rest, u = r + tail, u_low = (r - u) + tail
+    cdef float scale = pow2_f32(bits), below = scale - half, above = scale + half
+    cdef float m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
+    cdef float total = above + scale * u
+    cdef float total_low = ((above - total) + scale * u) + scale * u_low
+    cdef float inverse = one / total, quotient = m * inverse
+    cdef float four = 4, result = quotient + inverse * (
+        (fma_f32(-quotient, total, m) - quotient * total_low) + m_low)
+    return copysignf(one - inverse if size > four else result, x)
+
+
+# -- float32 in double, where that is shorter -----------------------------------------------------
+
+cdef inline double pow2_f64(uint64_t k) noexcept nogil:
+    return double_of_bits((k + 1023) << 52)
+
+
+cdef inline double reduce_exp_wide(double x, uint64_t *k) noexcept nogil:
+    cdef double shift = 6755399441055744, sum_ = x * 1.4426950408889634 + shift, n = sum_ - shift
+    k[0] = bits_of_double(sum_)     # the bits of 1.5 * 2**52 leave it in pow2_f64
+    return (x - n * 0.6931471805598903) - n * 5.497923018708371e-14
+
+
+cdef inline double exp_wide(double x) noexcept nogil:
+    """Return exp(x) with 34 bits, for |x| < 700."""
+    cdef uint64_t k
+    cdef double r = reduce_exp_wide(x, &k)
+    return pow2_f64(k) * (1 + r * (1 + r * poly6_f64(      # exp_wide
+        r, 0.50000000676541334, 0.16666665872351544, 0.041666295100195302, 0.0083334963031578523,
+        0.0013944646709882237, 1.9790733295693892e-4)))
+
+
+cdef inline double sinh_wide(double r, double square) noexcept nogil:
+    return r * (1 + square * poly3_f64(        # sinh_wide
+        square, 0.16666666754045323, 0.0083332890981226461, 1.9904870964932754e-4))
+
+
+cdef inline double cosh_wide(double square) noexcept nogil:
+    return 1 + square * poly4_f64(             # cosh_wide
+        square, 0.49999999999606054, 0.041666666987468175, 0.0013888807851523744,
+        2.4882146688804255e-5)
+
+
+cdef inline float sinh_f32(float x) noexcept nogil:
+    # From sinh(r) and cosh(r), so that nothing cancels.
+    cdef uint64_t k
+    cdef double r = reduce_exp_wide(at_most_f32(fabsf(x), 100), &k), square = r * r
+    cdef double up = pow2_f64(k - 1), down = pow2_f64(-k - 1)
+    return copysignf(<float>(
+        (up - down) * cosh_wide(square) + (up + down) * sinh_wide(r, square)), x)
+
+
+cdef inline float cosh_f32(float x) noexcept nogil:
+    cdef uint64_t k
+    cdef double r = reduce_exp_wide(at_most_f32(fabsf(x), 100), &k), square = r * r
+    cdef double up = pow2_f64(k - 1), down = pow2_f64(-k - 1)
+    return <float>((up + down) * cosh_wide(square) + (up - down) * sinh_wide(r, square))
+
+
+# -- float64 --------------------------------------------------------------------------------------
+
+# As above: 1.5 * 2**52 + 1023 ...
+cdef enum:
+    ONE_FACTOR_F64 = 6755399441056767
+    HALF_FACTOR_F64 = 6755399441056766
+    TWO_FACTORS_F64 = 6755399441057790
+
+
+cdef inline double scale_f64(double x, uint64_t bits) noexcept nogil:
+    cdef uint64_t half = bits >> 1
+    return x * double_of_bits(half << 52) * double_of_bits((bits - half) << 52)
+
+
+cdef inline double at_least_f64(double x, double low) noexcept nogil:
+    return low if x < low else x        # NaN stays
+
+
+cdef inline double at_most_f64(double x, double high) noexcept nogil:
+    return high if x > high else x
+
+
+cdef inline double reduce_exp_f64(
+        double x, double shift, uint64_t *bits, double *rest) noexcept nogil:
+    """Return r and set the bits of a factor 2**k such that x = k log(2) + r + rest."""
+    # The first part of log(2) has 42 bits: its product with k is exact.
+    cdef double high = 0.6931471805598903, low = 5.497923018708371e-14
+    cdef double sum_ = x * 1.4426950408889634 + shift, n = sum_ - shift
+    cdef double near = x - n * high, r = near - n * low
+    bits[0] = bits_of_double(sum_)
+    rest[0] = (near - r) - n * low
+    return r
+
+
+cdef inline double exp_tail_f64(double r) noexcept nogil:
+    """Return exp(r) - 1 - r."""
+    return r * r * poly11_f64(     # exp_f64
+        r, 0.5, 0.16666666666666688, 0.041666666666666824, 0.0083333333333138714,
+        0.0013888888888776863, 1.9841269903482674e-4, 2.4801587564245896e-5,
+        2.7557228520539967e-6, 2.7557060985379615e-7, 2.511400103416367e-8,
+        2.0980484148350125e-9)
+
+
+cdef inline double exp_f64(double x) noexcept nogil:
+    cdef uint64_t bits
+    cdef double clamped = at_most_f64(at_least_f64(x, -746), 710)
+    cdef double rest, r = reduce_exp_f64(clamped, <double>TWO_FACTORS_F64, &bits, &rest)
+    return scale_f64(1 + (r + exp_tail_f64(r)), bits)
+
+
+cdef inline double exp2_f64(double x) noexcept nogil:
+    cdef double shift = <double>TWO_FACTORS_F64
+    cdef double clamped = at_most_f64(at_least_f64(x, -1076), 1025)
+    cdef double sum_ = clamped + shift, r = clamped - (sum_ - shift)
+    return scale_f64(1 + r * poly12_f64(       # exp2_f64
+        r, 0.69314718055994529, 0.24022650695910069, 0.055504108664823373, 0.0096181291076302498,
+        0.0013333558146035969, 1.5403530388825873e-4, 1.5252734163739289e-5,
+        1.3215491394339536e-6, 1.0177933838398633e-7, 7.0529246794964983e-9,
+        4.4730536901515843e-10, 2.8761150236763963e-11), bits_of_double(sum_))
+
+
+cdef inline double expm1_f64(double x) noexcept nogil:
+    cdef uint64_t bits
+    cdef double clamped = at_most_f64(at_least_f64(x, -38), 710)
+    cdef double rest, r = reduce_exp_f64(clamped, <double>HALF_FACTOR_F64, &bits, &rest)
+    cdef double tail = exp_tail_f64(r) + rest, scale = double_of_bits(bits << 52)
+    cdef double start = scale - 0.5, high = start + scale * r
+    cdef double low = ((start - high) + scale * r) + ((scale - start) - 0.5)
+    cdef double result = 2 * (high + (low + scale * tail))
+    return copysign(r + tail if fabs(x) < 0.25 else result, x)
+
+
+cdef inline double sigmoid_f64(double x) noexcept nogil:
+    cdef uint64_t bits
+    cdef double clamped = at_least_f64(-fabs(x), -746)
+    cdef double rest, r = reduce_exp_f64(clamped, <double>TWO_FACTORS_F64, &bits, &rest)
+    cdef double tail = exp_tail_f64(r), u = r + tail, high = 1 + u
+    cdef double low = (u - (high - 1)) + ((r - u) + tail)
+    cdef double e = scale_f64(high, bits), e_low = scale_f64(low, bits), total = 1 + e
+    cdef double total_low = ((1 - total) + e) + e_low, inverse = 1 / total
+    cdef double top = e if x < 0 else 1., top_low = e_low if x < 0 else 0.
+    cdef double quotient = top * inverse
+    return quotient + inverse * (
+        fma_f64(-quotient, total, top) - quotient * total_low + top_low)
+
+
+cdef inline double tanh_f64(double x) noexcept nogil:
+    cdef uint64_t bits
+    cdef double size = fabs(x), clamped = at_most_f64(size + size, 44)
+    cdef double rest, r = reduce_exp_f64(clamped, <double>HALF_FACTOR_F64, &bits, &rest)
+    cdef double tail = exp_tail_f64(r) + rest, u = r + tail, u_low = (r - u) + tail
+    cdef double scale = double_of_bits(bits << 52), below = scale - 0.5, above = scale + 0.5
+    cdef double m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
+    cdef double total = above + scale * u
+    cdef double total_low = ((above - total) + scale * u) + scale * u_low
+    cdef double inverse = 1 / total, quotient = m * inverse
+    cdef double result = quotient + inverse * (
+        (fma_f64(-quotient, total, m) - quotient * total_low) + m_low)
+    return copysign(1 - inverse if size > 4 else result, x)

@@ -1,0 +1,128 @@
+"""Errors of the elementwise functions, and their values at special arguments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from kernel_calls import run_kernel
+from ulp import FUNCTIONS, NUMPY, PAIRS, errors, pairs, points, reference
+
+# Units in the last place. Those of float64 above 1.15 are the mathematics library's.
+BOUND = {"f32": 1.05, "f64": 1.15}
+LIBRARY = {
+    "acosh": 2.5, "asinh": 2.5, "atanh": 2.5, "cosh": 2.5, "erfc": 4, "rsqrt": 1.6, "sinh": 2.5,
+    "hypot": 1.5}
+
+
+def bound_of(slot: str, dtype: str) -> float:
+    return LIBRARY.get(slot, BOUND[dtype]) if dtype == "f64" else BOUND[dtype]
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("slot", FUNCTIONS)
+def test_error_of_function(slot, dtype):
+    values = points(slot, dtype)
+    out = np.empty_like(values)
+    run_kernel(slot, out, [values])
+    error = errors(out, reference(FUNCTIONS[slot].reference, dtype, values))
+    worst = np.nanargmax(error)
+    assert not np.isnan(error).any()
+    assert error[worst] <= bound_of(slot, dtype), values[worst]
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("slot", PAIRS)
+def test_error_of_function_of_two(slot, dtype):
+    x, y = pairs(slot, dtype)
+    out = np.empty_like(x)
+    run_kernel(slot, out, [x, y])
+    error = errors(out, reference(PAIRS[slot], dtype, x, y))
+    worst = np.nanargmax(error)
+    assert not np.isnan(error).any()
+    assert error[worst] <= bound_of(slot, dtype), (x[worst], y[worst])
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+def test_power_of_special_values(dtype):
+    numbers = NUMPY[dtype].type
+    tiny = np.finfo(numbers).smallest_subnormal
+    values = [0, 1, 2, 3, 0.5, 1.5, np.inf, float(tiny), float(np.finfo(numbers).max), 1e7 + 1]
+    values = np.array([*values, *(-v for v in values), np.nan], numbers)
+    x, y = (grid.ravel() for grid in np.meshgrid(values, values))
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    out = np.empty_like(x)
+    run_kernel("pow", out, [x, y])
+    with np.errstate(all="ignore"):
+        expected = np.power(x.astype(np.float64), y.astype(np.float64)).astype(numbers)
+    limit = 4 * float(np.finfo(numbers).eps)
+    np.testing.assert_allclose(out, expected, rtol=limit, atol=float(tiny))
+    np.testing.assert_array_equal(np.signbit(out[out == 0]), np.signbit(expected[out == 0]))
+
+
+LIMITS = {
+    "exp": [(np.inf, np.inf), (-np.inf, 0), (1e30, np.inf), (-1e30, 0), (0, 1)],
+    "exp2": [(np.inf, np.inf), (-np.inf, 0), (1e30, np.inf), (-1e30, 0), (10, 1024), (-1, 0.5)],
+    "expm1": [(np.inf, np.inf), (-np.inf, -1), (-1e30, -1), (-0.0, -0.0)],
+    "log": [(np.inf, np.inf), (0, -np.inf), (-0.0, -np.inf), (-1, np.nan), (1, 0)],
+    "log2": [(np.inf, np.inf), (0, -np.inf), (-np.inf, np.nan), (1024, 10), (0.125, -3)],
+    "log10": [(np.inf, np.inf), (-0.0, -np.inf), (-1e-30, np.nan), (1000, 3)],
+    "log1p": [(np.inf, np.inf), (-1, -np.inf), (-1.5, np.nan), (-0.0, -0.0), (0, 0)],
+    "sigmoid": [(np.inf, 1), (-np.inf, 0), (0, 0.5), (1e30, 1)],
+    "tanh": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0), (1e30, 1)],
+    "erf": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0)],
+    "erfc": [(np.inf, 0), (-np.inf, 2), (0, 1)],
+    "sin": [(np.inf, np.nan), (-0.0, -0.0), (0, 0)],
+    "cos": [(-np.inf, np.nan), (0, 1)],
+    "tan": [(np.inf, np.nan), (-0.0, -0.0)],
+    "asin": [(1.5, np.nan), (-0.0, -0.0), (np.inf, np.nan)],
+    "acos": [(1, 0), (-1.5, np.nan), (np.inf, np.nan)],
+    "atan": [(-0.0, -0.0)],
+    "sinh": [(np.inf, np.inf), (-np.inf, -np.inf), (-0.0, -0.0)],
+    "cosh": [(np.inf, np.inf), (-np.inf, np.inf), (0, 1)],
+    "asinh": [(np.inf, np.inf), (-np.inf, -np.inf), (-0.0, -0.0)],
+    "acosh": [(1, 0), (0.5, np.nan), (np.inf, np.inf), (-np.inf, np.nan)],
+    "atanh": [(1, np.inf), (-1, -np.inf), (2, np.nan), (-0.0, -0.0)],
+    "rsqrt": [(0, np.inf), (np.inf, 0), (-1, np.nan), (4, 0.5)],
+}
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("slot", LIMITS)
+def test_special_values(slot, dtype):
+    values = np.array([x for x, _ in LIMITS[slot]] + [np.nan], NUMPY[dtype])
+    expected = np.array([y for _, y in LIMITS[slot]] + [np.nan], NUMPY[dtype])
+    for repeat in (1, 40):  # loops of vectors, and what they leave
+        out = np.empty(values.size * repeat, values.dtype)
+        run_kernel(slot, out, [np.tile(values, repeat)])
+        np.testing.assert_array_equal(out, np.tile(expected, repeat))
+        zeros = out == 0
+        np.testing.assert_array_equal(
+            np.signbit(out[zeros]), np.signbit(np.tile(expected, repeat)[zeros]))
+
+
+@pytest.mark.parametrize("dtype", NUMPY)
+@pytest.mark.parametrize("slot", ["sin", "cos", "tan"])
+def test_huge_angles_among_small_ones(slot, dtype):
+    values = np.linspace(-50, 50, 3000).astype(NUMPY[dtype])
+    values[[0, 7, 1023, 1024, 2999]] = [1e30, -3e38, 65536, 1e8, -1e20]
+    out = np.empty_like(values)
+    run_kernel(slot, out, [values])
+    for k in (0, 1, 7, 8, 1023, 1024, 1025, 2999):
+        assert math.isclose(
+            out[k], getattr(math, slot)(values[k].item()), rel_tol=1e-5, abs_tol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 3, 8, 15, 255, 256, 257, 1025, 3000])
+def test_blocks_of_any_length(length):
+    for dtype, numbers in NUMPY.items():
+        values = np.random.default_rng(length).uniform(-3, 3, length).astype(numbers)
+        expected = np.empty_like(values)
+        run_kernel("tanh", expected, [values])
+        strided = np.repeat(values, 3)[::3]
+        out = np.zeros(2 * length, numbers)[::2]
+        run_kernel("tanh", out, [strided])
+        np.testing.assert_allclose(out, expected, rtol=4 * np.finfo(numbers).eps, err_msg=dtype)
+        run_kernel("tanh", values, [values])
+        np.testing.assert_allclose(values, expected, rtol=4 * np.finfo(numbers).eps)
