@@ -74,3 +74,17 @@ cdef inline bint advance(
             data[k] -= nest.steps[d][k] * (nest.shape[d] - 1)
         d += 1
     return False
+
+
+cdef inline void move_to(
+        nested_loop *nest, int first, int64_t position, char **data) noexcept nogil:
+    """Step to a position of the dimensions from ``first`` on, counted as ``advance`` goes."""
+    cdef int d, k
+    cdef int64_t place
+    for d in range(first, nest.ndim):
+        if position == 0:
+            return
+        place = position % nest.shape[d]
+        position //= nest.shape[d]
+        for k in range(nest.operands):
+            data[k] += place * nest.steps[d][k]

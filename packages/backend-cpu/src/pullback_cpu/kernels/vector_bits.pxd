@@ -1,0 +1,139 @@
+# What the vector functions share: bits, polynomials, exact products, rounding.
+#
+# Functions in files vector_*.pxd have no branches, so that a loop over contiguous memory becomes
+# vector instructions. Float constants are typed locals: a bare literal would be a double.
+# Coefficients come from tools/minimax.py, under the name that stands beside them.
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from pullback_cpu.kernels.half cimport bits_of_float, float_of_bits
+
+
+cdef extern from *:
+    """
+    #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    static inline float pb_fma_f32(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+    #else
+    /* A product of two floats is exact in double. */
+    static inline float pb_fma_f32(float x, float y, float z) { return (float)((double)x * y + z); }
+    #endif
+    #if defined(__SSE4_1__) || !defined(__x86_64__)
+    static inline float pb_rint_f32(float x) { return __builtin_rintf(x); }
+    static inline double pb_rint_f64(double x) { return __builtin_rint(x); }
+    #else
+    /* Adding 2**23 to a smaller number drops its fraction. */
+    static inline float pb_rint_f32(float x)
+    {
+        float size = __builtin_fabsf(x), whole = (size + 0x1p23f) - 0x1p23f;
+        return __builtin_copysignf(size < 0x1p23f ? whole : size, x);
+    }
+    static inline double pb_rint_f64(double x)
+    {
+        double size = __builtin_fabs(x), whole = (size + 0x1p52) - 0x1p52;
+        return __builtin_copysign(size < 0x1p52 ? whole : size, x);
+    }
+    #endif
+    """
+    float fma_f32 "pb_fma_f32"(float x, float y, float z) noexcept nogil
+    float rint_f32 "pb_rint_f32"(float x) noexcept nogil
+    double rint_f64 "pb_rint_f64"(double x) noexcept nogil
+    float fabsf "__builtin_fabsf"(float x) noexcept nogil
+    double fabs "__builtin_fabs"(double x) noexcept nogil
+    float copysignf "__builtin_copysignf"(float x, float y) noexcept nogil
+    double copysign "__builtin_copysign"(double x, double y) noexcept nogil
+    float sqrtf "__builtin_sqrtf"(float x) noexcept nogil
+    double sqrt "__builtin_sqrt"(double x) noexcept nogil
+    const float INF32 "__builtin_inff()"
+    const float NAN32 "__builtin_nanf(\"\")"
+    const double INF64 "__builtin_inf()"
+    const double NAN64 "__builtin_nan(\"\")"
+
+
+cdef inline double double_of_bits(uint64_t bits) noexcept nogil:
+    cdef double value
+    memcpy(&value, &bits, 8)
+    return value
+
+
+cdef inline uint64_t bits_of_double(double value) noexcept nogil:
+    cdef uint64_t bits
+    memcpy(&bits, &value, 8)
+    return bits
+
+
+# -- rounding to whole numbers --------------------------------------------------------------------
+
+cdef inline float floor_f32(float x) noexcept nogil:
+    cdef float whole = rint_f32(x), one = 1, zero = 0
+    return copysignf(whole - (one if whole > x else zero), x)
+
+
+cdef inline double floor_f64(double x) noexcept nogil:
+    cdef double whole = rint_f64(x)
+    return copysign(whole - (1. if whole > x else 0.), x)
+
+
+cdef inline float ceil_f32(float x) noexcept nogil:
+    return -floor_f32(-x)
+
+
+cdef inline double ceil_f64(double x) noexcept nogil:
+    return -floor_f64(-x)
+
+
+cdef inline float trunc_f32(float x) noexcept nogil:
+    return copysignf(floor_f32(fabsf(x)), x)
+
+
+cdef inline double trunc_f64(double x) noexcept nogil:
+    return copysign(floor_f64(fabs(x)), x)
+
+
+# -- polynomials, lowest coefficient first; longer ones are nested -------------------------------
+
+cdef inline float poly3_f32(float x, float c0, float c1, float c2) noexcept nogil:
+    return (c2 * x + c1) * x + c0
+
+
+cdef inline float poly4_f32(float x, float c0, float c1, float c2, float c3) noexcept nogil:
+    return ((c3 * x + c2) * x + c1) * x + c0
+
+
+cdef inline float poly5_f32(
+        float x, float c0, float c1, float c2, float c3, float c4) noexcept nogil:
+    return (((c4 * x + c3) * x + c2) * x + c1) * x + c0
+
+
+cdef inline float poly6_f32(
+        float x, float c0, float c1, float c2, float c3, float c4, float c5) noexcept nogil:
+    return ((((c5 * x + c4) * x + c3) * x + c2) * x + c1) * x + c0
+
+
+cdef inline float poly7_f32(
+        float x, float c0, float c1, float c2, float c3, float c4, float c5, float
+        c6) noexcept nogil:
+    return (((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0
+
+
+cdef inline double poly3_f64(double x, double c0, double c1, double c2) noexcept nogil:
+    return (c2 * x + c1) * x + c0
+
+
+cdef inline double poly4_f64(double x, double c0, double c1, double c2, double c3) noexcept nogil:
+    return ((c3 * x + c2) * x + c1) * x + c0
+
+
+cdef inline double poly5_f64(
+        double x, double c0, double c1, double c2, double c3, double c4) noexcept nogil:
+    return (((c4 * x + c3) * x + c2) * x + c1) * x + c0
+
+
+cdef inline double poly6_f64(
+        double x, double c0, double c1, double c2, double c3, double c4, double c5) noexcept nogil:
+    return ((((c5 * x + c4) * x + c3) * x + c2) * x + c1) * x + c0
+
+
+cdef inline double poly7_f64(
+        double x, double c0, double c1, double c2, double c3, double c4, double
+        c5, double c6) noexcept nogil:
+    return (((((c6 * x + c5) * x + c4) * x + c3) * x + c2) * x + c1) * x + c0
