@@ -66,6 +66,7 @@ def test_reduce_any_dims(slot, dtype, layout):
     ("shape", "dims"),
     [
         ((700,), (0,)),
+        ((4100,), (0,)),
         ((1,), (0,)),
         ((), ()),
         ((5, 300), (0,)),

@@ -80,15 +80,28 @@ cdef inline bint advance(
     return False
 
 
+cdef inline void move_to(
+        nested_loop *nest, int first, int64_t position, char **data) noexcept nogil:
+    """Step to a position of the dimensions from ``first`` on, counted as ``advance`` goes."""
+    cdef int d, k
+    cdef int64_t place
+    for d in range(first, nest.ndim):
+        if position == 0:
+            return
+        place = position % nest.shape[d]
+        position //= nest.shape[d]
+        for k in range(nest.operands):
+            data[k] += place * nest.steps[d][k]
+
+
 cdef inline void go_to(
         nested_loop *nest, int first, int64_t index, int64_t *position, char **data) noexcept nogil:
-    """Go to the position with this number among those of the dimensions from ``first`` on."""
-    cdef int d, k
+    """Step there as ``move_to``, and set the position that ``advance`` goes on from."""
+    cdef int d
     start_position(nest, position)
+    move_to(nest, first, index, data)
     for d in range(first, nest.ndim):
         if index == 0:
             return
         position[d] = index % nest.shape[d]
         index //= nest.shape[d]
-        for k in range(nest.operands):
-            data[k] += position[d] * nest.steps[d][k]

@@ -2,22 +2,34 @@
 #
 # Dimensions are those that stay and those that are reduced. Either one accumulator takes in a
 # run of elements at a time, or, where the elements of different outputs lie closer together, a
-# row of accumulators takes in a row of elements.
+# row of accumulators takes in rows of elements. Threads share the outputs; where these are few, the
+# elements are cut into blocks, whose bounds do not depend on the threads.
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.nest cimport *
 from pullback_cpu.kernels.reduction cimport *
+from pullback_cpu.threads cimport parallel_for, thread_count
 
 cdef enum:
     SHORT = 8
+    LONG = 65536  # elements from which on threads share a call
+    FEW = 32  # outputs below which the elements are cut into blocks
+    BLOCKS = 64  # at most
 
 
-# Operands of both nests: 0 is the output, 1 the input.
+# Operands of both nests: 0 is the output, 1 the input. There is a dimension of each kind.
 ctypedef struct reduction:
+    const reducer *steps
     nested_loop kept
     nested_loop reduced
     int64_t in_size
     int64_t out_size
+    int64_t apart     # bytes from an output to a second one, whose strides are the same
     bint is_empty
+    bint as_rows
+    int64_t chunk     # outputs of the first kept dimension that are made at once
+    int64_t chunks    # of those in the first kept dimension
+    int64_t block     # indices of the last reduced dimension that are reduced together
+    char *blocks      # accumulators of the blocks
     char *data[NEST_OPERANDS]
 
 
@@ -28,21 +40,22 @@ cdef int run_reduction(pb_call *call, const reducer *steps) noexcept nogil:
     cdef double accumulator[WORDS]
     if unlikely(steps.fold == NULL):
         return fail_dtype(call)
-    if source.ndim == 1 and out.shape[0] == 1:
+    work.apart = <char *>call.out[1].data - <char *>out.data if call.nout > 1 else 0
+    if source.ndim == 1 and out.shape[0] == 1 and source.shape[0] < LONG:
         steps.start(<char *>accumulator, 1)
         if source.shape[0]:
             steps.fold(<const char *>source.data, source.shape[0], source.strides[0],
                        <char *>accumulator)
-        steps.finish(<const char *>accumulator, 1, <char *>out.data, 1)
+        steps.finish(<const char *>accumulator, 1, <char *>out.data, 1, work.apart)
         return PB_OK
+    work.steps = steps
     if not split_dimensions(&work, source, out):
         return PB_OK
     if work.is_empty:
-        fill_identity(&work, steps)
-    elif prefers_rows(&work):
-        reduce_rows(&work, steps)
-    else:
-        reduce_runs(&work, steps)
+        fill_identity(&work)
+        return PB_OK
+    work.as_rows = prefers_rows(&work)
+    share_work(&work)
     return PB_OK
 
 
@@ -65,11 +78,8 @@ cdef bint split_dimensions(reduction *work, pb_array *source, pb_array *out) noe
             add_dimension(&work.reduced, source.shape[d], 0, step_of(source, d), 0, 0)
         else:
             add_dimension(&work.kept, out.shape[d], step_of(out, d), step_of(source, d), 0, 0)
-    if work.reduced.ndim == 0:
-        work.reduced.shape[0] = 1
-        work.reduced.steps[0][0] = 0
-        work.reduced.steps[0][1] = work.in_size
-        work.reduced.ndim = 1
+    keep_one(&work.reduced, work.in_size)
+    keep_one(&work.kept, work.in_size)
     sort_dimensions(&work.kept, 1)
     merge_dimensions(&work.kept)
     sort_dimensions(&work.reduced, 1)
@@ -77,65 +87,156 @@ cdef bint split_dimensions(reduction *work, pb_array *source, pb_array *out) noe
     return True
 
 
+cdef void keep_one(nested_loop *nest, int64_t step) noexcept nogil:
+    """Give a nest without a dimension one of length 1."""
+    if nest.ndim == 0:
+        nest.shape[0] = 1
+        nest.steps[0][0] = 0
+        nest.steps[0][1] = step
+        nest.ndim = 1
+
+
 cdef bint prefers_rows(reduction *work) noexcept nogil:
     cdef nested_loop *kept = &work.kept
     cdef nested_loop *reduced = &work.reduced
-    if kept.ndim == 0 or kept.shape[0] < SHORT:
+    if kept.shape[0] < SHORT:
         return False
     if reduced.ndim == 1 and reduced.shape[0] <= SHORT:
         return True
     return magnitude(kept.steps[0][1]) < magnitude(reduced.steps[0][1])
 
 
-cdef void fill_identity(reduction *work, const reducer *steps) noexcept nogil:
+cdef void fill_identity(reduction *work) noexcept nogil:
     cdef double accumulator[WORDS]
     cdef int64_t position[PB_MAX_NDIM]
-    steps.start(<char *>accumulator, 1)
+    work.steps.start(<char *>accumulator, 1)
     start_position(&work.kept, position)
     while True:
-        steps.finish(<const char *>accumulator, 1, work.data[0], 1)
+        work.steps.finish(<const char *>accumulator, 1, work.data[0], 1, work.apart)
         if not advance(&work.kept, 0, position, work.data):
             return
 
 
-cdef void reduce_runs(reduction *work, const reducer *steps) noexcept nogil:
-    cdef double accumulator[WORDS]
-    cdef int64_t outer[PB_MAX_NDIM]
-    cdef int64_t inner[PB_MAX_NDIM]
-    cdef int64_t n = work.reduced.shape[0]
-    cdef int64_t stride = work.reduced.steps[0][1] // work.in_size
-    start_position(&work.kept, outer)
-    start_position(&work.reduced, inner)
-    while True:
-        steps.start(<char *>accumulator, 1)
-        while True:
-            steps.fold(work.data[1], n, stride, <char *>accumulator)
-            if not advance(&work.reduced, 1, inner, work.data):
-                break
-        steps.finish(<const char *>accumulator, 1, work.data[0], 1)
-        if not advance(&work.kept, 0, outer, work.data):
-            return
+cdef int64_t count_positions(nested_loop *nest) noexcept nogil:
+    cdef int64_t count = 1
+    cdef int d
+    for d in range(nest.ndim):
+        count *= nest.shape[d]
+    return count
 
 
-cdef void reduce_rows(reduction *work, const reducer *steps) noexcept nogil:
+cdef void share_work(reduction *work) noexcept nogil:
+    cdef int64_t outputs = count_positions(&work.kept)
+    cdef int64_t inputs = count_positions(&work.reduced)
+    cdef int64_t units
+    work.chunk = min(<int64_t>ACCUMULATORS, work.kept.shape[0])
+    if outputs * inputs < LONG:
+        reduce_outputs(work, 0, set_chunk(work, work.chunk))
+    elif outputs < FEW and inputs >= 2 * LONG and reduce_blocks(work, outputs, inputs):
+        return
+    else:
+        # As many pieces as there are threads need a few times over.
+        units = outputs // (8 * thread_count())
+        work.chunk = max(min(work.chunk, units // 64 * 64), min(work.chunk, <int64_t>64))
+        units = set_chunk(work, work.chunk)
+        parallel_for(units, LONG // 2 // (work.chunk * inputs) + 1, reduce_outputs, work)
+
+
+cdef int64_t set_chunk(reduction *work, int64_t chunk) noexcept nogil:
+    """Note how many outputs are made at once; return how often."""
+    work.chunks = (work.kept.shape[0] + chunk - 1) // chunk
+    return count_positions(&work.kept) // work.kept.shape[0] * work.chunks
+
+
+cdef void reduce_outputs(void *context, int64_t first, int64_t last) noexcept nogil:
+    """Make the chunks of outputs from ``first`` up to ``last``."""
+    cdef reduction *work = <reduction *>context
+    cdef nested_loop *kept = &work.kept
     cdef double accumulators[ACCUMULATORS * WORDS]
-    cdef int64_t outer[PB_MAX_NDIM]
-    cdef int64_t inner[PB_MAX_NDIM]
-    cdef int64_t step = work.kept.steps[0][1], out_step = work.kept.steps[0][0]
-    cdef int64_t stride = step // work.in_size, n, start
-    start_position(&work.kept, outer)
-    start_position(&work.reduced, inner)
+    cdef int64_t unit, start, n
+    cdef char *data[NEST_OPERANDS]
+    for unit in range(first, last):
+        start = unit % work.chunks * work.chunk
+        n = min(work.chunk, kept.shape[0] - start)
+        data[0] = work.data[0] + start * kept.steps[0][0]
+        data[1] = work.data[1] + start * kept.steps[0][1]
+        move_to(kept, 1, unit // work.chunks, data)
+        work.steps.start(<char *>accumulators, n)
+        accumulate(work, &work.reduced, data[1], n, <char *>accumulators)
+        work.steps.finish(<const char *>accumulators, n, data[0],
+                          kept.steps[0][0] // work.out_size, work.apart)
+
+
+cdef void accumulate(
+        reduction *work, nested_loop *reduced, char *data, int64_t n,
+        char *accumulators) noexcept nogil:
+    """Take in all elements of ``n`` neighbouring outputs."""
+    cdef const reducer *steps = work.steps
+    cdef int64_t position[PB_MAX_NDIM]
+    cdef char *place[NEST_OPERANDS]
+    cdef int64_t k, length = reduced.shape[0], kept_step = work.kept.steps[0][1]
+    cdef int64_t stride = reduced.steps[0][1] // work.in_size
+    start_position(reduced, position)
+    place[0] = NULL
+    place[1] = data
     while True:
-        start = 0
-        while start < work.kept.shape[0]:
-            n = min(<int64_t>ACCUMULATORS, work.kept.shape[0] - start)
-            steps.start(<char *>accumulators, n)
-            while True:
-                steps.fold_row(work.data[1] + start * step, n, stride, <char *>accumulators)
-                if not advance(&work.reduced, 0, inner, work.data):
-                    break
-            steps.finish(<const char *>accumulators, n, work.data[0] + start * out_step,
-                         out_step // work.out_size)
-            start += n
-        if not advance(&work.kept, 1, outer, work.data):
+        if work.as_rows:
+            steps.fold_rows(place[1], n, kept_step // work.in_size, length, stride, accumulators)
+        else:
+            for k in range(n):
+                steps.fold(place[1] + k * kept_step, length, stride,
+                           accumulators + k * steps.size)
+        if reduced.ndim == 1 or not advance(reduced, 1, position, place):
             return
+
+
+# -- few outputs of many elements -----------------------------------------------------------------
+
+cdef bint reduce_blocks(reduction *work, int64_t outputs, int64_t inputs) noexcept nogil:
+    """Reduce blocks of the last reduced dimension, then these in pairs; false if it is short."""
+    cdef double blocks[BLOCKS * FEW * WORDS]
+    cdef int64_t length = work.reduced.shape[work.reduced.ndim - 1]
+    cdef int64_t count, k, apart = 1, width = outputs * work.steps.size
+    cdef int64_t position[PB_MAX_NDIM]
+    cdef char *row = <char *>blocks
+    if length < BLOCKS:
+        return False
+    work.block = max((length + BLOCKS - 1) // BLOCKS, LONG * length // (inputs * outputs))
+    count = (length + work.block - 1) // work.block
+    work.blocks = <char *>blocks
+    parallel_for(count, 1, reduce_some_blocks, work)
+    while apart < count:
+        for k from 0 <= k < count - apart by 2 * apart:
+            work.steps.merge(row + k * width, row + (k + apart) * width, outputs)
+        apart *= 2
+    start_position(&work.kept, position)
+    while True:
+        work.steps.finish(row, work.kept.shape[0], work.data[0],
+                          work.kept.steps[0][0] // work.out_size, work.apart)
+        row += work.kept.shape[0] * work.steps.size
+        if not advance(&work.kept, 1, position, work.data):
+            return True
+
+
+cdef void reduce_some_blocks(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef reduction *work = <reduction *>context
+    cdef nested_loop reduced = work.reduced
+    cdef int64_t position[PB_MAX_NDIM]
+    cdef char *data[NEST_OPERANDS]
+    cdef int64_t outputs = count_positions(&work.kept), n = work.kept.shape[0]
+    cdef int64_t block, length
+    cdef int outer = reduced.ndim - 1
+    cdef char *row
+    length = reduced.shape[outer]
+    start_position(&work.kept, position)
+    for block in range(first, last):
+        row = work.blocks + block * outputs * work.steps.size
+        work.steps.start(row, outputs)
+        reduced.shape[outer] = min(work.block, length - block * work.block)
+        data[0] = work.data[0]
+        data[1] = work.data[1] + block * work.block * reduced.steps[outer][1]
+        while True:
+            accumulate(work, &reduced, data[1], n, row)
+            row += n * work.steps.size
+            if not advance(&work.kept, 1, position, data):
+                break

@@ -9,6 +9,21 @@ def run_slot(slot, outs, ins, *params):
     run(slot, outs, ins, *params)
 
 
+# Elements up to which two compiled ops are quicker than one kernel called from here.
+FEW = 4096
+
+
+def reduce_by(slot, self, dims, keepdim, dtype=None):
+    """Return what a reduction slot makes of a tensor over checked dims."""
+    full = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
+    out = new_empty(self, full, dtype)
+    if out.numel():
+        run_slot(slot, (out,), (self,))
+    if keepdim:
+        return out
+    return out.reshape(tuple(n for d, n in enumerate(self.shape) if d not in dims))
+
+
 def new_empty(like, shape, dtype=None):
     """Return an uninitialised tensor on the device of another."""
     from pullback._c.create import empty_tensor

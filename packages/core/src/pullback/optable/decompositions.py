@@ -13,7 +13,16 @@ from collections.abc import Callable
 from pullback.optable import decompositions_activations as activations
 from pullback.optable import decompositions_moving as moving
 from pullback.optable import decompositions_special as special
-from pullback.optable.axes import dtype_named, scan, wrap_dim
+from pullback.optable.axes import (
+    cast_to,
+    count_of,
+    default_dtype,
+    dtype_named,
+    multiply_runs,
+    scan,
+    wrap_dim,
+    wrap_dims,
+)
 from pullback.optable.binning import halve_ranges
 from pullback.optable.scatter import combine_by_scan
 from pullback.optable.schema import ops
@@ -211,6 +220,90 @@ def any_(self, dim, keepdim):
 def all_(self, dim, keepdim):
     found = (self == 0).sum(dim, keepdim) == 0
     return found.to(self.dtype) if self.dtype.name == "uint8" else found
+
+
+@_part
+def cumprod(self, dim, dtype):
+    if dtype is not None or self.dtype.kind in "biu":
+        self = cast_to(self, dtype or dtype_named("int64"))
+    if not self.ndim:
+        return self.clone()
+    return scan(multiply_runs, [self], wrap_dim(dim, self.ndim, "cumprod"))[0]
+
+
+def _add_logs(left, right):
+    """log(exp(left) + exp(right)), from the larger one on; equal infinities give themselves."""
+    one, other = left[0], right[0]
+    if one.is_complex():
+        first = ops.real(one) >= ops.real(other)
+        high, low = ops.where(first, one, other), ops.where(first, other, one)
+        gap = ops.where(high == low, 0, low - high)
+        return [high + ops.log(1 + ops.exp(gap))]
+    high, low = ops.maximum(one, other), ops.minimum(one, other)
+    return [high + ops.log1p(ops.exp(ops.where(high == low, 0, low - high)))]
+
+
+@_part
+def logcumsumexp(self, dim):
+    if not self.ndim:
+        return self.clone()
+    out, = scan(_add_logs, [self], wrap_dim(dim, self.ndim, "logcumsumexp"))
+    return out.clone() if out is self else out
+
+
+@_part
+def nansum(self, dim, keepdim, dtype):
+    if self.is_floating_point():
+        self = ops.where(self != self, 0, self)
+    return ops.sum(self, dim, keepdim, dtype=dtype)
+
+
+@_part
+def count_nonzero(self, dim):
+    return ops.sum(self != 0, dim)
+
+
+@_part
+def sum_squares(self, dim, keepdim, dtype):
+    return ops.sum(self * self, dim, keepdim, dtype=dtype)
+
+
+@_part
+def moments(self, dims):
+    mean = ops.mean(self, dims, True) if dims else self.clone()
+    off = self - mean
+    return mean, ops.sum(off * off, dims, True) if dims else off * off
+
+
+@_part
+def logsumexp(self, dim, keepdim):
+    if self.dtype.kind in "biu":
+        self = ops.cast(self, default_dtype())
+    dims = wrap_dims(dim, self.ndim, "logsumexp")
+    if not self.ndim:
+        return self.clone()
+    if not count_of(self, dims):
+        return ops.log(ops.sum(ops.exp(self), dims, keepdim))
+    peak = ops.amax(ops.real(self), dims, True)
+    peak = ops.where(ops.isfinite(peak), peak, 0)
+    total = ops.log(ops.sum(ops.exp(self - peak), dims, True)) + peak
+    return total if keepdim else total.squeeze(dims)
+
+
+@_part
+def normalize(self, mean, scale, weight, bias):
+    mean, scale = (part.unsqueeze(2).unsqueeze(3) for part in (mean, scale))
+    return (self - mean) * scale * weight.unsqueeze(2) + bias.unsqueeze(2)
+
+
+@_part
+def normalize_backward(self, source, mean, scale, weight):
+    dims = (2, 3) if mean.shape[0] == source.shape[0] else (0, 2, 3)
+    mean, scale = (part.unsqueeze(2).unsqueeze(3) for part in (mean, scale))
+    unit = (source - mean) * scale
+    inner = self * weight.unsqueeze(2)
+    slope = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
+    return slope, (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
 @_part

@@ -1,12 +1,14 @@
 """Normalizations: by layer, group, batch and instance, by the mean square, and across channels."""
 
 import math
+from collections import namedtuple
 
 from pullback.optable import references_nn as references
 from pullback.optable.axes import accumulate_dtype, cast_to, refuse_dtype
+from pullback.optable.below import FEW, new_empty, new_filled, run_slot
 from pullback.optable.cases import T, case, constant
 from pullback.optable.loss_parts import refuse_grad
-from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, op, ops
+from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
 # -- the primitives --------------------------------------------------------------------------------
 
@@ -26,17 +28,86 @@ def _affine(out, weight, bias, shape):
     return out if bias is None else out + bias.reshape(shape)
 
 
+def _four_dims(self, view, dims, kind):
+    """Return the shape in which the fused kernels see a tensor: slots.py says what it means."""
+    if kind == "Layer":
+        return _count(view[:dims[0]]), 1, _count(view[dims[0]:]), 1
+    groups = view[1]
+    return self.shape[0], groups, self.shape[1] // max(groups, 1), _count(self.shape[2:])
+
+
+def _channel_values(value, like, shape, default):
+    """Return a weight or bias, or what stands for one that is missing, of all channels."""
+    if value is None:
+        return new_filled(like, (1, 1), default).expand(shape[1:3])
+    return cast_to(value, like.dtype).reshape(shape[1:3])
+
+
+def _statistics(mean, variance, eps, shape):
+    """Return the mean and the scale of each group, as the fused kernels take them."""
+    rows = (mean.numel() // shape[1] if shape[1] else 1, shape[1])
+    return mean.reshape(rows), ops.rsqrt(variance.reshape(rows) + eps)
+
+
 def _normalized_forward(self, weight, bias, view, dims, affine, eps, kind):
-    center, scale, mean, variance = _standardized(self, view, dims, eps)
-    out = _affine((center * scale).reshape(self.shape), weight, bias, affine)
-    return cast_to(out, self.dtype), mean, variance
+    if self.numel() <= FEW:
+        center, scale, mean, variance = _standardized(self, view, dims, eps)
+        out = _affine((center * scale).reshape(self.shape), weight, bias, affine)
+        return cast_to(out, self.dtype), mean, variance
+    wide = cast_to(self, accumulate_dtype(self.dtype))
+    mean, squares = ops.moments(wide.reshape(view), dims)
+    variance = squares / _count(view[d] for d in dims)
+    shape = _four_dims(self, view, dims, kind)
+    out = ops.normalize_channels(
+        wide.reshape(shape), *_statistics(mean, variance, eps, shape),
+        _channel_values(weight, wide, shape, 1), _channel_values(bias, wide, shape, 0))
+    return cast_to(out.reshape(self.shape), self.dtype), mean, variance
 
 
-def _normalized_vjp(gs, self, weight, view, dims, affine, eps):
-    """Statistics are taken again, as functions of self: so the formula has a derivative too."""
+def _normalize(self, mean, scale, weight, bias):
+    out = new_empty(self, self.shape)
+    if out.numel():
+        run_slot("normalize", (out,), (self.contiguous(), mean.contiguous(), scale.contiguous(),
+                                       weight, bias))
+    return out
+
+
+_Slopes = namedtuple("slopes", ("self", "weight", "bias"))
+
+
+def _normalize_backward(self, source, mean, scale, weight):
+    found = _Slopes(new_empty(source, source.shape), new_empty(source, weight.shape),
+                    new_empty(source, weight.shape))
+    if weight.numel():
+        run_slot("normalize_backward", tuple(found),
+                 (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(),
+                  weight))
+    return found
+
+
+_normalize_backward.fields = _Slopes    # what a decomposition's results become
+
+
+def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps, kind):
+    from pullback._c.state import is_grad_enabled
     g = gs[0]
     if g is None:
-        return None, None
+        return None, None, None
+    if is_grad_enabled() or self.numel() <= FEW:
+        return *_recorded_vjp(g, self, weight, view, dims, affine, eps), (
+            None if bias is None else _summed(g, affine, bias.shape))
+    wide = cast_to(self, accumulate_dtype(self.dtype))
+    shape = _four_dims(self, view, dims, kind)
+    found = ops.normalize_backward(
+        cast_to(g, wide.dtype).reshape(shape), wide.reshape(shape),
+        *_statistics(out1, out2, eps, shape), _channel_values(weight, wide, shape, 1))
+    return (found[0].reshape(self.shape),
+            None if weight is None else found[1].reshape(weight.shape),
+            None if bias is None else found[2].reshape(bias.shape))
+
+
+def _recorded_vjp(g, self, weight, view, dims, affine, eps):
+    """Statistics are taken again, as functions of self: so the formula has a derivative too."""
     center, scale, _, _ = _standardized(self, view, dims, eps)
     unit = center * scale
     inner = (g if weight is None else g * weight.reshape(affine)).reshape(view)
@@ -56,19 +127,38 @@ def _scales(*shape):
 
 _PARTS = dict.fromkeys(("grad", "gradgrad", "compiled"),
                        "mean and variance are for running statistics, and have no derivative")
+# Large enough for the fused kernels.
+_LARGE = [case(T(65, 64), _scales(64), T(64), (65, 64), (1,), (1, 64), 1e-5, "Layer", skip=_PARTS),
+          case(T(5, 4, 210), _scales(4), T(4), (5, 2, 420), (2,), (1, 4, 1), 1e-5, "Group",
+               skip=_PARTS),
+          case(T(5, 4, 210), None, T(4), (5, 4, 210), (0, 2), (1, 4, 1), 1e-5, "Batch",
+               skip=_PARTS)]
 op("normalized(self: Tensor, weight: Tensor?, bias: Tensor?, view: int[], dims: int[], "
    "affine: int[], eps: float, kind: str) -> Tensor[]", forward=_normalized_forward, method=False,
    function=False, node=lambda kind: f"Native{kind}NormBackward0",
-   vjp={("self", "weight"): _normalized_vjp,
-        "bias": lambda gs, bias_shape, affine: None if gs[0] is None else _summed(
-            gs[0], affine, bias_shape)},
+   vjp={("self", "weight", "bias"): _normalized_vjp},
    doc="Return self, seen in the shape `view` and standardized over dims, times weight plus bias; "
        "and the mean and variance.\n\nSource: Ba et al., \"Layer normalization\", 2016, "
        "equation 3.",
    dtypes=FLOATING, ref=references.normalized,
    samples=[case(T(2, 3, 4), _scales(3), T(3), (2, 3, 4), (0, 2), (1, 3, 1), 1e-5, "Batch",
                  skip=_PARTS),
-            case(T(2, 4), None, None, (2, 2, 2), (2,), (1, 4), 1e-3, "Group", skip=_PARTS)])
+            case(T(2, 4), None, None, (2, 2, 2), (2,), (1, 4), 1e-3, "Group", skip=_PARTS),
+            *_LARGE])
+
+
+_FUSED = dict(method=False, function=False, dtypes=FLOATING & ~HALF)
+_GROUPED = [case(T(2, 3, 4, 5), T(rows, 3), _scales(rows, 3), _scales(3, 4), T(3, 4))
+            for rows in (2, 1)]
+op("normalize_channels(self: Tensor, mean: Tensor, scale: Tensor, weight: Tensor, bias: Tensor) "
+   "-> Tensor", forward=_normalize, kernel="normalize", **_FUSED,
+   doc="Return (self - mean) * scale * weight + bias; the arguments are those of the slot.",
+   ref=references.normalize_channels, samples=_GROUPED)
+op("normalize_backward(self: Tensor, source: Tensor, mean: Tensor, scale: Tensor, weight: Tensor) "
+   "-> any", forward=_normalize_backward, kernel="normalize_backward", **_FUSED,
+   doc="Return the gradients of a normalized tensor, its weight and its bias.",
+   ref=references.normalize_backward,
+   samples=[case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED])
 
 
 def _batch_norm_eval(self, weight, bias, mean, variance, shape, eps):

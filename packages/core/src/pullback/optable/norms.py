@@ -40,9 +40,21 @@ def _check_norm(self, order, dim, dtype):
                                f"{where} the operation does not have an identity")
 
 
+op("sum_squares(self: Tensor, dim: int[]?, keepdim: bool, dtype: dtype? = None) -> Tensor",
+   forward="sum", kernel="sum_squares",
+   vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
+       g, self_shape, dim, keepdim) * self * 2},
+   method=False, function=False, dtypes=FLOATING & ~HALF, doc="Return the sum of the squares.",
+   ref=lambda np, self, dim, keepdim: np.sum(self * self, dim, keepdims=keepdim),
+   samples=[case(T(2, 3), None, False), case(T(2, 3), 0, True), case(T(2, 3), (0, 1), False),
+            case(T(), None, False), case(T(0, 3), 0, False), case(T(3, 40), 1, False)])
+
+
 def _vector_norm(self, order, dim, keepdim):
     real = self.dtype.to_real() if self.is_complex() else self.dtype
-    size = ops.abs(cast_to(self, accumulate_dtype(self.dtype)))
+    size = cast_to(self, accumulate_dtype(self.dtype))
+    if order != 2 or self.is_complex():
+        size = ops.abs(size)
     if order == math.inf or order == -math.inf:
         out = (ops.amax if order > 0 else ops.amin)(size, () if dim is None else dim, keepdim)
     elif order == 0:
@@ -50,7 +62,7 @@ def _vector_norm(self, order, dim, keepdim):
     elif order == 1:
         out = ops.sum(size, dim, keepdim)
     elif order == 2:
-        out = ops.sqrt(ops.sum(size * size, dim, keepdim))
+        out = ops.sqrt(ops.sum_squares(size, dim, keepdim))
     else:
         out = ops.pow(ops.sum(ops.pow(size, order), dim, keepdim), 1.0 / order)
     return cast_to(out, real)
@@ -60,11 +72,13 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
     """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
     if order == 0:
         return None
+    if order == 2:
+        out = ops.where(out == 0, 1, out)       # all elements are 0
     g, norm = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
     if order == 1:
         return g * ops.sgn(self)
     if order == 2:
-        return g * ops.where(norm == 0, 0, self / norm)
+        return g * (self / norm)
     size = ops.abs(self)
     if math.isinf(order):
         chosen = (size == norm) | ((size != size) & (norm != norm))

@@ -6,7 +6,6 @@ from collections import namedtuple
 from pullback.optable import references, references_reduction
 from pullback.optable.axes import (
     choose_along,
-    count_of,
     default_dtype,
     refuse_dtype,
     refuse_empty_dim,
@@ -15,7 +14,9 @@ from pullback.optable.axes import (
     wrap_dim,
     wrap_dims,
 )
+from pullback.optable.below import FEW, new_empty, run_slot
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed, reduction
+from pullback.optable.decompositions import logsumexp
 from pullback.optable.schema import (
     ALL,
     COMPLEX,
@@ -207,14 +208,13 @@ def _logsumexp(self, dim, keepdim):
     if self.dtype.kind in "biu":
         self = ops.cast(self, default_dtype())
     dims = wrap_dims(dim, self.ndim, "logsumexp")
-    if not self.ndim:
-        return self.clone()
-    if not count_of(self, dims):
-        return ops.log(ops.sum(ops.exp(self), dims, keepdim))
-    peak = ops.amax(ops.real(self), dims, True)
-    peak = ops.where(ops.isfinite(peak), peak, 0)
-    total = ops.log(ops.sum(ops.exp(self - peak), dims, True)) + peak
-    return total if keepdim else total.squeeze(dims)
+    if self.numel() <= FEW // 8 or len(dims) != 1 or self.is_complex():
+        return logsumexp(self, dims, keepdim)
+    out = new_empty(self, tuple(1 if d in dims else n for d, n in enumerate(self.shape)))
+    if out.numel():
+        run_slot("logsumexp", (out,), (self,), dims[0])
+    return out if keepdim else out.reshape(
+        tuple(n for d, n in enumerate(self.shape) if d not in dims))
 
 
 def _logsumexp_vjp(g, self, out, dim, keepdim):
@@ -223,6 +223,7 @@ def _logsumexp_vjp(g, self, out, dim, keepdim):
 
 
 op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", forward=_logsumexp,
+   kernel="logsumexp",
    vjp={"self": _logsumexp_vjp}, out=True,
    ref=references.logsumexp, doc="Return log(sum(exp(self))) over dims, without overflow.",
    samples=[*reduction((0, -1, (0, 1)), low=-3, high=3, empty=False)[4:],

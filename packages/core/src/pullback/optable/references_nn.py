@@ -11,6 +11,22 @@ def normalized(np, self, weight, bias, view, dims, affine, eps, kind=None):
     return _affine(np, out, weight, bias, affine), mean, variance
 
 
+def normalize_channels(np, self, mean, scale, weight, bias):
+    """By given numbers, in four dims."""
+    out = (self - mean[..., None, None]) * scale[..., None, None]
+    return out * weight[..., None] + bias[..., None]
+
+
+def normalize_backward(np, self, source, mean, scale, weight):
+    """The gradients of the elements, the weight and the bias."""
+    dims = (2, 3) if len(mean) == len(source) else (0, 2, 3)
+    unit = (source - mean[..., None, None]) * scale[..., None, None]
+    inner = self * weight[..., None]
+    slope = scale[..., None, None] * (inner - inner.mean(dims, keepdims=True)
+                                      - unit * (inner * unit).mean(dims, keepdims=True))
+    return slope, (self * unit).sum((0, 3)), self.sum((0, 3))
+
+
 def _affine(np, out, weight, bias, shape):
     out = out if weight is None else out * weight.reshape(shape)
     return out if bias is None else out + bias.reshape(shape)

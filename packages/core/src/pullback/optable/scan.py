@@ -5,7 +5,6 @@ from collections import namedtuple
 
 from pullback.optable import references_reduction as references
 from pullback.optable.axes import (
-    accumulate_dtype,
     as_int,
     cast_to,
     dtype_named,
@@ -20,6 +19,7 @@ from pullback.optable.axes import (
 )
 from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
+from pullback.optable.decompositions import logcumsumexp
 from pullback.optable.schema import (
     ALL,
     COMPLEX,
@@ -49,12 +49,7 @@ def _widened(name, self, dtype):
 
 def _cumsum(self, dim, dtype):
     dim, self = wrap_dim(dim, self.ndim, "cumsum"), _widened("cumsum", self, dtype)
-    if not self.ndim:
-        return self.clone()
-    out = new_empty(self, self.shape)
-    if out.numel():
-        run_slot("cumsum", (out,), (self,), dim)
-    return out
+    return _scanned("cumsum", self, dim)
 
 
 def _cumsum_vjp(g, dim):
@@ -76,11 +71,16 @@ op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
 
 def _cumprod(self, dim, dtype):
     dim, self = wrap_dim(dim, self.ndim, "cumprod"), _widened("cumprod", self, dtype)
-    work = accumulate_dtype(self.dtype)
+    return _scanned("cumprod", self, dim)
+
+
+def _scanned(slot, self, dim):
     if not self.ndim:
         return self.clone()
-    out, = scan(multiply_runs, [cast_to(self, work)], dim)
-    return cast_to(out, self.dtype) if work != self.dtype else out.clone() if out is self else out
+    out = new_empty(self, self.shape)
+    if out.numel():
+        run_slot(slot, (out,), (self,), dim)
+    return out
 
 
 def _cumprod_vjp(g, self, dim):
@@ -98,7 +98,8 @@ def _cumprod_vjp(g, self, dim):
 
 
 op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumprod,
-   vjp={"self": _cumprod_vjp}, inplace=True, out=True, ref=references.running("cumprod"),
+   kernel="cumprod", vjp={"self": _cumprod_vjp}, inplace=True, out=True,
+   ref=references.running("cumprod"),
    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
        "Derivative: exact where elements are 0.",
    samples=[*_ALONG, *_TYPED, case(fixed((2, 0, 3, 0, 1)), 0),
@@ -137,25 +138,12 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
 
 # -- log of the sum of exponentials ----------------------------------------------------------------
 
-def _add_logs(left, right):
-    """log(exp(left) + exp(right)), from the larger one on; equal infinities give themselves."""
-    one, other = left[0], right[0]
-    if one.is_complex():
-        first = ops.real(one) >= ops.real(other)
-        high, low = ops.where(first, one, other), ops.where(first, other, one)
-        gap = ops.where(high == low, 0, low - high)
-        return [high + ops.log(1 + ops.exp(gap))]
-    high, low = ops.maximum(one, other), ops.minimum(one, other)
-    return [high + ops.log1p(ops.exp(ops.where(high == low, 0, low - high)))]
-
-
 def _logcumsumexp(self, dim):
     dim = wrap_dim(dim, self.ndim, "logcumsumexp")
     refuse_dtype("logcumsumexp", self, "fc")
-    if not self.ndim:
-        return self.clone()
-    out, = scan(_add_logs, [cast_to(self, accumulate_dtype(self.dtype))], dim)
-    return out.clone() if out is self else cast_to(out, self.dtype)
+    if self.is_complex():
+        return logcumsumexp(self, dim)
+    return _scanned("logcumsumexp", self, dim)
 
 
 def _logcumsumexp_vjp(g, self, out, dim):
@@ -173,6 +161,7 @@ def _logcumsumexp_vjp(g, self, out, dim):
 
 
 op("logcumsumexp(self: Tensor, dim: int) -> Tensor", forward=_logcumsumexp,
+   kernel="logcumsumexp",
    vjp={"self": _logcumsumexp_vjp}, out=True, dtypes=FLOAT_COMPLEX, ref=references.logcumsumexp,
    doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "
        "complex results may be off by a multiple of 2 pi.",

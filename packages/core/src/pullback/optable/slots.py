@@ -141,10 +141,19 @@ for _name, _doc in {
     "any": "Any element non-zero; bool output.", "all": "All elements non-zero; bool output.",
 }.items():
     _slot(_name, "reduce", "self", _doc, required=_name not in ("any", "all"))
+_slot("nansum", "reduce", "self", "Sum of the elements that are not NaN.")
+_slot("count_nonzero", "reduce", "self", "How many elements are not 0; int64 output.")
+_slot("sum_squares", "reduce", "self", "Sum of the squares.")
+_slot("moments", "reduce", "self", "Outputs the mean, and the sum of the squared differences from "
+      "it, by a stable one-pass method. Both have the same strides. An empty range gives NaN and "
+      "0.")
 for _name in ("argmax", "argmin"):
     _slot(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
           "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
 _slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
+_slot("cumprod", "scan", "self", "Running product along dim.", params=("dim:int",))
+_slot("logcumsumexp", "scan", "self", "Logarithm of the running sum of exponentials along dim.",
+      params=("dim:int",))
 
 for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
     _slot(_name, "scan", "self", f"Outputs the {_what} elements so far along dim, and their int64 "
@@ -201,5 +210,14 @@ _slot("softmax_backward", "fused", "grad out", "out * (grad - sum(grad * out, di
       params=("dim:int",))
 _slot("log_softmax_backward", "fused", "grad out", "grad - exp(out) * sum(grad, dim).",
       params=("dim:int",))
+
+_slot("logsumexp", "fused", "self", "max + log(sum(exp(x - max))) along dim, where out has size 1; "
+      "an infinite max counts as 0.", params=("dim:int",))
+_slot("normalize", "fused", "self mean scale weight bias", "(self - mean) * scale * weight + bias "
+      "for a contiguous self (samples, groups, channels of a group, elements of a channel), "
+      "contiguous mean and scale (samples or 1, groups), weight and bias (groups, channels).")
+_slot("normalize_backward", "fused", "grad self mean scale weight", "Outputs the gradients of "
+      "self, weight and bias of normalize, where mean is that of self and scale one over the root "
+      "of its variance plus a constant. grad and outputs are contiguous.")
 
 SLOT_IDS: dict[str, int] = {name: number for number, name in enumerate(SLOTS)}

@@ -4,6 +4,7 @@ import math
 import warnings
 from collections import namedtuple
 
+from pullback.optable import decompositions
 from pullback.optable import references_reduction as references
 from pullback.optable.axes import (
     accumulate_dtype,
@@ -20,7 +21,7 @@ from pullback.optable.axes import (
     wrap_dim,
     wrap_dims,
 )
-from pullback.optable.below import whole_batch
+from pullback.optable.below import FEW, new_empty, reduce_by, run_slot, whole_batch
 from pullback.optable.cases import (
     KINKS,
     SPECIAL,
@@ -68,8 +69,40 @@ def _deviation(name, self, dim, unbiased, correction):
     return dim, correction
 
 
+_Moments = namedtuple("moments", ("mean", "squares"))
+
+
+def _both_moments(self, dims):
+    shape = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
+    found = _Moments(new_empty(self, shape), new_empty(self, shape))
+    if found.mean.numel():
+        run_slot("moments", tuple(found), (self,))
+    return found
+
+
+_both_moments.fields = _Moments         # what a decomposition's results become
+
+
+def _moments_vjp(gs, self, out0, dims):
+    parts = []
+    if gs[0] is not None:
+        parts.append(ops.restore_mean(gs[0], self.shape, dims, True))
+    if gs[1] is not None:
+        parts.append(2 * gs[1] * (self - out0))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+op("moments(self: Tensor, dims: int[]) -> any", forward=_both_moments, kernel="moments",
+   vjp={"self": _moments_vjp}, method=False, function=False, dtypes=SINGLE_DOUBLE,
+   doc="Return the mean over counted dims, which stay, and the sum of the squared differences.",
+   ref=lambda np, self, dims: (self.mean(dims, keepdims=True),
+                               self.var(dims, keepdims=True) * count_of(self, dims)),
+   samples=[case(T(2, 3), (1,)), case(T(2, 3), (0,)), case(T(2, 3, 4), (0, 2)), case(T(), ()),
+            case(T(5000), (0,)), case(T(3, 40), (0, 1))])
+
+
 def _moments(name, self, dim, correction, keepdim):
-    """Return variance and mean in two passes, which no large mean can spoil."""
+    """Return variance and mean, by a method that no large mean can spoil."""
     dims = wrap_dims(dim, self.ndim, name)
     work = cast_to(self, accumulate_dtype(self.dtype))
     count = count_of(self, dims)
@@ -78,10 +111,15 @@ def _moments(name, self, dim, correction, keepdim):
         warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less "
                       f"than the reduction factor (input numel divided by output numel).",
                       UserWarning, stacklevel=2)
-    mean = ops.mean(work, dims, True)
-    off = work - mean
-    square = ops.real(off * off.conj()) if off.is_complex() else off * off
-    variance = ops.sum(square, dims, True) / (max(float(freedom), 0.0) if count else 0.0)
+    if work.is_complex():
+        mean = ops.mean(work, dims, True)
+        off = work - mean
+        squares = ops.sum(ops.real(off * off.conj()), dims, True)
+    elif work.numel() <= FEW:
+        mean, squares = decompositions.moments(work, dims)
+    else:
+        mean, squares = ops.moments(work, dims)
+    variance = squares / (max(float(freedom), 0.0) if count else 0.0)
     if not keepdim:
         shape = tuple(n for d, n in enumerate(self.shape) if d not in dims)
         mean, variance = mean.reshape(shape), variance.reshape(shape)
@@ -273,16 +311,18 @@ op("corrcoef(self: Tensor) -> Tensor", composite=_corrcoef, dtypes=INTEGRAL | FL
 def _nansum(self, dim, keepdim, dtype):
     if self.is_complex():
         raise RuntimeError("nansum does not support complex inputs")
-    if self.is_floating_point():
-        self = ops.where(self != self, 0, self)
-    return ops.sum(self, dim, keepdim, dtype=dtype)
+    if self.is_floating_point() and self.numel() > FEW:
+        self = self if dtype is None else cast_to(self, dtype)
+        if self.is_floating_point():
+            return reduce_by("nansum", self, wrap_dims(dim, self.ndim, "nansum"), keepdim)
+    return decompositions.nansum(self, dim, keepdim, dtype)
 
 
 _HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLOATING,
               skip={"grad": "NaN has no finite difference", "gradgrad": "NaN has none either"})
 _TYPED = case(T(2, 3), 0, dtype=Dtype("float64"))
 op("nansum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", forward=_nansum, out=True, dtypes=REAL, ref=references.nansum,
+   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL, ref=references.nansum,
    vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
        g, self_shape, dim, keepdim) * (self == self)},
    doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"
@@ -305,10 +345,14 @@ op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: d
 
 
 def _count_nonzero(self, dim):
-    return ops.sum(self != 0, dim)
+    if self.numel() <= FEW:
+        return decompositions.count_nonzero(self, dim)
+    dims = wrap_dims(dim, self.ndim, "count_nonzero")
+    return reduce_by("count_nonzero", self, dims, False, dtype_named("int64"))
 
 
 op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_nonzero,
+   kernel="count_nonzero",
    ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
    doc="Return how many elements are not 0, over some dims or all.",
    samples=[case(T(2, 3, low=-1, high=2, step=1)), case(T(2, 3), 0), case(T(2, 3), (0, -1)),

@@ -83,6 +83,43 @@ def triu(out: Array, x: Array, *, diagonal: int) -> None:
     out[...] = np.where(np.tri(*x.shape[-2:], diagonal - 1, bool), np.zeros((), x.dtype), x)
 
 
+def logsumexp(out: Array, x: Array, *, dim: int) -> None:
+    """Find the logarithm of the sum of exponentials along ``dim``."""
+    wide = at_least_1d(widen(x))
+    with np.errstate(all="ignore"):
+        peak = np.max(wide, axis=dim, keepdims=True)
+        peak = np.where(np.isinf(peak), 0, peak)
+        total = np.log(np.exp(wide - peak).sum(axis=dim, keepdims=True)) + peak
+        store(out, total.reshape(out.shape))
+
+
+def _standardized(x: Array, mean: Array, scale: Array) -> Array:
+    return (widen(x) - widen(mean)[..., None, None]) * widen(scale)[..., None, None]
+
+
+def normalize(out: Array, x: Array, mean: Array, scale: Array, weight: Array, bias: Array) -> None:
+    """Standardize by given numbers, scale and shift."""
+    with np.errstate(all="ignore"):
+        unit = _standardized(x, mean, scale)
+        store(out, unit * widen(weight)[..., None] + widen(bias)[..., None])
+
+
+def normalize_backward(outs: tuple[Array, Array, Array], grad: Array, x: Array, mean: Array,
+                       scale: Array, weight: Array) -> None:  # fmt: skip
+    """Compute the gradients of the elements, the weight and the bias."""
+    dims = (2, 3) if len(mean) == len(x) else (0, 2, 3)
+    g = widen(grad)
+    with np.errstate(all="ignore"):
+        unit = _standardized(x, mean, scale)
+        inner = g * widen(weight)[..., None]
+        count = np.prod([x.shape[d] for d in dims])
+        slope = (inner - inner.sum(axis=dims, keepdims=True) / count
+                 - unit * ((inner * unit).sum(axis=dims, keepdims=True) / count))  # fmt: skip
+        store(outs[0], slope * widen(scale)[..., None, None])
+        store(outs[1], (g * unit).sum(axis=(0, 3)))
+        store(outs[2], g.sum(axis=(0, 3)))
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "addcdiv": (masks.INEXACT, addcdiv),
     "addcmul": (masks.NUMBERS, addcmul),
@@ -91,6 +128,9 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "lerp": (masks.INEXACT, lerp),
     "log_softmax": (masks.FLOATING, log_softmax),
     "log_softmax_backward": (masks.FLOATING, log_softmax_backward),
+    "logsumexp": (masks.FLOATING, logsumexp),
+    "normalize": (masks.FLOATING, normalize),
+    "normalize_backward": (masks.FLOATING, normalize_backward),
     "softmax": (masks.FLOATING, softmax),
     "softmax_backward": (masks.FLOATING, softmax_backward),
     "tril": (masks.ALL, tril),
