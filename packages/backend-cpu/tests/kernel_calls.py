@@ -150,7 +150,9 @@ def describe(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
     return array
 
 
-def _describe_param(value: float) -> Param:
+def _describe_param(value: float | tuple[int, ...]) -> Param:
+    if isinstance(value, tuple):
+        return Param(kind=2, count=len(value), ints=(ctypes.c_int64 * len(value))(*value))
     if isinstance(value, float):
         return Param(kind=1, d=value)
     bits = ctypes.c_int64(value & (2**64 - 1)).value
@@ -191,6 +193,6 @@ class Prepared:
             raise KernelError(code, self.message.value.decode())
 
 
-def run_kernel(slot: str, outs, ins, *params: float) -> None:
+def run_kernel(slot: str, outs, ins, *params: float | tuple[int, ...]) -> None:
     """Call the kernel of a slot; one output needs no list around it."""
     Prepared(slot, [outs] if isinstance(outs, np.ndarray) else outs, ins, params).run()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from pullback.optable import decompositions_special as special
 from pullback.optable.axes import dtype_named, scan, wrap_dim
+from pullback.optable.convolution import composed_adjoint, composed_map, composed_weight
+from pullback.optable.interpolation import composed_resample, composed_resample_adjoint
 from pullback.optable.schema import ops
 
 
@@ -37,6 +39,7 @@ def running_extreme(name: str) -> Callable:
 
 DECOMPOSITIONS: dict[str, Callable] = {
     "cummax": running_extreme("cummax"), "cummin": running_extreme("cummin"),
+    "conv": composed_map, "conv_adjoint": composed_adjoint, "conv_weight": composed_weight,
     "cosh": lambda self: (ops.exp(self) + ops.exp(-self)) * 0.5,
     "exp2": lambda self: ops.exp(self * math.log(2)),
     "gt": lambda self, other: ops.lt(other, self),
@@ -48,6 +51,7 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "logical_not": lambda self: ops.eq(self, 0),
     "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
     "reciprocal": lambda self: ops.div(1, self),
+    "resample": composed_resample, "resample_adjoint": composed_resample_adjoint,
     "relu": lambda self: ops.where(self <= 0, 0, self),
     "rsqrt": lambda self: ops.div(1, ops.sqrt(self)),
     "sigmoid": lambda self: ops.div(1, ops.exp(-self) + 1),
