@@ -108,6 +108,18 @@ def test_bmm_any_layout(dtype, m, k, n, first, second, third, order):
     check_bmm(a, b, third)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "bf16"])
+@pytest.mark.parametrize(
+    "size", [(300, 300, 300), (30, 9000, 70), (29, 520, 65), (3, 300, 700), (28, 700, 127)], ids=str
+)
+def test_bmm_of_several_slabs(dtype, size):
+    m, k, n = size
+    a, b = sample(dtype, (1, m, k), seed=1), sample(dtype, (1, k, n), seed=2)
+    check_bmm(a, b)
+    check_bmm(a.transpose(0, 2, 1).copy().transpose(0, 2, 1), b)
+    check_bmm(a, b.transpose(0, 2, 1).copy().transpose(0, 2, 1))
+
+
 def test_bmm_overwrites_nan():
     for m, k, n in ((3, 0, 4), (40, 50, 1), (1, 50, 60), (40, 50, 60), (2, 3, 4)):
         out = np.full((1, m, n), np.nan)
@@ -149,7 +161,7 @@ LARGE_PRODUCT = """
 import sys
 import numpy as np
 from kernel_calls import run_kernel
-a = np.ones((1, 32, 32), np.float32)
+a = np.ones((1, 32, 32), np.complex64)
 out = np.zeros_like(a)
 run_kernel("bmm", out, [a, a])
 assert (out == 32).all()
@@ -173,7 +185,7 @@ import sys
 sys.modules["scipy"] = None
 import numpy as np
 from kernel_calls import run_kernel, E_PYTHON, Prepared
-a = np.ones((1, 32, 32), np.float32)
+a = np.ones((1, 32, 32), np.complex64)
 try:
     Prepared("bmm", [a.copy()], [a, a]).run()
 except ImportError as error:

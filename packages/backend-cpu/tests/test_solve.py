@@ -36,14 +36,36 @@ def solve(a: np.ndarray, b: np.ndarray, layout: str = "contiguous") -> tuple:
 
 @pytest.mark.parametrize("dtype", SOLVED)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("n", "columns"), [(1, 1), (3, 2), (20, 5)])
+@pytest.mark.parametrize(("n", "columns"), [(1, 1), (3, 2), (20, 5), (70, 33), (16, 40)])
 def test_solutions_solve(dtype, layout, n, columns):
     rng = np.random.default_rng(n)
-    a = draw(rng, (3, n, n), dtype) + 5 * np.eye(n, dtype=DTYPES[dtype])
+    a = draw(rng, (3, n, n), dtype) + (5 + n) * np.eye(n, dtype=DTYPES[dtype])
     b = draw(rng, (3, n, columns), dtype)
     out, info = solve(lay_out(a, layout), lay_out(b, layout), layout)
     assert not info.any()
     np.testing.assert_allclose(a @ out, b, atol=1e-4 if dtype in ("f32", "c64") else 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("n", [15, 17, 64, 100])
+def test_rows_are_swapped(dtype, n):
+    """Without the largest pivots, elimination would divide by zero or by very little."""
+    rng = np.random.default_rng(n)
+    order = rng.permutation(n)
+    a = draw(rng, (1, n, n), dtype) + 3 * n * np.eye(n, dtype=DTYPES[dtype])[order]
+    a[0, 0, 0] = 0
+    b = draw(rng, (1, n, 3), dtype)
+    out, info = solve(a.transpose(0, 2, 1).copy().transpose(0, 2, 1), b)
+    assert not info.any()
+    np.testing.assert_allclose(a @ out, b, atol=1e-4 if dtype == "f32" else 1e-12)
+
+
+@pytest.mark.parametrize("n", [16, 40])
+def test_number_of_a_late_pivot(n):
+    a = np.eye(n)[None].copy()
+    a[0, n - 2, n - 2] = 0
+    out, info = solve(a, np.ones((1, n, 2)))
+    assert info.tolist() == [n - 1] and np.isnan(out).all()
 
 
 @pytest.mark.parametrize("dtype", SOLVED)

@@ -1,22 +1,28 @@
-# Batched matrix products. Large ones of floating-point numbers go to BLAS; it is looked up when
-# the first one comes, because loading it takes longer than everything else in this package.
+# Batched matrix products. Those with vectors and of complex numbers go to BLAS, and all large ones
+# where our own do not keep up. It is looked up when the first one comes, because loading it takes
+# longer than everything else in this package.
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
-from libc.stdlib cimport free, malloc
 
 from pullback_cpu.kernels.blas cimport (
-    blas_table, load_blas, pb_blas_threads_release, pb_gemm_hold, pb_gemv_hold)
+    blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release, pb_gemm_hold,
+    pb_gemv_hold)
 from pullback_cpu.kernels.common cimport *
-from pullback_cpu.kernels.half cimport *
-from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_loop, product
+from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_table, product
+from pullback_cpu.threads cimport parallel_for
 
 from pullback_cpu.kernels.levels import load_kernels
 
+cdef extern from "scratch.h" nogil:
+    void *pb_scratch_take(size_t bytes)
+    void pb_scratch_give(void *data)
+
 cdef enum:
-    SMALL = 256  # multiplications that cost less than a call of BLAS
+    SMALL = 256       # multiplications that cost less than a call of BLAS
+    LONG = 1 << 18    # and those that are worth a thread
 
 cdef blas_table *blas = NULL
-cdef multiply_loop *multiply_loops = <multiply_loop *>PyCapsule_GetPointer(
+cdef multiply_table *loops = <multiply_table *>PyCapsule_GetPointer(
     load_kernels("matmul_loops").LOOPS, b"pb_multiply_loops")
 
 # Factors of a and c, as each BLAS type reads them.
@@ -26,25 +32,34 @@ cdef double ZERO[2]
 ONE_FLOAT[0] = ONE_DOUBLE[0] = 1
 
 
-# What one call needs besides its operands.
+# Which copy a buffer of a call is for.
+cdef enum:
+    COPY_A
+    COPY_B
+    COPY_C
+    WIDE_A
+    WIDE_B
+    WIDE_C
+    NUM_COPIES
+
+
+# What one thread of a call needs besides its operands.
 ctypedef struct workspace:
-    int dtype       # of the operands
-    int dtype_used  # by BLAS: float32 for half types
-    int routine     # its number in the table of BLAS routines
-    char *copies[3]  # of a, b and c; owned, may be NULL
+    int dtype    # of what is multiplied: float32 for 16-bit numbers
+    int routine  # its number in the table of BLAS routines
+    char *copies[NUM_COPIES]  # owned, may be NULL
 
 
 # -- copies of matrices ---------------------------------------------------------------------------
 
-ctypedef fused element:
-    float
-    double
-    c64
+ctypedef fused item:
+    uint32_t
+    uint64_t
     c128
 
 
-cdef void copy_elements(
-        const element *source, matrix layout, int64_t rows, int64_t columns, element *target,
+cdef void copy_items(
+        const item *source, matrix layout, int64_t rows, int64_t columns, item *target,
         matrix target_layout) noexcept nogil:
     cdef int64_t i, j
     for i in range(rows):
@@ -53,43 +68,16 @@ cdef void copy_elements(
                 source[i * layout.row + j * layout.column])
 
 
-cdef void widen_elements(
-        matrix source, int64_t rows, int64_t columns, float *target, int dtype) noexcept nogil:
-    cdef const uint16_t *data = <const uint16_t *>source.data
-    cdef int64_t i, j
-    for i in range(rows):
-        for j in range(columns):
-            if dtype == <int>PB_F16:
-                target[i * columns + j] = f16_to_f32(data[i * source.row + j * source.column])
-            else:
-                target[i * columns + j] = bf16_to_f32(data[i * source.row + j * source.column])
-
-
-cdef void narrow_elements(
-        const float *source, int64_t rows, int64_t columns, matrix target,
-        int dtype) noexcept nogil:
-    cdef uint16_t *data = <uint16_t *>target.data
-    cdef int64_t i, j
-    for i in range(rows):
-        for j in range(columns):
-            data[i * target.row + j * target.column] = (
-                f32_to_f16(source[i * columns + j]) if dtype == <int>PB_F16
-                else f32_to_bf16(source[i * columns + j]))
-
-
 cdef void copy_matrix(
         matrix source, int64_t rows, int64_t columns, matrix target, int dtype) noexcept nogil:
-    if dtype == <int>PB_F32:
-        copy_elements(<const float *>source.data, source, rows, columns, <float *>target.data,
-                      target)
-    elif dtype == <int>PB_F64:
-        copy_elements(<const double *>source.data, source, rows, columns, <double *>target.data,
-                      target)
-    elif dtype == <int>PB_C64:
-        copy_elements(<const c64 *>source.data, source, rows, columns, <c64 *>target.data, target)
+    if item_size(dtype) == 4:
+        copy_items(<const uint32_t *>source.data, source, rows, columns, <uint32_t *>target.data,
+                   target)
+    elif item_size(dtype) == 8:
+        copy_items(<const uint64_t *>source.data, source, rows, columns, <uint64_t *>target.data,
+                   target)
     else:
-        copy_elements(<const c128 *>source.data, source, rows, columns, <c128 *>target.data,
-                      target)
+        copy_items(<const c128 *>source.data, source, rows, columns, <c128 *>target.data, target)
 
 
 # -- layouts --------------------------------------------------------------------------------------
@@ -108,11 +96,15 @@ cdef inline matrix transpose(matrix layout) noexcept nogil:
     return layout
 
 
-cdef char *get_buffer(workspace *space, int which, int64_t elements) noexcept nogil:
-    """Return the buffer for a copy of one operand; it is made once for all products of a call."""
+cdef int new_matrix(
+        workspace *space, int which, int64_t rows, int64_t columns, matrix *made) noexcept nogil:
+    """Describe a buffer for a copy; it is made once for all products of a thread."""
     if space.copies[which] == NULL:
-        space.copies[which] = <char *>malloc(elements * item_size(space.dtype_used))
-    return space.copies[which]
+        space.copies[which] = <char *>pb_scratch_take(rows * columns * item_size(space.dtype))
+    made.data = space.copies[which]
+    made.row = columns
+    made.column = 1
+    return PB_OK if made.data != NULL else PB_E_MEMORY
 
 
 cdef int fit_operand(
@@ -121,24 +113,17 @@ cdef int fit_operand(
     """Describe a factor to BLAS, for which every matrix is the transpose of ours."""
     cdef matrix turned = transpose(layout[0])
     cdef matrix compact
-    if space.dtype == space.dtype_used:
-        if is_by_rows(layout, rows, columns):
-            trans[0] = b'N'
-            step[0] = row_step(layout, rows, columns)
-            return PB_OK
-        if is_by_rows(&turned, columns, rows):
-            trans[0] = b'T'
-            step[0] = row_step(&turned, columns, rows)
-            return PB_OK
-    compact.data = get_buffer(space, which, rows * columns)
-    compact.row = columns
-    compact.column = 1
-    if compact.data == NULL:
+    if is_by_rows(layout, rows, columns):
+        trans[0] = b'N'
+        step[0] = row_step(layout, rows, columns)
+        return PB_OK
+    if is_by_rows(&turned, columns, rows):
+        trans[0] = b'T'
+        step[0] = row_step(&turned, columns, rows)
+        return PB_OK
+    if new_matrix(space, which, rows, columns, &compact) != PB_OK:
         return PB_E_MEMORY
-    if space.dtype == space.dtype_used:
-        copy_matrix(layout[0], rows, columns, compact, space.dtype)
-    else:
-        widen_elements(layout[0], rows, columns, <float *>compact.data, space.dtype)
+    copy_matrix(layout[0], rows, columns, compact, space.dtype)
     layout[0] = compact
     trans[0] = b'N'
     step[0] = <int>columns
@@ -151,11 +136,11 @@ cdef inline void *one_of(int routine) noexcept nogil:
 
 # -- products -------------------------------------------------------------------------------------
 
-cdef int multiply_by_blas(workspace *space, product task) noexcept nogil:
-    """Compute c, whose rows or columns must be contiguous unless there is a buffer for it."""
+cdef int multiply_large(workspace *space, product task) noexcept nogil:
+    """Compute c in tiles or by BLAS. For both its rows are contiguous, if need be a copy's."""
     cdef matrix target = task.c
     cdef matrix turned = transpose(task.c)
-    cdef bint copies_out = False
+    cdef bint copies_out
     cdef int error
     if task.m == 1 or not is_by_rows(&task.c, task.m, task.n):
         if task.m == 1 or is_by_rows(&turned, task.n, task.m):
@@ -163,27 +148,24 @@ cdef int multiply_by_blas(workspace *space, product task) noexcept nogil:
             task.m, task.n = task.n, task.m
             task.a, task.b = transpose(task.b), transpose(task.a)
             task.c = turned
-    if space.dtype != space.dtype_used or not is_by_rows(&task.c, task.m, task.n):
-        copies_out = True
+    copies_out = not is_by_rows(&task.c, task.m, task.n)
+    if copies_out:
         target = task.c
-        task.c.data = get_buffer(space, 2, task.m * task.n)
-        task.c.row = task.n
-        task.c.column = 1
-        if task.c.data == NULL:
+        if new_matrix(space, COPY_C, task.m, task.n, &task.c) != PB_OK:
             return PB_E_MEMORY
-    error = call_gemv(space, &task) if can_use_gemv(space, &task) else call_gemm(space, &task)
-    if error or not copies_out:
-        return error
-    if space.dtype == space.dtype_used:
-        copy_matrix(task.c, task.m, task.n, target, space.dtype)
+    if uses_tiles(&task, space.dtype):
+        error = loops.tiled[space.dtype](&task)
+    elif can_use_gemv(&task):
+        error = call_gemv(space, &task)
     else:
-        narrow_elements(<const float *>task.c.data, task.m, task.n, target, space.dtype)
-    return PB_OK
+        error = call_gemm(space, &task)
+    if error == PB_OK and copies_out:
+        copy_matrix(task.c, task.m, task.n, target, space.dtype)
+    return error
 
 
-cdef inline bint can_use_gemv(workspace *space, const product *task) noexcept nogil:
-    return (task.n == 1 and space.dtype == space.dtype_used
-            and (task.k == 1 or 0 < task.b.row <= INT_MAX)
+cdef inline bint can_use_gemv(const product *task) noexcept nogil:
+    return (task.n == 1 and (task.k == 1 or 0 < task.b.row <= INT_MAX)
             and (task.m == 1 or 0 < task.c.row <= INT_MAX))
 
 
@@ -193,7 +175,7 @@ cdef int call_gemv(workspace *space, product *task) noexcept nogil:
     cdef int c_step = <int>task.c.row if task.m > 1 else 1
     cdef int64_t i, size = item_size(space.dtype)
     cdef char trans
-    error = fit_operand(space, 0, &task.a, task.m, task.k, &trans, &step)
+    error = fit_operand(space, COPY_A, &task.a, task.m, task.k, &trans, &step)
     if error:
         return error
     # Some versions of BLAS add to what was there, even if it is multiplied by zero and NaN.
@@ -214,9 +196,9 @@ cdef int call_gemm(workspace *space, product *task) noexcept nogil:
     cdef int m = <int>task.m, n = <int>task.n, k = <int>task.k, a_step, b_step, c_step, error
     cdef int before
     cdef char a_trans, b_trans
-    error = fit_operand(space, 0, &task.a, task.m, task.k, &a_trans, &a_step)
+    error = fit_operand(space, COPY_A, &task.a, task.m, task.k, &a_trans, &a_step)
     if not error:
-        error = fit_operand(space, 1, &task.b, task.k, task.n, &b_trans, &b_step)
+        error = fit_operand(space, COPY_B, &task.b, task.k, task.n, &b_trans, &b_step)
     if error:
         return error
     c_step = row_step(&task.c, task.m, task.n)
@@ -228,7 +210,48 @@ cdef int call_gemm(workspace *space, product *task) noexcept nogil:
     return PB_OK
 
 
+cdef int widen_factor(
+        workspace *space, int dtype, int which, matrix *factor, int64_t rows,
+        int64_t columns) noexcept nogil:
+    """Replace a matrix of 16-bit numbers by one of float32, in the same order."""
+    cdef matrix wide
+    cdef matrix turned
+    if new_matrix(space, which, rows, columns, &wide) != PB_OK:
+        return PB_E_MEMORY
+    if factor.row == 1 and factor.column != 1:
+        turned = transpose(factor[0])
+        loops.widen[dtype](&turned, columns, rows, <float *>wide.data)
+        wide.row, wide.column = 1, rows
+    else:
+        loops.widen[dtype](factor, rows, columns, <float *>wide.data)
+    factor[0] = wide
+    return PB_OK
+
+
+cdef int multiply_halves(workspace *space, int dtype, product task) noexcept nogil:
+    cdef matrix target = task.c
+    cdef int error = widen_factor(space, dtype, WIDE_A, &task.a, task.m, task.k)
+    if error == PB_OK:
+        error = widen_factor(space, dtype, WIDE_B, &task.b, task.k, task.n)
+    if error == PB_OK:
+        error = new_matrix(space, WIDE_C, task.m, task.n, &task.c)
+    if error == PB_OK:
+        error = multiply_large(space, task)
+    if error == PB_OK:
+        loops.narrow[dtype](<const float *>task.c.data, task.m, task.n, &target)
+    return error
+
+
 # -- the call -------------------------------------------------------------------------------------
+
+# The products of a call, and the first one's operands.
+ctypedef struct batch_of:
+    pb_array *a
+    pb_array *b
+    pb_array *c
+    product first
+    int error
+
 
 cdef inline matrix matrix_of(const pb_array *array) noexcept nogil:
     cdef matrix layout
@@ -245,70 +268,102 @@ cdef void fill_zero(const product *task, int64_t size) noexcept nogil:
             memset(task.c.data + (i * task.c.row + j * task.c.column) * size, 0, size)
 
 
-cdef inline bint is_for_blas(const product *task, int dtype) noexcept nogil:
-    if dtype < <int>PB_F16 or max(task.m, task.n, task.k) > INT_MAX:
+cdef inline double work_of(const product *task) noexcept nogil:
+    return (<double>task.m) * task.n * task.k
+
+
+cdef inline bint is_large(const product *task, int dtype) noexcept nogil:
+    if work_of(task) <= SMALL or max(task.m, task.n, task.k) > INT_MAX:
         return False
-    return (<double>task.m) * task.n * task.k > SMALL
+    return dtype >= <int>PB_F16 or uses_tiles(task, dtype)
 
 
-cdef inline void start_workspace(workspace *space, int dtype) noexcept nogil:
-    space.dtype = dtype
-    space.dtype_used = max(dtype, <int>PB_F32)
-    space.routine = space.dtype_used - <int>PB_F32
-    space.copies[0] = space.copies[1] = space.copies[2] = NULL
+cdef inline bint uses_tiles(const product *task, int dtype) noexcept nogil:
+    return loops.tiled[dtype] != NULL and task.m > 1 and task.n > 1
 
 
-cdef inline void end_workspace(workspace *space) noexcept nogil:
-    cdef int which
-    for which in range(3):
-        if space.copies[which] != NULL:
-            free(space.copies[which])
-
-
-cdef int multiply_batch(workspace *space, const product *task) noexcept nogil:
-    cdef int error
+cdef inline int multiply_one(workspace *space, int dtype, const product *task) noexcept nogil:
     if task.k == 0:
-        fill_zero(task, item_size(space.dtype))
+        fill_zero(task, item_size(dtype))
         return PB_OK
-    if not is_for_blas(task, space.dtype):
-        return multiply_loops[space.dtype](task)
-    if unlikely(blas == NULL):
-        error = load_blas(&blas)
+    if not is_large(task, dtype):
+        return loops.small[dtype](task)
+    if dtype != space.dtype:
+        return multiply_halves(space, dtype, task[0])
+    return multiply_large(space, task[0])
+
+
+cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef batch_of *batch = <batch_of *>context
+    cdef int64_t size = item_size(batch.c.dtype), number
+    cdef int which, error
+    cdef product task = batch.first
+    cdef workspace space
+    space.dtype = (<int>PB_F32 if batch.c.dtype == <int>PB_F16 or batch.c.dtype == <int>PB_BF16
+                   else batch.c.dtype)
+    space.routine = space.dtype - <int>PB_F32
+    for which in range(NUM_COPIES):
+        space.copies[which] = NULL
+    for number in range(first, last):
+        task.a.data = batch.first.a.data + number * batch.a.strides[0] * size
+        task.b.data = batch.first.b.data + number * batch.b.strides[0] * size
+        task.c.data = batch.first.c.data + number * batch.c.strides[0] * size
+        error = multiply_one(&space, batch.c.dtype, &task)
         if error:
-            return error
-    return multiply_by_blas(space, task[0])
+            batch.error = error
+            break
+    for which in range(NUM_COPIES):
+        if space.copies[which] != NULL:
+            pb_scratch_give(space.copies[which])
+
+
+cdef int multiply_together(batch_of *batch, int64_t batches) noexcept nogil:
+    """Share products that are too small to be shared each by itself."""
+    cdef int64_t grain = <int64_t>(LONG / work_of(&batch.first)) + 1
+    cdef int before = 0
+    if blas != NULL:
+        before = pb_blas_threads_hold(&blas.threads, True)
+    parallel_for(batches, grain, multiply_batches, batch)
+    if blas != NULL:
+        pb_blas_threads_release(&blas.threads, before)
+    return batch.error
 
 
 cdef int kernel_bmm(pb_call *call) noexcept nogil:
-    cdef pb_array *a = call.in_[0]
-    cdef pb_array *b = call.in_[1]
-    cdef pb_array *c = call.out[0]
-    cdef int64_t size = item_size(c.dtype), _batch, batches = c.shape[0]
-    cdef product task
-    cdef workspace space
-    cdef int error = PB_OK
-    task.m = a.shape[1]
-    task.k = a.shape[2]
-    task.n = b.shape[2]
+    cdef batch_of batch
+    cdef product *task = &batch.first
+    cdef int64_t batches
+    cdef int error, dtype
+    batch.error = PB_OK
+    batch.a = call.in_[0]
+    batch.b = call.in_[1]
+    batch.c = call.out[0]
+    batches = batch.c.shape[0]
+    dtype = batch.c.dtype
+    task.m = batch.a.shape[1]
+    task.k = batch.a.shape[2]
+    task.n = batch.b.shape[2]
     if batches == 0 or task.m == 0 or task.n == 0:
         return PB_OK
-    task.a = matrix_of(a)
-    task.b = matrix_of(b)
-    task.c = matrix_of(c)
-    if (batches > 1 and b.strides[0] == 0 and a.strides[0] == task.m * a.strides[1]
-            and c.strides[0] == task.m * c.strides[1]):
+    task.a = matrix_of(batch.a)
+    task.b = matrix_of(batch.b)
+    task.c = matrix_of(batch.c)
+    if (batches > 1 and batch.b.strides[0] == 0
+            and batch.a.strides[0] == task.m * batch.a.strides[1]
+            and batch.c.strides[0] == task.m * batch.c.strides[1]):
         # One b for all: the rows of all batches are those of one matrix.
         task.m *= batches
         batches = 1
-    start_workspace(&space, c.dtype)
-    for _batch in range(batches):
-        error = multiply_batch(&space, &task)
+    if unlikely(blas == NULL) and is_large(task, dtype) and not uses_tiles(
+            task, max(dtype, <int>PB_F32)):
+        error = load_blas(&blas)
         if error:
-            break
-        task.a.data += a.strides[0] * size
-        task.b.data += b.strides[0] * size
-        task.c.data += c.strides[0] * size
-    end_workspace(&space)
+            return error
+    if batches > 1 and LONG < work_of(task) * batches and work_of(task) < 16 * LONG:
+        error = multiply_together(&batch, batches)
+    else:
+        multiply_batches(&batch, 0, batches)
+        error = batch.error
     return fail_memory(call) if error == <int>PB_E_MEMORY else error
 
 

@@ -1,6 +1,8 @@
 # Matrix products without BLAS: small ones, and those of integers.
 from libc.stdint cimport int64_t
 
+from pullback_cpu.kernels.common cimport PB_NUM_DTYPES
+
 
 # Strides count elements.
 ctypedef struct matrix:
@@ -19,5 +21,15 @@ ctypedef struct product:
     matrix c
 
 
-# One a dtype. Returns PB_OK, or PB_E_MEMORY.
+# Returns PB_OK, or PB_E_MEMORY.
 ctypedef int (*multiply_loop)(const product *task) noexcept nogil
+
+
+# One of each a dtype.
+ctypedef struct multiply_table:
+    multiply_loop small[PB_NUM_DTYPES]  # any strides
+    multiply_loop tiled[PB_NUM_DTYPES]  # rows of c contiguous; NULL where BLAS is faster
+    void (*widen[PB_NUM_DTYPES])(const matrix *source, int64_t rows, int64_t columns,
+                                 float *target) noexcept nogil
+    void (*narrow[PB_NUM_DTYPES])(const float *source, int64_t rows, int64_t columns,
+                                  const matrix *target) noexcept nogil

@@ -1,5 +1,7 @@
-# Systems of linear equations by LAPACK's LU decomposition with partial pivoting. Like BLAS, LAPACK
-# is looked up when the first system comes.
+# Systems of linear equations. Where our own elimination does not keep up, and for complex numbers,
+# by LAPACK's LU decomposition with partial pivoting. Like BLAS, LAPACK is looked up when the first
+# such system comes.
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 from libc.math cimport NAN
 from libc.stdlib cimport free, malloc
@@ -7,11 +9,16 @@ from libc.stdlib cimport free, malloc
 from pullback_cpu.kernels.blas cimport (
     blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
+from pullback_cpu.kernels.elimination cimport solve_table
+
+from pullback_cpu.levels import load_kernels
 
 cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
 
 cdef blas_table *blas = NULL
+cdef solve_table *loops = <solve_table *>PyCapsule_GetPointer(
+    load_kernels("elimination").LOOPS, b"pb_solve_loops")
 
 
 ctypedef fused element:
@@ -71,6 +78,9 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
             (<int32_t *>info.data)[batch * info.strides[0]] = 0
     if a.shape[0] == 0 or n == 0:
         return PB_OK
+    if loops.solve[a.dtype] != NULL:
+        error = loops.solve[a.dtype](a, b, call.out[0], info)
+        return fail_memory(call) if error else PB_OK
     if unlikely(blas == NULL):
         error = load_blas(&blas)
         if error:

@@ -53,7 +53,11 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         key, value = _shared_heads(query, key), _shared_heads(query, value)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1] or 1)
-    scores = ops.matmul(query, key.transpose(-2, -1)) * scale
+    # Queries are scaled where they have fewer elements than the scores.
+    before = query.shape[-1] < key.shape[-2]
+    scores = ops.matmul(query * scale if before else query, key.transpose(-2, -1))
+    if not before:
+        scores = scores * scale
     if is_causal:
         rows, columns = (ops.arange_like(query, n) for n in scores.shape[-2:])
         attn_mask = rows.unsqueeze(1) >= columns

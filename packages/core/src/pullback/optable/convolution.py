@@ -5,7 +5,7 @@ the adjoint in w is w = W(x, y). Each derivative of one of the three is one of t
 """
 
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, require, type_name
+from pullback.optable.axes import accumulate_dtype, cast_to, require, type_name
 from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
@@ -85,7 +85,40 @@ def _add_bias(out, bias):
     return out if bias is None else out.add_(bias.reshape((-1, *[1] * (out.ndim - 2))))
 
 
-def _forward(self, weight, bias, counts, stride, padding, dilation, groups):
+def _by_kernel(slot, shape, operands, stride, padding, dilation, groups):
+    """Return what a kernel makes of contiguous operands, 16-bit numbers widened."""
+    dtype = operands[0].dtype
+    operands = tuple([cast_to(part, accumulate_dtype(dtype)).contiguous()
+                      for part in operands if part is not None])
+    out = new_empty(operands[0], shape)
+    run_slot(slot, (out,), operands, (*stride, *padding, *dilation, groups))
+    return cast_to(out, dtype)
+
+
+def _forward(self, weight, bias, counts, *geometry):
+    shape = (self.shape[0], weight.shape[0], *counts)
+    if weight.ndim > 5 or not (product(shape) and weight.numel()):
+        return composed_map(self, weight, bias, counts, *geometry)
+    return _by_kernel("conv", shape, (self, weight, bias), *geometry)
+
+
+def _input_forward(self, weight, bias, sizes, *geometry):
+    shape = (self.shape[0], weight.shape[1] * geometry[-1], *sizes)
+    if weight.ndim > 5 or not (self.numel() and weight.numel()):
+        return composed_adjoint(self, weight, bias, sizes, *geometry)
+    return _by_kernel("conv_adjoint", shape, (self, weight, bias), *geometry)
+
+
+def _weight_forward(self, other, kernel, *geometry):
+    shape = (other.shape[1], self.shape[1] // geometry[-1], *kernel)
+    if self.ndim > 5 or not (self.numel() and other.numel() and product(shape)):
+        return composed_weight(self, other, kernel, *geometry)
+    return _by_kernel("conv_weight", shape, (self, other), *geometry)
+
+
+# -- without a kernel: unrolled windows and matrix products ----------------------------------------
+
+def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
     """C: correlate the input with the weight."""
     kernel, channels = weight.shape[2:], weight.shape[0]
     out = new_empty(self, (self.shape[0], channels, *counts))
@@ -115,7 +148,7 @@ def _forward(self, weight, bias, counts, stride, padding, dilation, groups):
     return _add_bias(out, bias)
 
 
-def _input_forward(self, weight, bias, sizes, stride, padding, dilation, groups):
+def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, groups):
     """I: spread each element over a window, weighted, and add where windows overlap."""
     kernel, rows = weight.shape[2:], product(weight.shape[1:])
     shape = (self.shape[0], weight.shape[1] * groups, *sizes)
@@ -148,7 +181,7 @@ def _input_forward(self, weight, bias, sizes, stride, padding, dilation, groups)
     return _add_bias(out, bias)
 
 
-def _weight_forward(self, other, kernel, stride, padding, dilation, groups):
+def composed_weight(self, other, kernel, stride, padding, dilation, groups):
     """W: correlate the input with what stands at the outputs."""
     shape = (other.shape[1], self.shape[1] // groups, *kernel)
     if not self.numel() or not other.numel() or not product(shape):
@@ -180,7 +213,8 @@ _MAPS = (((2, 2, 5), (3, 2, 3), (3,), (1,), (0,), (1,), 1),
          ((2, 4, 5, 6), (6, 2, 2, 3), (3, 4), (2, 1), (1, 0), (2, 1), 2),
          ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1))
 op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
-   "-> Tensor", forward=_forward, method=False, function=False, node="ConvolutionBackward0",
+   "-> Tensor", forward=_forward, kernel="conv", method=False, function=False,
+   node="ConvolutionBackward0",
    vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
         ops.convolution_adjoint(g, ops.conj(weight), None, self_shape[2:], stride, padding,
                                 dilation, groups),
@@ -193,7 +227,8 @@ op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[],
    samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
    dtypes=NUMBERS, ref=references.convolution_map)
 op(f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], {_SHAPE}) "
-   "-> Tensor", forward=_input_forward, method=False, function=False, node="ConvolutionBackward0",
+   "-> Tensor", forward=_input_forward, kernel="conv_adjoint", method=False, function=False,
+   node="ConvolutionBackward0",
    vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
         ops.convolution_map(g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation,
                             groups),
@@ -207,7 +242,8 @@ op(f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int
             for x, w, counts, *rest in _MAPS],
    dtypes=NUMBERS, ref=references.convolution_adjoint)
 op(f"convolution_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
-   forward=_weight_forward, method=False, function=False, node="ConvolutionBackwardBackward0",
+   forward=_weight_forward, kernel="conv_weight", method=False, function=False,
+   node="ConvolutionBackwardBackward0",
    vjp={"self": lambda g, other, self_shape, stride, padding, dilation, groups:
         ops.convolution_adjoint(ops.conj(other), g, None, self_shape[2:], stride, padding,
                                 dilation, groups),

@@ -24,6 +24,8 @@ from pullback.optable.axes import (
     wrap_dims,
 )
 from pullback.optable.binning import halve_ranges
+from pullback.optable.convolution import composed_adjoint, composed_map, composed_weight
+from pullback.optable.interpolation import composed_resample, composed_resample_adjoint
 from pullback.optable.scatter import combine_by_scan
 from pullback.optable.schema import ops
 
@@ -50,6 +52,7 @@ def running_extreme(name: str) -> Callable:
 
 DECOMPOSITIONS: dict[str, Callable] = {
     "cummax": running_extreme("cummax"), "cummin": running_extreme("cummin"),
+    "conv": composed_map, "conv_adjoint": composed_adjoint, "conv_weight": composed_weight,
     "cosh": lambda self: (ops.exp(self) + ops.exp(-self)) * 0.5,
     "exp2": lambda self: ops.exp(self * math.log(2)),
     "gt": lambda self, other: ops.lt(other, self),
@@ -61,6 +64,7 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "logical_not": lambda self: ops.eq(self, 0),
     "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
     "reciprocal": lambda self: ops.div(1, self),
+    "resample": composed_resample, "resample_adjoint": composed_resample_adjoint,
     "relu": lambda self: ops.where(self <= 0, 0, self),
     "scatter_reduce": combine_by_scan,
     "searchsorted": halve_ranges,

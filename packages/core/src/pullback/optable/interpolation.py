@@ -1,12 +1,13 @@
 """Sizes of images changed by interpolation: each dim by itself, as a sum of weighted elements."""
 
+import functools
 import math
 import struct
 import warnings
 
 from pullback.optable import references_windows as references
 from pullback.optable.axes import accumulate_dtype, require
-from pullback.optable.below import new_empty, new_filled, put
+from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
 
@@ -31,7 +32,40 @@ def _weighted(self, weights, dim):
     return self * found.reshape((-1, *[1] * (self.ndim - dim - 1)))
 
 
+def _along(taps, like):
+    """Return indices and weights of taps as the kernels take them."""
+    import pullback
+    found = [pullback.tensor([indices for indices, _ in taps], dtype=pullback.int64,
+                             device=like.device)]
+    if taps[0][1] is not None:
+        found.append(pullback.tensor([weights for _, weights in taps], dtype=like.dtype,
+                                     device=like.device))
+    return found
+
+
 def _resample_forward(self, plan, node):
+    out = self.to(accumulate_dtype(self.dtype)).contiguous()
+    for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
+        if taps is not None:
+            made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1:]))
+            run_slot("resample", (made,), (out, *_along(taps, out)), dim)
+            out = made
+    return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
+
+
+def _resample_backward(self, sizes, plan, node):
+    out = self.to(accumulate_dtype(self.dtype)).contiguous()
+    for dim, taps in enumerate(plan, self.ndim - len(plan)):
+        if taps is not None:
+            made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
+            run_slot("resample_adjoint", (made,), (out, *_along(taps, out)), dim)
+            out = made
+    return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
+
+
+# -- without a kernel: gathered or scattered, tap by tap -------------------------------------------
+
+def composed_resample(self, plan, node):
     out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is None:
@@ -50,7 +84,7 @@ def plan_is_copy(plan):
     return all(taps is None or (len(taps) == 1 and taps[0][1] is None) for taps in plan)
 
 
-def _resample_backward(self, sizes, plan, node):
+def composed_resample_adjoint(self, sizes, plan, node):
     out = self.to(accumulate_dtype(self.dtype))
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is None:
@@ -66,8 +100,8 @@ def _resample_backward(self, sizes, plan, node):
 _PLANS = [((2, 4), ((((0, 0, 1, 3, 3), None),),), (2, 5)),
           ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4))]
 op("resample(self: Tensor, plan: any, node: str) -> Tensor",
-   jvp="linear", forward=_resample_forward,
-   method=False, function=False, node=lambda node: node,
+   jvp="linear", forward=_resample_forward, kernel="resample", method=False,
+   function=False, node=lambda node: node,
    vjp={"self": lambda g, self_shape, plan, node: ops.resample_backward(
        g, self_shape, plan, node)},
    doc="Return weighted sums of elements along the last dims, as a plan says.",
@@ -76,7 +110,7 @@ op("resample(self: Tensor, plan: any, node: str) -> Tensor",
             for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))])
 op("resample_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
    jvp="linear",
-   forward=_resample_backward, method=False, function=False,
+   forward=_resample_backward, kernel="resample_adjoint", method=False, function=False,
    node=lambda node: node.replace("Backward0", "BackwardBackward0"),
    vjp={"self": lambda g, plan, node: ops.resample(g, plan, node)},
    doc="Return the adjoint of resample.", dtypes=FLOATING, ref=references.resample_backward,
@@ -262,6 +296,7 @@ def _target(self, size, scale_factor, recompute):
     return counts, (None,) * len(sizes) if recompute else scales
 
 
+@functools.lru_cache(maxsize=64)
 def _taps(mode, align_corners, antialias, rounded, size, count, scale):
     if antialias:
         return _filtered(size, count, scale, align_corners, *_FILTERS[mode])

@@ -174,6 +174,26 @@ _slot("svd", "svd", "self", "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[
       "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
       "result; then the outputs are NaN.", required=True)
 
+_GEOMETRY = ("geometry:ints",)
+_slot("conv", "conv", "self weight bias", "Convolution of self (n, g * c, ..) with weight "
+      "(g * o, c, ..): out[n, g * o, w] is the sum over c and places k in the kernel of "
+      "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
+      "there is one. Geometry: stride, padding and dilation of each of one to three dims, then g. "
+      "All operands are contiguous.", params=_GEOMETRY)
+_slot("conv_adjoint", "conv", "self weight bias", "The adjoint of conv in its first operand, which "
+      "out is like; self is like conv's output. The bias (g * c), if there is one, is added.",
+      params=_GEOMETRY)
+_slot("conv_weight", "conv", "self other", "The adjoint of conv in its weight, which out is like; "
+      "other is like conv's output.", params=_GEOMETRY)
+
+# -- sizes of images -------------------------------------------------------------------------------
+_slot("resample", "resample", "self indices weights", "out[.., j, ..] = the sum over taps t of "
+      "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
+      "there is one tap. indices is int64. All operands are contiguous. Out of range: PB_E_INDEX.",
+      params=("dim:int",))
+_slot("resample_adjoint", "resample", "self indices weights", "The adjoint of resample in self: "
+      "adds to each element of out what was made of it.", params=("dim:int",))
+
 # -- indexing --------------------------------------------------------------------------------------
 _slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
       "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),

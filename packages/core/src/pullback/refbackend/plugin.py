@@ -8,14 +8,26 @@ from __future__ import annotations
 from typing import Any
 
 from ..backend import hookimpl
-from . import binary, creation, elementwise, fused, indexing, linalg, reductions
+from . import (
+    binary,
+    convolution,
+    creation,
+    elementwise,
+    fused,
+    indexing,
+    linalg,
+    reductions,
+    resampling,
+)
 from .arrays import Kernel
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
     **elementwise.KERNELS,
     **binary.KERNELS,
+    **convolution.KERNELS,
     **creation.KERNELS,
     **reductions.KERNELS,
+    **resampling.KERNELS,
     **linalg.KERNELS,
     **indexing.KERNELS,
     **fused.KERNELS,

@@ -1,0 +1,184 @@
+"""Convolutions and their adjoints."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_calls import DTYPES, run_kernel
+from layouts import sample
+from pullback_cpu.threads import get_num_threads, set_num_threads
+
+REAL = ("f32", "f64")
+
+
+class Case:
+    """Operands of one convolution, and what it gives by the definition."""
+
+    def __init__(
+        self, dtype, images, groups, channels, made, kernel, stride, padding, dilation, size
+    ):
+        self.stride, self.padding, self.dilation = stride, padding, dilation
+        self.groups, self.kernel = groups, kernel
+        self.counts = tuple(
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
+        )
+        self.geometry = (*stride, *padding, *dilation, groups)
+        self.image = sample(dtype, (images, groups * channels, *size), seed=1)
+        self.weight = sample(dtype, (groups * made, channels, *kernel), seed=2)
+        self.windows = sample(dtype, (images, groups * made, *self.counts), seed=3)
+
+    def pad(self, image: np.ndarray) -> np.ndarray:
+        return np.pad(image, [(0, 0), (0, 0), *((p, p) for p in self.padding)])
+
+    def split(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(len(array), self.groups, -1, *array.shape[2:])
+
+    def places(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+        """Yield places in the kernel and views of what they meet."""
+        for place in itertools.product(*map(range, self.kernel)):
+            spots = [
+                slice(k * d, k * d + (n - 1) * s + 1, s)
+                for k, d, n, s in zip(place, self.dilation, self.counts, self.stride, strict=True)
+            ]
+            yield place, self.split(padded)[(..., *spots)]
+
+    def weight_at(self, place: tuple[int, ...]) -> np.ndarray:
+        weight = self.weight.astype(float)
+        return weight.reshape(self.groups, -1, *weight.shape[1:])[(..., *place)]
+
+    def map(self) -> np.ndarray:
+        total = np.zeros(self.split(self.windows).shape)
+        for place, met in self.places(self.pad(self.image.astype(float))):
+            total += np.einsum("ngc...,goc->ngo...", met, self.weight_at(place))
+        return total.reshape(self.windows.shape)
+
+    def adjoint(self) -> np.ndarray:
+        padded = self.pad(np.zeros(self.image.shape))
+        for place, met in self.places(padded):
+            met += np.einsum("ngo...,goc->ngc...", self.split(self.windows), self.weight_at(place))
+        inside = [slice(p, p + n) for p, n in zip(self.padding, self.image.shape[2:], strict=True)]
+        return padded[(..., *inside)]
+
+    def weights(self) -> np.ndarray:
+        total = np.zeros((self.groups, len(self.weight) // self.groups, *self.weight.shape[1:]))
+        given = self.split(self.windows.astype(float))
+        given = given.reshape(*given.shape[:3], -1)
+        for place, met in self.places(self.pad(self.image.astype(float))):
+            met = met.reshape(*met.shape[:3], -1)
+            total[(..., *place)] = np.einsum("ngcw,ngow->goc", met, given)
+        return total.reshape(self.weight.shape)
+
+
+def assert_near(found: np.ndarray, expected: np.ndarray) -> None:
+    room = {4: 1e-4, 8: 1e-12}[found.dtype.itemsize] * max(np.abs(expected).max(initial=0), 1)
+    assert np.abs(found - expected).max(initial=0) <= room
+
+
+def check(case: Case) -> None:
+    for slot, like, first, second, expected in (
+        ("conv", case.windows, case.image, case.weight, case.map()),
+        ("conv_adjoint", case.image, case.windows, case.weight, case.adjoint()),
+        ("conv_weight", case.weight, case.image, case.windows, case.weights()),
+    ):
+        out = np.full_like(like, np.nan)
+        run_kernel(slot, out, [first, second], case.geometry)
+        assert_near(out, expected)
+        if slot != "conv_weight":
+            bias = sample(found_name(out), out.shape[1:2], seed=4)
+            run_kernel(slot, out, [first, second, bias], case.geometry)
+            assert_near(out, expected + bias.reshape(-1, *[1] * (out.ndim - 2)))
+
+
+def found_name(array: np.ndarray) -> str:
+    return next(name for name, dtype in DTYPES.items() if dtype == array.dtype)
+
+
+CASES = {
+    "plain": (2, 1, 3, 5, (3, 3), (1, 1), (0, 0), (1, 1), (9, 11)),
+    "padded": (3, 1, 16, 31, (3, 3), (1, 1), (1, 1), (1, 1), (8, 35)),
+    "strided": (2, 1, 17, 15, (3, 2), (2, 3), (1, 2), (1, 1), (9, 20)),
+    "dilated": (1, 2, 4, 3, (3, 3), (1, 2), (2, 0), (2, 3), (12, 16)),
+    "pointwise": (2, 1, 33, 20, (1, 1), (1, 1), (0, 0), (1, 1), (7, 9)),
+    "sparse": (2, 1, 5, 6, (1, 1), (3, 4), (1, 0), (1, 1), (7, 9)),
+    "depthwise": (2, 6, 1, 1, (5, 3), (1, 1), (2, 1), (1, 1), (8, 37)),
+    "wide stride": (1, 1, 2, 2, (2, 2), (5, 7), (0, 0), (1, 1), (20, 30)),
+    "much padding": (1, 1, 3, 4, (2, 2), (2, 1), (4, 5), (1, 1), (3, 4)),
+    "line": (3, 1, 16, 32, (5,), (1,), (2,), (1,), (300,)),
+    "volume": (2, 2, 3, 4, (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2), (5, 6, 7)),
+    "many places": (1, 1, 1, 8, (7, 7), (1, 1), (3, 3), (1, 1), (28, 28)),
+}
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("name", CASES)
+def test_cases(dtype, name):
+    check(Case(dtype, *CASES[name]))
+
+
+@pytest.mark.parametrize("name", ["padded", "strided", "depthwise", "line"])
+def test_threads_make_no_difference(name):
+    case = Case("f32", *CASES[name])
+    before = get_num_threads()
+    try:
+        found = []
+        for count in (1, 3):
+            set_num_threads(count)
+            out = np.zeros_like(case.windows)
+            run_kernel("conv", out, [case.image, case.weight], case.geometry)
+            found.append(out)
+            check(case)
+    finally:
+        set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+@st.composite
+def geometries(draw):
+    rank = draw(st.integers(1, 3))
+    sizes = st.integers(1, 3)
+    kernel, stride, dilation = (
+        tuple(draw(st.lists(sizes, min_size=rank, max_size=rank))) for _ in range(3)
+    )
+    padding = tuple(draw(st.lists(st.integers(0, 3), min_size=rank, max_size=rank)))
+    size = tuple(
+        draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 12))
+        for k, d, p in zip(kernel, dilation, padding, strict=True)
+    )
+    numbers = [draw(st.integers(1, 3)) for _ in range(2)]
+    channels = [draw(st.sampled_from([1, 2, 8, 17])) for _ in range(2)]
+    return (*numbers, *channels, kernel, stride, padding, dilation, size)
+
+
+@given(st.sampled_from(REAL), geometries())
+@settings(max_examples=60, deadline=None)
+def test_any_geometry(dtype, geometry):
+    check(Case(dtype, *geometry))
+
+
+def test_infinities_stay_where_they_belong():
+    case = Case("f32", 1, 1, 2, 3, (3, 3), (1, 1), (0, 0), (1, 1), (8, 9))
+    case.image[0, 0, 0, 8] = np.inf
+    out = np.zeros_like(case.windows)
+    run_kernel("conv", out, [case.image, case.weight], case.geometry)
+    assert not np.isfinite(out[..., 0, 6]).any()
+    assert np.isfinite(out[..., 1:, :]).all()
+    assert np.isfinite(out[..., :6]).all()
+    sums = np.zeros_like(case.weight)
+    run_kernel("conv_weight", sums, [case.image, case.windows], case.geometry)
+    assert not np.isfinite(sums[:, 0, 0, 2]).any()
+    assert np.isfinite(sums[:, 1]).all()
+    assert np.isfinite(sums[:, 0, 1:]).all()
+    assert np.isfinite(sums[:, 0, 0, :2]).all()
+
+
+def test_nothing_to_sum():
+    out = np.full((2, 3, 4), np.nan, np.float32)
+    image, windows = np.zeros((0, 3, 8), np.float32), np.zeros((0, 2, 5), np.float32)
+    run_kernel("conv_weight", out, [image, windows], (1, 0, 1, 1))
+    assert (out == 0).all()

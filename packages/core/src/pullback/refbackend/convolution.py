@@ -1,0 +1,97 @@
+"""Reference kernels of convolutions: one product of matrices per place in the kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import masks
+from .arrays import Array, Kernel, store, widen
+
+
+class _Geometry:
+    """The strides, paddings and dilations of some dims, and the number of groups."""
+
+    def __init__(self, geometry: tuple[int, ...]) -> None:
+        *sizes, self.groups = geometry
+        rank = len(sizes) // 3
+        self.stride, self.padding = sizes[:rank], sizes[rank : 2 * rank]
+        self.dilation = sizes[2 * rank :]
+
+    def pad(self, image: Array) -> Array:
+        """Return a copy with zeros around it."""
+        return np.pad(image, [(0, 0), (0, 0), *((p, p) for p in self.padding)])
+
+    def split(self, array: Array) -> Array:
+        """Return a view of channels as (groups, channels of a group)."""
+        return array.reshape(len(array), self.groups, -1, *array.shape[2:])
+
+    def places(
+        self, padded: Array, kernel: tuple[int, ...], counts: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], Array]]:
+        """Yield each place in the kernel and the view of the elements that it meets."""
+        for place in itertools.product(*map(range, kernel)):
+            spots = tuple(
+                slice(k * d, k * d + (n - 1) * s + 1, s)
+                for k, d, n, s in zip(place, self.dilation, counts, self.stride, strict=True)
+            )
+            yield place, padded[(..., *spots)]
+
+
+def conv(
+    out: Array, x: Array, weight: Array, bias: Array | None = None, *, geometry: tuple[int, ...]
+) -> None:
+    """Convolve."""
+    how = _Geometry(geometry)
+    weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
+    padded = how.split(how.pad(widen(x)))
+    total = np.zeros(how.split(out).shape, padded.dtype)
+    with np.errstate(all="ignore"):
+        for place, met in how.places(padded, weight.shape[2:], out.shape[2:]):
+            total += np.einsum("ngc...,goc->ngo...", met, weights[(..., *place)])
+        total = total.reshape(out.shape)
+        store(out, total if bias is None else total + _by_channel(bias, out))
+
+
+def conv_adjoint(
+    out: Array, x: Array, weight: Array, bias: Array | None = None, *, geometry: tuple[int, ...]
+) -> None:
+    """Add each element, weighted, to those that it would be made of."""
+    how = _Geometry(geometry)
+    weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
+    given = how.split(widen(x))
+    padded = how.pad(np.zeros(out.shape, given.dtype))
+    with np.errstate(all="ignore"):
+        for place, met in how.places(how.split(padded), weight.shape[2:], x.shape[2:]):
+            met += np.einsum("ngo...,goc->ngc...", given, weights[(..., *place)])
+        inside = tuple(slice(p, p + n) for p, n in zip(how.padding, out.shape[2:], strict=True))
+        total = padded[(..., *inside)]
+        store(out, total if bias is None else total + _by_channel(bias, out))
+
+
+def conv_weight(out: Array, x: Array, other: Array, *, geometry: tuple[int, ...]) -> None:
+    """Sum the products of what each place in the kernel meets."""
+    how = _Geometry(geometry)
+    padded, given = how.split(how.pad(widen(x))), _flat(how.split(widen(other)))
+    total = np.zeros((how.groups, out.shape[0] // how.groups, *out.shape[1:]), padded.dtype)
+    with np.errstate(all="ignore"):
+        for place, met in how.places(padded, out.shape[2:], other.shape[2:]):
+            total[(..., *place)] = np.einsum("ngcw,ngow->goc", _flat(met), given)
+        store(out, total.reshape(out.shape))
+
+
+def _flat(windows: Array) -> Array:
+    return windows.reshape(*windows.shape[:3], -1)
+
+
+def _by_channel(bias: Array, out: Array) -> Array:
+    return widen(bias).reshape(-1, *[1] * (out.ndim - 2))
+
+
+KERNELS: dict[str, tuple[int, Kernel]] = {
+    "conv": (masks.INEXACT, conv),
+    "conv_adjoint": (masks.INEXACT, conv_adjoint),
+    "conv_weight": (masks.INEXACT, conv_weight),
+}

@@ -1,0 +1,38 @@
+"""Reference kernels of weighted sums along a dim."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import masks
+from .arrays import Array, Kernel, store, widen
+
+
+def resample(
+    out: Array, x: Array, indices: Array, weights: Array | None = None, *, dim: int
+) -> None:
+    """Sum weighted elements, tap by tap."""
+    moved = np.moveaxis(widen(x), dim, -1)
+    with np.errstate(all="ignore"):
+        parts = moved[..., indices]
+        made = parts[..., 0, :] if weights is None else (parts * widen(weights)).sum(-2)
+        store(out, np.moveaxis(made, -1, dim))
+
+
+def resample_adjoint(
+    out: Array, x: Array, indices: Array, weights: Array | None = None, *, dim: int
+) -> None:
+    """Add each element, weighted, to those that it would be made of."""
+    given = np.moveaxis(widen(x), dim, -1)
+    total = np.zeros((*given.shape[:-1], out.shape[dim]), given.dtype)
+    with np.errstate(all="ignore"):
+        for tap, places in enumerate(indices):
+            part = given if weights is None else given * widen(weights)[tap]
+            np.add.at(total, (..., places), part)
+        store(out, np.moveaxis(total, -1, dim))
+
+
+KERNELS: dict[str, tuple[int, Kernel]] = {
+    "resample": (masks.REAL, resample),
+    "resample_adjoint": (masks.FLOATING, resample_adjoint),
+}
