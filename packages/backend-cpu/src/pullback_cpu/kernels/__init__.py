@@ -9,6 +9,7 @@ from pullback_cpu.kernels.levels import load_kernels
 KERNELS: dict[str, tuple[int, object]] = {}
 # Compiled once for each level (see levels.py).
 for _name in (
+    "activations",
     "argreduce",
     "binary",
     "binary_more",

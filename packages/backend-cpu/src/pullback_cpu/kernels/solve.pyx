@@ -11,7 +11,7 @@ from pullback_cpu.kernels.blas cimport (
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.elimination cimport solve_table
 
-from pullback_cpu.levels import load_kernels
+from pullback_cpu.kernels.levels import load_kernels
 
 cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
