@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pullback.backend import hookimpl
 from pullback.backend.threads import default_threads
-from pullback_cpu import blas_loader, threadpools, threads
+from pullback_cpu import blas_loader, threadpools
 from pullback_cpu._allocator import BACKEND
 from pullback_cpu.kernels import KERNELS
+from pullback_cpu.threads import set_num_threads
 
 DEVICE = "cpu"
 
@@ -28,9 +29,9 @@ def pullback_register_kernels(table, device: str) -> None:
 @hookimpl
 def pullback_set_threads(count: int) -> None:
     """Limit the threads of the kernels and of BLAS."""
-    threads.set_num_threads(count)
+    set_num_threads(count)
     blas_loader.set_threads(count)
 
 
-threads.set_num_threads(default_threads())
+set_num_threads(default_threads())
 threadpools.announce()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 NAME = "threadpoolctl"
 
@@ -23,7 +24,7 @@ def announce() -> None:
         sys.meta_path.insert(0, _Waiter())
 
 
-def register(threadpoolctl: ModuleType) -> None:
+def register(threadpoolctl: Any) -> None:
     """Tell threadpoolctl which library holds the threads and how to ask it."""
 
     class PullbackController(threadpoolctl.LibController):

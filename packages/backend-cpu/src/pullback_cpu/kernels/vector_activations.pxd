@@ -4,7 +4,7 @@
 # normal distribution's density is one from the product x * x without its rounding error.
 from libc.math cimport M_SQRT1_2, erfc, exp, fabs, fabsf
 
-from pullback_cpu.kernels.vector_bits cimport fma_f32, inverse_f32
+from pullback_cpu.kernels.vector_bits cimport fma_f32
 from pullback_cpu.kernels.vector_exp cimport (
     at_most_f32, exp_f32, exp_f64, expm1_f32, expm1_f64)
 from pullback_cpu.kernels.vector_log cimport log1p_f64, log_f32
@@ -23,7 +23,7 @@ cdef inline double elu_f64(double x) noexcept nogil:
 cdef inline float log1p_of_power_f32(float x) noexcept nogil:
     """Return log(1 + e**x) for x <= 0, with what the sum loses."""
     cdef float one = 1, power = exp_f32(x), total = one + power
-    return log_f32(total) + (power - (total - one)) * inverse_f32(total)
+    return log_f32(total) + (power - (total - one)) / total
 
 
 cdef inline float softplus_f32(float x) noexcept nogil:
@@ -52,7 +52,7 @@ cdef inline double logaddexp_f64(double x, double y) noexcept nogil:
 
 cdef inline float share_f32(float x, float *rest) noexcept nogil:
     """Return 1 / (1 + e**-x), and 1 less that."""
-    cdef float one = 1, power = exp_f32(-fabsf(x)), scale = inverse_f32(one + power)
+    cdef float one = 1, power = exp_f32(-fabsf(x)), scale = one / (one + power)
     rest[0] = (power if x >= 0 else one) * scale
     return (one if x >= 0 else power) * scale
 
@@ -113,7 +113,7 @@ cdef inline float normal_f32(float x, float *power) noexcept nogil:
     cdef float one = 1, three = 3, half = 0.5, root = M_SQRT1_2
     cdef float size = at_most_f32(fabsf(x), 15), z = size * root
     cdef float square = size * size, lost = fma_f32(size, size, -square)
-    cdef float inverse = inverse_f32(z + three), t = (z - three) * inverse, tail
+    cdef float inverse = one / (z + three), t = (z - three) * inverse, tail
     cdef float[12] q = [
         1.0740069, -0.88339447, 0.59022838, -0.31046724, 0.11952774, -0.026827775,
         -0.0012124323, 0.0030376205, -5.4630775e-4, -2.8709655e-4, 9.6750976e-5, 3.9947996e-5]

@@ -10,8 +10,6 @@ from libc.string cimport memcpy
 
 cdef extern from *:
     """
-    #include <stdint.h>
-    #include <string.h>
     #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     static inline float pb_fma_f32(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
     #else
@@ -48,44 +46,7 @@ cdef extern from *:
         return __builtin_copysign(size < 0x1p52 ? whole : size, x);
     }
     #endif
-    /* 1 / x for normal numbers that are not huge. A division takes as long as an exponential. Bits
-       that negate the exponent, less those of x, are right to an eighth (Blinn, Floating-point
-       tricks, 1997), and each of Newton's steps squares the error. */
-    static inline float pb_inverse_f32(float x)
-    {
-    #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-        uint32_t bits;
-        float y;
-        memcpy(&bits, &x, 4);
-        bits = 0x7EF311C3u - bits;
-        memcpy(&y, &bits, 4);
-        y = pb_fma_f32(pb_fma_f32(-x, y, 1.0f), y, y);
-        y = pb_fma_f32(pb_fma_f32(-x, y, 1.0f), y, y);
-        return pb_fma_f32(pb_fma_f32(-x, y, 1.0f), y, y);
-    #else
-        return 1.0f / x;
-    #endif
-    }
-    static inline double pb_inverse_f64(double x)
-    {
-    #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-        uint64_t bits;
-        double y;
-        memcpy(&bits, &x, 8);
-        bits = 0x7FDE623822FC16E6u - bits;
-        memcpy(&y, &bits, 8);
-        y = pb_fma_f64(pb_fma_f64(-x, y, 1.0), y, y);
-        y = pb_fma_f64(pb_fma_f64(-x, y, 1.0), y, y);
-        y = pb_fma_f64(pb_fma_f64(-x, y, 1.0), y, y);
-        return pb_fma_f64(pb_fma_f64(-x, y, 1.0), y, y);
-    #else
-        return 1.0 / x;
-    #endif
-    }
     """
-    # Within 2 and 32 units in the last place.
-    float inverse_f32 "pb_inverse_f32"(float x) noexcept nogil
-    double inverse_f64 "pb_inverse_f64"(double x) noexcept nogil
     float fma_f32 "pb_fma_f32"(float x, float y, float z) noexcept nogil
     double fma_f64 "pb_fma_f64"(double x, double y, double z) noexcept nogil
     float rint_f32 "pb_rint_f32"(float x) noexcept nogil

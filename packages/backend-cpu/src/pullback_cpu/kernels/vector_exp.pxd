@@ -87,7 +87,7 @@ cdef inline float sigmoid_f32(float x) noexcept nogil:
     cdef float tail = exp_tail_f32(r), u = r + tail, high = one + u
     cdef float low = (u - (high - one)) + ((r - u) + tail)
     cdef float e = scale_f32(high, bits), e_low = scale_f32(low, bits), total = one + e
-    cdef float total_low = ((one - total) + e) + e_low, inverse = inverse_f32(total)
+    cdef float total_low = ((one - total) + e) + e_low, inverse = one / total
     cdef float top = e if x < 0 else one, top_low = e_low if x < 0 else zero
     cdef float quotient = top * inverse
     return quotient + inverse * (
@@ -105,7 +105,7 @@ cdef inline float tanh_f32(float x) noexcept nogil:
     cdef float m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
     cdef float total = above + scale * u
     cdef float total_low = ((above - total) + scale * u) + scale * u_low
-    cdef float inverse = inverse_f32(total), quotient = m * inverse
+    cdef float inverse = one / total, quotient = m * inverse
     cdef float four = 4, result = quotient + inverse * (
         (fma_f32(-quotient, total, m) - quotient * total_low) + m_low)
     return copysignf(one - inverse if size > four else result, x)
@@ -238,7 +238,7 @@ cdef inline double sigmoid_f64(double x) noexcept nogil:
     cdef double tail = exp_tail_f64(r), u = r + tail, high = 1 + u
     cdef double low = (u - (high - 1)) + ((r - u) + tail)
     cdef double e = scale_f64(high, bits), e_low = scale_f64(low, bits), total = 1 + e
-    cdef double total_low = ((1 - total) + e) + e_low, inverse = inverse_f64(total)
+    cdef double total_low = ((1 - total) + e) + e_low, inverse = 1 / total
     cdef double top = e if x < 0 else 1., top_low = e_low if x < 0 else 0.
     cdef double quotient = top * inverse
     return quotient + inverse * (
@@ -254,7 +254,7 @@ cdef inline double tanh_f64(double x) noexcept nogil:
     cdef double m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
     cdef double total = above + scale * u
     cdef double total_low = ((above - total) + scale * u) + scale * u_low
-    cdef double inverse = inverse_f64(total), quotient = m * inverse
+    cdef double inverse = 1 / total, quotient = m * inverse
     cdef double result = quotient + inverse * (
         (fma_f64(-quotient, total, m) - quotient * total_low) + m_low)
     return copysign(1 - inverse if size > 4 else result, x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,12 @@ class _Geometry:
                 slice(k * d, k * d + (n - 1) * s + 1, s)
                 for k, d, n, s in zip(place, self.dilation, counts, self.stride, strict=True)
             )
-            yield place, padded[(..., *spots)]
+            yield place, padded[_last(spots)]
+
+
+def _last(index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return an index for the last dimensions."""
+    return (..., *index)
 
 
 def conv(
@@ -50,7 +56,7 @@ def conv(
     total = np.zeros(how.split(out).shape, padded.dtype)
     with np.errstate(all="ignore"):
         for place, met in how.places(padded, weight.shape[2:], out.shape[2:]):
-            total += np.einsum("ngc...,goc->ngo...", met, weights[(..., *place)])
+            total += np.einsum("ngc...,goc->ngo...", met, weights[_last(place)])
         total = total.reshape(out.shape)
         store(out, total if bias is None else total + _by_channel(bias, out))
 
@@ -65,9 +71,9 @@ def conv_adjoint(
     padded = how.pad(np.zeros(out.shape, given.dtype))
     with np.errstate(all="ignore"):
         for place, met in how.places(how.split(padded), weight.shape[2:], x.shape[2:]):
-            met += np.einsum("ngo...,goc->ngc...", given, weights[(..., *place)])
+            met += np.einsum("ngo...,goc->ngc...", given, weights[_last(place)])
         inside = tuple(slice(p, p + n) for p, n in zip(how.padding, out.shape[2:], strict=True))
-        total = padded[(..., *inside)]
+        total = padded[_last(inside)]
         store(out, total if bias is None else total + _by_channel(bias, out))
 
 
@@ -78,7 +84,7 @@ def conv_weight(out: Array, x: Array, other: Array, *, geometry: tuple[int, ...]
     total = np.zeros((how.groups, out.shape[0] // how.groups, *out.shape[1:]), padded.dtype)
     with np.errstate(all="ignore"):
         for place, met in how.places(padded, out.shape[2:], other.shape[2:]):
-            total[(..., *place)] = np.einsum("ngcw,ngow->goc", _flat(met), given)
+            total[_last(place)] = np.einsum("ngcw,ngow->goc", _flat(met), given)
         store(out, total.reshape(out.shape))
 
 

@@ -73,14 +73,18 @@ def flip(out: Array, x: Array, *, dims: tuple[int, ...]) -> None:
     out[...] = np.flip(x, dims)
 
 
+def _below(x: Array, diagonal: int) -> Array:
+    return np.tri(x.shape[-2], x.shape[-1], diagonal, np.bool_)
+
+
 def tril(out: Array, x: Array, *, diagonal: int) -> None:
     """Keep the elements up to a diagonal."""
-    out[...] = np.where(np.tri(*x.shape[-2:], diagonal, bool), x, np.zeros((), x.dtype))
+    out[...] = np.where(_below(x, diagonal), x, np.zeros((), x.dtype))
 
 
 def triu(out: Array, x: Array, *, diagonal: int) -> None:
     """Keep the elements from a diagonal on."""
-    out[...] = np.where(np.tri(*x.shape[-2:], diagonal - 1, bool), np.zeros((), x.dtype), x)
+    out[...] = np.where(_below(x, diagonal - 1), np.zeros((), x.dtype), x)
 
 
 def logsumexp(out: Array, x: Array, *, dim: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 
 from . import masks
@@ -28,7 +30,7 @@ def resample_adjoint(
     with np.errstate(all="ignore"):
         for tap, places in enumerate(indices):
             part = given if weights is None else given * widen(weights)[tap]
-            np.add.at(total, (..., places), part)
+            np.add.at(total, cast(Any, (..., places)), part)
         store(out, np.moveaxis(total, -1, dim))
 
 
