@@ -291,3 +291,18 @@ def test_where_shapes(shape):
         out = empty_like(x, layout=layout)
         run_kernel("where", out, [condition, x, y])
         np.testing.assert_array_equal(out, np.where(condition, x, y))
+
+
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128])
+@pytest.mark.parametrize("slot", ["mul", "div", "tanh_backward", "sigmoid_backward"])
+def test_complex_bits_do_not_depend_on_where_memory_lies(slot, kind):
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal(2 * 21).view(np.complex128).astype(kind) for _ in range(2))
+    one_by_one = np.empty_like(x)
+    for i in range(x.size):
+        run_kernel(slot, one_by_one[i : i + 1], [x[i : i + 1], y[i : i + 1]])
+    for start in range(9):
+        places = [np.zeros(x.size + start, kind)[start:] for _ in range(3)]
+        places[1][:], places[2][:] = x, y
+        run_kernel(slot, places[0], places[1:])
+        assert places[0].tobytes() == one_by_one.tobytes()

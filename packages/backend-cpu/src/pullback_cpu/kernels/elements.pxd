@@ -123,14 +123,30 @@ cdef inline float floor_divide_floatf(float x, float y) noexcept nogil:
 
 
 # -- complex numbers ------------------------------------------------------------------------------
-# Products by the plain formula; C's operator would test every one for NaN.
+# Products by the plain formula; C's operator would test every one for NaN. Each of the four is
+# rounded: GCC has a fused instruction for vectors of complex numbers and takes it in some loops,
+# with -ffp-contract=off too, and then bits would depend on where memory lies.
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+    #define PB_ROUNDED(x) __builtin_assoc_barrier(x)
+    #else
+    #define PB_ROUNDED(x) (x)
+    #endif
+    """
+    float rounded_f32 "PB_ROUNDED"(float x) noexcept nogil
+    double rounded_f64 "PB_ROUNDED"(double x) noexcept nogil
+
 
 cdef inline c64 mul_c64(c64 x, c64 y) noexcept nogil:
-    return make_c64(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+    return make_c64(rounded_f32(x.real * y.real) - rounded_f32(x.imag * y.imag),
+                    rounded_f32(x.real * y.imag) + rounded_f32(x.imag * y.real))
 
 
 cdef inline c128 mul_c128(c128 x, c128 y) noexcept nogil:
-    return make_c128(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+    return make_c128(rounded_f64(x.real * y.real) - rounded_f64(x.imag * y.imag),
+                     rounded_f64(x.real * y.imag) + rounded_f64(x.imag * y.real))
 
 
 cdef inline c128 div_c128(c128 x, c128 y) noexcept nogil:
@@ -149,20 +165,24 @@ cdef inline c128 div_c128(c128 x, c128 y) noexcept nogil:
 
 cdef inline c64 tanh_slope_c64(c64 y) noexcept nogil:
     """Return conj(1 - y * y)."""
-    return make_c64(1 - (y.real * y.real - y.imag * y.imag), 2 * y.real * y.imag)
+    cdef c64 square = mul_c64(y, y)
+    return make_c64(1 - square.real, square.imag)
 
 
 cdef inline c128 tanh_slope_c128(c128 y) noexcept nogil:
-    return make_c128(1 - (y.real * y.real - y.imag * y.imag), 2 * y.real * y.imag)
+    cdef c128 square = mul_c128(y, y)
+    return make_c128(1 - square.real, square.imag)
 
 
 cdef inline c64 sigmoid_slope_c64(c64 y) noexcept nogil:
     """Return conj(y * (1 - y))."""
-    return make_c64(y.real - (y.real * y.real - y.imag * y.imag), (2 * y.real - 1) * y.imag)
+    cdef c64 square = mul_c64(y, y)
+    return make_c64(y.real - square.real, square.imag - y.imag)
 
 
 cdef inline c128 sigmoid_slope_c128(c128 y) noexcept nogil:
-    return make_c128(y.real - (y.real * y.real - y.imag * y.imag), (2 * y.real - 1) * y.imag)
+    cdef c128 square = mul_c128(y, y)
+    return make_c128(y.real - square.real, square.imag - y.imag)
 
 
 cdef inline c64 div_c64(c64 x, c64 y) noexcept nogil:
