@@ -371,15 +371,17 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
 
 # ---- other calls ---------------------------------------------------------------------------------
 
-cdef int param_fill(pb_param *param, object value, int64_t *room) except -1:
+cdef int param_fill(pb_param *param, object value, int64_t *room, int left) except -1:
+    """Describe a parameter; a tuple is written into ``room`` for as many as are ``left``."""
     cdef int i
+    param.count = 0
     if isinstance(value, float):
         param.kind = PB_PARAM_FLOAT
         param.d = value
         param.i = 0
     elif isinstance(value, tuple):
-        if len(value) > PB_MAX_NDIM:
-            raise ValueError("too many values in a kernel parameter")
+        if len(value) > left:
+            raise ValueError("too many values in kernel parameters")
         for i in range(<int>len(value)):
             room[i] = value[i]
         param.kind = PB_PARAM_INTS
@@ -399,7 +401,7 @@ cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -
     cdef pb_param values[8]
     cdef int64_t room[PB_MAX_NDIM]
     cdef pb_call call
-    cdef int i, nout = <int>len(outs), nin = <int>len(ins)
+    cdef int i, nout = <int>len(outs), nin = <int>len(ins), used = 0
     cdef int64_t work = 0
     if nout + nin > PB_MAX_OPERANDS or len(params) > 8:
         raise ValueError(f"{slot_names[slot]}: too many operands")
@@ -411,7 +413,8 @@ cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -
         pointers[i] = &arrays[i]
         work += (<Tensor>item).layout.numel
     for i in range(<int>len(params)):
-        param_fill(&values[i], params[i], room)
+        param_fill(&values[i], params[i], room + used, PB_MAX_NDIM - used)
+        used += values[i].count
     call.size = sizeof(pb_call)
     call.slot = slot
     call.nout = nout
@@ -453,7 +456,7 @@ def run_slot(str slot, outs, ins, *params):
     keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
     if slot == "gather":
         check_along(slot, ins[1], outs[0], ins[0], params[0])
-    elif slot == "scatter" or slot == "scatter_add":
+    elif slot in ("scatter", "scatter_add", "scatter_reduce"):
         check_along(slot, ins[0], ins[1], outs[0], params[0])
     launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
 
