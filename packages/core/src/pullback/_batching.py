@@ -18,7 +18,7 @@ from pullback.optable import ops
 
 # One tensor, elementwise.
 _UNARY = frozenset("""
-    elu_kernel celu_kernel selu_kernel mish_kernel hardsigmoid_kernel
+    elu_kernel celu_kernel selu_kernel mish_kernel gelu_kernel hardsigmoid_kernel
     hardswish_kernel leaky_relu_kernel hardshrink_kernel softshrink_kernel hardtanh_kernel
     threshold_kernel softplus_kernel logsigmoid_kernel same_memory signbit frexp angle conj_physical
     zeros_like

@@ -235,8 +235,14 @@ def _gelu(self, approximate):
                         f"{type(approximate).__name__}")
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu(): approximate argument must be either none or tanh.")
-    require("gelu", FLOATING, self)
-    return ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)
+    return ops.gelu_kernel(require("gelu", FLOATING, self), approximate)
+
+
+def _gelu_vjp(g, self, approximate):
+    look_at(approximate)
+    if approximate == "none":
+        return ops.gelu_none_backward(g, self)
+    return ops.gelu_tanh_backward(g, self)
 
 
 def _gelu_kind(name, slot, vjp, approximate):
@@ -254,6 +260,12 @@ _slope("gelu_tanh_backward", "gelu_tanh_backward",
        _gelu_tanh_slope_reference, "Return grad times the derivative of gelu's approximation.")
 _gelu_kind("gelu_none", "gelu", lambda g, self: ops.gelu_none_backward(g, self), "none")
 _gelu_kind("gelu_tanh", "gelu_tanh", lambda g, self: ops.gelu_tanh_backward(g, self), "tanh")
+op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", jvp="pointwise", dtypes=FLOATING,
+   forward=lambda self, approximate: (
+       ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)),
+   vjp={"self": _gelu_vjp}, node="GeluBackward0", method=False, function=False,
+   doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
+   ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
 op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu,
    dtypes=FLOATING, method=False, namespace=F, ref=_gelu_reference,
    doc="Return x times the normal distribution's probability of at most x.\n\n"
