@@ -17,8 +17,6 @@ for _name in (
     "convolution",
     "convolution_weight",
     "copy",
-    "create",
-    "cumextreme",
     "functions",
     "gather",
     "index",
@@ -39,5 +37,5 @@ for _name in (
 ):
     KERNELS.update(load_kernels(_name).KERNELS)
 # Compiled once: what BLAS and LAPACK do, and what has nothing for vectors.
-for _name in ("matmul", "nonzero", "solve", "svd"):
+for _name in ("create", "cumextreme", "matmul", "nonzero", "solve", "svd"):
     KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)

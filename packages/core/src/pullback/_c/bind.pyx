@@ -9,9 +9,8 @@ from pullback._c.entry cimport (
     OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP,
     OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
     forward_named, missing)
-from pullback._c.dtype cimport dtype_category, dtype_object
+from pullback._c.call cimport check_fits
 from pullback._c.kernel cimport copy_into, slot_id
-from pullback._c.layout cimport layout_same_shape
 from pullback._c.outputs cimport refuse_shared
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tensor cimport Tensor
@@ -56,17 +55,6 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
             copy_into(<Tensor>target, <Tensor>result)
         return <object>target
     return own_result(result)
-
-
-cdef int check_fits(Tensor target, Tensor result) except -1:
-    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
-    if not layout_same_shape(target.layout, result.layout):
-        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
-                           f"shape {list(result.shape)}")
-    if dtype_category[target.dtype] < dtype_category[result.dtype]:
-        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
-                           f"desired output type {dtype_object(target.dtype).name}")
-    return 0
 
 
 cdef object forward_view_python(Op op, PyObject **args, PyObject *target):

@@ -280,7 +280,8 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
         result = cast_tensor(<Tensor>result, narrow)
     if target != NULL:
-        copy_into(<Tensor>target, <Tensor?>result)
+        check_fits(<Tensor>target, <Tensor?>result)
+        copy_into(<Tensor>target, <Tensor>result)
         return <object>target
     return as_kernel_lays_out(op, args, <Tensor?>result)
 
@@ -490,10 +491,23 @@ cdef object apply_out(Op op, PyObject **args, object target):
     return target
 
 
-cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+cdef int check_fits(Tensor target, Tensor result) except -1:
+    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
+    if not layout_same_shape(target.layout, result.layout):
+        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
+                           f"shape {list(result.shape)}")
+    return check_casts(target, result)
+
+
+cdef int check_casts(Tensor target, Tensor result) except -1:
     if dtype_category[target.dtype] < dtype_category[result.dtype]:
         raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
                            f"desired output type {dtype_object(target.dtype).name}")
+    return 0
+
+
+cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+    check_casts(target, result)
     check_writable(target, False)
     if (target.storage.device_type != result.storage.device_type
             or target.storage.device_index != result.storage.device_index):
