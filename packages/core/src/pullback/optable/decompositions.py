@@ -307,7 +307,7 @@ def normalize_backward(self, source, mean, scale, weight):
     unit = (source - mean) * scale
     inner = self * weight.unsqueeze(2)
     slope = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
-    return slope, (self * unit).sum((0, 3)), self.sum((0, 3))
+    return slope.contiguous(), (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
 @_part
