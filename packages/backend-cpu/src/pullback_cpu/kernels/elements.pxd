@@ -1,7 +1,7 @@
 # Functions of one element that need more than an expression.
 from libc.math cimport (
-    atan2, ceil, copysign, copysignf, cos, exp, expm1, fabs, floor, floorf, fmod, fmodf, hypot,
-    log, log1p, sin)
+    INFINITY, atan2, ceil, copysign, copysignf, cos, exp, expm1, fabs, floor, floorf, fmod, fmodf,
+    hypot, log, log1p, sin, sqrt)
 from libc.stdint cimport int64_t, uint64_t
 
 from pullback_cpu.kernels.common cimport (
@@ -187,6 +187,12 @@ cdef inline c128 sigmoid_slope_c128(c128 y) noexcept nogil:
 
 cdef inline c64 div_c64(c64 x, c64 y) noexcept nogil:
     return narrow_c128(div_c128(widen_c64(x), widen_c64(y)))
+
+
+cdef inline double size_of_c64(c128 z) noexcept nogil:
+    """Return |z| of a number that came from complex64: in double its squares do not overflow."""
+    cdef double size = sqrt(z.real * z.real + z.imag * z.imag)
+    return INFINITY if (fabs(z.real) == INFINITY) | (fabs(z.imag) == INFINITY) else size
 
 
 cdef inline c128 reciprocal_c128(c128 z) noexcept nogil:
