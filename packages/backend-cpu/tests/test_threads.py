@@ -209,7 +209,8 @@ print(threads.get_num_threads())
 """
     expected = "[('pullback_cpu', 4)]\n2\n1\n4"
     early = code.format(first="import threadpoolctl", second="")
-    late = code.format(first="", second="import threadpoolctl")
+    asked = "import importlib.util; assert importlib.util.find_spec('threadpoolctl')"
+    late = code.format(first="", second=f"{asked}; import threadpoolctl")
     assert run_python(early)[0] == expected
     assert run_python(late)[0] == expected
 

@@ -53,21 +53,28 @@ def register(threadpoolctl: Any) -> None:
 
 
 class _Waiter:
-    """A finder that finds threadpoolctl once, as it would be found anyway, and then registers."""
+    """A finder that finds threadpoolctl as it would be found anyway, and registers when it ran."""
+
+    looking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != NAME:
+        if fullname != NAME or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self.looking = False
         if spec is None or spec.loader is None:
             return spec
         run_module = spec.loader.exec_module
 
         def run_and_register(module: ModuleType) -> None:
             run_module(module)
+            if self in sys.meta_path:  # somebody may only ask whether it can be found
+                sys.meta_path.remove(self)
             register(module)
 
         spec.loader.exec_module = run_and_register  # type: ignore[method-assign]

@@ -286,3 +286,12 @@ def test_joined_parts_keep_dtypes_and_derivatives():
     (joined * pb.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert x.grad.tolist() == [4, 4]
     assert y.grad.tolist() == [2, 2]
+
+
+def test_a_stack_of_too_many_dims_is_refused():
+    deep = pb.ones([1] * 64)
+    with pytest.raises(RuntimeError, match="at most 64 dimensions, got 65"):
+        pb.stack([deep, deep])
+    with pytest.raises(RuntimeError, match="at most 64 dimensions, got 65"):
+        pb.stack([deep, deep.double()])
+    assert pb.cat([deep, deep]).shape == (2, *[1] * 63)

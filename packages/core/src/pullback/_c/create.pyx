@@ -107,6 +107,8 @@ def join_raw(list parts not None, int64_t dim, bint stacked):
     """Return tensors joined along a dim, or stacked along a new one, outside the graph.
 
     None unless they are of one dtype, on one device and alike but for the size along the dim.
+
+    Raises: RuntimeError where a new dim is one too many.
     """
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -118,8 +120,10 @@ def join_raw(list parts not None, int64_t dim, bint stacked):
     first = <Tensor>parts[0]
     ndim = first.layout.ndim + stacked
     dim += ndim if dim < 0 else 0
-    if not 0 <= dim < ndim <= PB_MAX_NDIM:
+    if not 0 <= dim < ndim:
         return None
+    if ndim > PB_MAX_NDIM:
+        raise RuntimeError(f"a tensor can have at most {PB_MAX_NDIM} dimensions, got {ndim}")
     for item in parts:
         if not isinstance(item, Tensor):
             return None
