@@ -207,3 +207,13 @@ def test_gelu_of_negative_numbers_keeps_its_digits():
     x = pb.tensor([-3.0, -5.0, -8.0])
     exact = [v * math.erfc(-v / math.sqrt(2)) / 2 for v in x.tolist()]
     assert F.gelu(x).tolist() == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize(("dtype", "far"), [(pb.float16, 300), (pb.float32, 1e20), (pb.float64, 50)])
+def test_second_derivative_of_gelu_far_out_is_zero(approximate, dtype, far):
+    x = pb.tensor([far, -far, 30.0, -30.0], dtype=dtype, requires_grad=True)
+    slope, = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
+    curve, = pb.autograd.grad(slope.sum(), x)
+    assert slope.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-100)
+    assert curve.abs().max().item() < 1e-100

@@ -154,3 +154,10 @@ def test_the_derivative_of_relu_needs_no_graph_by_itself():
     (g,) = pb.autograd.grad((pb.relu(x) ** 2).sum(), x, create_graph=True)
     g.sum().backward()
     assert x.grad.tolist() == [0.0, 2.0]
+
+
+def test_both_derivatives_of_a_norm_at_zero_are_zero():
+    x = pb.zeros(3, dtype=pb.float64, requires_grad=True)
+    (slope,) = pb.autograd.grad(pb.linalg.vector_norm(x), x, create_graph=True)
+    (curve,) = pb.autograd.grad(slope.sum(), x)
+    assert slope.tolist() == curve.tolist() == [0, 0, 0]

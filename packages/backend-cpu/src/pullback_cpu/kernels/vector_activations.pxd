@@ -2,11 +2,11 @@
 #
 # e**-|x| cannot overflow, and gives 1 / (1 + e**-x) and one less that without a cancellation. The
 # normal distribution's density is one from the product x * x without its rounding error.
-from libc.math cimport M_SQRT1_2, erfc, exp, fabs, fabsf
+from libc.math cimport M_SQRT1_2, copysign, copysignf, erfc, exp, fabs, fabsf
 
 from pullback_cpu.kernels.vector_bits cimport fma_f32
 from pullback_cpu.kernels.vector_exp cimport (
-    at_most_f32, exp_f32, exp_f64, expm1_f32, expm1_f64)
+    at_most_f32, at_most_f64, exp_f32, exp_f64, expm1_f32, expm1_f64)
 from pullback_cpu.kernels.vector_log cimport log1p_f64, log_f32
 
 
@@ -97,11 +97,14 @@ cdef inline double gelu_tanh_f64(double x) noexcept nogil:
 
 cdef inline float gelu_tanh_backward_f32(float grad, float x) noexcept nogil:
     cdef float factor = 1.5957691216057308, cubic = 0.07135481627, three = 3, one = 1, rest
+    # Beyond 64 the slope is 0 or 1, and squares may overflow.
+    x = copysignf(at_most_f32(fabsf(x), 64), x)
     cdef float square = cubic * (x * x), share = share_f32(x * (factor + square), &rest)
     return grad * (share * (one + x * rest * (factor + three * square)))
 
 
 cdef inline double gelu_tanh_backward_f64(double grad, double x) noexcept nogil:
+    x = copysign(at_most_f64(fabs(x), 64), x)
     cdef double rest, square = 0.07135481627260025 * (x * x)
     cdef double share = share_f64(x * (1.5957691216057308 + square), &rest)
     return grad * (share * (1 + x * rest * (1.5957691216057308 + 3 * square)))

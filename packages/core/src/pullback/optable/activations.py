@@ -197,12 +197,14 @@ _ROOT = math.sqrt(2 / math.pi)
 
 def _gelu_curve(g, grad, self):
     """The second derivative of x P(x), p(x) (2 - x^2) for the normal density p."""
+    self = ops.clamp(self, -40, 40)         # beyond, it is 0 and squares may overflow
     square = self * self
     return g * grad * ((square * -0.5).exp() * (2 - square) * (0.5 * _ROOT))
 
 
 def _gelu_tanh_curve(g, grad, self):
     """The second derivative of x / 2 (1 + t(u)) for t = tanh: (t u)' = (1 - t^2) u'."""
+    self = ops.clamp(self, -16, 16)         # beyond, it is 0 and squares may overflow
     square = self * self
     size = ((self + square * self * 0.044715) * _ROOT).tanh()
     rate = (square * (3 * 0.044715) + 1) * _ROOT

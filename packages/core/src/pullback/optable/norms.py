@@ -72,8 +72,8 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
     """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
     if order == 0:
         return None
-    if order == 2:
-        out = ops.where(out == 0, 1, out)       # all elements are 0
+    if order == 2:                              # where all elements are 0, the slope is 0
+        g, out = ops.where(out == 0, 0, g), ops.where(out == 0, 1, out)
     g, norm = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
     if order == 1:
         return g * ops.sgn(self)

@@ -418,7 +418,7 @@ def _raw(name):
     return call
 
 
-_copy_raw, _to_device, _join_raw = _raw("copy_raw"), _raw("to_device"), _raw("join_raw")
+_to_device, _join_raw = _raw("to_device"), _raw("join_raw")
 
 
 op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
