@@ -210,7 +210,8 @@ def test_gelu_of_negative_numbers_keeps_its_digits():
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
-@pytest.mark.parametrize(("dtype", "far"), [(pb.float16, 300), (pb.float32, 1e20), (pb.float64, 50)])
+@pytest.mark.parametrize(
+    ("dtype", "far"), [(pb.float16, 300), (pb.float32, 1e20), (pb.float64, 50)])
 def test_second_derivative_of_gelu_far_out_is_zero(approximate, dtype, far):
     x = pb.tensor([far, -far, 30.0, -30.0], dtype=dtype, requires_grad=True)
     slope, = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
