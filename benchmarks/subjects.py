@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,7 +53,11 @@ def run_once(subject: Subject, *arguments: str, threads: int = 1) -> Any:
 
 
 class Worker:
-    """A living process that runs workloads on request; ``divisor`` makes their operands smaller."""
+    """A living process that runs workloads on request; ``divisor`` makes their operands smaller.
+
+    Between requests it is stopped where the system can do so: the threads of several libraries look
+    for work in a loop after a product, and would take the processor from who is measured next.
+    """
 
     def __init__(self, subject: Subject, threads: int = 1, divisor: int = 1) -> None:
         self.subject = subject
@@ -64,6 +71,21 @@ class Worker:
             **self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.version: str = self.read()["version"]
+        self.signal("SIGSTOP")
+
+    def signal(self, name: str) -> None:
+        """Send the process a signal by its name, where the system has it."""
+        if hasattr(signal, name):
+            self.process.send_signal(getattr(signal, name))
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Let the process run meanwhile."""
+        self.signal("SIGCONT")
+        try:
+            yield
+        finally:
+            self.signal("SIGSTOP")
 
     def read(self) -> dict[str, Any]:
         """Return the process's next answer."""
@@ -76,15 +98,17 @@ class Worker:
     def measure(self, workload: str, units: int | None) -> dict[str, float]:
         """Return the seconds of one unit of a workload, and its bytes and flops if they count."""
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"workload": workload, "units": units}) + "\n")
-        self.process.stdin.flush()
-        figures = self.read()
+        with self.awake():
+            self.process.stdin.write(json.dumps({"workload": workload, "units": units}) + "\n")
+            self.process.stdin.flush()
+            figures = self.read()
         if "error" in figures:
             raise RowFailed(figures["error"])
         return figures
 
     def close(self) -> int:
         """Let the process end, and return its exit code."""
+        self.signal("SIGCONT")
         with self.process:  # closes the pipes, which ends the process, and waits for it
             pass
         return self.process.returncode
