@@ -27,8 +27,6 @@ cdef extern from "blas_threads.h":
         void (*set)(int count) noexcept nogil
     void pb_blas_threads_find(pb_blas_threads *threads, const char *library)
     int pb_blas_threads_hold(pb_blas_threads *threads, int is_worth_it) noexcept nogil
-    int pb_gemm_hold(pb_blas_threads *threads, double m, double n, double k) noexcept nogil
-    int pb_gemv_hold(pb_blas_threads *threads, double m, double n) noexcept nogil
     void pb_blas_threads_release(pb_blas_threads *threads, int before) noexcept nogil
 
 

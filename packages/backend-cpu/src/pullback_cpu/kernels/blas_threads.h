@@ -1,20 +1,14 @@
-/* One thread for middling matrix products.
+/* One thread of BLAS for each of ours.
  *
- * OpenBLAS shares all but small products among its threads, which wait for each other without
- * sleeping. Where other processes keep the processors busy, a product of 20 us then takes
- * milliseconds. Up to some size a second thread gains too little to be worth that. Any other BLAS is
- * left as it is.
+ * OpenBLAS shares all but small products among its own threads, which wait for each other without
+ * sleeping: where other processes keep the processors busy, a product of 20 us then takes
+ * milliseconds. So a product is shared among our threads, and BLAS is told to use one meanwhile. Any
+ * other BLAS is left as it is.
  */
 #ifndef PB_BLAS_THREADS_H
 #define PB_BLAS_THREADS_H
 
 #include <stddef.h>
-
-/* Multiplications: OpenBLAS uses one thread up to the first number by itself, we up to the second. */
-#define PB_GEMM_SHARED 262144.0
-#define PB_GEMM_ALONE 2097152.0 /* 128 x 128 x 128 */
-#define PB_GEMV_SHARED 9216.0
-#define PB_GEMV_ALONE 262144.0 /* 512 x 512 */
 
 typedef struct {
     int (*get)(void);
@@ -95,15 +89,5 @@ static inline void pb_blas_threads_release(pb_blas_threads *threads, int before)
 }
 
 #endif
-
-static inline int pb_gemm_hold(pb_blas_threads *threads, double m, double n, double k) {
-    double work = m * n * k;
-    return pb_blas_threads_hold(threads, work > PB_GEMM_SHARED && work < PB_GEMM_ALONE);
-}
-
-static inline int pb_gemv_hold(pb_blas_threads *threads, double m, double n) {
-    double work = m * n;
-    return pb_blas_threads_hold(threads, work >= PB_GEMV_SHARED && work < PB_GEMV_ALONE);
-}
 
 #endif

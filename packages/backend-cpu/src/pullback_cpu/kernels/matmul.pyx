@@ -5,11 +5,10 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
 
 from pullback_cpu.kernels.blas cimport (
-    blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release, pb_gemm_hold,
-    pb_gemv_hold)
+    blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_table, product
-from pullback_cpu.threads cimport parallel_for
+from pullback_cpu.threads cimport parallel_body, parallel_for, thread_count
 
 from pullback_cpu.kernels.levels import load_kernels
 
@@ -20,6 +19,8 @@ cdef extern from "scratch.h" nogil:
 cdef enum:
     SMALL = 256       # multiplications that cost less than a call of BLAS
     LONG = 1 << 18    # and those that are worth a thread
+    WIDE = 1 << 16    # elements of a matrix, times a vector, that are worth a thread
+    EVEN = 16         # rows that BLAS takes together
 
 cdef blas_table *blas = NULL
 cdef multiply_table *loops = <multiply_table *>PyCapsule_GetPointer(
@@ -169,44 +170,95 @@ cdef inline bint can_use_gemv(const product *task) noexcept nogil:
             and (task.m == 1 or 0 < task.c.row <= INT_MAX))
 
 
+# A product as BLAS takes it, and how its rows or columns are shared.
+ctypedef struct blas_call:
+    product *task
+    int routine
+    int64_t size                # of an element in bytes
+    char a_trans, b_trans
+    int a_step, b_step, c_step
+    bint by_columns
+
+
+cdef void gemv_rows(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef blas_call *call = <blas_call *>context
+    cdef product *task = call.task
+    cdef bint turned = call.a_trans == b'N'     # to BLAS, a matrix by rows is one by columns
+    cdef int m = <int>(last - first), k = <int>task.k
+    cdef char trans = b'T' if turned else b'N'
+    cdef char *c = task.c.data + first * call.c_step * call.size
+    cdef int64_t i
+    # Some versions of BLAS add to what was there, even if it is multiplied by zero and NaN.
+    for i in range(m):
+        memset(c + i * call.c_step * call.size, 0, call.size)
+    blas.gemv[call.routine](
+        &trans, &k if turned else &m, &m if turned else &k, one_of(call.routine),
+        task.a.data + first * task.a.row * call.size, &call.a_step, task.b.data, &call.b_step,
+        ZERO, c, &call.c_step)
+
+
+cdef void gemm_part(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef blas_call *call = <blas_call *>context
+    cdef product *task = call.task
+    cdef int m = <int>task.m, n = <int>task.n, k = <int>task.k
+    cdef char *a = task.a.data
+    cdef char *b = task.b.data
+    cdef char *c = task.c.data
+    if call.by_columns:
+        n = <int>(last - first)
+        b += first * task.b.column * call.size
+        c += first * call.size
+    else:
+        m = <int>(last - first)
+        a += first * task.a.row * call.size
+        c += first * call.c_step * call.size
+    blas.gemm[call.routine](
+        &call.b_trans, &call.a_trans, &n, &m, &k, one_of(call.routine), b, &call.b_step, a,
+        &call.a_step, ZERO, c, &call.c_step)
+
+
+cdef void share(
+        blas_call *call, int64_t n, int64_t grain, parallel_body body) noexcept nogil:
+    """Let our threads call BLAS for parts of a product."""
+    cdef int before = pb_blas_threads_hold(&blas.threads, True)
+    parallel_for(n, n if blas.threads.set == NULL else grain, body, call)
+    pb_blas_threads_release(&blas.threads, before)
+
+
+cdef blas_call new_call(workspace *space, product *task) noexcept nogil:
+    cdef blas_call call
+    call.task = task
+    call.routine = space.routine
+    call.size = item_size(space.dtype)
+    return call
+
+
 cdef int call_gemv(workspace *space, product *task) noexcept nogil:
-    cdef int rows, columns, step, error, before
-    cdef int b_step = <int>task.b.row if task.k > 1 else 1
-    cdef int c_step = <int>task.c.row if task.m > 1 else 1
-    cdef int64_t i, size = item_size(space.dtype)
-    cdef char trans
-    error = fit_operand(space, COPY_A, &task.a, task.m, task.k, &trans, &step)
+    cdef blas_call call = new_call(space, task)
+    cdef int error = fit_operand(
+        space, COPY_A, &task.a, task.m, task.k, &call.a_trans, &call.a_step)
     if error:
         return error
-    # Some versions of BLAS add to what was there, even if it is multiplied by zero and NaN.
-    for i in range(task.m):
-        memset(task.c.data + i * c_step * size, 0, size)
-    rows = <int>(task.k if trans == b'N' else task.m)
-    columns = <int>(task.m if trans == b'N' else task.k)
-    trans = b'T' if trans == b'N' else b'N'
-    before = pb_gemv_hold(&blas.threads, rows, columns)
-    blas.gemv[space.routine](
-        &trans, &rows, &columns, one_of(space.routine), task.a.data, &step, task.b.data, &b_step,
-        ZERO, task.c.data, &c_step)
-    pb_blas_threads_release(&blas.threads, before)
+    call.b_step = <int>task.b.row if task.k > 1 else 1
+    call.c_step = <int>task.c.row if task.m > 1 else 1
+    share(&call, task.m, (WIDE // task.k // EVEN + 1) * EVEN, gemv_rows)
     return PB_OK
 
 
 cdef int call_gemm(workspace *space, product *task) noexcept nogil:
-    cdef int m = <int>task.m, n = <int>task.n, k = <int>task.k, a_step, b_step, c_step, error
-    cdef int before
-    cdef char a_trans, b_trans
-    error = fit_operand(space, COPY_A, &task.a, task.m, task.k, &a_trans, &a_step)
+    cdef blas_call call = new_call(space, task)
+    cdef int64_t length, grain
+    cdef int error = fit_operand(
+        space, COPY_A, &task.a, task.m, task.k, &call.a_trans, &call.a_step)
     if not error:
-        error = fit_operand(space, COPY_B, &task.b, task.k, task.n, &b_trans, &b_step)
+        error = fit_operand(space, COPY_B, &task.b, task.k, task.n, &call.b_trans, &call.b_step)
     if error:
         return error
-    c_step = row_step(&task.c, task.m, task.n)
-    before = pb_gemm_hold(&blas.threads, m, n, k)
-    blas.gemm[space.routine](
-        &b_trans, &a_trans, &n, &m, &k, one_of(space.routine), task.b.data, &b_step, task.a.data,
-        &a_step, ZERO, task.c.data, &c_step)
-    pb_blas_threads_release(&blas.threads, before)
+    call.c_step = row_step(&task.c, task.m, task.n)
+    call.by_columns = task.n > task.m
+    length = task.n if call.by_columns else task.m
+    grain = max((length - 1) // thread_count() + 1, <int64_t>(LONG / (work_of(task) / length)) + 1)
+    share(&call, length, (grain - 1) // EVEN * EVEN + EVEN, gemm_part)
     return PB_OK
 
 
