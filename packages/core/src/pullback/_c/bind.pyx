@@ -5,16 +5,12 @@ from pullback._c.elementwise cimport (
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
-    MAX_TENSOR_ARGS, NUMBER_FLOAT, NUMBER_INT, NUMBER_OPTIONAL, OP_ALPHA, OP_COMPOSITE,
-    OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP,
-    OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
-    forward_named, missing)
-from pullback._c.call cimport check_fits
-from pullback._c.kernel cimport copy_into, slot_id
-from pullback._c.outputs cimport refuse_shared
-from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport Tensor
-from pullback._c.views cimport own_result
+    MAX_TENSOR_ARGS, NUMBER_FLOAT, NUMBER_INT, NUMBER_OPTIONAL, NUMBER_SCALAR, OP_ALPHA,
+    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL,
+    OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
+    SOURCE_OUT, forward_named, missing)
+from pullback._c.kernel cimport slot_id
+from pullback._c.pyforward cimport forward_python, forward_view_python
 # These register their forwards, and what runs them at levels.
 from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
 from pullback._c import geometry, lifted, matmul, reduce, views      # no-cython-lint
@@ -22,7 +18,6 @@ from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
 from pullback.optable.schema import camel
-from cpython.object cimport PyObject
 
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
               "real": PROMOTE_REAL_OUT, "where": PROMOTE_WHERE}
@@ -32,35 +27,8 @@ KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OP
          "Operand?": ARG_OPTIONAL_OPERAND,
          "Tensor[]": ARG_TENSORS}
 NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
-           "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL}
-
-
-cdef object forward_python(Op op, PyObject **args, PyObject *target):
-    """Run an entry's Python forward pass with recording off."""
-    cdef pb_state *state = thread_state()
-    cdef bint before = state.grad_enabled
-    cdef int i
-    cdef object result
-    if target != NULL and not op.flags & OP_SHARES:
-        for i in range(1, op.nargs):
-            refuse_shared(<Tensor>target, <object>args[i])
-    state.grad_enabled = 0
-    try:
-        result = op.python(*[<object>args[i] for i in range(op.nargs)])
-    finally:
-        state.grad_enabled = before
-    if target != NULL:
-        if <PyObject *>result != target:
-            check_fits(<Tensor>target, <Tensor?>result)
-            copy_into(<Tensor>target, <Tensor>result)
-        return <object>target
-    return own_result(result)
-
-
-cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
-    """Run a view's Python forward pass; grad mode stays, since views remember it."""
-    cdef int i
-    return op.python(*[<object>args[i] for i in range(op.nargs)])
+           "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL,
+           "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR}
 
 
 cdef int place_arguments(Op op, tuple arguments) except -1:
@@ -178,6 +146,9 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     elif callable(entry.forward):
         op.python = entry.forward
         op.forward = forward_view_python if op.flags & OP_VIEW else forward_python
+    elif isinstance(entry.forward, tuple):
+        name, op.python = entry.forward
+        op.forward = forward_named(name)
     else:
         op.forward = forward_named(entry.forward)
     enable(op)

@@ -27,7 +27,7 @@ from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release, node_set_meta
-from pullback._c.outputs cimport check_outputs
+from pullback._c.outputs cimport check_outputs, writes_directly
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -478,6 +478,12 @@ cdef object apply_out(Op op, PyObject **args, object target):
     if thread_state().levels and is_lifted_call(op, args):
         raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name}_out that does "
                                   f"not support it because it is an out= function")
+    if not thread_state().levels and len(targets) == 1 and writes_directly(
+            op, args, <Tensor>targets[0]):
+        check_writable(<Tensor>targets[0], False)
+        run_forward(op, args, <PyObject *><Tensor>targets[0])
+        bump_version(<Tensor>targets[0], op.id)
+        return target
     value = op_apply(op, args)
     results = (value,) if is_tensor(value) else tuple(value)
     if len(results) != len(targets):

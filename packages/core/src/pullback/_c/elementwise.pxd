@@ -17,5 +17,8 @@ cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
+cdef bint same_elements(Tensor a, Tensor b) noexcept nogil
+cdef bint scalar_fits(object value, int code) noexcept
+cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target)
 cdef int unsupported(Op op, int code) except -1
 cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1

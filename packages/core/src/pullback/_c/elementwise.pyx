@@ -5,7 +5,8 @@ import warnings
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport PB_BF16, PB_BOOL, PB_F16, PB_I64, PB_U8
+from pullback.abi cimport (
+    PB_BF16, PB_BOOL, PB_F16, PB_F32, PB_F64, PB_I64, PB_NUM_DTYPES, PB_U8)
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
@@ -17,13 +18,15 @@ from pullback._c.kernel cimport (
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
-from pullback._c.device cimport device_types
+from pullback._c.device cimport device_types, pb_device_type
 from pullback._c.tensor cimport (
     Tensor, is_tensor, tensor_data, tensor_device, tensor_new)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
 cdef int MUL = slot_id("mul")
+cdef int ADD = slot_id("add")
+cdef int ADDCMUL = slot_id("addcmul")
 
 
 # ---- dtypes --------------------------------------------------------------------------------------
@@ -197,6 +200,9 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     for i in range(count):
         values[i] = args[op.tensor_args[i]]
     if op.flags & OP_ALPHA and args[count] != ONE:
+        check_factor(op, values, <object>args[count])
+        if sums_at_once(op, values, args[count]):
+            return scaled_sum(op, values, <object>args[count], target)
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
     # The common case: one or two tensors of one dtype, or a tensor and a number: no conversion.
@@ -246,12 +252,10 @@ cdef object one = 1                     # the interned int, which defaults are t
 cdef PyObject *ONE = <PyObject *>one
 
 
-cdef object scale_operand(Op op, PyObject **values, object alpha):
-    """Return alpha * other, in the op's common dtype."""
+cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
+    """Raise unless alpha is a number that the operands' dtype can hold."""
     cdef int compute = common_dtype(values, 2)
     cdef int kind = dtype_of_scalar(alpha)
-    cdef operand inputs[2]
-    cdef Tensor other, out
     if kind < 0:
         raise TypeError(f"{op.name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
     if kind == PB_BOOL and compute != PB_BOOL:
@@ -259,6 +263,44 @@ cdef object scale_operand(Op op, PyObject **values, object alpha):
     if dtype_category[kind] >= CATEGORY_FLOATING and dtype_category[compute] <= CATEGORY_INTEGRAL:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
                            "point number.")
+    return 0
+
+
+cdef bint sums_at_once(Op op, PyObject **values, PyObject *alpha) noexcept:
+    """True if the device has a kernel that adds a product of the two's dtype, or subtracts it."""
+    cdef Tensor a, b
+    cdef pb_device_type *device
+    if not (is_tensor(<object>values[0]) and is_tensor(<object>values[1])):
+        return False
+    a = <Tensor>values[0]
+    b = <Tensor>values[1]
+    if a.dtype != b.dtype or (a.dtype != PB_F32 and a.dtype != PB_F64):
+        return False
+    if dtype_category[dtype_of_scalar(<object>alpha)] > CATEGORY_FLOATING:
+        return False
+    device = device_types() + a.storage.device_type
+    return device.loaded and device.table[ADDCMUL * PB_NUM_DTYPES + a.dtype].kernel != NULL
+
+
+cdef object scaled_sum(Op op, PyObject **values, object alpha, PyObject *target):
+    """Return self + alpha * other of floats, or their difference, in one pass."""
+    cdef PyObject *four[MAX_ELEMENTWISE]
+    cdef bint whole = dtype_category[dtype_of_scalar(alpha)] <= CATEGORY_INTEGRAL
+    cdef object factor = int(alpha) if whole else float(alpha)
+    if op.slot != ADD:
+        factor = -factor
+    four[0] = values[0]
+    four[1] = values[1]
+    four[2] = <PyObject *>factor
+    four[3] = ONE
+    return run_general(op, ADDCMUL, four, 4, target)
+
+
+cdef object scale_operand(Op op, PyObject **values, object alpha):
+    """Return alpha * other, in the op's common dtype."""
+    cdef int compute = common_dtype(values, 2)
+    cdef operand inputs[2]
+    cdef Tensor other, out
     if not is_tensor(<object>values[1]):
         return (<object>values[1]) * alpha
     other = <Tensor>values[1]
@@ -290,6 +332,11 @@ cdef int result_dtypes(Op op, PyObject **values, int count, int *out_dtype) exce
 
 
 cdef object forward_general(Op op, PyObject **values, int count, PyObject *target):
+    return run_general(op, op.slot, values, count, target)
+
+
+cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target):
+    """Run a slot over operands of any dtype and layout."""
     cdef operand inputs[MAX_ELEMENTWISE]
     cdef int i, out_dtype = 0, compute
     cdef Tensor leader = leading_tensor(values, count)
@@ -307,15 +354,15 @@ cdef object forward_general(Op op, PyObject **values, int count, PyObject *targe
                           PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
              for i in range(count)]
     if target != NULL:
-        return into_target(op, <Tensor>target, inputs, count, compute, out_dtype)
+        return into_target(slot, <Tensor>target, inputs, count, compute, out_dtype)
     layout = elementwise_layout(inputs, count)
     out = tensor_new(layout, out_dtype, leader.storage.device_type, leader.storage.device_index)
     if out.layout.numel != 0:
-        launch_elementwise(op.slot, compute, out, inputs, count)
+        launch_elementwise(slot, compute, out, inputs, count)
     return out
 
 
-cdef object into_target(Op op, Tensor target, operand *inputs, int count, int compute,
+cdef object into_target(int slot, Tensor target, operand *inputs, int count, int compute,
                         int out_dtype):
     """Run into an existing tensor: its shape and dtype must take the result."""
     cdef pb_layout *layout = elementwise_layout(inputs, count)
@@ -342,11 +389,11 @@ cdef object into_target(Op op, Tensor target, operand *inputs, int count, int co
             kept.append(out)
             inputs[i].tensor = <PyObject *>out
     if direct:
-        launch_elementwise(op.slot, compute, target, inputs, count)
+        launch_elementwise(slot, compute, target, inputs, count)
         return target
     out = tensor_new(layout_contiguous(target.layout.ndim, layout_shape(target.layout)), out_dtype,
                      target.storage.device_type, target.storage.device_index)
-    launch_elementwise(op.slot, compute, out, inputs, count)
+    launch_elementwise(slot, compute, out, inputs, count)
     copy_into(target, out)
     return target
 
@@ -482,7 +529,7 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
              for i in range(3)]
     if target != NULL:
-        return into_target(op, <Tensor>target, inputs, 3, self.dtype, self.dtype)
+        return into_target(op.slot, <Tensor>target, inputs, 3, self.dtype, self.dtype)
     out = tensor_new(elementwise_layout(inputs, 3), self.dtype, self.storage.device_type,
                      self.storage.device_index)
     if out.layout.numel != 0:

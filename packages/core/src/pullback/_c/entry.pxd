@@ -23,6 +23,7 @@ cdef enum number_kind:
     NUMBER_INT = 1
     NUMBER_FLOAT = 2
     NUMBER_OPTIONAL = 4
+    NUMBER_SCALAR = 8           # of any type; the entry's own code refuses what is none
 
 cdef enum op_kind:
     OP_KERNEL = 0               # forward below autograd, recorded as one node

@@ -102,7 +102,7 @@ cdef str describe(Op op, int position, bint by_name):
 
 
 cdef object plain_number(Op op, int position, object value, bint by_name):
-    """Return an argument that is declared as an int or a float as a number of Python's.
+    """Return an argument that is declared as a number as one of Python's.
 
     NumPy's numbers and 0-d tensors stand for theirs.
     """
@@ -110,6 +110,13 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
     cdef object found = None
     if value is None and wanted & NUMBER_OPTIONAL:
         return None
+    if wanted & NUMBER_SCALAR:
+        if isinstance(value, (float, int, complex)):
+            return value
+        if is_tensor(value):
+            return value.item() if value.ndim == 0 and not value.requires_grad else value
+        is_numpy = hasattr(value, "item") and getattr(value, "shape", None) == ()
+        return value.item() if is_numpy else value
     if is_tensor(value):
         if value.ndim == 0 and not value.requires_grad and value.dtype.kind in (
                 "iu" if wanted & NUMBER_INT else "biuf"):

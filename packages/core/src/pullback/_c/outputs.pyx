@@ -2,10 +2,55 @@
 
 from cpython.object cimport PyObject
 
-from pullback._c.elementwise cimport refuse_partial_overlap
-from pullback._c.entry cimport OP_EXACT, OP_SHARES, Op
+from libc.stdint cimport uint32_t
+
+from pullback._c.dtype cimport CATEGORY_FLOATING, dtype_category
+from pullback._c.elementwise cimport (
+    PROMOTE_DEFAULT, PROMOTE_FLOAT, memory_overlaps, refuse_partial_overlap, same_elements,
+    scalar_fits)
+from pullback._c.entry cimport (
+    OP_EXACT, OP_SHARES, Op, forward_function, forward_named)
+from pullback._c.layout cimport layout_same_shape
 from pullback._c.tensor cimport Tensor, is_tensor
 from pullback.optable.outputs import complaint
+
+
+# Forward passes that write what they are given, of operands of one dtype.
+cdef forward_function elementwise = forward_named("elementwise")
+cdef forward_function difference = forward_named("sub")
+
+
+cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
+    """True if an op's own forward pass puts the very result into a tensor given as out=.
+
+    That is so for elementwise ops whose operands have its shape, dtype and device, and share no
+    memory with it but element for element.
+    """
+    cdef int i
+    cdef bint found = False
+    cdef Tensor operand
+    if op.forward != elementwise and op.forward != difference:
+        return False
+    if not op.dtypes & (<uint32_t>1 << target.dtype) or target.layout.numel == 0:
+        return False
+    if op.promote != PROMOTE_DEFAULT and (
+            op.promote != PROMOTE_FLOAT or dtype_category[target.dtype] < CATEGORY_FLOATING):
+        return False
+    for i in range(op.ntensors):
+        if not is_tensor(<object>args[op.tensor_args[i]]):
+            if not scalar_fits(<object>args[op.tensor_args[i]], target.dtype):
+                return False
+            continue
+        operand = <Tensor>args[op.tensor_args[i]]
+        if operand.dtype != target.dtype or not layout_same_shape(operand.layout, target.layout):
+            return False
+        if (operand.storage.device_type != target.storage.device_type
+                or operand.storage.device_index != target.storage.device_index):
+            return False
+        if memory_overlaps(operand, target) and not same_elements(operand, target):
+            return False
+        found = True
+    return found
 
 
 cdef int refuse_shared(Tensor target, object value) except -1:

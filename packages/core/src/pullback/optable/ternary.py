@@ -25,10 +25,6 @@ def _scale(name, dtype, value):
 def _addc(name):
     def forward(self, tensor1, tensor2, value):
         run = ops.add_product if name == "addcmul" else ops.add_quotient
-        dtype = self.dtype
-        if (dtype == tensor1.dtype == tensor2.dtype and type(value) in (int, float)
-                and dtype.kind in "fc" and dtype.itemsize > 2):
-            return run(self, tensor1, tensor2, value)
         first, second = promoted(name, NUMBERS, tensor1, tensor2)
         if name == "addcdiv" and _is_integer(first.dtype):
             raise RuntimeError(
@@ -66,7 +62,8 @@ op("add_quotient(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand)
    ref=lambda np, self, tensor1, tensor2, value: self + tensor1 / tensor2 * value)
 op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=_addc("addcmul"), dtypes=NUMBERS, inplace=True, out=True,
+   forward=("scaled_term", _addc("addcmul")), kernel="addcmul", dtypes=NUMBERS, inplace=True,
+   out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g * ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, value: ops.scaled(g * ops.conj(tensor1), _conj(value))},
@@ -74,7 +71,8 @@ op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * tensor1 * tensor2)
 op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=_addc("addcdiv"), dtypes=FLOAT_COMPLEX, inplace=True, out=True,
+   forward=("scaled_term", _addc("addcdiv")), kernel="addcdiv", dtypes=FLOAT_COMPLEX, inplace=True,
+   out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g / ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, tensor2, value: ops.scaled(
