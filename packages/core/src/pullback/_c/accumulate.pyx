@@ -1,24 +1,30 @@
 """Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
 
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
 
+from pullback.abi cimport PB_F32, PB_F64, PB_NUM_DTYPES
 from pullback._c.call cimport op_call2
-from pullback._c.dtype cimport dtype_object
-from pullback._c.elementwise cimport cast_tensor
+from pullback._c.device cimport device_types, pb_device_type
+from pullback._c.dtype cimport (
+    CATEGORY_FLOATING, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
+from pullback._c.elementwise cimport cast_tensor, memory_overlaps
 from pullback._c.entry cimport op_named
-from pullback._c.kernel cimport add_into, copy_into
+from pullback._c.kernel cimport add_into, copy_into, launch_locked, operand, slot_id
 from pullback._c.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_retain, layout_same_shape,
     layout_same_strides)
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
     pb_tensor_extra, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_INFERENCE, STORAGE_READONLY, layout_shape, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
+    STORAGE_READONLY, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
+
+cdef int ADDCMUL = slot_id("addcmul")
 
 cdef extern from "Python.h":
     PyTypeObject *Py_TYPE(PyObject *value)
@@ -137,3 +143,99 @@ cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
             or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
             or not current.layout.flags & LAYOUT_DENSE and layout_may_self_overlap(current.layout)
             or not layout_same_shape(current.layout, grad.layout))
+
+
+# ---- products that are added as they are computed ------------------------------------------------
+
+cdef void find_sum(running_sum *place, const pb_edge *edge, PyObject *waiting, bint last) noexcept:
+    """Find where the gradient of an edge can be added in place, if anywhere.
+
+    That is what waits in the buffer already (borrowed, or NULL), or else a leaf's .grad if no other
+    gradient comes: ``last``.
+    """
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    if waiting != NULL:
+        if (is_sole_owner(waiting) and (<Tensor>waiting).dtype == meta.dtype
+                and layout_same_shape((<Tensor>waiting).layout, meta.layout)):
+            place.total = waiting
+    elif (last and edge.node.kind == NODE_ACCUMULATE and not edge.node.flags & NODE_HOOKED
+            and may_add_to_leaf(<Tensor>edge.node.op)):
+        place.leaf = <PyObject *>edge.node.op
+        place.total = (<Tensor>edge.node.op).extra.grad
+    if place.total != NULL:
+        Py_INCREF(<object>place.total)
+
+
+cdef void release_sums(running_sum *places, uint32_t count) noexcept:
+    """Give up what find_sum found, if anything was."""
+    cdef uint32_t i
+    cdef PyObject *held
+    if places == NULL:
+        return
+    for i in range(count):
+        held = places[i].total
+        places[i].total = NULL
+        Py_XDECREF(held)
+
+
+cdef bint may_add_to_leaf(Tensor leaf) noexcept:
+    """True if a leaf's only gradient of this pass could be added in place to its .grad."""
+    cdef Tensor current
+    if leaf.extra.grad == NULL or leaf.node != NULL or not leaf.flags & TENSOR_REQUIRES_GRAD:
+        return False
+    if leaf.extra.hooks != NULL or leaf.extra.post_hooks != NULL:
+        return False
+    current = <Tensor>leaf.extra.grad
+    return current.dtype == leaf.dtype and (
+        layout_same_shape(current.layout, leaf.layout)
+        and (leaf.extra.grad_dtype == -1 or leaf.extra.grad_dtype == leaf.dtype)
+        and not is_replaced(current, current, False))
+
+
+cdef bint add_product(running_sum *into, PyObject *first, PyObject *second) except -1:
+    """total += first * second in one pass; false, and nothing is done, where that cannot be.
+
+    ``second`` may be a number.
+    """
+    cdef Tensor total = <Tensor>into.total
+    cdef operand inputs[4]
+    cdef pb_device_type *device = device_types() + total.storage.device_type
+    if total.dtype != PB_F32 and total.dtype != PB_F64:
+        return False
+    if not device.loaded or device.table[ADDCMUL * PB_NUM_DTYPES + total.dtype].kernel == NULL:
+        return False
+    if not is_term(total, first):
+        return False
+    if is_tensor(<object>second):
+        if not is_term(total, second):
+            return False
+        if not (<Tensor>first).layout.flags & LAYOUT_DENSE:     # an expanded one comes last
+            first, second = second, first
+        inputs[2].tensor = second
+    elif dtype_category[dtype_of_scalar(<object>second)] <= CATEGORY_FLOATING:
+        inputs[2].tensor = NULL
+        scalar_write(<object>second, total.dtype, &inputs[2].scalar[0])
+    else:
+        return False
+    if into.leaf != NULL and (<Tensor>into.leaf).extra.grad != into.total:
+        return False                    # another thread was faster
+    inputs[0].tensor = into.total
+    inputs[1].tensor = first
+    inputs[3].tensor = NULL
+    scalar_write(1, total.dtype, &inputs[3].scalar[0])
+    launch_locked(ADDCMUL, total, inputs, 4)
+    if into.leaf != NULL:
+        bump_version(total, op_named("add_").id)
+    return True
+
+
+cdef bint is_term(Tensor total, PyObject *value) noexcept:
+    """True for a tensor like the total, with memory of its own."""
+    cdef Tensor tensor
+    if not is_tensor(<object>value):
+        return False
+    tensor = <Tensor>value
+    return (tensor.dtype == total.dtype and layout_same_shape(tensor.layout, total.layout)
+            and tensor.storage.device_type == total.storage.device_type
+            and tensor.storage.device_index == total.storage.device_index
+            and tensor.flags & TENSOR_IS_LIFTED == 0 and not memory_overlaps(tensor, total))

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback.abi cimport pb_event
-from pullback._c.accumulate cimport accumulate_grad
+from pullback._c.accumulate cimport accumulate_grad, running_sum
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
 from pullback._c.gradients cimport describe_node
@@ -18,20 +18,22 @@ cdef pb_globals *process = globals_()
 
 
 cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
-                    uint64_t skipped) except -1:
+                    uint64_t skipped, running_sum *sums) except -1:
     """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge.
 
-    Bit i of `skipped` is set if nobody wants the gradient of edge i.
+    Bit i of `skipped` is set if nobody wants the gradient of edge i. ``sums``, if it is not NULL,
+    says where the gradient of each edge goes; what is added there is no result.
     """
     if process.observer != NULL:
-        return apply_observed(node, grads, results, create_graph, skipped)
-    return apply_by_kind(node, grads, results, create_graph, skipped)
+        return apply_observed(node, grads, results, create_graph, skipped, sums)
+    return apply_by_kind(node, grads, results, create_graph, skipped, sums)
 
 
 cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **results,
-                              bint create_graph, uint64_t skipped) except -1:
+                              bint create_graph, uint64_t skipped,
+                              running_sum *sums) except -1:
     if node.kind == NODE_OP:
-        return op_backward(node, grads, results, skipped)
+        return op_backward(node, grads, results, skipped, sums)
     if node.kind == NODE_ACCUMULATE:
         if grads[0] != NULL:
             accumulate_grad(<Tensor>node.op, grads[0], create_graph)
@@ -44,11 +46,11 @@ cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **result
 
 
 cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
-                        uint64_t skipped) except -1:
+                        uint64_t skipped, running_sum *sums) except -1:
     cdef pb_event event
     describe_node(node, &event)
     process.observer.begin(process.observer.self, &event)
     try:
-        return apply_by_kind(node, grads, results, create_graph, skipped)
+        return apply_by_kind(node, grads, results, create_graph, skipped, sums)
     finally:
         process.observer.end(process.observer.self, &event)

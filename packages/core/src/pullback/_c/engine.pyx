@@ -22,7 +22,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
-from pullback._c.accumulate cimport sum_grads
+from pullback._c.accumulate cimport find_sum, release_sums, running_sum, sum_grads
 from pullback._c.anomaly cimport note_failure, note_freed
 from pullback._c.apply cimport node_apply
 from pullback._c.gradients cimport (
@@ -39,8 +39,8 @@ from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, set_run_from_scalar,
     tensor_device_index, tensor_device_type)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, node_edges,
-    node_meta, pb_edge, pb_meta, pb_node)
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, NODE_OP,
+    node_edges, node_meta, pb_edge, pb_meta, pb_node)
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
@@ -51,6 +51,8 @@ cdef enum:
     VISIT_WALKED = 4            # its edges were followed
     VISIT_QUEUED = 8            # a root that is ready
     BLOCK_LENGTH = 256          # four blocks fill a slab of the pool
+    FEW = 8                     # edges of a node that need no memory of their own
+    LARGE = 1 << 12             # elements of a gradient that is worth a look at where it goes
 
 
 ctypedef struct visit_t:
@@ -336,11 +338,13 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     """Hooks, capture, the node itself, and its results on their way."""
     cdef pb_node *node = visit.node
     cdef PyObject **grads = visit_buffers(visit)
-    cdef PyObject *few[8]
+    cdef PyObject *few[FEW]
     cdef PyObject **results = few
     cdef uint32_t i, nedges = node.nedges
     cdef uint64_t skipped = 0
     cdef PyObject *held
+    cdef running_sum places[FEW]
+    cdef running_sum *sums = NULL
     cdef bint hooked = node.flags & NODE_HOOKED != 0
     if hooked:
         run_tensor_hooks(node, grads)
@@ -349,7 +353,7 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     if visit.flags & VISIT_CAPTURED:
         capture(task, visit, grads)
     if not task.restricted or visit.flags & VISIT_NEEDED:
-        if nedges > 8:
+        if nedges > FEW:
             results = <PyObject **>malloc(nedges * sizeof(PyObject *))
             if results == NULL:
                 raise MemoryError()
@@ -359,7 +363,11 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
         try:
             if hooked:
                 run_pre_hooks(node, grads)
-            node_apply(node, grads, results, task.create_graph, skipped)
+            elif (node.kind == NODE_OP and nedges <= FEW and visit.noutputs == 1
+                    and grads[0] != NULL and (<Tensor>grads[0]).layout.numel >= LARGE):
+                sums = find_sums(task, node, places)
+            node_apply(node, grads, results, task.create_graph, skipped, sums)
+            release_sums(sums, nedges)
             if (node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL
                     and (<Tensor>node.op).flags & TENSOR_REQUIRES_GRAD):
                 run_post_accumulate(node)
@@ -379,11 +387,30 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
                 Py_XDECREF(held)
             pass_on(task, node, results)
         finally:
+            release_sums(sums, nedges)
             for i in range(nedges):
                 Py_XDECREF(results[i])
             if results != few:
                 free(results)
     return 0
+
+
+cdef running_sum *find_sums(GraphTask task, pb_node *node, running_sum *places) except? NULL:
+    """Say where the gradient of each edge could be added at once; NULL where that may not be."""
+    cdef pb_edge *edges = node_edges(node)
+    cdef visit_t *below
+    cdef uint32_t i
+    if task.create_graph or process.anomaly or thread_state().levels:
+        return NULL
+    for i in range(node.nedges):
+        places[i].total = places[i].leaf = NULL
+        if edges[i].node == NULL:
+            continue
+        below = visit_find(task, edges[i].node)
+        if not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
+            find_sum(&places[i], &edges[i], visit_buffers(below)[edges[i].nr],
+                     below.dependencies == 1 and not below.flags & VISIT_CAPTURED)
+    return places
 
 
 cdef uint64_t beside_paths(GraphTask task, pb_node *node) except? -1:

@@ -13,6 +13,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, uint64_t
 
+from pullback._c.accumulate cimport add_product, running_sum
 from pullback._c.call cimport op_apply
 from pullback._c.dtype cimport CATEGORY_COMPLEX, dtype_category
 from pullback._c.entry cimport (
@@ -160,6 +161,9 @@ class Builder:
         return Trace(self, self.count - 1)
 
 
+cdef frozenset PRODUCTS = frozenset(("mul", "scaled"))
+
+
 cdef class Plan:
     """The steps of one formula."""
     cdef int ninputs
@@ -168,6 +172,7 @@ cdef class Plan:
     cdef tuple constants
     cdef int16_t arguments[MAX_REGISTERS][MAX_ARGS]
     cdef bint conjugates[MAX_REGISTERS]     # the step is conj, which does nothing to real numbers
+    cdef bint ends_in_product               # the only gradient is a product of its last step
     cdef int16_t outputs[MAX_TENSOR_ARGS]   # register numbers; -1: no gradient
 
     @staticmethod
@@ -181,6 +186,9 @@ cdef class Plan:
         plan.constants = tuple(builder.constants)
         for i, register in enumerate(outputs):
             plan.outputs[i] = -1 if register is None else register
+        plan.ends_in_product = (
+            len(outputs) == 1 and plan.nsteps > 0 and plan.ops[plan.nsteps - 1].name in PRODUCTS
+            and plan.outputs[0] == ninputs + plan.nsteps - 1)
         for i in range(plan.nsteps):
             plan.conjugates[i] = plan.ops[i].name == "conj"
             for k, reference in enumerate(builder.steps[i][1]):
@@ -192,20 +200,24 @@ cdef inline bint is_real(object value) noexcept:
     return is_tensor(value) and dtype_category[(<Tensor>value).dtype] != CATEGORY_COMPLEX
 
 
-cdef int plan_run(Plan plan, PyObject **registers) except -1:
-    """Run the steps; registers after the inputs are owned by the caller afterwards."""
+cdef inline PyObject *plan_argument(Plan plan, PyObject **registers, int step, int k) noexcept:
+    """Return the k-th argument of a step (borrowed)."""
+    cdef int reference = plan.arguments[step][k]
+    if reference >= 0:
+        return registers[reference]
+    return PyTuple_GET_ITEM(plan.constants, ~reference)
+
+
+cdef int plan_run(Plan plan, PyObject **registers, int start, int stop) except -1:
+    """Run some steps; registers after the inputs are owned by the caller afterwards."""
     cdef PyObject *args[MAX_ARGS]
-    cdef int i, k, reference
+    cdef int i, k
     cdef Op op
     cdef object value
-    for i in range(plan.nsteps):
+    for i in range(start, stop):
         op = <Op>PyTuple_GET_ITEM(plan.ops, i)
         for k in range(op.nargs):
-            reference = plan.arguments[i][k]
-            if reference >= 0:
-                args[k] = registers[reference]
-            else:
-                args[k] = PyTuple_GET_ITEM(plan.constants, ~reference)
+            args[k] = plan_argument(plan, registers, i, k)
         if plan.conjugates[i] and is_real(<object>args[0]):
             value = <object>args[0]
         else:
@@ -414,10 +426,10 @@ cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 
 
 cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
-                     PyObject **results, dict unpacked) except -1:
+                     PyObject **results, dict unpacked, running_sum *sums) except -1:
     cdef PyObject *registers[MAX_REGISTERS]
     cdef PyObject *found
-    cdef int i, count
+    cdef int i, count, last
     cdef object value
     cdef Plan plan = formula.plan
     if plan is None or not compiled_enabled:
@@ -434,7 +446,16 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
             value = source_value(formula, i, node, grads, unpacked)
             Py_INCREF(value)
             registers[i] = <PyObject *>value
-        plan_run(plan, registers)
+        if (sums != NULL and plan.ends_in_product and op.list_arg < 0
+                and sums[formula.targets[0]].total != NULL):
+            last = plan.nsteps - 1
+            plan_run(plan, registers, 0, last)
+            if add_product(&sums[formula.targets[0]], plan_argument(plan, registers, last, 0),
+                           plan_argument(plan, registers, last, 1)):
+                return 0
+            plan_run(plan, registers, last, plan.nsteps)
+        else:
+            plan_run(plan, registers, 0, plan.nsteps)
         for i in range(formula.ntargets):
             if plan.outputs[i] < 0:
                 continue
@@ -494,11 +515,12 @@ cdef list vjp_at(Op op, PyObject **args, object result, tuple cotangents, uint64
 
 
 cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
-                     uint64_t skipped) except -1:
+                     uint64_t skipped, running_sum *sums) except -1:
     """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge.
 
     Of an op without a list of tensors, formulas for edges whose bits are set in `skipped` are
-    left out.
+    left out. ``sums``, if it is not NULL, says where the gradient of each edge will be added: a
+    product of equally large factors goes there at once, and not into `results`.
     """
     cdef Op op = <Op>node.op
     cdef Backward backward = <Backward>op.backward if op.backward is not None else backward_of(op)
@@ -527,6 +549,6 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
             if needed:
                 if not formula.tried:
                     compile_formula(op, formula)
-                run_formula(op, formula, node, grads, results, unpacked)
+                run_formula(op, formula, node, grads, results, unpacked, sums)
                 break
     return 0

@@ -26,3 +26,4 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1
 cdef int add_into(Tensor out, Tensor other) except -1
+cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1

@@ -482,9 +482,7 @@ cdef int fill_with(Tensor out, object value) except -1:
 
 cdef int add_into(Tensor out, Tensor other) except -1:
     """out += other without letting go of the interpreter lock: no update is lost."""
-    global keep_lock
     cdef operand inputs[2]
-    cdef bint before = keep_lock
     inputs[0].tensor = <PyObject *>out
     inputs[1].tensor = <PyObject *>other
     if out.layout.numel == 0:
@@ -493,9 +491,16 @@ cdef int add_into(Tensor out, Tensor other) except -1:
             ADD * PB_NUM_DTYPES + out.dtype].kernel == NULL:
         with accumulating:              # a Python kernel may be interrupted half-way
             return launch_elementwise(ADD, out.dtype, out, inputs, 2)
+    return launch_locked(ADD, out, inputs, 2)
+
+
+cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1:
+    """Run a compiled elementwise kernel without letting go of the interpreter lock."""
+    global keep_lock
+    cdef bint before = keep_lock
     keep_lock = True
     try:
-        return launch_elementwise(ADD, out.dtype, out, inputs, 2)
+        return launch_elementwise(slot, out.dtype, out, inputs, count)
     finally:
         keep_lock = before
 

@@ -259,7 +259,7 @@ def node_call(Node self not None, *grad_outputs):
         for i in range(node.noutputs):
             value = grad_outputs[i]
             grads[i] = NULL if value is None else <PyObject *>value
-        node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled, 0)
+        node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled, 0, NULL)
         found = [None if grads[node.noutputs + i] == NULL else <object>grads[node.noutputs + i]
                  for i in range(node.nedges)]
     finally:

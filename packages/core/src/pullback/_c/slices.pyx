@@ -72,7 +72,7 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
         if inner.kind == NODE_PYTHON:
             apply_python(inner, &inner_grad, found)
         else:
-            op_backward(inner, &inner_grad, found, skipped & ~<uint64_t>1)
+            op_backward(inner, &inner_grad, found, skipped & ~<uint64_t>1, NULL)
         if found[0] == NULL:
             op_named("zero_")(part)
         else:
