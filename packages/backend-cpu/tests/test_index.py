@@ -328,3 +328,18 @@ def test_nonzero_never_writes_beyond_its_output(rows):
         run_kernel("nonzero", room[:rows], [np.array([1, 0, 1])])
     assert info.value.code == E_RUNTIME
     assert (room[rows:] == -7).all()
+
+
+def test_an_index_that_changes_meanwhile_was_read_once():
+    # The output lies over the index, one element on: what is written would be the next index.
+    room = np.arange(401) % 7
+    index = room[:-1].copy()
+    values = (np.arange(7) * 3 + 1) % 7
+    run_kernel("gather", room[1:], [values, room[:-1]], 0)
+    np.testing.assert_array_equal(room[1:], values[index])
+    room = np.arange(401)[::-1] % 400
+    index, expected = room[:-1].copy(), room[1:].copy()
+    values = np.arange(400) * 3 % 400
+    expected[index] = values
+    run_kernel("scatter", room[1:], [room[:-1], values], 0)
+    np.testing.assert_array_equal(room[1:], expected)

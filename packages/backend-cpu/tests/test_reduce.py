@@ -219,6 +219,27 @@ def test_cumsum(dtype, layout, shape):
         assert_close(out, round_to(expected, values.dtype), scale=8)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("place", range(17))
+def test_cumsum_overflows_only_where_a_running_sum_does(dtype, place):
+    values = np.zeros(30, dtype)
+    values[place : place + 3] = -1.5e308, 1e308, 1e308
+    values[20:] = 1e290
+    out = np.zeros_like(values)
+    run_kernel("cumsum", out, [values], 0)
+    np.testing.assert_allclose(out, np.cumsum(values), rtol=1e-14)
+
+
+def test_cumsum_of_infinities_and_nan():
+    values = np.arange(40.0)
+    values[11] = np.inf
+    values[29] = -np.inf
+    out = np.zeros_like(values)
+    run_kernel("cumsum", out, [values], 0)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(out, np.cumsum(values))
+
+
 def test_cumsum_of_a_scalar():
     out = np.zeros((), np.float32)
     run_kernel("cumsum", out, [np.array(3, np.float32)], 0)

@@ -68,6 +68,16 @@ def test_ternary_with_numbers(slot, dtype, scalars):
     assert_near(out, expect(slot, full, *number), dtype)
 
 
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+def test_addcdiv_by_a_complex_zero_is_infinite(dtype):
+    kind = DTYPES[dtype]
+    out = np.zeros(3, kind)
+    run_kernel("addcdiv", out, [np.ones(3, kind), np.full(3, 1 - 2j, kind), np.zeros(3, kind),
+                                Scalar(kind.type(2))])
+    np.testing.assert_array_equal(out.real, np.inf)
+    np.testing.assert_array_equal(out.imag, -np.inf)
+
+
 def test_clamp_lets_nan_win():
     x = np.array([np.nan, 1.0, 1.0, 5.0, -5.0])
     low = np.array([0.0, np.nan, 0.0, 0.0, 0.0])

@@ -125,6 +125,15 @@ def test_refused_calls(call, error, message):
         call()
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1.7e308])
+@pytest.mark.parametrize("replacement", [True, False])
+def test_multinomial_of_weights_near_the_limits_of_double(size, replacement):
+    weights = pb.tensor([[0, size, size, 0], [size, 0, 0, size]], dtype=pb.float64)
+    drawn = pb.multinomial(weights, 40 if replacement else 2, replacement)
+    assert set(drawn[0].tolist()) == {1, 2}
+    assert set(drawn[1].tolist()) == {0, 3}
+
+
 # name: samples, their mean, their variance
 MOMENTS = {
     "bernoulli": (lambda: pb.bernoulli(zeros() + 0.3), 0.3, 0.21),

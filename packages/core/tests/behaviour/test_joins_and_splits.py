@@ -288,6 +288,14 @@ def test_joined_parts_keep_dtypes_and_derivatives():
     assert y.grad.tolist() == [2, 2]
 
 
+def test_nothing_but_empty_vectors_is_joined_in_any_dim():
+    x = pb.zeros(0, requires_grad=True)
+    joined = pb.cat([x, x], 1)
+    assert joined.shape == (0,)
+    joined.sum().backward()
+    assert x.grad.shape == (0,)
+
+
 def test_a_stack_of_too_many_dims_is_refused():
     deep = pb.ones([1] * 64)
     with pytest.raises(RuntimeError, match="at most 64 dimensions, got 65"):

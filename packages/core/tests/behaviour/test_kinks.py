@@ -161,3 +161,9 @@ def test_both_derivatives_of_a_norm_at_zero_are_zero():
     (slope,) = pb.autograd.grad(pb.linalg.vector_norm(x), x, create_graph=True)
     (curve,) = pb.autograd.grad(slope.sum(), x)
     assert slope.tolist() == curve.tolist() == [0, 0, 0]
+
+
+def test_elements_beside_an_infinite_one_have_the_gradient_zero():
+    beside = derivative(lambda x: x.logcumsumexp(0), 1.0, math.inf, 2.0, 3.0)
+    assert beside[0] == 1
+    assert beside[2:] == [0, 0]

@@ -282,6 +282,9 @@ def test_addcmul_and_addcdiv_refuse():
         pb.addcdiv(x, i, i)
     with pytest.raises(RuntimeError, match="without overflow"):
         pb.addcmul(x, x, x, value=1j)
+    for value in (math.inf, 2**70, 300):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            pb.addcmul(*[pb.tensor([1, 2], dtype=pb.int8)] * 3, value=value)
     with pytest.raises(TypeError, match="value"):
         pb.addcmul(x, x, x, value="2")
     with pytest.raises(TypeError, match="tensor2"):
@@ -290,6 +293,19 @@ def test_addcmul_and_addcdiv_refuse():
         pb.addcmul(*[pb.tensor([True])] * 3)
     with pytest.raises(RuntimeError, match="shape"):
         pb.ones(2).addcmul_(pb.ones(2, 2), x)
+
+
+def test_addcmul_multiplies_the_value_first():
+    zeros, large, part = pb.zeros(3), pb.full((3,), 2e38), pb.full((3,), 0.25)
+    assert pb.addcmul(zeros, large, 1 / part, value=0.25).equal(large)
+    assert pb.addcdiv(zeros, large, part, value=0.25).equal(large)
+
+
+@pytest.mark.parametrize("dtype", [pb.complex64, pb.complex128])
+def test_addcdiv_of_complex_zeros_is_infinite(dtype):
+    one, zero = pb.ones(1, dtype=dtype), pb.zeros(1, dtype=dtype)
+    found = pb.addcdiv(one, one + 2j, zero, value=2).item()
+    assert (found.real, found.imag) == (math.inf, math.inf)
 
 
 def test_lerp_reaches_both_ends():

@@ -268,6 +268,17 @@ ZERO = [[0, 0, 0, 0]]
         (lambda: pb.ones(()).index_select(0, pb.tensor([0, 0])), RuntimeError, "only 1 value"),
         (lambda: pb.ones(3).scatter(0, pb.tensor([0]), pb.ones(1, 1)), RuntimeError,
          "same number of dimensions as src tensor"),
+        (lambda: ones().index_put((pb.ones(5) > 0,), pb.tensor(1.0)), IndexError,
+         r"mask \[5\] at index 0 does not match the shape of the indexed tensor \[3, 4\]"),
+        (lambda: ones()[pb.tensor([1, 0, 1, 0], dtype=pb.uint8)], IndexError, "shape of the mask"),
+        (lambda: pb.zeros(0, 0)[pb.tensor([0])], IndexError, "dimension with size 0"),
+        (lambda: pb.zeros(0, 0).index_put((pb.tensor([0]),), pb.tensor(1.0)), IndexError,
+         "dimension with size 0"),
+        (lambda: pb.zeros(0, 0).index_select(1, pb.tensor([0])), RuntimeError, "nothing to select"),
+        (lambda: pb.zeros(2, dtype=pb.int8).masked_fill(pb.ones(2) > 0, 300), RuntimeError,
+         "without overflow"),
+        (lambda: pb.zeros(2, dtype=pb.int64).masked_fill(pb.ones(2) > 0, float("nan")),
+         RuntimeError, "without overflow"),
     ],
 )
 def test_refused(call, error, message):
@@ -307,6 +318,24 @@ def test_an_index_without_dims_needs_a_source_element(name, shape):
         TOO_FEW[name](x, index, pb.zeros(0))
     assert TOO_FEW[name](x, index, pb.ones(1)).shape == shape
     assert TOO_FEW[name](x, pb.tensor([0]), pb.ones(())).shape == shape
+
+
+def test_an_index_that_is_overwritten_is_refused_as_such():
+    x = pb.arange(3)
+    for call in (
+        lambda: x.index_copy_(0, x, pb.tensor([2, 1, 0])),
+        lambda: x.index_add_(0, x, pb.tensor([2, 1, 0])),
+        lambda: x.scatter_(0, x, pb.tensor([2, 1, 0])),
+    ):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_no_index_into_nothing():
+    assert pb.zeros(0, 3)[pb.tensor([], dtype=pb.int64)].shape == (0, 3)
+    assert pb.zeros(3, 0)[pb.tensor([2, 0])].shape == (2, 0)
+    assert pb.zeros(3, 0).index_select(0, pb.tensor([1])).shape == (1, 0)
 
 
 def test_tensors_without_dims_count_as_vectors():

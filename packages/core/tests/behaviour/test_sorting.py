@@ -169,6 +169,8 @@ def test_histograms():
     x = pb.tensor([0.0, 0.75, 1.5, 2.25, 3.0, 3.1, -1.0, NAN])
     assert x.histc(4, 0, 3).tolist() == [1.0, 1.0, 1.0, 2.0]
     assert pb.tensor([1.0, 1.0]).histc(4).tolist() == [0.0, 0.0, 2.0, 0.0]
+    assert pb.tensor([3e38, -3e38, 0.0]).histc(4).tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert pb.tensor([3e38, 0.0]).histc(4, 0, 3e38).tolist() == [1.0, 0.0, 0.0, 1.0]
     hist, edges = pb.histogram(pb.tensor([1.0, 2.0, 1.0]), 4, range=(0.0, 3.0))
     assert hist.tolist() == [0.0, 2.0, 1.0, 0.0]
     assert edges.tolist() == [0.0, 0.75, 1.5, 2.25, 3.0]

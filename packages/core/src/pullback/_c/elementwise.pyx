@@ -520,6 +520,8 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     if mask.dtype != PB_BOOL:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype "
                            f"{dtype_object(mask.dtype).name}")
+    if not is_tensor(<object>args[2]):
+        scalar_check_all(<object>args[2], self.dtype)
     values[0] = args[1]
     values[1] = args[2]
     values[2] = args[0]

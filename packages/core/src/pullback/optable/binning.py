@@ -216,6 +216,10 @@ def _check_bins(bins):
 
 def _bin_of(self, low, high, bins):
     """Return the bin of each element, of which all lie in the range."""
+    import pullback
+    if (high - low) * bins > pullback.finfo(self.dtype).max:
+        small = 0.5 ** 60               # bins are counted in int64: there are less than 2^60
+        self, low, high = self * small, low * small, high * small
     place = ops.div_(ops.mul_(self - low, bins), high - low)
     return ops.clamp_max_(cast_to(place, dtype_named("int64")), bins - 1)
 

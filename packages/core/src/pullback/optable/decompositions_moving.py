@@ -6,11 +6,11 @@ from pullback.optable.schema import ops
 
 
 def addcdiv(self, tensor1, tensor2, value):
-    return self + tensor1 / tensor2 * value
+    return self + tensor1 * value / tensor2
 
 
 def addcmul(self, tensor1, tensor2, value):
-    return self + tensor1 * tensor2 * value
+    return self + tensor1 * value * tensor2
 
 
 def clamp(self, low, high):

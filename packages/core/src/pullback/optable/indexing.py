@@ -60,10 +60,15 @@ op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, kernel="nonzero", me
 def _expand_masks(self, indices):
     """Replace bool masks by their coordinates; returns one index or None per dim."""
     found = []
-    for index in indices:
+    for place, index in enumerate(indices):
         if index is None:
             found.append(None)
         elif str(index.dtype) in ("pullback.bool", "pullback.uint8"):
+            for mine, size in zip(self.shape[len(found):], index.shape):
+                if mine != size:
+                    raise IndexError(f"The shape of the mask {list(index.shape)} at index {place} "
+                                     f"does not match the shape of the indexed tensor "
+                                     f"{list(self.shape)} at index {len(found)}")
             found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
         else:
             found.append(_as_index(index))
@@ -110,16 +115,21 @@ def _front(self, dims):
     return self.permute(tuple(dims + rest))
 
 
+def _refuse_nothing(moved, count, shape):
+    """Refuse indices of a shape into dims of which one has no element, whatever the others have."""
+    if 0 in moved.shape[:count] and 0 not in shape:
+        raise IndexError("index is out of bounds for dimension with size 0")
+
+
 def _index(self, indices):
     dims, used, shape, at = _plan(self, indices)
     if not dims:
         return self.clone()
     moved = _front(self, dims)
+    _refuse_nothing(moved, len(dims), shape)
     rest = tuple(moved.shape[len(dims):])
     out = new_empty(self, shape + rest)
     if out.numel():
-        if 0 in moved.shape[:len(dims)]:
-            raise IndexError("index is out of bounds for dimension with size 0")
         run_slot("index", (out,), (moved, *used))
     return _place(out, len(shape), at)
 
@@ -169,6 +179,7 @@ def _write(target, indices, values, accumulate):
     dims, used, shape, at = _plan(target, indices)
     moved = _front(target, dims)
     count = len(dims)
+    _refuse_nothing(moved, count, shape)
     full = shape + tuple(moved.shape[count:])
     if at and shape:
         order = list(range(at, at + len(shape))) + list(range(at)) + list(
@@ -350,6 +361,9 @@ def _index_select(self, dim, index):
     if not self.ndim and index.numel() != 1:
         raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got "
                            f"{index.numel()} value(s)")
+    if index.numel() and ndim > 1 and not part.shape[dim]:
+        raise RuntimeError(f"index_select(): there is nothing to select from in dim {dim}, whose "
+                           f"size is 0")
     shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
     out = new_empty(self, shape)
     if out.numel():                     # gather, unlike index, takes no negative numbers

@@ -124,6 +124,7 @@ def _index_copy(self, dim, index, source):
         raise IndexError(f"{name}(): Number of indices ({index.numel()}) should be equal to "
                          f"source.size(dim) ({count})")
     target, source = as_vector(self), as_vector(kept_apart(self, source))
+    index = kept_apart(self, index)
     try:
         scatter_into("scatter")(target, dim, _spread_index(index, dim, source.shape), source)
     except RuntimeError as error:

@@ -266,6 +266,14 @@ def _check_weights(weights, several):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
+def _within_range(weights):
+    """Return float64 weights whose sum is neither infinite nor too small to be cut into parts."""
+    largest = ops.amax(weights, -1, True)
+    if _holds((largest > 1e-250) & (largest < 1e300)):
+        return weights                  # there are at most 2^24 of them
+    return weights / largest
+
+
 def _multinomial(self, num_samples, replacement, generator):
     count = whole(num_samples, "multinomial", "num_samples")
     if self.ndim not in (1, 2):
@@ -287,6 +295,8 @@ def _multinomial(self, num_samples, replacement, generator):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
     weights = cast_to(self, dtype_named("float64"))
     _check_weights(weights, replacement and count > 1)
+    if self.dtype == weights.dtype:
+        weights = _within_range(weights)
     if replacement:
         reached = ops.cumsum(weights, -1)
         places = _uniform(new_empty(self, shape, weights.dtype), generator)

@@ -154,7 +154,8 @@ def _logcumsumexp_vjp(g, self, out, dim):
     count = out.shape[dim]
     if not count:
         return g
-    steps = ops.exp(out.narrow(dim, 0, count - 1) - out.narrow(dim, 1, count - 1))
+    before, after = out.narrow(dim, 0, count - 1), out.narrow(dim, 1, count - 1)
+    steps = ops.exp(ops.where(before == after, 0, before - after))      # of infinities, too
     last = ops.zeros_like(out.detach().narrow(dim, 0, 1))
     factors = ops.conj(ops.cat([steps, last], dim))
     return ops.conj(ops.exp(self - out)) * recur_backwards(g, factors, dim)

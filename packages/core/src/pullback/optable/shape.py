@@ -495,8 +495,10 @@ def _cat_forward(tensors, dim):
     if joined is not None:
         return joined
     tensors = _common("cat", list(tensors))    # empty ones have a say in the dtype
-    tensors = [t for t in tensors if tuple(t.shape) != (0,)] or tensors[:1]
-    shape = list(tensors[0].shape)
+    some = [t for t in tensors if tuple(t.shape) != (0,)]
+    if not some:
+        return _join_raw(tensors[:1], 0, False)
+    tensors, shape = some, list(some[0].shape)
     if not shape:
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
     if not -len(shape) <= dim < len(shape):

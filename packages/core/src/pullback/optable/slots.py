@@ -125,8 +125,8 @@ _binary({
     "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
 }, required=False)
 # With a decomposition each, as they only save passes over memory.
-_slot("addcmul", "ternary", "self tensor1 tensor2 value", "self + (tensor1 * tensor2) * value")
-_slot("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (tensor1 / tensor2) * value")
+_slot("addcmul", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) * tensor2")
+_slot("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) / tensor2")
 _slot("clamp", "ternary", "self min max", "minimum(maximum(self, min), max); NaN wins.")
 _slot("lerp", "ternary", "self end weight", "self + weight * (end - self) where |weight| < 0.5, "
       "else end - (end - self) * (1 - weight), so that the weights 0 and 1 give the ends.")

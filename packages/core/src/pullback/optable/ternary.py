@@ -12,14 +12,14 @@ def _is_integer(dtype):
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
-def _scale(name, dtype, value):
+def _scale(name, self, dtype, value):
     """Return ``value`` as a number that fits the result's dtype; integers cut it off."""
     if isinstance(value, complex) and not dtype.is_complex:
         raise RuntimeError(f"{name}(): argument 'value': value cannot be converted to type "
                            f"{dtype.name} without overflow")
     if not isinstance(value, (int, float, complex)):
         raise TypeError(f"{name}(): argument 'value' must be Number, not {type(value).__name__}")
-    return int(value) if _is_integer(dtype) else value
+    return ops.new_full(self, (), value, dtype=dtype).item() if _is_integer(dtype) else value
 
 
 def _addc(name):
@@ -33,7 +33,7 @@ def _addc(name):
         self, _ = promoted(name, NUMBERS, self, first)
         dtype = self.dtype if first.ndim == 0 and self.ndim else promoted(
             name, NUMBERS, first, self)[0].dtype
-        value = _scale(name, dtype, value)
+        value = _scale(name, self, dtype, value)
         if dtype.itemsize == 2 and dtype.is_floating_point:      # the number keeps its digits
             return ops.cast(run(*(ops.cast(part, dtype_named("float32"))
                                   for part in (self, first, second)), value), dtype)
@@ -51,12 +51,12 @@ _DIVIDED = [made._replace(args=(*made.args[:2], made.args[2]._replace(low=0.5, h
 
 op("add_product(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand) -> Tensor",
    kernel="addcmul", dtypes=NUMBERS, method=False, function=False,
-   doc="Return self + (tensor1 * tensor2) * value, elementwise.",
+   doc="Return self + (value * tensor1) * tensor2, elementwise.",
    samples=[case(T(2, 3), T(3), T(2, 1), 2), case(T(), T(), T(), 1), case(T(0, 3), T(3), T(1), 1)],
    ref=lambda np, self, tensor1, tensor2, value: self + tensor1 * tensor2 * value)
 op("add_quotient(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand) -> Tensor",
    kernel="addcdiv", dtypes=FLOAT_COMPLEX, method=False, function=False,
-   doc="Return self + (tensor1 / tensor2) * value, elementwise.",
+   doc="Return self + (value * tensor1) / tensor2, elementwise.",
    samples=[case(T(2, 3), T(3), T(2, 1, low=0.5, high=3), 2),
             case(T(), T(), T(low=0.5, high=3), 1), case(T(0, 3), T(3), T(1), 1)],
    ref=lambda np, self, tensor1, tensor2, value: self + tensor1 / tensor2 * value)

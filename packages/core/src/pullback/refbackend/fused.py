@@ -46,13 +46,13 @@ def log_softmax_backward(out: Array, grad: Array, result: Array, *, dim: int) ->
 def addcmul(out: Array, x: Array, first: Array, second: Array, value: Array) -> None:
     """Add a multiple of a product."""
     with np.errstate(all="ignore"):
-        store(out, widen(x) + widen(first) * widen(second) * widen(value))
+        store(out, widen(x) + widen(value) * widen(first) * widen(second))
 
 
 def addcdiv(out: Array, x: Array, first: Array, second: Array, value: Array) -> None:
     """Add a multiple of a quotient."""
     with np.errstate(all="ignore"):
-        store(out, widen(x) + widen(first) / widen(second) * widen(value))
+        store(out, widen(x) + widen(value) * widen(first) / widen(second))
 
 
 def clamp(out: Array, x: Array, low: Array, high: Array) -> None:
