@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import DTYPES, run_kernel
+from kernel_calls import DTYPES, E_MEMORY, KernelError, run_kernel
 from layouts import sample
 from pullback_cpu.threads import get_num_threads, set_num_threads
 
@@ -23,7 +26,7 @@ class Case:
         self, dtype, images, groups, channels, made, kernel, stride, padding, dilation, size
     ):
         self.stride, self.padding, self.dilation = stride, padding, dilation
-        self.groups, self.kernel = groups, kernel
+        self.groups, self.kernel, self.size = groups, kernel, size
         self.counts = tuple(
             (n + 2 * p - d * (k - 1) - 1) // s + 1
             for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
@@ -109,6 +112,7 @@ CASES = {
     "depthwise": (2, 6, 1, 1, (5, 3), (1, 1), (2, 1), (1, 1), (8, 37)),
     "wide stride": (1, 1, 2, 2, (2, 2), (5, 7), (0, 0), (1, 1), (20, 30)),
     "much padding": (1, 1, 3, 4, (2, 2), (2, 1), (4, 5), (1, 1), (3, 4)),
+    "one window": (2, 1, 2, 3, (3, 2), (1 << 62, 1 << 40), (1, 0), (1, 1), (4, 5)),
     "line": (3, 1, 16, 32, (5,), (1,), (2,), (1,), (300,)),
     "volume": (2, 2, 3, 4, (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2), (5, 6, 7)),
     "many places": (1, 1, 1, 8, (7, 7), (1, 1), (3, 3), (1, 1), (28, 28)),
@@ -175,6 +179,80 @@ def test_infinities_stay_where_they_belong():
     assert np.isfinite(sums[:, 1]).all()
     assert np.isfinite(sums[:, 0, 1:]).all()
     assert np.isfinite(sums[:, 0, 0, :2]).all()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", CASES)
+def test_weights_that_are_not_finite_meet_no_padding(name, value):
+    case = Case("f64", *CASES[name])
+    case.weight[0, 0, 0] = case.weight[-1, -1, -1] = value
+    bias = sample("f64", case.image.shape[1:2], seed=4)
+    out = np.zeros_like(case.image)
+    run_kernel("conv_adjoint", out, [case.windows, case.weight, bias], case.geometry)
+    with np.errstate(invalid="ignore"):
+        expected = definition_of_adjoint(case) + bias.reshape(-1, *[1] * (out.ndim - 2))
+    np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)
+
+
+def definition_of_adjoint(case: Case) -> np.ndarray:
+    """Add product by product: einsum may multiply zeros that it has filled up with."""
+    padded = case.pad(np.zeros(case.image.shape))
+    windows = case.split(case.windows)
+    for place, met in case.places(padded):
+        weight = case.weight_at(place)
+        for o, c in np.ndindex(weight.shape[1:]):
+            factor = weight[:, o, c].reshape(1, -1, *[1] * len(case.size))
+            met[:, :, c] += windows[:, :, o] * factor
+    inside = [slice(p, p + n) for p, n in zip(case.padding, case.size, strict=True)]
+    return padded[(..., *inside)]
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation"),
+    [(1 << 62, 1 << 61, 1), (1, 1 << 61, 1 << 62), (1 << 40, 1 << 40, 1)],
+)
+@pytest.mark.parametrize("slot", ["conv", "conv_adjoint", "conv_weight"])
+def test_paddings_beyond_any_memory(slot, stride, padding, dilation):
+    size, taps = 5, 2
+    count = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+    image, weight = sample("f32", (1, 1, size)), sample("f32", (1, 1, taps))
+    windows = sample("f32", (1, 1, count))
+    operands = {
+        "conv": (windows, image, weight),
+        "conv_adjoint": (image, windows, weight),
+        "conv_weight": (weight, image, windows),
+    }
+    out, *ins = operands[slot]
+    with pytest.raises(KernelError) as caught:
+        run_kernel(slot, out, ins, (stride, padding, dilation, 1))
+    assert caught.value.code == E_MEMORY
+
+
+IMAGES_OF_PADDING = """
+import resource
+import numpy as np
+from kernel_calls import run_kernel
+from pullback_cpu.threads import set_num_threads
+set_num_threads(1)
+run_kernel("conv_weight", np.zeros((1, 8, 1, 1), np.float32),
+           [np.zeros((1, 8, 1, 1), np.float32), np.zeros((1, 1, 1, 1), np.float32)],
+           (1, 1, 0, 0, 1, 1, 1))
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+image, windows = np.ones((2048, 8, 1, 1), np.float32), np.ones((2048, 1, 3, 3), np.float32)
+out = np.zeros((1, 8, 1, 1), np.float32)
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29),) * 2)
+run_kernel("conv_weight", out, [image, windows], (80, 80, 80, 80, 1, 1, 1))
+assert (out == 2048).all()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads what Linux tells")
+def test_not_all_images_of_a_batch_are_padded_at_the_same_time():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", IMAGES_OF_PADDING]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_to_sum():

@@ -173,6 +173,12 @@ def test_loading_blas_does_not_import_scipy_linalg():
     assert run_python(code).strip() == "[]"
 
 
+def test_products_of_integers_load_no_blas():
+    code = "import os; os.environ['PULLBACK_CPU_LEVEL'] = 'baseline'\n"
+    code += LARGE_PRODUCT.replace("complex64", "int32") + "print('scipy' in sys.modules)"
+    assert run_python(code).strip() == "False"
+
+
 def test_scipy_linalg_works_after_blas_was_loaded_and_before():
     use = "import scipy.linalg, scipy.linalg.cython_blas\nscipy.linalg.cython_blas.__pyx_capi__\n"
     run_python(LARGE_PRODUCT + use + "scipy.linalg.cholesky(np.eye(3))")

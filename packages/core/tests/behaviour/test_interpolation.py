@@ -110,6 +110,47 @@ def test_node_names():
         assert F.interpolate(x, 5, mode=mode).grad_fn.name() == name
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("column", range(6))
+def test_infinity_stays_within_an_antialiasing_filter(mode, column):
+    x = counted(1, 1, 7, 6)
+    x[..., column] = math.inf
+    clean = F.interpolate(counted(1, 1, 7, 6), (9, 4), mode=mode, antialias=True)
+    out = F.interpolate(x, (9, 4), mode=mode, antialias=True)
+    reached = F.interpolate((x == math.inf).double(), (9, 4), mode=mode, antialias=True) != 0
+    assert not out[reached].isfinite().any()
+    assert_allclose(out[~reached].numpy(), clean[~reached].numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
+def test_antialiasing_copies_dims_that_keep_their_size(mode):
+    x = draw(1, 2, 5, 6)
+    assert F.interpolate(x, (5, 6), mode=mode, antialias=True).tolist() == x.tolist()
+    one = F.interpolate(x, scale_factor=(1.1, 0.5), mode=mode, antialias=True)
+    assert one.tolist() == F.interpolate(x, (5, 3), mode=mode, antialias=True).tolist()
+
+
+@pytest.mark.parametrize(("rank", "mode"), [(1, "linear"), (2, "bilinear"), (3, "trilinear")])
+@pytest.mark.parametrize("corners", [True, False])
+def test_linear_modes_copy_dims_that_keep_their_size(rank, mode, corners):
+    x = draw(1, 2, *[5] * rank)
+    out = F.interpolate(x, scale_factor=1.1, mode=mode, align_corners=corners)
+    assert out.tolist() == x.tolist()
+    one = F.interpolate(x, scale_factor=(*[2.0] * (rank - 1), 1.1), mode=mode)
+    like = F.interpolate(x, (*[10] * (rank - 1), 5), mode=mode)
+    assert one.tolist() == like.tolist()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
+def test_sizes_beyond_any_memory(mode):
+    x = counted(1, 1, 3)
+    for size in (2**40, 2**60):
+        with pytest.raises((MemoryError, RuntimeError)):
+            F.interpolate(x, size, mode=mode)
+    with pytest.raises(RuntimeError, match="overflow"):
+        F.interpolate(x, scale_factor=1e300, mode=mode)
+
+
 def test_infinity_stays_where_it_is():
     x = pb.tensor([[[1.0, math.inf, 3.0, 4.0]]])
     assert F.interpolate(x, 8, mode="linear")[0, 0, -2:].tolist() == [3.75, 4.0]

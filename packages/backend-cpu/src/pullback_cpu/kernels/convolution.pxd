@@ -47,7 +47,19 @@ cdef inline geometry read_geometry(
         shape.stride[lead + d] = given[d]
         shape.padding[lead + d] = given[rank + d]
         shape.dilation[lead + d] = given[2 * rank + d]
+        if shape.count[lead + d] == 1:  # no second window is a stride away
+            shape.stride[lead + d] = 1
     return shape
+
+
+cdef inline bint fits_memory(const geometry *shape) noexcept nogil:
+    """Return whether an image with its padding could be held, so that its size can be computed."""
+    cdef double elements = (<double>shape.groups) * (shape.c + shape.o)
+    cdef int d
+    for d in range(3):
+        elements *= (<double>shape.size[d] + shape.stride[d] + 2 * <double>shape.padding[d]
+                     + (<double>shape.kernel[d] - 1) * shape.dilation[d])
+    return elements < 1e15
 
 
 cdef inline int64_t place_of_tap(

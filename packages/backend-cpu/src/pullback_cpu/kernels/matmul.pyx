@@ -406,8 +406,8 @@ cdef int kernel_bmm(pb_call *call) noexcept nogil:
         # One b for all: the rows of all batches are those of one matrix.
         task.m *= batches
         batches = 1
-    if unlikely(blas == NULL) and is_large(task, dtype) and not uses_tiles(
-            task, max(dtype, <int>PB_F32)):
+    if (unlikely(blas == NULL) and dtype >= <int>PB_F16 and is_large(task, dtype)
+            and not uses_tiles(task, max(dtype, <int>PB_F32))):
         error = load_blas(&blas)
         if error:
             return error

@@ -19,6 +19,7 @@ static void *pb_scratch_blocks[PB_SCRATCH_KEPT];
 static void *pb_scratch_take(size_t bytes) {
     size_t size = 4096;
     char *block;
+    if (bytes > SIZE_MAX / 4) return NULL;
     while (size < bytes)
         size *= 2;
 #if defined(__GNUC__)
@@ -31,7 +32,6 @@ static void *pb_scratch_take(size_t bytes) {
         free(block);
     }
 #endif
-    if (size > SIZE_MAX / 2) return NULL;
     block = malloc(size + PB_SCRATCH_HEAD);
     if (block == NULL) return NULL;
     *(size_t *)block = size;

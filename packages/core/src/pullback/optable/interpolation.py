@@ -12,6 +12,7 @@ from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
 
 _UINT8 = 0x002
+_MANY = 1 << 20     # places of a result whose taps take much longer to find than memory
 
 # A plan holds for each of the last dims None, where nothing changes, or its taps: pairs (indices,
 # weights) with one index and one weight per place of the result. Weights of None are 1.
@@ -212,9 +213,18 @@ def _filtered(size, count, scale, align_corners, kernel, reach):
         total = sum(weights) or 1.0
         rows.append((low, [weight / total for weight in weights]))
     taps = max(len(weights) for _, weights in rows)
-    return [(tuple([min(low + tap, size - 1) for low, _ in rows]),
-             tuple([weights[tap] if tap < len(weights) else 0.0 for _, weights in rows]))
+    rows = [_lengthened(low, weights, taps) for low, weights in rows]
+    return [(tuple([places[tap] for places, _ in rows]), tuple([row[tap] for _, row in rows]))
             for tap in range(taps)]
+
+
+def _lengthened(low, weights, taps):
+    """Return so many places and weights; the last one is split, as zero times infinity is NaN."""
+    places = [low + min(tap, len(weights) - 1) for tap in range(taps)]
+    while len(weights) < taps:
+        half = weights.pop() / 2
+        weights += [half, half]
+    return places, weights
 
 
 # -- interpolate -----------------------------------------------------------------------------------
@@ -288,7 +298,8 @@ def _target(self, size, scale_factor, recompute):
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     scales = _per_dim(scale_factor, sizes, _SCALE, (int, float), "scale_factor")
-    if not all(math.isfinite(scale) for scale in scales):
+    if not all(math.isfinite(scale) and size * scale < 2**63
+               for size, scale in zip(sizes, scales)):
         raise RuntimeError("value cannot be converted to type int64_t without overflow: "
                            f"scale_factor {scales}")
     counts = tuple([math.floor(size * scale) if recompute else int(size * scale)
@@ -298,13 +309,14 @@ def _target(self, size, scale_factor, recompute):
 
 @functools.lru_cache(maxsize=64)
 def _taps(mode, align_corners, antialias, rounded, size, count, scale):
+    if size == count and (scale is None or antialias or "linear" in mode):
+        return None     # these at any scale, as in torch
     if antialias:
         return _filtered(size, count, scale, align_corners, *_FILTERS[mode])
-    if not mode.startswith("nearest") and size == count and (align_corners or scale in (None, 1)):
-        return None
     if mode.startswith("nearest"):
-        return None if size == count and scale is None else _nearest(
-            size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded)
+        return _nearest(size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded)
+    if size == count and (align_corners or scale == 1):
+        return None
     return (_cubic if mode == "bicubic" else _linear)(size, count, scale, align_corners)
 
 
@@ -323,6 +335,9 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
                            f"sizes {list(self.shape)}")
     require(f"upsample_{mode.replace('-', '_')}{'' if mode in _SMOOTH else rank}d",
             _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING, self)
+    if max(counts) > _MANY:
+        # No taps for what no memory can hold.
+        new_empty(self, (max(self.shape[0], 1), self.shape[1], *counts))
     rounded = float if self.dtype.name == "float64" else _single
     plan = tuple([_taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
                   for n, m, scale in zip(sizes, counts, scales)])
