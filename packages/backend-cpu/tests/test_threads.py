@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from kernel_calls import KernelError, run_kernel
 
+import pullback as pb
 from pullback_cpu import threads
 
 LARGE = 300_001
@@ -150,6 +151,7 @@ def test_a_forked_child_has_threads_of_its_own():
 import os, sys, warnings
 import numpy as np
 from kernel_calls import run_kernel
+import pullback as pb
 from pullback_cpu import threads
 
 threads.set_num_threads(3)
@@ -175,6 +177,7 @@ def test_idle_threads_sleep():
 import os, time
 import numpy as np
 from kernel_calls import run_kernel
+import pullback as pb
 from pullback_cpu import threads
 
 threads.set_num_threads(3)
@@ -197,6 +200,7 @@ import pullback as pb
 {first}
 pb.ones(1, device="cpu")
 {second}
+import pullback as pb
 from pullback_cpu import threads
 pb.set_num_threads(4)
 ours = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "pullback"]
@@ -240,3 +244,24 @@ except RuntimeError as error:
 """
     printed, _ = run_python(code, PULLBACK_CPU_LEVEL="avx1024")
     assert "PULLBACK_CPU_LEVEL is 'avx1024', but here it must be one of ['baseline'" in printed
+
+
+def test_bits_of_a_product_while_other_threads_multiply():
+    rng = np.random.default_rng(5)
+    z = pb.tensor(rng.normal(size=(300, 300)) + 1j * rng.normal(size=(300, 300)))
+    v = pb.tensor(rng.normal(size=(2000, 700)))
+    w = pb.tensor(rng.normal(size=700))
+    expected = [(z @ z).numpy().tobytes(), (v @ w).numpy().tobytes()]
+    found = []
+
+    def work():
+        for _ in range(8):
+            found.append([(z @ z).numpy().tobytes(), (v @ w).numpy().tobytes()])
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 24
+    assert all(bits == expected for bits in found)

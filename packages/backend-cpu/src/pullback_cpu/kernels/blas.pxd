@@ -27,7 +27,8 @@ cdef extern from "blas_threads.h":
         void (*set)(int count) noexcept nogil
     void pb_blas_threads_find(pb_blas_threads *threads, const char *library)
     int pb_blas_threads_hold(pb_blas_threads *threads, int is_worth_it) noexcept nogil
-    void pb_blas_threads_release(pb_blas_threads *threads, int before) noexcept nogil
+    void pb_blas_threads_release(pb_blas_threads *threads, int held) noexcept nogil
+    void pb_blas_threads_set(pb_blas_threads *threads, int count) noexcept nogil
 
 
 ctypedef struct blas_table:

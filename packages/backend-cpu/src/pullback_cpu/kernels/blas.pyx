@@ -35,8 +35,7 @@ def thread_count():
 
 def set_thread_count(int count):
     """Let BLAS use at most so many threads, if it can be told."""
-    if routines.threads.set != NULL:
-        routines.threads.set(count)
+    pb_blas_threads_set(&routines.threads, count)
 
 
 ROUTINES = PyCapsule_New(&routines, b"pb_blas", NULL)

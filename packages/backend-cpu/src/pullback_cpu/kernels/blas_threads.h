@@ -9,11 +9,19 @@
 #define PB_BLAS_THREADS_H
 
 #include <stddef.h>
+#if !defined(_WIN32)
+#include <dlfcn.h>
+#include <pthread.h>
+#endif
 
 typedef struct {
     int (*get)(void);
     void (*set)(int);
-    int held; /* 1 while a call has set the number */
+    int holders; /* calls that run now and want one thread */
+    int before;  /* how many there were before the first of them */
+#if !defined(_WIN32)
+    pthread_mutex_t mutex;
+#endif
 } pb_blas_threads;
 
 #if defined(_WIN32)
@@ -30,14 +38,17 @@ static inline int pb_blas_threads_hold(pb_blas_threads *threads, int is_worth_it
     return 0;
 }
 
-static inline void pb_blas_threads_release(pb_blas_threads *threads, int before) {
+static inline void pb_blas_threads_release(pb_blas_threads *threads, int held) {
     (void)threads;
-    (void)before;
+    (void)held;
+}
+
+static inline void pb_blas_threads_set(pb_blas_threads *threads, int count) {
+    (void)threads;
+    (void)count;
 }
 
 #else
-
-#include <dlfcn.h>
 
 /* Look for OpenBLAS among the libraries that an extension module was linked with. */
 static void pb_blas_threads_find(pb_blas_threads *threads, const char *library) {
@@ -51,7 +62,8 @@ static void pb_blas_threads_find(pb_blas_threads *threads, const char *library) 
     void *handle = dlopen(library, RTLD_LAZY); /* kept open: the module stays loaded anyway */
     threads->get = NULL;
     threads->set = NULL;
-    threads->held = 0;
+    threads->holders = 0;
+    pthread_mutex_init(&threads->mutex, NULL);
     for (i = 0; handle != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
         /* ISO C has no conversion from an object pointer to a function pointer, POSIX has. */
         *(void **)&threads->get = dlsym(handle, names[i][0]);
@@ -63,29 +75,39 @@ static void pb_blas_threads_find(pb_blas_threads *threads, const char *library) 
     threads->set = NULL;
 }
 
-/* Before a product: return how many threads to give back afterwards, or 0 for nothing to do.
+/* Before products: true if BLAS keeps to one thread until the release.
  *
- * One caller at a time changes the number, so that each restores what it found. */
+ * The number is BLAS's for all callers: the first of them sets it, the last one puts it back. */
 static inline int pb_blas_threads_hold(pb_blas_threads *threads, int is_worth_it) {
-    int before;
     if (!is_worth_it || threads->set == NULL)
         return 0;
-    if (__atomic_exchange_n(&threads->held, 1, __ATOMIC_ACQUIRE))
-        return 0;
-    before = threads->get();
-    if (before > 1) {
-        threads->set(1);
-        return before;
+    pthread_mutex_lock(&threads->mutex);
+    if (threads->holders++ == 0) {
+        threads->before = threads->get();
+        if (threads->before > 1) threads->set(1);
     }
-    __atomic_store_n(&threads->held, 0, __ATOMIC_RELEASE);
-    return 0;
+    pthread_mutex_unlock(&threads->mutex);
+    return 1;
 }
 
-static inline void pb_blas_threads_release(pb_blas_threads *threads, int before) {
-    if (before == 0)
+static inline void pb_blas_threads_release(pb_blas_threads *threads, int held) {
+    if (!held)
         return;
-    threads->set(before);
-    __atomic_store_n(&threads->held, 0, __ATOMIC_RELEASE);
+    pthread_mutex_lock(&threads->mutex);
+    if (--threads->holders == 0 && threads->before > 1) threads->set(threads->before);
+    pthread_mutex_unlock(&threads->mutex);
+}
+
+/* Let BLAS use so many threads, once nobody holds it to one. */
+static inline void pb_blas_threads_set(pb_blas_threads *threads, int count) {
+    if (threads->set == NULL)
+        return;
+    pthread_mutex_lock(&threads->mutex);
+    if (threads->holders > 0)
+        threads->before = count;
+    else
+        threads->set(count);
+    pthread_mutex_unlock(&threads->mutex);
 }
 
 #endif

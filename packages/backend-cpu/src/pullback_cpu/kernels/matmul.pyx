@@ -220,9 +220,9 @@ cdef void gemm_part(void *context, int64_t first, int64_t last) noexcept nogil:
 cdef void share(
         blas_call *call, int64_t n, int64_t grain, parallel_body body) noexcept nogil:
     """Let our threads call BLAS for parts of a product."""
-    cdef int before = pb_blas_threads_hold(&blas.threads, True)
+    cdef int held = pb_blas_threads_hold(&blas.threads, True)
     parallel_for(n, n if blas.threads.set == NULL else grain, body, call)
-    pb_blas_threads_release(&blas.threads, before)
+    pb_blas_threads_release(&blas.threads, held)
 
 
 cdef blas_call new_call(workspace *space, product *task) noexcept nogil:
@@ -372,12 +372,12 @@ cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept 
 cdef int multiply_together(batch_of *batch, int64_t batches) noexcept nogil:
     """Share products that are too small to be shared each by itself."""
     cdef int64_t grain = <int64_t>(LONG / work_of(&batch.first)) + 1
-    cdef int before = 0
+    cdef int held = 0
     if blas != NULL:
-        before = pb_blas_threads_hold(&blas.threads, True)
+        held = pb_blas_threads_hold(&blas.threads, True)
     parallel_for(batches, grain, multiply_batches, batch)
     if blas != NULL:
-        pb_blas_threads_release(&blas.threads, before)
+        pb_blas_threads_release(&blas.threads, held)
     return batch.error
 
 

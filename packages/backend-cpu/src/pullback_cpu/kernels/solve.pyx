@@ -67,7 +67,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
     cdef pb_array *b = call.in_[1]
     cdef pb_array *info = call.out[1]
     cdef int64_t n = b.shape[1], size = item_size(a.dtype), batch
-    cdef int found, error, before
+    cdef int found, error, held
     cdef char *matrix
     cdef char *right
     cdef int *pivots
@@ -92,7 +92,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
         error = fail_memory(call)
     else:
         error = PB_OK
-        before = pb_blas_threads_hold(&blas.threads, n <= MIDDLING)
+        held = pb_blas_threads_hold(&blas.threads, n <= MIDDLING)
         for batch in range(a.shape[0]):
             if a.dtype == <int>PB_F32:
                 found = solve_one(call, batch, <float *>matrix, <float *>right, pivots)
@@ -103,7 +103,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
             else:
                 found = solve_one(call, batch, <c128 *>matrix, <c128 *>right, pivots)
             (<int32_t *>info.data)[batch * info.strides[0]] = found
-        pb_blas_threads_release(&blas.threads, before)
+        pb_blas_threads_release(&blas.threads, held)
     free(matrix)
     free(right)
     free(pivots)

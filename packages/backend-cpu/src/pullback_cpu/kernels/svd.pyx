@@ -134,7 +134,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     cdef pb_array *infos = call.out[3]
     cdef decomposition of
     cdef int64_t batch
-    cdef int info, error, before
+    cdef int info, error, held
     if a.shape[1] > INT_MAX or a.shape[2] > INT_MAX:
         return fail(call, PB_E_RUNTIME, b"svd: a matrix is too large for LAPACK")
     if a.shape[0] == 0:
@@ -148,7 +148,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     of.left, of.right = <int>call.out[0].shape[2], <int>call.out[2].shape[1]
     of.size = item_size(a.dtype)
     of.matrix = of.values = of.u = of.vh = of.rwork = of.scratch = NULL
-    before = pb_blas_threads_hold(&blas.threads, of.count <= MIDDLING)
+    held = pb_blas_threads_hold(&blas.threads, of.count <= MIDDLING)
     if not allocate(&of, a.dtype - <int>PB_F32):
         error = fail_memory(call)
     else:
@@ -163,7 +163,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
             else:
                 info = decompose_one(call, &of, batch, <c128 *>NULL)
             (<int32_t *>infos.data)[batch * infos.strides[0]] = info
-    pb_blas_threads_release(&blas.threads, before)
+    pb_blas_threads_release(&blas.threads, held)
     free(of.scratch)
     return error
 
