@@ -119,3 +119,14 @@ def test_terms_are_added_in_place():
         numbers(1).addcmul_(y, z)
     with pytest.raises(RuntimeError, match="overflow"):
         x.addcmul_(y, z, value=1j)
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [
+    (pb.float32, 1e300), (pb.int8, 300), (pb.int32, 2**40)], ids=str)
+def test_factors_that_do_not_fit(dtype, factor):
+    x = numbers(3, dtype=dtype)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        pb.add(x, x, alpha=factor)
+    with pytest.raises(RuntimeError, match="without overflow"):
+        pb.addcmul(x, x, x, value=factor)
+    assert pb.add(numbers(3), numbers(3), alpha=float("inf")).tolist() == [float("inf")] * 3

@@ -263,6 +263,8 @@ cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
     if dtype_category[kind] >= CATEGORY_FLOATING and dtype_category[compute] <= CATEGORY_INTEGRAL:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
                            "point number.")
+    if compute != PB_BOOL:
+        scalar_check_all(alpha, compute)
     return 0
 
 

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 
 from pullback.abi cimport PB_F32, PB_F64
 from pullback._c.call cimport check_fits
+from pullback._c.dtype cimport scalar_check_all
 from pullback._c.elementwise cimport run_general, scalar_fits
 from pullback._c.entry cimport OP_SHARES, Op, forward_register
 from pullback._c.kernel cimport copy_into
@@ -49,6 +50,7 @@ cdef object forward_scaled_term(Op op, PyObject **args, PyObject *target):
     for i in range(1, 3):
         fits = fits and is_tensor(<object>args[i]) and (<Tensor>args[i]).dtype == first.dtype
     if fits and scalar_fits(<object>args[3], first.dtype):
+        scalar_check_all(<object>args[3], first.dtype)
         return run_general(op, op.slot, args, 4, target)
     return forward_python(op, args, target)
 
