@@ -121,8 +121,8 @@ def test_terms_are_added_in_place():
         x.addcmul_(y, z, value=1j)
 
 
-@pytest.mark.parametrize(("dtype", "factor"), [
-    (pb.float32, 1e300), (pb.int8, 300), (pb.int32, 2**40)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "factor"), [(pb.float32, 1e300), (pb.int8, 300), (pb.int32, 2**40)], ids=str)
 def test_factors_that_do_not_fit(dtype, factor):
     x = numbers(3, dtype=dtype)
     with pytest.raises(RuntimeError, match="without overflow"):
