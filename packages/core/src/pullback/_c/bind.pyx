@@ -9,14 +9,10 @@ from pullback._c.entry cimport (
     OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP,
     OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT,
     forward_named, missing)
-from pullback._c.call cimport check_fits
-from pullback._c.kernel cimport copy_into, slot_id
-from pullback._c.outputs cimport refuse_shared
-from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport Tensor
-from pullback._c.views cimport own_result
+from pullback._c.call cimport forward_python
+from pullback._c.kernel cimport slot_id
 # These register their forwards, and what runs them at levels.
-from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
+from pullback._c import along, copies, create, dtype_views, elementwise     # no-cython-lint
 from pullback._c import geometry, lifted, matmul, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
@@ -33,28 +29,6 @@ KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OP
          "Tensor[]": ARG_TENSORS}
 NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
            "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL}
-
-
-cdef object forward_python(Op op, PyObject **args, PyObject *target):
-    """Run an entry's Python forward pass with recording off."""
-    cdef pb_state *state = thread_state()
-    cdef bint before = state.grad_enabled
-    cdef int i
-    cdef object result
-    if target != NULL and not op.flags & OP_SHARES:
-        for i in range(1, op.nargs):
-            refuse_shared(<Tensor>target, <object>args[i])
-    state.grad_enabled = 0
-    try:
-        result = op.python(*[<object>args[i] for i in range(op.nargs)])
-    finally:
-        state.grad_enabled = before
-    if target != NULL:
-        if <PyObject *>result != target:
-            check_fits(<Tensor>target, <Tensor?>result)
-            copy_into(<Tensor>target, <Tensor>result)
-        return <object>target
-    return own_result(result)
 
 
 cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
@@ -180,6 +154,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
         op.forward = forward_view_python if op.flags & OP_VIEW else forward_python
     else:
         op.forward = forward_named(entry.forward)
+    if entry.compiled is not None:
+        op.forward = forward_named(entry.compiled)
     enable(op)
     register(op)
     return op
@@ -193,4 +169,5 @@ FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": O
 def set_composite(Op op not None, function):
     """Give an in-place composite its own Python function."""
     op.python = function
+    op.forward = NULL
     op.kind = OP_COMPOSITE

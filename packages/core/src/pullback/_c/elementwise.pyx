@@ -191,7 +191,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     """Run the op's slot over its operands, into `target` if that is not NULL."""
     cdef PyObject *values[MAX_ELEMENTWISE]
     cdef operand inputs[MAX_ELEMENTWISE]
-    cdef int i, count = op.ntensors
+    cdef int i, out_dtype, count = op.ntensors
     cdef Tensor a, b, out
     cdef object scaled = None
     for i in range(count):
@@ -199,23 +199,20 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     if op.flags & OP_ALPHA and args[count] != ONE:
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
-    # The common case: one or two tensors of one dtype, or a tensor and a number: no conversion.
     if target == NULL and count <= 2 and is_tensor(<object>values[0]):
         a = <Tensor>values[0]
-        if (op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE
-                and (op.promote == PROMOTE_DEFAULT or (
-                    op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING))):
+        out_dtype = unconverted(op, a)
+        if out_dtype >= 0:
             inputs[0].tensor = <PyObject *>a
             if count == 2 and is_tensor(<object>values[1]):
                 b = <Tensor>values[1]
-                if (b.dtype != a.dtype or b.storage.device_type != a.storage.device_type
-                        or b.storage.device_index != a.storage.device_index):
+                if not on_same_terms(a, b):
                     return forward_general(op, values, count, target)
                 inputs[1].tensor = <PyObject *>b
                 if not same_walk(a.layout, b.layout):
                     if a.layout.numel == 0 or b.layout.numel == 0:
                         return forward_general(op, values, count, target)
-                    out = tensor_new(elementwise_layout(inputs, 2), a.dtype,
+                    out = tensor_new(elementwise_layout(inputs, 2), out_dtype,
                                      a.storage.device_type, a.storage.device_index)
                     launch_elementwise(op.slot, a.dtype, out, inputs, 2)
                     return out
@@ -224,11 +221,33 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                     return forward_general(op, values, count, target)
                 inputs[1].tensor = NULL
                 scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
-            out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+            out = tensor_new(layout_retain(a.layout), out_dtype, a.storage.device_type,
                              a.storage.device_index)
             launch_elementwise(op.slot, a.dtype, out, inputs, count)
             return out
     return forward_general(op, values, count, target)
+
+
+cdef inline int unconverted(Op op, Tensor a) noexcept:
+    """Return the dtype of a result of operands that all have the dtype of `a`, a dense tensor.
+
+    -1 if it must be converted, or if that takes a closer look.
+    """
+    if not op.dtypes & (<uint32_t>1 << a.dtype) or not a.layout.flags & LAYOUT_DENSE:
+        return -1
+    if op.promote == PROMOTE_BOOL_OUT:
+        return PB_BOOL
+    if op.promote == PROMOTE_DEFAULT or (
+            op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING) or (
+            op.promote == PROMOTE_REAL_OUT and dtype_category[a.dtype] < CATEGORY_COMPLEX):
+        return a.dtype
+    return -1
+
+
+cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
+    """True if both have one dtype and are on one device."""
+    return (a.dtype == b.dtype and a.storage.device_type == b.storage.device_type
+            and a.storage.device_index == b.storage.device_index)
 
 
 cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
@@ -442,6 +461,40 @@ cdef object forward_square(Op op, PyObject **args, PyObject *target):
     return forward_elementwise(op, values, target)
 
 
+cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor like):
+    """Run `where` over operands in the dtype of `like`, one of them; None if it takes more.
+
+    The other one may be a number, or a tensor of the same dtype and shape.
+    """
+    cdef operand inputs[3]
+    cdef PyObject *value
+    cdef Tensor out
+    cdef int i
+    if not (mask.dtype == PB_BOOL and like.layout.flags & LAYOUT_DENSE
+            and same_walk(mask.layout, like.layout)
+            and mask.storage.device_type == like.storage.device_type
+            and mask.storage.device_index == like.storage.device_index):
+        return None
+    inputs[0].tensor = <PyObject *>mask
+    for i in range(1, 3):
+        value = first if i == 1 else second
+        if is_tensor(<object>value):
+            if not on_same_terms(<Tensor>value, like) or not same_walk(
+                    (<Tensor>value).layout, like.layout):
+                return None
+            inputs[i].tensor = value
+        elif scalar_fits(<object>value, like.dtype):
+            inputs[i].tensor = NULL
+            scalar_write(<object>value, like.dtype, &inputs[i].scalar[0])
+        else:
+            return None
+    out = tensor_new(layout_retain(like.layout), like.dtype, like.storage.device_type,
+                     like.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, like.dtype, out, inputs, 3)
+    return out
+
+
 cdef object forward_where(Op op, PyObject **args, PyObject *target):
     """self or other by a condition; the positions where it holds if only that is given."""
     cdef int code = (<Tensor>args[0]).dtype
@@ -456,6 +509,12 @@ cdef object forward_where(Op op, PyObject **args, PyObject *target):
     elif code != PB_BOOL:
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor "
                            f"with dtype {dtype_object(code).name}")
+    if target == NULL:
+        like = <object>args[1] if is_tensor(<object>args[1]) else <object>args[2]
+        if is_tensor(like):
+            out = choose(op, <Tensor>args[0], args[1], args[2], <Tensor>like)
+            if out is not None:
+                return out
     return forward_elementwise(op, args, target)
 
 
@@ -473,6 +532,10 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     if mask.dtype != PB_BOOL:
         raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype "
                            f"{dtype_object(mask.dtype).name}")
+    if target == NULL:
+        out = choose(op, mask, args[2], args[0], self)
+        if out is not None:
+            return out
     values[0] = args[1]
     values[1] = args[2]
     values[2] = args[0]
