@@ -1,4 +1,4 @@
-"""arange and the random numbers."""
+"""arange, linspace and the random numbers."""
 
 from __future__ import annotations
 
@@ -173,3 +173,23 @@ def test_arange_of_large_integers_is_exact():
     out = np.zeros(3, np.int64)
     run_kernel("arange", out, [], 2**62 + 1, 3)
     assert out.tolist() == [2**62 + 1, 2**62 + 4, 2**62 + 7]
+
+
+@pytest.mark.parametrize("dtype", dtypes_of("arange"))
+def test_arange_of_many_numbers(dtype):
+    out = np.zeros(150_001, DTYPES[dtype])
+    run_kernel("arange", out, [], 5, -3)
+    with np.errstate(over="ignore"):
+        expected = (5 - 3 * np.arange(150_001)).astype(DTYPES[dtype])
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("dtype", dtypes_of("linspace"))
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 5000, 200_001])
+def test_linspace_counts_from_both_ends(dtype, n):
+    start, end, step = -0.3, 1.1, 1.4 / max(n - 1, 1)
+    place = np.arange(n)
+    expected = np.where(place < n // 2, start + place * step, end - (n - 1 - place) * step)
+    for out in (np.zeros(n, DTYPES[dtype]), np.zeros(2 * n, DTYPES[dtype])[::2]):
+        run_kernel("linspace", out, [], start, end, step)
+        np.testing.assert_array_equal(out, expected.astype(DTYPES[dtype]))

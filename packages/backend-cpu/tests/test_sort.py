@@ -26,6 +26,9 @@ def check_sort(values: np.ndarray, layout: str = "contiguous") -> None:
             expected = np.argsort(wide, axis=-1, kind="stable")
         np.testing.assert_array_equal(indices, expected)
         np.testing.assert_array_equal(widen(out), np.take_along_axis(wide, expected, -1))
+        alone = empty_like(values, np.int64, layout)
+        run_kernel("argsort", alone, [LAYOUTS[layout](values)], descending)
+        np.testing.assert_array_equal(alone, expected)
 
 
 @pytest.mark.parametrize("dtype", dtypes_of("sort"))

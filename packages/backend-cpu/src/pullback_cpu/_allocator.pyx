@@ -8,7 +8,7 @@
 #
 # All functions run with the interpreter lock held; there is no other lock.
 from cpython.pycapsule cimport PyCapsule_New
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release, pb_pool_trim
@@ -29,12 +29,6 @@ cdef extern from *:
     }
     #define pb_system_release(p) free(p)
     #endif
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #define pb_advise_huge(p, n) madvise((p), (n), MADV_HUGEPAGE)
-    #else
-    #define pb_advise_huge(p, n) ((void)0)
-    #endif
     #if defined(__GNUC__)
     #define pb_top_bit(n) (63 - __builtin_clzll(n))
     #else
@@ -47,14 +41,15 @@ cdef extern from *:
     """
     void *system_allocate "pb_system_allocate"(size_t nbytes) noexcept
     void system_release "pb_system_release"(void *data) noexcept
-    void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
     int top_bit "pb_top_bit"(unsigned long long value) noexcept
+
+cdef extern from "huge_pages.h":
+    void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
 
 cdef enum:
     ALIGNMENT = 64
     SMALL_LIMIT = 4096
     LARGE_CLASSES = 4 * 64
-    HUGE_PAGE = 2097152
     SLACK = 67108864
 cdef size_t LARGEST = <size_t>1 << 62
 
@@ -129,9 +124,7 @@ cdef void *allocate_large(allocator *state, size_t nbytes) noexcept:
             block = <free_block *>system_allocate(size)
             if block == NULL:
                 return NULL
-        if size >= 2 * HUGE_PAGE:
-            advise_huge(<void *>((<uintptr_t>block + 4095) & ~<uintptr_t>4095),
-                        (size - 4096) & ~<int64_t>4095)
+        advise_huge(block, size)
         state.held += size
     state.in_use_rounded += size
     state.peak_rounded = max(state.peak_rounded, state.in_use_rounded)

@@ -119,6 +119,10 @@ def _rank(value, is_mapped):
 def _pointwise(op, values, mapped, size):
     """Align the dims behind the batch's from the right, as broadcasting does."""
     rank = max(map(_rank, values, mapped))
+    if rank and not op.is_inplace and all(
+            on and value.dim() > rank for value, on in zip(values, mapped)
+            if isinstance(value, Tensor)):
+        return apply_op(op, values)         # they are aligned
     if op.name in ("fill_", "masked_fill", "masked_fill_") and mapped[-1]:
         return _filled(op, values, mapped)
     if op.is_inplace and rank > _rank(values[0], True):
@@ -237,6 +241,7 @@ def _shifted(op, dim, rank):
     return dim % count + 1
 
 
+@functools.cache
 def _takes_dims(op):
     return next((a.type for a in op.entry.arguments if a.name == "dim"), "").startswith("int[]")
 

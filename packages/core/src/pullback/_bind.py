@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback._c import bind, index, node_surface, operators, surface
+from pullback._c import bind, copies, index, node_surface, operators, surface
 from pullback._c.outputs import refuse_shared_memory
 from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
@@ -70,6 +70,7 @@ def bind_table(namespaces: dict[str, dict]) -> None:
     for namespace, names in ELSEWHERE.items():
         namespaces[namespace].update({name: getattr(ops, op) for name, op in names.items()})
     operators.install()
+    copies.install()
     index.install()
     node_surface.install()
     surface.install()

@@ -284,10 +284,9 @@ def install():
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
-    bind_late(getitem=_index.getitem, setitem=_index.setitem, repr=format_tensor, contains=contains,
-              new=new_instance, array=_interop.array_protocol, reduce=_interop.reduce,
-              deepcopy=_interop.deepcopy, iterate=iterate, format=format_value,
-              backward=_entry.tensor_backward)
+    bind_late(repr=format_tensor, contains=contains, new=new_instance,
+              array=_interop.array_protocol, reduce=_interop.reduce, deepcopy=_interop.deepcopy,
+              iterate=iterate, format=format_value, backward=_entry.tensor_backward)
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
             "item": item, "cpu": cpu, "type_as": type_as, "type": tensor_type,

@@ -119,12 +119,17 @@ def draw(kind, out, generator, *params):
     count = out.numel()
     if not count:
         return out
-    wide = kind == "randint" or out.dtype.itemsize == 8 * (1 + out.dtype.is_complex)
-    reals = count * (2 if out.dtype.is_complex else 1)
-    seed, first = generator.take(-(-reals // (2 if wide else 4)))
-    signed = [value - (1 << 64) if value >> 63 else value for value in (seed, first)]
-    run_slot(kind, (out,), (), *signed, *params)
+    dtype = out.dtype
+    parts = 2 if dtype.is_complex else 1
+    wide = kind == "randint" or dtype.itemsize == 8 * parts
+    seed, first = generator.take(-(-count * parts // (2 if wide else 4)))
+    run_slot(kind, (out,), (), _signed(seed), _signed(first), *params)
     return out
+
+
+def _signed(value):
+    """Return 64 bits as the kernels' parameters hold them."""
+    return value - (1 << 64) if value >> 63 else value
 
 
 def manual_seed(seed):

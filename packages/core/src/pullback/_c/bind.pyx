@@ -1,5 +1,7 @@
 """Makes runtime ops out of the op table's entries."""
 
+from cpython.object cimport PyObject
+
 from pullback._c.elementwise cimport (
     PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.entry cimport (
@@ -9,11 +11,11 @@ from pullback._c.entry cimport (
     OP_COMPOSITE, OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT, OP_INDEXED, OP_INPLACE, OP_KERNEL,
     OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, SOURCE_ARG, SOURCE_EXTRA,
     SOURCE_OUT, forward_named, missing)
+from pullback._c.call cimport forward_python
 from pullback._c.kernel cimport slot_id
-from pullback._c.pyforward cimport forward_python, forward_view_python
 # These register their forwards, and what runs them at levels.
-from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
-from pullback._c import geometry, lifted, matmul, reduce, views      # no-cython-lint
+from pullback._c import along, copies, create, dtype_views, elementwise     # no-cython-lint
+from pullback._c import geometry, lifted, matmul, reduce, ternary, views     # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS
@@ -29,6 +31,12 @@ KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OP
 NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
            "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL,
            "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR}
+
+
+cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
+    """Run a view's Python forward pass; grad mode stays, since views remember it."""
+    cdef int i
+    return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 
 cdef int place_arguments(Op op, tuple arguments) except -1:
@@ -146,11 +154,10 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     elif callable(entry.forward):
         op.python = entry.forward
         op.forward = forward_view_python if op.flags & OP_VIEW else forward_python
-    elif isinstance(entry.forward, tuple):
-        name, op.python = entry.forward
-        op.forward = forward_named(name)
     else:
         op.forward = forward_named(entry.forward)
+    if entry.compiled is not None:
+        op.forward = forward_named(entry.compiled)
     enable(op)
     register(op)
     return op
@@ -164,4 +171,5 @@ FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": O
 def set_composite(Op op not None, function):
     """Give an in-place composite its own Python function."""
     op.python = function
+    op.forward = NULL
     op.kind = OP_COMPOSITE

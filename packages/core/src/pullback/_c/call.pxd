@@ -6,6 +6,8 @@ from pullback._c.tensor cimport Tensor
 cdef int check_fits(Tensor target, Tensor result) except -1
 cdef object op_apply(Op op, PyObject **args)
 cdef object op_apply_inplace(Op op, PyObject **args)
+cdef object composite_python(Op op, PyObject **args)
+cdef object forward_python(Op op, PyObject **args, PyObject *target)
 cdef object run_composite_plainly(Op op, PyObject **args)
 cdef object run_forward(Op op, PyObject **args, PyObject *target)
 cdef object op_record(Op op, PyObject **args, object result)

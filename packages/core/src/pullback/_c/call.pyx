@@ -7,7 +7,8 @@ dictionary look-up and no lock for compiled ops.
 import warnings
 
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint64_t
 
 from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
@@ -21,13 +22,13 @@ from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
-    OP_RANDOM, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing, op_named,
-    plain_number, shown_name)
+    OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing,
+    op_named, plain_number, shown_name)
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release, node_set_meta
-from pullback._c.outputs cimport check_outputs, writes_directly
+from pullback._c.outputs cimport check_outputs, refuse_shared, writes_directly
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -165,7 +166,10 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
         if not op.flags & OP_VARARGS:
             fail_count(op, nargs)
         first_spread = op.npositional - 1
-        spread = tuple([<object>args[i] for i in range(first_spread, nargs)])
+        spread = PyTuple_New(nargs - first_spread)
+        for i in range(first_spread, nargs):
+            Py_INCREF(<object>args[i])
+            PyTuple_SET_ITEM(spread, i - first_spread, <object>args[i])
         for i in range(first_spread):
             out[i] = args[i]
         out[first_spread] = <PyObject *>spread
@@ -232,6 +236,28 @@ cdef object run_forward(Op op, PyObject **args, PyObject *target):
         return forward(op, args, target)
     finally:
         process.observer.end(process.observer.self, &event)
+
+
+cdef object forward_python(Op op, PyObject **args, PyObject *target):
+    """Run an entry's Python forward pass with recording off."""
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    cdef int i
+    cdef object result
+    if target != NULL and not op.flags & OP_SHARES:
+        for i in range(1, op.nargs):
+            refuse_shared(<Tensor>target, <object>args[i])
+    state.grad_enabled = 0
+    try:
+        result = op.python(*[<object>args[i] for i in range(op.nargs)])
+    finally:
+        state.grad_enabled = before
+    if target != NULL:
+        if <PyObject *>result != target:
+            check_fits(<Tensor>target, <Tensor?>result)
+            copy_into(<Tensor>target, <Tensor>result)
+        return <object>target
+    return own_result(result)
 
 
 cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
@@ -332,9 +358,14 @@ cdef object run_composite(Op op, PyObject **args):
 
 
 cdef object run_composite_plainly(Op op, PyObject **args):
-    cdef int i
-    if op.python is None:
+    if op.forward != NULL:
         return op.forward(op, args, NULL)
+    return composite_python(op, args)
+
+
+cdef object composite_python(Op op, PyObject **args):
+    """Run a composite's Python function."""
+    cdef int i
     return own_result(op.python(*[<object>args[i] for i in range(op.nargs)]))
 
 

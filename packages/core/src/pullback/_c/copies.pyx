@@ -225,6 +225,15 @@ cdef object composite_to(Op op, PyObject **args, PyObject *target):
 
 # ---- reshape -------------------------------------------------------------------------------------
 
+cdef Op VIEW
+
+
+def install():
+    """Look up the op that reshape is made of."""
+    global VIEW
+    VIEW = op_named("view")
+
+
 cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
     """A new shape over memory that nothing else uses: the result counts as no view."""
     cdef Tensor self = <Tensor>args[0]
@@ -242,12 +251,15 @@ cdef object composite_reshape(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
-    cdef int count = infer_shape(self, <object>args[1], shape)
+    cdef int count
     cdef PyObject *step[2]
+    if self.layout.flags & LAYOUT_CONTIGUOUS:
+        return op_apply(VIEW, args)
+    count = infer_shape(self, <object>args[1], shape)
     step[0] = args[0]
     step[1] = args[1]
     if strides_for(self, count, shape, strides):
-        return op_apply(op_named("view"), step)
+        return op_apply(VIEW, step)
     step[1] = <PyObject *>contiguous_format
     copy = op_apply(op_named("clone"), step)
     step[0] = <PyObject *>copy

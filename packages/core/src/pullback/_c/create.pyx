@@ -1,19 +1,24 @@
 """New tensors: uninitialised memory, single values, casts and moves between devices."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MAX_NDIM, PB_MESSAGE_SIZE)
+    PB_DEVICE_TO_HOST, PB_F64, PB_HOST_TO_DEVICE, PB_I64, PB_MAX_NDIM, PB_MESSAGE_SIZE, pb_param)
+from pullback._c.call cimport composite_python, forward_python
 from pullback._c.device cimport (
     DEVICE_META, device as device_class, device_default_ordinal, device_default_type, device_index,
     device_parse, device_type, pb_device_type)
 from pullback._c.dtype cimport (
-    dtype_code, dtype_default, dtype_itemsize, scalar_check_all, scalar_read)
+    CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
+    dtype_itemsize, dtype_of_scalar, scalar_check_all, scalar_read)
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
-from pullback._c.kernel cimport check_broadcast, copy_into, fill_with
+from pullback._c.entry cimport Op, forward_register
+from pullback._c.kernel cimport (
+    check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar)
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar, small_int)
 from pullback._c.storage cimport storage_alias, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED,
@@ -21,6 +26,9 @@ from pullback._c.tensor cimport (
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
+cdef int ARANGE = slot_id("arange")
+cdef int LINSPACE = slot_id("linspace")
+cdef int64_t LARGE = <int64_t>1 << 60   # so that sums of numbers below it fit
 
 cdef int place(object where, int *type_id, int *ordinal) except -1:
     """Read a device argument; None is the default device."""
@@ -39,11 +47,16 @@ cdef int place(object where, int *type_id, int *ordinal) except -1:
 
 def empty_tensor(shape, dtype=None, device=None):
     """Return an uninitialised row-major tensor."""
+    return new_tensor(shape, dtype_default() if dtype is None else dtype_code(dtype, "empty"),
+                      device)
+
+
+cdef Tensor new_tensor(object shape, int code, object where):
+    """As empty_tensor, with the dtype's code."""
     cdef int64_t dims[PB_MAX_NDIM]
-    cdef int type_id, ordinal, code
+    cdef int type_id, ordinal
     cdef int ndim = layout_parse(shape, dims, "empty", "size")
-    code = dtype_default() if dtype is None else dtype_code(dtype, "empty")
-    place(device, &type_id, &ordinal)
+    place(where, &type_id, &ordinal)
     return tensor_new(layout_contiguous(ndim, dims), code, type_id, ordinal)
 
 
@@ -264,3 +277,167 @@ def item(Tensor self not None):
                                 dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message):
         raise RuntimeError(f"item(): {message.decode('utf-8', 'replace')}")
     return scalar_read(value, self.dtype)
+
+
+# ---- factories: the common calls; their entries have Python functions for the rest ---------------
+
+cdef inline bint is_plain(PyObject **args, int absent, int requires_grad) noexcept:
+    """True without the argument `absent`, and for a result that requires no gradient."""
+    return <object>args[absent] is None and <object>args[requires_grad] is False
+
+
+cdef int code_or(object dtype, int otherwise) except -1:
+    """Return the code of the wanted dtype, if one is wanted."""
+    return otherwise if dtype is None else dtype_code(dtype, "empty")
+
+
+cdef object factory(Op op, PyObject **args, object value):
+    """(size, out, dtype, layout, device, pin_memory, requires_grad), filled unless with None."""
+    cdef Tensor out
+    if not is_plain(args, 1, 6):
+        return composite_python(op, args)
+    out = new_tensor(<object>args[0], code_or(<object>args[2], dtype_default()), <object>args[4])
+    if value is not None:
+        fill_with(out, value)
+    return out
+
+
+cdef object composite_empty(Op op, PyObject **args, PyObject *target):
+    return factory(op, args, None)
+
+
+cdef object composite_zeros(Op op, PyObject **args, PyObject *target):
+    return factory(op, args, 0)
+
+
+cdef object composite_ones(Op op, PyObject **args, PyObject *target):
+    return factory(op, args, 1)
+
+
+cdef object composite_full(Op op, PyObject **args, PyObject *target):
+    """(size, fill_value, out, dtype, layout, device, pin_memory, requires_grad)."""
+    cdef object value = <object>args[1]
+    cdef int code
+    if not is_plain(args, 2, 7) or type(value) not in (bool, int, float):
+        return composite_python(op, args)
+    code = code_or(<object>args[3], dtype_default() if type(value) is float
+                   else dtype_of_scalar(value))
+    out = new_tensor(<object>args[0], code, <object>args[5])
+    scalar_check_all(value, code)
+    fill_with(out, value)
+    return out
+
+
+cdef object factory_like(Op op, PyObject **args, PyObject *target, object value):
+    """(self, dtype, layout, device, pin_memory, requires_grad, memory_format)."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor out
+    cdef pb_layout *layout
+    cdef int code
+    if not is_plain(args, 3, 5) or <object>args[6] is not None:
+        return forward_python(op, args, target)
+    code = code_or(<object>args[1], self.dtype)
+    if self.layout.flags & LAYOUT_DENSE and not self.layout.flags & LAYOUT_CONTIGUOUS:
+        layout = layout_retain(self.layout)
+    else:
+        layout = layout_contiguous(self.layout.ndim, layout_shape(self.layout))
+    out = tensor_new(layout, code, self.storage.device_type, self.storage.device_index)
+    if value is not None:
+        fill_with(out, value)
+    return out
+
+
+cdef object forward_empty_like(Op op, PyObject **args, PyObject *target):
+    return factory_like(op, args, target, None)
+
+
+cdef object forward_zeros_like(Op op, PyObject **args, PyObject *target):
+    return factory_like(op, args, target, 0)
+
+
+cdef object forward_ones_like(Op op, PyObject **args, PyObject *target):
+    return factory_like(op, args, target, 1)
+
+
+cdef object composite_arange(Op op, PyObject **args, PyObject *target):
+    """(start, end, step, out, dtype, layout, device, pin_memory, requires_grad), of integers."""
+    cdef int64_t start, end, step
+    cdef PyObject *operands[1]
+    cdef pb_param params[2]
+    cdef int code
+    cdef Tensor out
+    if (not is_plain(args, 3, 8) or not small_int(<object>args[0], &start)
+            or not small_int(<object>args[2], &step)):
+        return composite_python(op, args)
+    end = start
+    if <object>args[1] is None:
+        start = 0
+    elif not small_int(<object>args[1], &end):
+        return composite_python(op, args)
+    code = code_or(<object>args[4], PB_I64)
+    if (dtype_category[code] not in (CATEGORY_INTEGRAL, CATEGORY_FLOATING)
+            or not -LARGE < start < LARGE or not -LARGE < end < LARGE
+            or not -LARGE < step < LARGE or step == 0
+            or (end < start if step > 0 else end > start)):
+        return composite_python(op, args)
+    out = new_tensor((end - start + step - (1 if step > 0 else -1)) // step, code, <object>args[6])
+    operands[0] = <PyObject *>out
+    if out.layout.numel != 0:
+        param_int(&params[0], start)
+        param_int(&params[1], step)
+        launch_operands(ARANGE, out.dtype, operands, 1, 0, params, 2)
+    return out
+
+
+def line(Tensor out not None, double start, double end):
+    """Fill a vector of floating-point numbers with numbers at equal distances; returns it.
+
+    The ends and the distance are rounded to the dtype that the vector's numbers are computed in.
+    """
+    cdef PyObject *operands[1]
+    cdef pb_param params[3]
+    cdef int64_t count = out.layout.numel
+    cdef double step = 0
+    if out.dtype != PB_F64:
+        start = <float>start
+        end = <float>end
+    if count > 1:
+        step = (end - start) / <double>(count - 1)
+        if out.dtype != PB_F64:
+            step = <float>(<float>(end - start) / <float>(count - 1))
+    operands[0] = <PyObject *>out
+    if count != 0:
+        param_float(&params[0], start)
+        param_float(&params[1], end if count > 1 else start)
+        param_float(&params[2], step)
+        launch_operands(LINSPACE, out.dtype, operands, 1, 0, params, 3)
+    return out
+
+
+cdef object joined(Op op, PyObject **args, PyObject *target, bint stacked):
+    """(tensors, dim), for tensors of one dtype that fit."""
+    cdef int64_t dim
+    cdef object out = None
+    if target == NULL and small_int(<object>args[1], &dim):
+        out = join_raw(list(<object>args[0]), dim, stacked)
+    return forward_python(op, args, target) if out is None else out
+
+
+cdef object forward_cat(Op op, PyObject **args, PyObject *target):
+    return joined(op, args, target, False)
+
+
+cdef object forward_stack(Op op, PyObject **args, PyObject *target):
+    return joined(op, args, target, True)
+
+
+forward_register("arange", composite_arange)
+forward_register("cat", forward_cat)
+forward_register("empty", composite_empty)
+forward_register("empty_like", forward_empty_like)
+forward_register("full", composite_full)
+forward_register("ones", composite_ones)
+forward_register("ones_like", forward_ones_like)
+forward_register("stack", forward_stack)
+forward_register("zeros", composite_zeros)
+forward_register("zeros_like", forward_zeros_like)

@@ -12,6 +12,7 @@ cdef enum promotion:
     PROMOTE_WHERE = 4           # the first operand is a condition
 
 
+cdef PyObject *ONE               # the int 1, as defaults hold it
 cdef object forward_elementwise(Op op, PyObject **args, PyObject *target)
 cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)

@@ -5,15 +5,14 @@ import warnings
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from pullback.abi cimport (
-    PB_BF16, PB_BOOL, PB_F16, PB_F32, PB_F64, PB_I64, PB_NUM_DTYPES, PB_U8)
+from pullback.abi cimport PB_BOOL, PB_F32, PB_F64, PB_NUM_DTYPES, PB_U8
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
     scalar_check_all, scalar_read, scalar_write)
 from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    MAX_ELEMENTWISE, check_broadcast, copy_into, elementwise_layout, fill_with, launch_elementwise,
+    MAX_ELEMENTWISE, check_broadcast, copy_into, elementwise_layout, launch_elementwise,
     operand, slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
@@ -194,7 +193,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
     """Run the op's slot over its operands, into `target` if that is not NULL."""
     cdef PyObject *values[MAX_ELEMENTWISE]
     cdef operand inputs[MAX_ELEMENTWISE]
-    cdef int i, count = op.ntensors
+    cdef int i, out_dtype, count = op.ntensors
     cdef Tensor a, b, out
     cdef object scaled = None
     for i in range(count):
@@ -205,23 +204,20 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
             return scaled_sum(op, values, <object>args[count], target)
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
-    # The common case: one or two tensors of one dtype, or a tensor and a number: no conversion.
     if target == NULL and count <= 2 and is_tensor(<object>values[0]):
         a = <Tensor>values[0]
-        if (op.dtypes & (<uint32_t>1 << a.dtype) and a.layout.flags & LAYOUT_DENSE
-                and (op.promote == PROMOTE_DEFAULT or (
-                    op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING))):
+        out_dtype = unconverted(op, a)
+        if out_dtype >= 0:
             inputs[0].tensor = <PyObject *>a
             if count == 2 and is_tensor(<object>values[1]):
                 b = <Tensor>values[1]
-                if (b.dtype != a.dtype or b.storage.device_type != a.storage.device_type
-                        or b.storage.device_index != a.storage.device_index):
+                if not on_same_terms(a, b):
                     return forward_general(op, values, count, target)
                 inputs[1].tensor = <PyObject *>b
                 if not same_walk(a.layout, b.layout):
                     if a.layout.numel == 0 or b.layout.numel == 0:
                         return forward_general(op, values, count, target)
-                    out = tensor_new(elementwise_layout(inputs, 2), a.dtype,
+                    out = tensor_new(elementwise_layout(inputs, 2), out_dtype,
                                      a.storage.device_type, a.storage.device_index)
                     launch_elementwise(op.slot, a.dtype, out, inputs, 2)
                     return out
@@ -230,11 +226,33 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                     return forward_general(op, values, count, target)
                 inputs[1].tensor = NULL
                 scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
-            out = tensor_new(layout_retain(a.layout), a.dtype, a.storage.device_type,
+            out = tensor_new(layout_retain(a.layout), out_dtype, a.storage.device_type,
                              a.storage.device_index)
             launch_elementwise(op.slot, a.dtype, out, inputs, count)
             return out
     return forward_general(op, values, count, target)
+
+
+cdef inline int unconverted(Op op, Tensor a) noexcept:
+    """Return the dtype of a result of operands that all have the dtype of `a`, a dense tensor.
+
+    -1 if it must be converted, or if that takes a closer look.
+    """
+    if not op.dtypes & (<uint32_t>1 << a.dtype) or not a.layout.flags & LAYOUT_DENSE:
+        return -1
+    if op.promote == PROMOTE_BOOL_OUT:
+        return PB_BOOL
+    if op.promote == PROMOTE_DEFAULT or (
+            op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING) or (
+            op.promote == PROMOTE_REAL_OUT and dtype_category[a.dtype] < CATEGORY_COMPLEX):
+        return a.dtype
+    return -1
+
+
+cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
+    """True if both have one dtype and are on one device."""
+    return (a.dtype == b.dtype and a.storage.device_type == b.storage.device_type
+            and a.storage.device_index == b.storage.device_index)
 
 
 cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
@@ -405,90 +423,38 @@ forward_register("elementwise", forward_elementwise)
 
 # ---- elementwise ops with a rule of their own ----------------------------------------------------
 
-cdef object forward_conj(Op op, PyObject **args, PyObject *target):
-    """Real tensors are their own conjugate: the very tensor is returned. Formulas pass numbers."""
-    if not is_tensor(<object>args[0]):
-        return (<object>args[0]).conjugate()
-    if dtype_category[(<Tensor>args[0]).dtype] < CATEGORY_COMPLEX and target == NULL:
-        return <object>args[0]
-    return forward_elementwise(op, args, target)
+cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor like):
+    """Run `where` over operands in the dtype of `like`, one of them; None if it takes more.
 
-
-cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
-    """factor * self; with the factor 1 the very tensor."""
-    cdef PyObject *values[2]
-    if args[1] == ONE:
-        return <object>args[0]
-    if dtype_of_scalar(<object>args[1]) < 0:
-        raise TypeError(f"{op.name}(): argument 'factor' must be Number, not "
-                        f"{type(<object>args[1]).__name__}")
-    values[0] = args[0]
-    values[1] = args[1]
-    return forward_general(op, values, 2, NULL)
-
-
-cdef object forward_pow(Op op, PyObject **args, PyObject *target):
-    """self ** other; a number must fit the dtype of integers and of 16-bit floats."""
-    cdef object exponent = <object>args[1]
-    cdef Tensor base
-    if not is_tensor(exponent) and is_tensor(<object>args[0]):
-        base = <Tensor>args[0]
-        if base.dtype == PB_BOOL and is_bool(args[1]):
-            return bool_power(base, exponent, target)
-        if (dtype_category[base.dtype] <= CATEGORY_INTEGRAL
-                and dtype_category[dtype_of_scalar(exponent)] <= CATEGORY_INTEGRAL):
-            if exponent < 0:
-                raise RuntimeError("Integers to negative integer powers are not allowed.")
-            scalar_check_all(exponent, base.dtype if base.dtype != PB_BOOL else PB_I64)
-        elif base.dtype == PB_F16 or base.dtype == PB_BF16:
-            scalar_check_all(exponent, base.dtype)
-    return forward_elementwise(op, args, target)
-
-
-cdef object bool_power(Tensor self, object exponent, PyObject *target):
-    """The powers 1 and 0, which are all that bools have."""
-    cdef Tensor out = cast_tensor(self, PB_BOOL) if target == NULL else <Tensor>target
-    if not exponent:
-        fill_with(out, True)
+    The other one may be a number, or a tensor of the same dtype and shape.
+    """
+    cdef operand inputs[3]
+    cdef PyObject *value
+    cdef Tensor out
+    cdef int i
+    if not (mask.dtype == PB_BOOL and like.layout.flags & LAYOUT_DENSE
+            and same_walk(mask.layout, like.layout)
+            and mask.storage.device_type == like.storage.device_type
+            and mask.storage.device_index == like.storage.device_index):
+        return None
+    inputs[0].tensor = <PyObject *>mask
+    for i in range(1, 3):
+        value = first if i == 1 else second
+        if is_tensor(<object>value):
+            if not on_same_terms(<Tensor>value, like) or not same_walk(
+                    (<Tensor>value).layout, like.layout):
+                return None
+            inputs[i].tensor = value
+        elif scalar_fits(<object>value, like.dtype):
+            inputs[i].tensor = NULL
+            scalar_write(<object>value, like.dtype, &inputs[i].scalar[0])
+        else:
+            return None
+    out = tensor_new(layout_retain(like.layout), like.dtype, like.storage.device_type,
+                     like.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, like.dtype, out, inputs, 3)
     return out
-
-
-cdef inline bint is_bool(PyObject *value) noexcept:
-    if is_tensor(<object>value):
-        return (<Tensor>value).dtype == PB_BOOL
-    return <object>value is True or <object>value is False
-
-
-cdef object forward_sub(Op op, PyObject **args, PyObject *target):
-    """self - alpha * other; bools have no difference."""
-    if is_bool(args[0]) or is_bool(args[1]):
-        if is_bool(args[0]) and is_bool(args[1]):
-            raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not "
-                               "supported. Use the `^` or `logical_xor()` operator instead.")
-        raise RuntimeError("Subtraction, the `-` operator, with a bool tensor is not supported. If "
-                           "you are trying to invert a mask, use the `~` or `logical_not()` "
-                           "operator instead.")
-    return forward_elementwise(op, args, target)
-
-
-cdef object forward_rsub(Op op, PyObject **args, PyObject *target):
-    """other - alpha * self."""
-    cdef PyObject *swapped[3]
-    swapped[0] = args[1]
-    swapped[1] = args[0]
-    swapped[2] = args[2]
-    return forward_sub(op, swapped, target)
-
-
-cdef object forward_square(Op op, PyObject **args, PyObject *target):
-    """x * x; of bools as integers, as a power of 2 of them."""
-    cdef PyObject *values[1]
-    cdef Tensor self = <Tensor>args[0]
-    if self.dtype != PB_BOOL:
-        return forward_elementwise(op, args, target)
-    self = cast_tensor(self, PB_I64)
-    values[0] = <PyObject *>self
-    return forward_elementwise(op, values, target)
 
 
 cdef object forward_where(Op op, PyObject **args, PyObject *target):
@@ -505,6 +471,12 @@ cdef object forward_where(Op op, PyObject **args, PyObject *target):
     elif code != PB_BOOL:
         raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor "
                            f"with dtype {dtype_object(code).name}")
+    if target == NULL:
+        like = <object>args[1] if is_tensor(<object>args[1]) else <object>args[2]
+        if is_tensor(like):
+            out = choose(op, <Tensor>args[0], args[1], args[2], <Tensor>like)
+            if out is not None:
+                return out
     return forward_elementwise(op, args, target)
 
 
@@ -524,6 +496,10 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
                            f"{dtype_object(mask.dtype).name}")
     if not is_tensor(<object>args[2]):
         scalar_check_all(<object>args[2], self.dtype)
+    if target == NULL:
+        out = choose(op, mask, args[2], args[0], self)
+        if out is not None:
+            return out
     values[0] = args[1]
     values[1] = args[2]
     values[2] = args[0]
@@ -559,14 +535,8 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     return self
 
 
-forward_register("conj", forward_conj)
 forward_register("copy", forward_copy)
 forward_register("masked_fill", forward_masked_fill)
-forward_register("pow", forward_pow)
-forward_register("rsub", forward_rsub)
-forward_register("scaled", forward_scaled)
-forward_register("square", forward_square)
-forward_register("sub", forward_sub)
 forward_register("where", forward_where)
 
 

@@ -2,6 +2,7 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from pullback._c.layout cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from pullback._c.tensor cimport Tensor
 
 
@@ -114,11 +115,6 @@ cdef list all_ops
 cdef Op op_named(str name)
 cdef str shown_name(Op op)
 cdef object plain_number(Op op, int position, object value, bint by_name)
-
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object value, int *overflow)
-    bint PyLong_CheckExact(object value)
 
 
 cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:

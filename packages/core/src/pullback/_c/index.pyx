@@ -3,32 +3,44 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport PB_BOOL, PB_I64
 from pullback._c.call cimport op_apply, op_apply_inplace
 from pullback._c.dtype cimport dtype_object, dtype_of_scalar
 from pullback._c.entry cimport Op, op_named
-from pullback._c.layout cimport layout_same_shape
-from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.layout cimport layout_same_shape, small_int
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor, set_indexing
 from pullback._c.types cimport layout_shape
 
-cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY
+cdef extern from "Python.h":
+    ctypedef struct PySliceObject:
+        PyObject *start
+        PyObject *stop
+        PyObject *step
+
+cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY, INDEX
 
 
 def install():
     """Look up the ops that indexing is made of."""
-    global SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY
+    global SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY, INDEX
     SELECT, SLICE = op_named("select"), op_named("slice")
     UNSQUEEZE, ALIAS = op_named("unsqueeze"), op_named("alias")
-    FILL, COPY = op_named("fill_"), op_named("copy_")
+    FILL, COPY, INDEX = op_named("fill_"), op_named("copy_"), op_named("index")
 
 
-cdef object select(Tensor self, object dim, object index):
+cdef object select(Tensor self, int where, object index):
     cdef PyObject *args[3]
-    cdef long long size
+    cdef object dim = where
+    cdef int64_t at, size
     if self.layout.ndim == 0:
         raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python to "
                          "convert a 0-dim tensor to a number")
-    size = layout_shape(self.layout)[<int>dim] if dim < self.layout.ndim else 0
-    if index < -size or index >= size:
+    size = layout_shape(self.layout)[where] if where < self.layout.ndim else 0
+    if not small_int(index, &at) and not small_int(int(index), &at):
+        at = size                       # larger than 64 bits
+    if at < -size or at >= size:
         raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
     args[0] = <PyObject *>self
     args[1] = <PyObject *>dim
@@ -36,14 +48,21 @@ cdef object select(Tensor self, object dim, object index):
     return op_apply(SELECT, args)
 
 
-cdef object slice_dim(Tensor self, object dim, object bounds, bint always=False):
+cdef object one = 1                     # the interned int, which defaults are too
+
+
+cdef object slice_dim(Tensor self, int where, object bounds, bint always=False):
     """self[bounds] along a dim; the tensor itself for a bare ``:``, unless told otherwise."""
     cdef PyObject *args[5]
-    cdef object start = as_bound(bounds.start), stop = as_bound(bounds.stop)
-    cdef object step = 1 if bounds.step is None else as_bound(bounds.step)
-    if start is None and stop is None and step == 1 and not always:
-        return self
-    if step <= 0:
+    cdef object dim = where
+    cdef object start = as_bound(<object>(<PySliceObject *>bounds).start)
+    cdef object stop = as_bound(<object>(<PySliceObject *>bounds).stop)
+    cdef object step = <object>(<PySliceObject *>bounds).step
+    step = one if step is None else as_bound(step)
+    if step is one:
+        if start is None and stop is None and not always:
+            return self
+    elif step <= 0:
         raise ValueError("step must be greater than zero")
     args[0] = <PyObject *>self
     args[1] = <PyObject *>dim
@@ -61,8 +80,9 @@ cdef object as_bound(object value):
     return PyNumber_Index(value)
 
 
-cdef object unsqueeze(Tensor self, object dim):
+cdef object unsqueeze(Tensor self, int where):
     cdef PyObject *args[2]
+    cdef object dim = where
     args[0] = <PyObject *>self
     args[1] = <PyObject *>dim
     return op_apply(UNSQUEEZE, args)
@@ -77,13 +97,21 @@ cdef int dims_used(object item) except -1:
     return 1
 
 
-def basic_part(Tensor self not None, tuple key):
-    """Apply ints, slices, None and ...; return (view, {dim: index tensor or bool}).
+cdef dict noted(dict advanced, int dim, object item):
+    """Add an item that is not basic to those before, of which there may be none."""
+    if advanced is None:
+        return {dim: item}
+    advanced[dim] = item
+    return advanced
+
+
+cdef tuple basic_part(Tensor self, tuple key):
+    """Apply ints, slices, None and ...; return (view, {dim: index tensor or bool} or None).
 
     Items that are not basic keep their dim and are returned in the mapping.
     """
     cdef object result = self
-    cdef object advanced = {}
+    cdef dict advanced = None
     cdef int used = 0, dim = 0
     for item in key:
         used += dims_used(item)
@@ -103,12 +131,12 @@ def basic_part(Tensor self not None, tuple key):
             dim += self.layout.ndim - used
         elif isinstance(item, bool):
             result = unsqueeze(<Tensor>result, dim)
-            advanced[dim] = item
+            advanced = noted(advanced, dim, item)
             dim += 1
         elif is_tensor(item):
             if (<Tensor>item).dtype == 0:
                 check_mask(<Tensor>item, <Tensor>result, dim)
-            advanced[dim] = item
+            advanced = noted(advanced, dim, item)
             dim += dims_used(item)
             if (<Tensor>item).layout.ndim == 0 and (<Tensor>item).dtype == 0:
                 result = unsqueeze(<Tensor>result, dim)
@@ -164,18 +192,51 @@ cdef bint is_plain(object key) noexcept:
     return True
 
 
+cdef bint are_indices(Tensor self, tuple key) except -1:
+    """True for a tuple of index tensors and masks that the op `index` takes as they are."""
+    cdef Tensor index
+    cdef int used = 0
+    if self.flags & TENSOR_IS_BATCHED:
+        return False
+    for item in key:
+        if not is_tensor(item):
+            return False
+        index = <Tensor>item
+        if (index.layout.ndim == 0 or index.flags & TENSOR_IS_BATCHED
+                or (index.dtype != PB_I64 and index.dtype != PB_BOOL)
+                or index.storage.device_type != self.storage.device_type
+                or index.storage.device_index != self.storage.device_index):
+            return False
+        used += dims_used(item)
+    if used == 0 or used > self.layout.ndim:
+        return False
+    used = 0
+    for item in key:
+        if (<Tensor>item).dtype == PB_BOOL:
+            check_mask(<Tensor>item, self, used)
+        used += dims_used(item)
+    return True
+
+
 cdef tuple part_of(Tensor self, object key):
     """Return what ``basic_part`` does, for any key."""
     return basic_part(self, key if is_plain(key) else normalize_key(self, key))
 
 
-def getitem(Tensor self not None, key):
+cdef object getitem(Tensor self, object key):
     """Return self[key]: a view for ints, slices, None and ..., else a copy."""
     cdef object result
+    cdef PyObject *args[2]
     if type(key) is int:
         return select(self, 0, key)
     if type(key) is slice and self.layout.ndim > 0:
         return slice_dim(self, 0, key, True)
+    if is_tensor(key):
+        key = (key,)
+    if type(key) is tuple and are_indices(self, <tuple>key):
+        args[0] = <PyObject *>self
+        args[1] = <PyObject *>key
+        return op_apply(INDEX, args)
     result, advanced = part_of(self, key)
     if advanced:
         return advanced_getitem(result, advanced)
@@ -187,13 +248,13 @@ def getitem(Tensor self not None, key):
 cdef object NOT_BLOCKING = False      # an object: <PyObject *>False would be NULL
 
 
-def setitem(Tensor self not None, key, value):
+cdef int setitem(Tensor self, object key, object value) except -1:
     """self[key] = value, broadcast and cast as torch does."""
     cdef object part, advanced = None
     cdef PyObject *args[3]
     value = assigned_value(self, value)
     if key is False:
-        return                          # nothing is chosen, and as in torch any value will do
+        return 0                        # nothing is chosen, and as in torch any value will do
     if key is True:
         part = unsqueeze(self, 0)
     elif type(key) is int:
@@ -204,13 +265,14 @@ def setitem(Tensor self not None, key, value):
         part, advanced = part_of(self, key)
     if advanced:
         advanced_setitem(part, advanced, value)
-        return
+        return 0
     if is_tensor(value):
         value = fitted(<Tensor>value, <Tensor>part)
     args[0] = <PyObject *>part
     args[1] = <PyObject *>value
     args[2] = <PyObject *>NOT_BLOCKING
     op_apply_inplace(COPY if is_tensor(value) else FILL, args)
+    return 0
 
 
 cdef object assigned_value(Tensor self, object value):
@@ -241,3 +303,6 @@ cdef object op_alias(Tensor self):
     cdef PyObject *args[1]
     args[0] = <PyObject *>self
     return op_apply(ALIAS, args)
+
+
+set_indexing(getitem, setitem)

@@ -21,7 +21,13 @@ cdef int check_broadcast(const pb_layout *target, const pb_layout *source) excep
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
 cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
 cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1
+cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
+                      int64_t param) except -1
+cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
+                         pb_param *params, int nparam) except -1
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef void param_int(pb_param *param, int64_t value) noexcept
+cdef void param_float(pb_param *param, double value) noexcept
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1

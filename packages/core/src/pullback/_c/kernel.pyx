@@ -31,6 +31,7 @@ cdef bint keep_lock = False     # only ever set while the lock is held
 
 cdef list slot_names = list(SLOT_IDS)
 cdef dict slot_ids = SLOT_IDS
+cdef dict slot_keys = {name: slot.key for name, slot in SLOTS.items()}
 cdef set warned = set()
 cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
@@ -374,11 +375,8 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
 cdef int param_fill(pb_param *param, object value, int64_t *room, int left) except -1:
     """Describe a parameter; a tuple is written into ``room`` for as many as are ``left``."""
     cdef int i
-    param.count = 0
     if isinstance(value, float):
-        param.kind = PB_PARAM_FLOAT
-        param.d = value
-        param.i = 0
+        param_float(param, value)
     elif isinstance(value, tuple):
         if len(value) > left:
             raise ValueError("too many values in kernel parameters")
@@ -388,43 +386,74 @@ cdef int param_fill(pb_param *param, object value, int64_t *room, int left) exce
         param.count = <int>len(value)
         param.ints = room
     else:
-        param.kind = PB_PARAM_INT
-        param.i = value
-        param.d = <double>param.i
+        param_int(param, value)
     return 0
+
+
+cdef void param_int(pb_param *param, int64_t value) noexcept:
+    param.kind = PB_PARAM_INT
+    param.count = 0
+    param.i = value
+    param.d = <double>value
+
+
+cdef void param_float(pb_param *param, double value) noexcept:
+    param.kind = PB_PARAM_FLOAT
+    param.count = 0
+    param.i = 0
+    param.d = value
 
 
 cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1:
     """Run any slot: outputs and inputs as tensors, parameters in the slot's order."""
-    cdef pb_array arrays[PB_MAX_OPERANDS]
-    cdef pb_array *pointers[PB_MAX_OPERANDS]
+    cdef PyObject *operands[PB_MAX_OPERANDS]
     cdef pb_param values[8]
     cdef int64_t room[PB_MAX_NDIM]
-    cdef pb_call call
     cdef int i, nout = <int>len(outs), nin = <int>len(ins), used = 0
-    cdef int64_t work = 0
     if nout + nin > PB_MAX_OPERANDS or len(params) > 8:
         raise ValueError(f"{slot_names[slot]}: too many operands")
     for i in range(nout + nin):
         item = <Tensor?>(outs[i] if i < nout else ins[i - nout])
-        array_fill(&arrays[i], <Tensor>item)
-        if i < nout:
-            arrays[i].flags = PB_ARRAY_WRITE
-        pointers[i] = &arrays[i]
-        work += (<Tensor>item).layout.numel
+        operands[i] = <PyObject *>item
     for i in range(<int>len(params)):
         param_fill(&values[i], params[i], room + used, PB_MAX_NDIM - used)
         used += values[i].count
+    return launch_operands(slot, key, operands, nout, nin, values, <int>len(params))
+
+
+cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
+                      int64_t param) except -1:
+    """As launch_operands, with one integer for a parameter."""
+    cdef pb_param value
+    param_int(&value, param)
+    return launch_operands(slot, key, operands, nout, nin, &value, 1)
+
+
+cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
+                         pb_param *params, int nparam) except -1:
+    """Run any slot: tensors (borrowed), the outputs first, and filled parameters."""
+    cdef pb_array arrays[PB_MAX_OPERANDS]
+    cdef pb_array *pointers[PB_MAX_OPERANDS]
+    cdef pb_call call
+    cdef Tensor first = <Tensor>operands[0]
+    cdef int64_t work = 0
+    cdef int i
+    for i in range(nout + nin):
+        array_fill(&arrays[i], <Tensor>operands[i])
+        if i < nout:
+            arrays[i].flags = PB_ARRAY_WRITE
+        pointers[i] = &arrays[i]
+        work += (<Tensor>operands[i]).layout.numel
     call.size = sizeof(pb_call)
     call.slot = slot
     call.nout = nout
     call.nin = nin
-    call.nparam = <int>len(params)
-    call.device = (<Tensor>outs[0]).storage.device_index
+    call.nparam = nparam
+    call.device = first.storage.device_index
     call.out = &pointers[0]
     call.in_ = &pointers[nout]
-    call.param = values
-    return kernel_call((<Tensor>outs[0]).storage.device_type, &call, key, work)
+    call.param = params
+    return kernel_call(first.storage.device_type, &call, key, work)
 
 
 cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) except -1:
@@ -447,7 +476,7 @@ def run_slot(str slot, outs, ins, *params):
     The slot's key decides which operand's dtype selects the kernel.
     """
     cdef int number = slot_id(slot)
-    cdef int key = SLOTS[slot].key
+    cdef int key = slot_keys[slot]
     cdef Tensor keyed
     if isinstance(outs, Tensor):
         outs = (outs,)

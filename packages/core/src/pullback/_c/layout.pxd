@@ -2,6 +2,10 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int *overflow)
+    bint PyLong_CheckExact(object value)
+
 cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
                            const int64_t *strides) except NULL
 cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL
@@ -14,6 +18,15 @@ cdef tuple layout_strides_tuple(const pb_layout *layout)
 cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1
 cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil
 cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil
+
+
+cdef inline bint small_int(object value, int64_t *found) noexcept:
+    """Read a plain int of 64 bits; false for anything else."""
+    cdef int overflow = 0
+    if not PyLong_CheckExact(value):
+        return False
+    found[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
+    return overflow == 0
 
 
 cdef inline pb_layout *layout_retain(pb_layout *layout) noexcept:

@@ -62,7 +62,7 @@ cdef int count_elements(pb_layout *layout, const int64_t *shape) except -1:
             empty = True
     if not empty:
         for d in range(layout.ndim):
-            if numel > MAX_NUMEL // shape[d]:
+            if (numel | shape[d]) >> 29 and numel > MAX_NUMEL // shape[d]:
                 raise RuntimeError(
                     f"Storage size calculation overflowed with sizes="
                     f"{[shape[k] for k in range(layout.ndim)]}")
@@ -107,11 +107,24 @@ cdef int32_t classify(const pb_layout *layout) noexcept nogil:
     return flags
 
 
+cdef bint is_row_major(int32_t ndim, const int64_t *shape, const int64_t *strides) noexcept nogil:
+    """True if these are the strides that a row-major block gets, of a shape without zeros."""
+    cdef int64_t stride = 1
+    cdef int32_t d
+    for d in range(ndim - 1, -1, -1):
+        if strides[d] != stride or shape[d] <= 0:
+            return False
+        stride *= shape[d]
+    return True
+
+
 cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
                            const int64_t *strides) except NULL:
     """Return a new block with these sizes and strides; owned."""
     if ndim > PB_MAX_NDIM:
         raise RuntimeError(f"a tensor can have at most {PB_MAX_NDIM} dimensions, got {ndim}")
+    if is_row_major(ndim, shape, strides):
+        return layout_contiguous(ndim, shape)
     cdef pb_layout *layout = block_new(ndim)
     try:
         count_elements(layout, shape)
@@ -236,6 +249,8 @@ cdef int fail_large(const char *op, const char *argument, object value) except -
 cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1:
     """Read a sequence of integers into ``out`` (room for PB_MAX_NDIM); return how many."""
     cdef Py_ssize_t count = 0
+    if small_int(dims, out):
+        return 1
     if PyLong_Check(dims) or (not isinstance(dims, (tuple, list)) and PyIndex_Check(dims)):
         dims = PyNumber_Index(dims)
         try:
@@ -255,6 +270,9 @@ cdef int layout_parse(object dims, int64_t *out, const char *op, const char *arg
             raise RuntimeError(
                 f"{op.decode()}(): argument '{argument.decode()}' has more than "
                 f"{PB_MAX_NDIM} entries")
+        if small_int(item, out + count):
+            count += 1
+            continue
         if isinstance(item, bool) or not PyIndex_Check(item):
             raise TypeError(
                 f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, but "

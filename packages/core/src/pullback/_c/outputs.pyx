@@ -1,23 +1,17 @@
 """Checks of the tensors that ops write: their dtypes, and memory that they share with operands."""
 
 from cpython.object cimport PyObject
-
 from libc.stdint cimport uint32_t
 
+from pullback._c.arithmetic cimport forward_sub
 from pullback._c.dtype cimport CATEGORY_FLOATING, dtype_category
 from pullback._c.elementwise cimport (
-    PROMOTE_DEFAULT, PROMOTE_FLOAT, memory_overlaps, refuse_partial_overlap, same_elements,
-    scalar_fits)
-from pullback._c.entry cimport (
-    OP_EXACT, OP_SHARES, Op, forward_function, forward_named)
+    PROMOTE_DEFAULT, PROMOTE_FLOAT, forward_elementwise, memory_overlaps, refuse_partial_overlap,
+    same_elements, scalar_fits)
+from pullback._c.entry cimport OP_EXACT, OP_SHARES, Op
 from pullback._c.layout cimport layout_same_shape
 from pullback._c.tensor cimport Tensor, is_tensor
 from pullback.optable.outputs import complaint
-
-
-# Forward passes that write what they are given, of operands of one dtype.
-cdef forward_function elementwise = forward_named("elementwise")
-cdef forward_function difference = forward_named("sub")
 
 
 cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
@@ -29,7 +23,7 @@ cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
     cdef int i
     cdef bint found = False
     cdef Tensor operand
-    if op.forward != elementwise and op.forward != difference:
+    if op.forward != forward_elementwise and op.forward != forward_sub:
         return False
     if not op.dtypes & (<uint32_t>1 << target.dtype) or target.layout.numel == 0:
         return False

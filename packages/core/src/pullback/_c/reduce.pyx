@@ -12,13 +12,14 @@ from pullback._c.call cimport op_apply
 from pullback._c.elementwise cimport cast_tensor, unsupported
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    array_fill, kernel_call, launch, launch_elementwise, operand, slot_id)
+    array_fill, kernel_call, launch_along, launch_elementwise, operand, slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_same_shape, layout_shape_tuple)
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
 from pullback._c.views cimport dim_of, make_view
+from pullback.optable.slots import SLOTS
 
 cdef int DIV = slot_id("div")
 cdef int SUM = slot_id("sum")
@@ -259,7 +260,8 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor other
     cdef int64_t dim = dim_of(<object>args[op.ntensors], self.layout.ndim)
-    cdef tuple operands = (with_dims(self),)
+    cdef PyObject *operands[3]
+    cdef Tensor a = with_dims(self), b = None, c
     cdef Tensor out = tensor_new(
         layout_contiguous(self.layout.ndim, layout_shape(self.layout)), self.dtype,
         self.storage.device_type, self.storage.device_index)
@@ -269,10 +271,24 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
         other = <Tensor>args[1]
         if not layout_same_shape(self.layout, other.layout) or self.dtype != other.dtype:
             raise RuntimeError(f"{op.name}(): expected both tensors to have one shape and dtype")
-        operands += (with_dims(other),)
+        b = with_dims(other)
     if out.layout.numel != 0:
-        launch(op.slot, self.dtype, (with_dims(out),), operands, (dim,))
+        c = with_dims(out)
+        operands[0] = <PyObject *>c
+        operands[1] = <PyObject *>a
+        operands[2] = <PyObject *>b
+        launch_along(op.slot, self.dtype, operands, 1, op.ntensors, dim)
     return out
+
+
+# The op of each kernel that `softmax` and its like are made of, by slot.
+cdef list along_ops = [None] * len(SLOTS)
+
+
+cdef Op along_op(Op op):
+    if along_ops[op.slot] is None:
+        along_ops[op.slot] = op_named(op.entry.kernel + "_kernel")
+    return <Op>along_ops[op.slot]
 
 
 cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
@@ -280,15 +296,14 @@ cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
     cdef object self = <object>args[0]
     cdef object dim = <object>args[1]
     cdef PyObject *step[2]
-    cdef str kernel = op.entry.kernel
     if dim is None:
         from pullback.optable.axes import implicit_dim
-        dim = implicit_dim(kernel, self, <object>args[2] - 1)   # this function has no frame
+        dim = implicit_dim(op.entry.kernel, self, <object>args[2] - 1)  # this one has no frame
     if <object>args[op.nargs - 1] is not None:
         self = op_named("to")(self, <object>args[op.nargs - 1])
     step[0] = <PyObject *>self
     step[1] = <PyObject *>dim
-    return op_apply(op_named(kernel + "_kernel"), step)
+    return op_apply(along_op(op), step)
 
 
 # ---- and back to the shape before ----------------------------------------------------------------

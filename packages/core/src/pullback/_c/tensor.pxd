@@ -52,6 +52,8 @@ cdef class Tensor:
 
 
 cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) noexcept
+cdef void set_indexing(object (*read)(Tensor self, object key),
+                       int (*write)(Tensor self, object key, object value) except -1) noexcept
 cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)
 cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index)
 cdef Tensor tensor_alias(Tensor self)
@@ -95,8 +97,6 @@ cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
 
 # What other modules fill in: methods that need ops or the engine.
 cdef class Late:
-    cdef object getitem
-    cdef object setitem
     cdef object repr
     cdef object new
     cdef object array

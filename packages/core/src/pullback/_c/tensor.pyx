@@ -8,13 +8,15 @@ from cpython.object cimport (
     PyObject, PyTypeObject, destructor, inquiry, traverseproc, visitproc)
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
+from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device cimport DEVICE_META, device_make, device_types
 from pullback._c.dtype cimport dtype_differentiable, dtype_itemsize, dtype_object
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
+from pullback._c.state cimport process_pool
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node,
@@ -37,6 +39,7 @@ cdef extern from "Python.h":
 cdef enum:
     FREELIST_LENGTH = 128
 
+cdef pb_pool *pool = process_pool()
 cdef Py_ssize_t weaklist_offset
 cdef PyObject *free_objects[FREELIST_LENGTH]
 cdef int free_count = 0
@@ -95,9 +98,10 @@ cdef Tensor tensor_alias(Tensor self):
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
     """Return the rarely needed part, made on first use."""
     if self.extra == NULL:
-        self.extra = <pb_tensor_extra *>calloc(1, sizeof(pb_tensor_extra))
+        self.extra = <pb_tensor_extra *>pb_pool_allocate(pool, sizeof(pb_tensor_extra))
         if self.extra == NULL:
             raise MemoryError()
+        memset(self.extra, 0, sizeof(pb_tensor_extra))
         self.extra.grad_dtype = -1
         track(<PyObject *>self)
     return self.extra
@@ -178,7 +182,7 @@ cdef void extra_release(tensor_fields *self) noexcept:
     Py_XDECREF(extra.hooks)
     Py_XDECREF(extra.post_hooks)
     Py_XDECREF(extra.name)
-    free(extra)
+    pb_pool_release(pool, extra)
 
 
 cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
@@ -282,10 +286,20 @@ cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) 
     run_from_scalar = function
 
 
+cdef object (*read_item)(Tensor self, object key)
+cdef int (*write_item)(Tensor self, object key, object value) except -1
+
+
+cdef void set_indexing(object (*read)(Tensor self, object key),
+                       int (*write)(Tensor self, object key, object value) except -1) noexcept:
+    """Install what indexing does."""
+    global read_item, write_item
+    read_item = read
+    write_item = write
+
+
 def bind_late(**functions):
     """Give the class the behaviour that lives in other modules."""
-    late.getitem = functions.get("getitem", late.getitem)
-    late.setitem = functions.get("setitem", late.setitem)
     late.repr = functions.get("repr", late.repr)
     late.new = functions.get("new", late.new)
     late.array = functions.get("array", late.array)
@@ -483,10 +497,10 @@ cdef class Tensor:
         return <Py_ssize_t>(<size_t><PyObject *>self >> 4)
 
     def __getitem__(self, key):
-        return late.getitem(self, key)
+        return read_item(self, key)
 
     def __setitem__(self, key, value):
-        late.setitem(self, key, value)
+        write_item(self, key, value)
 
     def __delitem__(self, key):
         raise TypeError("Tensor does not support deleting items")

@@ -10,7 +10,7 @@ from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.dtype cimport dtype_itemsize
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.layout cimport (
-    layout_new, layout_parse, layout_retain, layout_shape_tuple)
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_shape_tuple, small_int)
 from pullback._c.record cimport tensor_needs_grad
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
@@ -82,6 +82,9 @@ cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const in
 
 cdef int64_t integer(object value, str op, str argument) except? -1:
     """Read an integer argument."""
+    cdef int64_t found
+    if small_int(value, &found):
+        return found
     if isinstance(value, bool) or not PyIndex_Check(value):
         raise TypeError(f"{op}(): argument '{argument}' must be int, not {type(value).__name__}")
     try:
@@ -95,9 +98,10 @@ cdef int64_t dim_of(object dim, int64_t ndim) except -1:
     """Return a dim counted from the front; a 0-d tensor has one for this purpose."""
     cdef int64_t d
     cdef int64_t count = ndim if ndim > 0 else 1
-    if isinstance(dim, bool) or not PyIndex_Check(dim):
-        raise TypeError(f"dim must be int, not {type(dim).__name__}")
-    d = PyNumber_Index(dim)
+    if not small_int(dim, &d):
+        if isinstance(dim, bool) or not PyIndex_Check(dim):
+            raise TypeError(f"dim must be int, not {type(dim).__name__}")
+        d = PyNumber_Index(dim)
     if d < -count or d >= count:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, "
                          f"{count - 1}], but got {d})")
@@ -307,6 +311,9 @@ cdef object forward_slice(Op op, PyObject **args, PyObject *target):
 
 cdef int64_t clip_index(object value, str argument) except? -1:
     """Read a slice bound: any Python integer, cut to 62 bits."""
+    cdef int64_t found
+    if small_int(value, &found):
+        return min(max(found, -LARGEST_INDEX), LARGEST_INDEX)
     if not PyIndex_Check(value):
         raise TypeError(f"slice(): argument '{argument}' must be int, not {type(value).__name__}")
     value = PyNumber_Index(value)
@@ -428,7 +435,7 @@ cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
             guess = d
         elif shape[d] < 0:
             raise RuntimeError(f"invalid shape dimension {shape[d]}")
-        elif shape[d] != 0 and known > LARGEST_INDEX // shape[d]:
+        elif (known | shape[d]) >> 31 and shape[d] != 0 and known > LARGEST_INDEX // shape[d]:
             fits = False                # the product would not fit in 64 bits
         else:
             known *= shape[d]
@@ -485,6 +492,8 @@ cdef object forward_view(Op op, PyObject **args, PyObject *target):
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int count = infer_shape(self, <object>args[1], shape)
+    if self.layout.flags & LAYOUT_CONTIGUOUS and self.layout.numel != 0:
+        return make_view(self, layout_contiguous(count, shape), self.offset, self.dtype)
     if not strides_for(self, count, shape, strides):
         raise RuntimeError("view size is not compatible with input tensor's size and stride (at "
                            "least one dimension spans across two contiguous subspaces). Use "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pullback._c.batch import are_batched
+from pullback._c.engine import run_backward
 from pullback._c.tensor import Tensor
 from pullback.autograd._entry import grad
 
@@ -128,9 +130,18 @@ def run_pass(outputs: Tensors, seeds: Sequence[Any], inputs: Tensors, create_gra
     if not pairs or not targets:
         return (None,) * len(inputs)
     roots, given = zip(*pairs)
-    found = iter(grad(roots, targets, given, retain_graph=retain_graph, create_graph=create_graph,
-                      allow_unused=True, is_grads_batched=batched))
-    return tuple(next(found) if x.requires_grad else None for x in inputs)
+    retain = bool(create_graph if retain_graph is None else retain_graph)
+    found: Any
+    if batched or are_batched((*roots, *targets)) or not all(
+            s is None or (s.dtype == o.dtype and s.shape == o.shape) for o, s in pairs):
+        found = grad(roots, targets, given, retain_graph=retain, create_graph=create_graph,
+                     allow_unused=True, is_grads_batched=batched)
+    else:
+        found = run_backward(list(roots), list(given), retain, create_graph, targets, False)
+    if len(targets) == len(inputs):
+        return tuple(found)
+    rest = iter(found)
+    return tuple(next(rest) if x.requires_grad else None for x in inputs)
 
 
 def require_graph(grads: Tensors, text: str) -> None:

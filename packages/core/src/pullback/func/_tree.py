@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 LEAF = object()
@@ -16,18 +16,20 @@ def is_node(value: Any) -> bool:
 
 def leaves(tree: Any) -> list[Any]:
     """Return the leaves of a tree in order."""
-    return list(_walk(tree))
+    found: list[Any] = []
+    _collect(tree, found)
+    return found
 
 
-def _walk(tree: Any) -> Iterator[Any]:
+def _collect(tree: Any, found: list[Any]) -> None:
     if isinstance(tree, (tuple, list)):
         for item in tree:
-            yield from _walk(item)
+            _collect(item, found)
     elif is_node(tree):
         for item in tree.values():
-            yield from _walk(item)
+            _collect(item, found)
     else:
-        yield tree
+        found.append(tree)
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:

@@ -50,16 +50,13 @@ def _flip(self, dims):
 
 
 def _reverse(self, dims):
-    if self.is_contiguous():
-        out = turned = new_empty(self, self.shape)
-    else:
-        from pullback._c.create import data_alias
-        order = _order_in_memory(self)
-        out = new_empty(self, [self.shape[d] for d in order])
-        turned = out.permute(tuple(order.index(d) for d in range(self.ndim)))
+    from pullback._c.create import data_alias
+    order = _order_in_memory(self)
+    out = new_empty(self, [self.shape[d] for d in order])
+    turned = out.permute(tuple(order.index(d) for d in range(self.ndim)))
     if out.numel():
         run_slot("flip", (turned,), (self,), dims)
-    return out if turned is out else data_alias(turned)
+    return data_alias(turned)
 
 
 def _order_in_memory(self):
@@ -69,8 +66,9 @@ def _order_in_memory(self):
     return tuple(sorted(range(self.ndim), key=lambda d: (-steps[d], d)))
 
 
-op("reverse_dims(self: Tensor, dims: any) -> Tensor", forward=_reverse, kernel="flip",
-   method=False, function=False, doc="Return a copy with the order of some dims reversed.",
+op("reverse_dims(self: Tensor, dims: any) -> Tensor", forward=_reverse, compiled="reverse",
+   kernel="flip", method=False, function=False,
+   doc="Return a copy with the order of some dims reversed.",
    samples=[case(T(2, 3), (0,)), case(T(2, 3, 2), (0, 2)), case(T(0, 3), (0, 1))],
    ref=lambda np, self, dims: np.flip(self, dims))
 op("flip(self: Tensor, dims: int[]) -> Tensor",
@@ -366,7 +364,7 @@ _TRIANGLES = [case(T(3, 3)), case(T(2, 3), 1), case(T(3, 2), -1), case(T(2, 3, 3
               case(T(2, 2), 5), case(T(2, 2), -5), case(T(0, 3)), case(T(2, 0)), case(T(1, 1))]
 op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
-   forward=_triangle("tril"), kernel="tril",
+   forward=_triangle("tril"), compiled="triangle", kernel="tril",
    vjp={"self": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True,
    doc="Return the lower triangle of matrices, up to a diagonal; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
@@ -374,7 +372,7 @@ op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    inplace_function=False)
 op("triu(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
-   forward=_triangle("triu"), kernel="triu",
+   forward=_triangle("triu"), compiled="triangle", kernel="triu",
    vjp={"self": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True,
    doc="Return the upper triangle of matrices, from a diagonal on; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",

@@ -1,6 +1,7 @@
 """Dims and dtypes of a call: their range, their order, and walks along dims."""
 
 import warnings
+from functools import cache
 
 from pullback.optable.schema import ops
 
@@ -120,10 +121,10 @@ def require(name, dtypes, self):
 
 def accumulate_dtype(dtype):
     """Return the dtype that long computations in a dtype use: 16-bit floats get float32."""
-    import pullback
-    return pullback.float32 if dtype.is_floating_point and dtype.itemsize == 2 else dtype
+    return dtype_named("float32") if dtype.is_floating_point and dtype.itemsize == 2 else dtype
 
 
+@cache
 def dtype_named(name):
     """Return a dtype by its name."""
     import pullback
@@ -213,8 +214,12 @@ def choose_along(name, kinds, choose, fields):
         if not self.ndim:
             return fields(self.clone(), ops.zeros_like(self, dtype=dtype_named("int64")))
         refuse_empty_dim(name, self, dim)
-        chosen = choose(ops.movedim(self, dim, -1))
-        chosen = [ops.movedim(part, -1, dim) if keepdim else part.squeeze(-1) for part in chosen]
+        inner = dim < self.ndim - 1
+        chosen = choose(ops.movedim(self, dim, -1) if inner else self)
+        if not keepdim:
+            chosen = [part.squeeze(-1) for part in chosen]
+        elif inner:
+            chosen = [ops.movedim(part, -1, dim) for part in chosen]
         return fields(*(part.contiguous() for part in chosen))
     return forward
 

@@ -1,12 +1,20 @@
 """What entries written below autograd share: kernels by slot, new memory, raw copies."""
 
+from functools import cache
+
 from pullback.optable.schema import ops
+
+
+@cache
+def compiled(module, name):
+    """Return a function of the core's compiled modules, which are not there yet at import."""
+    from importlib import import_module
+    return getattr(import_module(f"pullback._c.{module}"), name)
 
 
 def run_slot(slot, outs, ins, *params):
     """Run a kernel slot on tensors."""
-    from pullback._c.kernel import run_slot as run
-    run(slot, outs, ins, *params)
+    compiled("kernel", "run_slot")(slot, outs, ins, *params)
 
 
 # Elements up to which two compiled ops are quicker than one kernel called from here.
@@ -26,21 +34,18 @@ def reduce_by(slot, self, dims, keepdim, dtype=None):
 
 def new_empty(like, shape, dtype=None):
     """Return an uninitialised tensor on the device of another."""
-    from pullback._c.create import empty_tensor
-    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
+    return compiled("create", "empty_tensor")(tuple(shape), dtype or like.dtype, like.device)
 
 
 def new_filled(like, shape, value=0, dtype=None):
     """Return a tensor of one value on the device of another."""
-    from pullback._c.create import fill_tensor
-    return fill_tensor(new_empty(like, shape, dtype), value)
+    return compiled("create", "fill_tensor")(new_empty(like, shape, dtype), value)
 
 
 def put(target, source):
     """Copy the elements of a tensor into another of its shape."""
-    from pullback._c.create import copy_raw
     if source.numel():
-        copy_raw(target, source)
+        compiled("create", "copy_raw")(target, source)
     return target
 
 
@@ -48,13 +53,12 @@ def put(target, source):
 
 def whole_batch(tensor):
     """Return the batch that a tensor stands for, to look at values; others as they are."""
-    from pullback._c.batch import whole
-    return whole(tensor)
+    return compiled("batch", "whole")(tensor)
 
 
 def beside(tensor, *others):
     """Return a new tensor, batched where others are, so that these can be written into it."""
-    from pullback._c.batch import are_batched
+    are_batched = compiled("batch", "are_batched")
     for other in others:
         if are_batched((other,)):
             tensor = ops.clone_beside(tensor, other)

@@ -264,16 +264,16 @@ op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor",
 
 def _refuse_clamp(name, *values):
     """Complex numbers have no order, and torch has no kernel for bools."""
-    if any(value.is_complex() if is_tensor(value) else isinstance(value, complex)
-           for value in values):
-        raise NotImplementedError(f"{name} is not supported for complex types")
+    for value in values:
+        if value.is_complex() if is_tensor(value) else isinstance(value, complex):
+            raise NotImplementedError(f"{name} is not supported for complex types")
 
 
 def _check_bound(self, bound):
     """An integer bound must fit the integers; as in C, unsigned ones also wrap around."""
-    import pullback
     kind = self.dtype.kind
     if kind in "iu" and isinstance(bound, int) and not isinstance(bound, bool):
+        import pullback
         limits = pullback.iinfo(self.dtype)
         if bound > limits.max or bound < (limits.min if kind == "i" else -limits.max):
             raise RuntimeError(f"clamp(): value cannot be converted to type {self.dtype.name} "
@@ -283,7 +283,7 @@ def _check_bound(self, bound):
 def _clamp(self, min, max):
     if min is None and max is None:
         raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
-    _refuse_clamp("clamp", self, *(bound for bound in (min, max) if bound is not None))
+    _refuse_clamp("clamp", self, min, max)
     for bound in (min, max):
         _check_bound(self, bound)
     if min is not None and max is not None and self.dtype.kind != "b":

@@ -1,11 +1,14 @@
 """New tensors, and values written into old ones."""
 
+from functools import cache
+
 from pullback.optable.axes import dtype_named
 from pullback.optable.below import beside, run_slot
 from pullback.optable.cases import TESTED, UNFILLED, Dtype, T, case
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
 
+@cache
 def _create():
     from pullback._c import create
     return create
@@ -47,13 +50,13 @@ _factory("empty", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
              out, _requires(_create().empty_tensor(size, _dtype(dtype, out), device),
                             requires_grad)),
-         "Return an uninitialised tensor.", varargs=True,
+         "Return an uninitialised tensor.", varargs=True, compiled="empty",
          samples=[case((2, 3), dtype=TESTED, skip=UNFILLED),
                   case(2, 0, dtype=TESTED, skip=UNFILLED)])
 _factory("zeros", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
              out, _filled(size, 0, _dtype(dtype, out), device, requires_grad)),
-         "Return a tensor of zeros.", varargs=True,
+         "Return a tensor of zeros.", varargs=True, compiled="zeros",
          samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED),
                   case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
                   case((2,))],
@@ -62,7 +65,7 @@ _factory("zeros", "size: int[]",
 _factory("ones", "size: int[]",
          lambda size, out, dtype, layout, device, pin_memory, requires_grad: _into(
              out, _filled(size, 1, _dtype(dtype, out), device, requires_grad)),
-         "Return a tensor of ones.", varargs=True,
+         "Return a tensor of ones.", varargs=True, compiled="ones",
          samples=[case((2, 3), dtype=TESTED), case((), dtype=TESTED),
                   case((0, 2), dtype=TESTED), case(2, 3, dtype=TESTED),
                   case((2,))],
@@ -93,6 +96,7 @@ def _full(size, fill_value, out, dtype, layout, device, pin_memory, requires_gra
 
 
 _factory("full", "size: int[], fill_value: Scalar", _full, "Return a tensor filled with a number.",
+         compiled="full",
          samples=[case((2, 3), 1, dtype=TESTED), case((), 2), case((0, 2), 1.5),
                   case((2,), True), case((2,), 1j)],
          ref=lambda np, size, fill_value, dtype=None: np.full(size, fill_value))
@@ -136,7 +140,7 @@ def _run_arange(out, start, step):
 
 
 op(f"arange(start: Scalar, end: Scalar? = None, step: Scalar = 1, {_OPTIONS}) -> Tensor",
-   composite=_arange, kernel="arange", method=False,
+   composite=_arange, compiled="arange", kernel="arange", method=False,
    doc="Return start, start + step, ... up to but not including end.",
    samples=[case(1, 5, dtype=TESTED), case(5), case(5, 1, -2), case(0), case(0, 1, 0.25),
             case(0.5, 3)],
@@ -179,7 +183,7 @@ def _dense(tensor):
 
 for _name, _value, _what in (("empty_like", None, "an uninitialised tensor"),
                              ("zeros_like", 0, "zeros"), ("ones_like", 1, "ones")):
-    op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False,
+    op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False, compiled=_name,
        forward=lambda self, dtype, layout, device, pin_memory, requires_grad, memory_format,
        _value=_value: _like(self, _value, dtype, device, requires_grad, memory_format),
        doc=f"Return {_what} in the shape, dtype and device of another tensor.",
@@ -290,11 +294,14 @@ op("set_result(self: Tensor, made: Tensor) -> Tensor", composite=_set_result, me
 # -- random ----------------------------------------------------------------------------------------
 
 
+@cache
+def _draw():
+    from pullback.random import draw
+    return draw
+
+
 def _random(kind):
-    def fill(out, generator, *params):
-        from pullback.random import draw
-        return draw(kind, out, generator, *params)
-    return fill
+    return lambda out, generator, *params: _draw()(kind, out, generator, *params)
 
 
 _uniform, _normal, _randint = _random("uniform"), _random("normal"), _random("randint")

@@ -81,7 +81,7 @@ DECOMPOSITIONS: dict[str, Callable] = {
         "elu", "gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "logaddexp", "silu",
         "silu_backward", "softplus")},
     **{name: getattr(moving, name) for name in (
-        "addcdiv", "addcmul", "clamp", "flip", "lerp", "tril", "triu")},
+        "addcdiv", "addcmul", "argsort", "clamp", "flip", "lerp", "tril", "triu")},
     **{name: getattr(special, name) for name in (
         "acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "gcd", "hypot", "i0", "i1",
         "lgamma", "zeta")},

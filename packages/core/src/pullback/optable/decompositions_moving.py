@@ -33,6 +33,10 @@ def flip(self, dims):
     return out
 
 
+def argsort(self, dim, descending, stable):
+    return ops.sort(self, dim, descending)[1]
+
+
 def _distance(self):
     """Return column - row of every element."""
     rows = ops.arange_like(self, self.shape[-2]).unsqueeze(1)

@@ -32,14 +32,6 @@ def _as_index(index):
     return index if index.dtype == dtype_named("int64") else ops.cast(index, dtype_named("int64"))
 
 
-def _nonzero(self):
-    count = int(ops.sum(self != 0).item())
-    out = new_empty(self, (count, self.ndim), dtype_named("int64"))
-    if count and self.ndim:
-        run_slot("nonzero", (out,), (self,))
-    return out
-
-
 op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
    composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
@@ -47,7 +39,7 @@ op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
    doc="Return the coordinates of the elements that are not 0, row by row.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
             for shape in ((4,), (3, 4), (0, 2))])
-op("nonzero_raw(self: Tensor) -> Tensor", forward=_nonzero, kernel="nonzero", method=False,
+op("nonzero_raw(self: Tensor) -> Tensor", forward="nonzero", kernel="nonzero", method=False,
    function=False,
    doc="Return the coordinates of the elements that are not 0.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
@@ -63,7 +55,7 @@ def _expand_masks(self, indices):
     for place, index in enumerate(indices):
         if index is None:
             found.append(None)
-        elif str(index.dtype) in ("pullback.bool", "pullback.uint8"):
+        elif index.dtype.name in ("bool", "uint8"):
             for mine, size in zip(self.shape[len(found):], index.shape):
                 if mine != size:
                     raise IndexError(f"The shape of the mask {list(index.shape)} at index {place} "
@@ -143,7 +135,7 @@ def _place(out, count, at):
 
 
 op("index(self: Tensor, indices: any) -> Tensor",
-   jvp="linear", forward=_index, kernel="index", method=False,
+   jvp="linear", forward=_index, compiled="index", kernel="index", method=False,
    function=False,
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
@@ -167,7 +159,8 @@ def _index_backward_vjp(g, self_shape, indices):
 
 op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
    jvp="linear", method=False,
-   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward, kernel="index_put",
+   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
+   compiled="index_backward", kernel="index_put",
    node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
    samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
             case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
@@ -247,7 +240,7 @@ op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fal
 
 def _check_gather(name, self, dim, index):
     """Return the dim, counted from the front, and the index as int64."""
-    if str(index.dtype) not in ("pullback.int64", "pullback.int32"):
+    if index.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     dim = wrap_dim(dim, self.ndim, name)
     if index.numel() and max(index.ndim, 1) != max(self.ndim, 1):
@@ -283,7 +276,7 @@ def _gather(self, dim, index, sparse_grad):
 
 op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
    jvp="linear",
-   forward=_gather, kernel="gather", out=True,
+   forward=_gather, compiled="gather", kernel="gather", out=True,
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
    doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
@@ -332,7 +325,8 @@ def scatter_into(slot):
 
 
 op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   forward=scatter_into("scatter_add"), kernel="scatter_add", inplace="only", function=False,
+   forward=scatter_into("scatter_add"), compiled="scatter_add", kernel="scatter_add",
+   inplace="only", function=False,
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
    doc="Add src to self at index along a dim; returns self.",
@@ -349,7 +343,7 @@ def _index_select(self, dim, index):
     if index.ndim > 1:
         raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
                          f"{index.ndim}")
-    if str(index.dtype) not in ("pullback.int64", "pullback.int32"):
+    if index.dtype.name not in ("int64", "int32"):
         raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
     ndim = max(self.ndim, 1)
     if not -ndim <= dim < ndim:
@@ -373,7 +367,7 @@ def _index_select(self, dim, index):
 
 
 op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor",
-   jvp="linear", forward=_index_select,
+   jvp="linear", forward=_index_select, compiled="index_select",
    kernel="gather", out=True, doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
        g, self_like.shape, _at_dim(self_like, dim, index))},
@@ -409,7 +403,7 @@ def normalize_key(self, key):
         if isinstance(item, pullback.Tensor):
             if item.device != self.device and item.device.type != "meta":
                 item = item.to(self.device)
-            if item.ndim == 0 and str(item.dtype) not in ("pullback.bool", "pullback.uint8"):
+            if item.ndim == 0 and item.dtype.name not in ("bool", "uint8"):
                 if item.dtype.is_floating_point or item.dtype.is_complex:
                     raise IndexError("tensors used as indices must be long, int, byte or bool "
                                      "tensors")
@@ -434,7 +428,7 @@ def _index_tuple(self, advanced):
             item = pullback.tensor([0] if item.item() else [], dtype=pullback.int64,
                                    device=self.device)
         indices.append(item)
-        at += max(item.ndim, 1) if str(item.dtype) in ("pullback.bool", "pullback.uint8") else 1
+        at += max(item.ndim, 1) if item.dtype.name in ("bool", "uint8") else 1
     return tuple(indices)
 
 

@@ -2,7 +2,6 @@
 
 from pullback.optable.arrange import row_major, sizes_of, whole
 from pullback.optable.axes import (
-    accumulate_dtype,
     cast_to,
     default_dtype,
     dtype_named,
@@ -85,13 +84,15 @@ def _ends(name, start, end, steps, out, dtype):
 
 def _wide(dtype):
     """Return the dtype that a sequence is computed in."""
-    import pullback
-    return pullback.float64 if dtype.kind in "ui" else accumulate_dtype(dtype)
+    narrow = dtype.kind in "ui" or dtype.itemsize == 2
+    return dtype_named("float64") if narrow else dtype
 
 
 def _line(start, end, steps, dtype, device):
     """Count from both ends, so that the last number is exact and the sequence symmetric."""
-    place = cast_to(_count_up(steps, dtype.to_real() if dtype.is_complex else dtype, device), dtype)
+    if not dtype.is_complex:
+        return _create().line(_create().empty_tensor((steps,), dtype, device), start, end)
+    place = cast_to(_count_up(steps, dtype.to_real(), device), dtype)
     if steps < 2:
         return place * 0 + start
     step = (end - start) / (steps - 1)
@@ -113,7 +114,7 @@ def _logspace(start, end, steps, base, out, dtype, layout, device, pin_memory, r
 
 _factory("linspace", "start: any, end: any, steps: int", _linspace,
          "Return numbers at equal distances from start to end, both included.\n\nIntegers are cut "
-         "towards 0.\nRaises: RuntimeError for a negative number of them.",
+         "towards 0.\nRaises: RuntimeError for a negative number of them.", kernel="linspace",
          samples=[case(5, 0, 6, dtype=TESTED), case(0, 1, 5, dtype=TESTED, only=FLOATING | COMPLEX),
                   case(-3, 9, 5), case(2, 2, 3), case(1, 5, 1), case(0, 1, 0), case(1j, 1, 3),
                   case(constant(), constant(), 4, only=FLOATING, skip=COUNTED)],

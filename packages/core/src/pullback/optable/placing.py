@@ -243,7 +243,8 @@ def _together(self, mask):
 def _masked_select(self, mask):
     if mask.dtype.name != "bool":
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    self, mask = _together(self, mask)
+    if self.shape != mask.shape:
+        self, mask = _together(self, mask)
     return ops.index(as_vector(self), (as_vector(mask),))
 
 
@@ -324,6 +325,11 @@ def _check_flat(name, index, numel):
 def _take(self, index):
     if not self.numel() and index.numel():
         raise IndexError("take(): tried to take from an empty tensor")
+    try:
+        if index.dtype.name == "int64":
+            return ops.index(self.reshape(-1), (index,))
+    except IndexError:
+        pass                            # it is told in other words
     _check_flat("take", index, self.numel())
     return ops.index(self.reshape(-1), (index,))
 

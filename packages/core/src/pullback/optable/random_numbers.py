@@ -24,6 +24,7 @@ from pullback.optable.create import (
     _dtype,
     _into,
     _normal,
+    _randint,
     _requires,
     _uniform,
 )
@@ -343,8 +344,8 @@ def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_gra
     dtype = dtype_named("int64") if dtype is None else dtype
     _check_largest(n, dtype)
     keys = _create().empty_tensor((n,), dtype_named("int64"), device)
-    keys = _draw_integers(keys, generator, 0, (1 << 63) - 1)
-    made = cast_to(ops.sort(keys, 0)[1], dtype)
+    keys = _randint(keys, generator, 0, (1 << 63) - 1)
+    made = cast_to(ops.argsort(keys, 0), dtype)
     return _into(out, _requires(made, requires_grad))
 
 

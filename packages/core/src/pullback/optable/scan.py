@@ -60,7 +60,7 @@ def _cumsum_vjp(g, dim):
 
 
 op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
-   jvp="linear", forward=_cumsum,
+   jvp="linear", forward=_cumsum, compiled="scan",
    kernel="cumsum", vjp={"self": _cumsum_vjp}, inplace=True, out=True,
    ref=references.running("cumsum"),
    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
@@ -98,7 +98,7 @@ def _cumprod_vjp(g, self, dim):
 
 
 op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumprod,
-   kernel="cumprod", vjp={"self": _cumprod_vjp}, inplace=True, out=True,
+   compiled="scan", kernel="cumprod", vjp={"self": _cumprod_vjp}, inplace=True, out=True,
    ref=references.running("cumprod"),
    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
        "Derivative: exact where elements are 0.",
@@ -161,7 +161,7 @@ def _logcumsumexp_vjp(g, self, out, dim):
     return ops.conj(ops.exp(self - out)) * recur_backwards(g, factors, dim)
 
 
-op("logcumsumexp(self: Tensor, dim: int) -> Tensor", forward=_logcumsumexp,
+op("logcumsumexp(self: Tensor, dim: int) -> Tensor", forward=_logcumsumexp, compiled="scan",
    kernel="logcumsumexp",
    vjp={"self": _logcumsumexp_vjp}, out=True, dtypes=FLOAT_COMPLEX, ref=references.logcumsumexp,
    doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "

@@ -47,6 +47,7 @@ class Entry(NamedTuple):
     returns: str
     forward: str | Callable | None
     composite: str | Callable | None
+    compiled: str | None
     kernel: str | None
     promote: str
     dtypes: int
@@ -131,14 +132,15 @@ def camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
 
 
-def op(signature: str, *, forward=None, composite=None, kernel=None,
+def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=None,
        promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, node=None,
        inplace=False, inplace_node=None, inplace_function=None, out=False, view=False,
        overlap=False, varargs=False, overload=None, method=True, function=True, namespace=("",),
        aliases=(), ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
-    ``forward`` and ``composite`` are Python functions, or name compiled ones. ``node`` is a name,
+    ``forward`` and ``composite`` are Python functions, or name compiled ones; ``compiled`` names
+    one that takes the common calls and leaves the rest to the Python function. ``node`` is a name,
     or a function of kept values (named as in formulas) where torch has several names for one op.
     """
     name, arguments, returns = parse_signature(signature)
@@ -154,7 +156,7 @@ def op(signature: str, *, forward=None, composite=None, kernel=None,
         operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
-        name, arguments, returns, forward, composite, kernel, promote, dtypes,
+        name, arguments, returns, forward, composite, compiled, kernel, promote, dtypes,
         vjp or {}, jvp, save, node or camel(name), inplace_node, inplace, inplace_function, out,
         view, overlap, varargs, overload, method, function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),

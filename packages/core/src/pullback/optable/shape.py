@@ -2,7 +2,7 @@
 
 from pullback.optable import references
 from pullback.optable.axes import wrap_dim
-from pullback.optable.below import new_filled
+from pullback.optable.below import compiled, new_filled
 from pullback.optable.cases import (
     DETACHED,
     KINKS,
@@ -60,6 +60,11 @@ _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
 
 
 def _movedim(self, source, destination):
+    if type(source) is type(destination) is int:
+        order = list(range(self.ndim or 1))
+        order.insert(wrap_dim(destination, self.ndim, "movedim"),
+                     order.pop(wrap_dim(source, self.ndim, "movedim")))
+        return self.permute(tuple(order)) if self.ndim else self.permute(())
     sources = integers(source, "movedim", "source")
     targets = integers(destination, "movedim", "destination")
     if len(sources) != len(targets):
@@ -221,15 +226,7 @@ _view("diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> 
                case(T(2, 3, 4), 1, -1, 1)])
 
 
-def _embedding(part):
-    """Declare the adjoint of a view: zeros of the whole with the gradient in its part."""
-    def embed(self, size, *where):
-        whole = ops.new_zeros(self, size)
-        ops.copy_(getattr(ops, part)(whole, *where), self)
-        return whole
-    return embed
-
-
+# The adjoint of a view: zeros of the whole with the gradient in its part.
 _adjoints = {
     "select": ([case(T(3), (2, 3), 0, 1), case(T(2), (2, 3), -1, 0)],
                lambda np, self, size, dim, index: references.embed(
@@ -248,7 +245,7 @@ for _name, _arguments in {
         "diagonal": "offset: int, dim1: int, dim2: int"}.items():
     _names = [part.partition(":")[0].strip() for part in _arguments.split(",")]
     op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor", jvp="linear",
-       forward=_embedding(_name), method=False, function=False,
+       forward="embed", method=False, function=False,
        vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
        doc=f"Return zeros of `size` with self in the place that {_name} would return.",
        samples=_adjoints[_name][0], ref=_adjoints[_name][1])
@@ -412,10 +409,7 @@ op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
 # -- copies ----------------------------------------------------------------------------------------
 
 def _raw(name):
-    def call(*args):
-        from pullback._c import create
-        return getattr(create, name)(*args)
-    return call
+    return lambda *args: compiled("create", name)(*args)
 
 
 _to_device, _join_raw = _raw("to_device"), _raw("join_raw")
@@ -529,9 +523,9 @@ def _cat_vjp(g, sizes, dim):
 
 
 op("cat(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_cat_forward, method=False, out=True,
+   jvp="linear", forward=_cat_forward, compiled="cat", method=False, out=True,
    vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"),
-   save={"sizes": lambda tensors, dim: [None if tuple(t.shape) == (0,) else t.shape[dim]
+   save={"sizes": lambda tensors, dim: [None if t.ndim == 1 and not t.numel() else t.size(dim)
                                         for t in tensors]},
    doc="Return tensors joined along a dim.",
    samples=[case([T(2, 3), T(1, 3)]), case([T(2, 3), T(2, 2)], -1), case([T(3)], 0),
@@ -559,7 +553,7 @@ def _stack(tensors, dim):
 
 
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_stack, method=False, out=True,
+   jvp="linear", forward=_stack, compiled="stack", method=False, out=True,
    vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
    doc="Return tensors of one shape joined along a new dim.",
    samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1),

@@ -62,6 +62,9 @@ for _name, _kept in (("tril", "<="), ("triu", ">=")):
           "dims, else 0.", params=("diagonal:int",))
 _slot("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
       "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"), key=-1)
+_slot("linspace", "create", "", "out[i] = start + i * step in the first half of a 1-d out of "
+      "floating-point numbers, end - (n - 1 - i) * step in the second, of n // 2 numbers or one "
+      "more; computed in float64.", params=("start:scalar", "end:scalar", "step:scalar"), key=-1)
 _slot("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
       params=("seed:int", "offset:int"), key=-1)
 _slot("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
@@ -215,6 +218,8 @@ _slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elemen
 _slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
       "shorter outputs get the first ones. NaN is largest.", params=("descending:int",),
       required=True)
+_slot("argsort", "sort", "self", "The indices that sort outputs, alone.",
+      params=("descending:int",))
 _slot("searchsorted", "sort", "bounds self", "out[b, i] (int64): the place at which self[b, i] "
       "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
       "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "

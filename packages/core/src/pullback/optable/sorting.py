@@ -5,7 +5,6 @@ from collections import namedtuple
 from pullback.optable import references_sorting as references
 from pullback.optable.axes import (
     as_int,
-    as_vector,
     cast_to,
     choose_along,
     dtype_named,
@@ -15,7 +14,7 @@ from pullback.optable.axes import (
     type_name,
     wrap_dim,
 )
-from pullback.optable.below import new_empty, run_slot
+from pullback.optable.below import compiled
 from pullback.optable.binning import find_places
 from pullback.optable.cases import COUNTED, KINKS, SPECIAL, T, case, fixed
 from pullback.optable.schema import FLOATING, INTEGRAL, REAL, op, ops
@@ -28,17 +27,10 @@ _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kth
 
 def _sort_raw(self, dim, descending, count=None):
     """Return (values, indices) of a stable sort along a dim, or the first ``count`` of them."""
-    shape = list(self.shape)
-    if count is not None and self.ndim:
-        shape[dim] = count
-    values = new_empty(self, shape)
-    indices = new_empty(self, shape, dtype_named("int64"))
-    if values.numel():
-        dim = wrap_dim(dim, self.ndim, "sort")
-        views = [as_vector(part) for part in (values, indices, self)]
-        views = [part.transpose(dim, -1) for part in views]
-        run_slot("sort", tuple(views[:2]), (views[2],), int(descending))
-    return values, indices
+    sort_along = compiled("along", "sort_along")
+    if self.ndim:
+        return sort_along(self, wrap_dim(dim, self.ndim, "sort"), count, descending)
+    return tuple(part.reshape(()) for part in sort_along(self.reshape(1), 0, None, descending))
 
 
 def _sort(self, dim, descending, stable):
@@ -48,6 +40,8 @@ def _sort(self, dim, descending, stable):
     return _Sorted(*_sort_raw(self, dim, descending))
 
 
+_sort.fields = _Sorted                  # what the compiled pass makes of its results
+
 _SORTS = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(3, 4), -1, True), case(T()),
           case(T(), 0, True), case(T(0)), case(T(0, 3), 0), case(T(2, 0)),
           case(T(4, 3), dim=0, descending=True, stable=True), case(T(2, 4, 3), 1),
@@ -55,7 +49,8 @@ _SORTS = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(3, 4), -1, True), 
           case(fixed(SPECIAL), only=FLOATING, skip=KINKS),
           case(fixed(SPECIAL), descending=True, only=FLOATING, skip=KINKS)]
 op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
-   forward=_sort, kernel="sort", out=True, dtypes=REAL, ref=references.sort, samples=_SORTS,
+   forward=_sort, compiled="sort", kernel="sort", out=True, dtypes=REAL, ref=references.sort,
+   samples=_SORTS,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
    doc="Return the elements sorted along a dim, and where they were: (values, indices).\n\nNaN is "
@@ -63,7 +58,7 @@ op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = 
        "RuntimeError for complex tensors.")
 op("argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) "
    "-> Tensor", forward=lambda self, dim, descending, stable: _sort(
-       self, dim, descending, stable)[1], kernel="sort", dtypes=REAL,
+       self, dim, descending, stable)[1], compiled="argsort", kernel="argsort", dtypes=REAL,
    ref=lambda np, *args, **options: references.sort(np, *args, **options)[1], samples=_SORTS,
    doc="Return the indices that sort a tensor along a dim.\n\nEqual elements keep their order.")
 op("msort(self: Tensor) -> Tensor", composite=lambda self: ops.sort(self, 0)[0], out=True,
@@ -84,8 +79,11 @@ def _topk(self, k, dim, largest, sorted):
     return _Top(*_sort_raw(self, dim, largest, k))
 
 
+_topk.fields = _Top
+
 op("topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
-   forward=_topk, kernel="sort", out=True, dtypes=INTEGRAL | FLOATING, ref=references.topk,
+   forward=_topk, compiled="topk", kernel="sort", out=True, dtypes=INTEGRAL | FLOATING,
+   ref=references.topk,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
    doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
@@ -134,20 +132,23 @@ def _begins(differs):
     return ops.cat([first, differs], 0)
 
 
-def _runs(fresh, order):
+def _runs(fresh, order, wanted):
     """Return (order of the first of each run, run of each element, length of each run).
 
     Elements that are taken in ``order`` form runs of equal ones, which begin where ``fresh`` says.
+    ``wanted`` says whether the runs of elements, and the lengths are; others are None.
     """
     count = fresh.shape[0]
     starts = ops.nonzero_raw(fresh).reshape(-1)
-    ends = ops.cat([starts, ops.new_full(starts, (1,), count)], 0)
-    inverse = _number_runs(fresh)
-    if order is None:
-        return starts, inverse, ends.narrow(0, 1, starts.shape[0]) - starts
-    places = ops.scatter_add(ops.zeros_like(inverse), 0, order, inverse)
-    return (ops.index_select(order, 0, starts), places,
-            ends.narrow(0, 1, starts.shape[0]) - starts)
+    places = lengths = None
+    if wanted[0]:
+        places = _number_runs(fresh)
+        if order is not None:
+            places = ops.scatter_add(ops.zeros_like(places), 0, order, places)
+    if wanted[1]:
+        ends = ops.cat([starts, ops.new_full(starts, (1,), count)], 0)
+        lengths = ends.narrow(0, 1, starts.shape[0]) - starts
+    return starts if order is None else ops.index_select(order, 0, starts), places, lengths
 
 
 def _ranks(table):
@@ -195,7 +196,7 @@ def _set_result(self, dim, found, wanted):
     chosen, inverse, counts = found
     if dim is None:
         values = ops.index_select(self.reshape(-1), 0, chosen)
-        inverse = inverse.reshape(self.shape)
+        inverse = None if inverse is None else inverse.reshape(self.shape)
     else:
         values = ops.index_select(self, dim, chosen)
     result = [values] + [part for part, on in zip((inverse, counts), wanted) if on]
@@ -214,8 +215,11 @@ def _unique(self, sorted, return_inverse, return_counts, dim):
         return _set_result(self, dim, _nothing(self), wanted)
     values, order = _sort_raw(keys.reshape(-1), 0, False)
     count = values.shape[0]
-    fresh = _begins(values.narrow(0, 1, count - 1) != values.narrow(0, 0, count - 1))
-    return _set_result(self, dim, _runs(fresh, order), wanted)
+    differs = values.narrow(0, 1, count - 1) != values.narrow(0, 0, count - 1)
+    if dim is None and not any(wanted):
+        later = ops.index(values.narrow(0, 1, count - 1), (differs,))
+        return ops.cat([values.narrow(0, 0, 1), later], 0)
+    return _set_result(self, dim, _runs(_begins(differs), order, wanted), wanted)
 
 
 def _nothing(self):
@@ -234,7 +238,7 @@ def _unique_consecutive(self, return_inverse, return_counts, dim):
         return _set_result(self, dim, _nothing(self), wanted)
     differs = ops.any(table.narrow(0, 1, count - 1) != table.narrow(0, 0, count - 1), 1)
     fresh = _begins(cast_to(differs, dtype_named("bool")))
-    return _set_result(self, dim, _runs(fresh, None), wanted)
+    return _set_result(self, dim, _runs(fresh, None, wanted), wanted)
 
 
 _MANY = [case(T(8, low=0, high=4, step=1), skip=COUNTED),

@@ -101,8 +101,8 @@ op("moments(self: Tensor, dims: int[]) -> any", forward=_both_moments, kernel="m
             case(T(5000), (0,)), case(T(3, 40), (0, 1))])
 
 
-def _moments(name, self, dim, correction, keepdim):
-    """Return variance and mean, by a method that no large mean can spoil."""
+def _moments(name, self, dim, correction, keepdim, wants_mean=True):
+    """Return variance and, if it is wanted, mean, by a method that no large mean can spoil."""
     dims = wrap_dims(dim, self.ndim, name)
     work = cast_to(self, accumulate_dtype(self.dtype))
     count = count_of(self, dims)
@@ -122,8 +122,9 @@ def _moments(name, self, dim, correction, keepdim):
     variance = squares / (max(float(freedom), 0.0) if count else 0.0)
     if not keepdim:
         shape = tuple(n for d, n in enumerate(self.shape) if d not in dims)
-        mean, variance = mean.reshape(shape), variance.reshape(shape)
-    return variance, cast_to(mean, self.dtype)
+        variance = variance.reshape(shape)
+        mean = mean.reshape(shape) if wants_mean else mean
+    return variance, cast_to(mean, self.dtype) if wants_mean else None
 
 
 def _real(self, found):
@@ -132,11 +133,12 @@ def _real(self, found):
 
 
 def _var_forward(self, dim, correction, keepdim):
-    return _real(self, _moments("var", self, dim, correction, keepdim)[0])
+    return _real(self, _moments("var", self, dim, correction, keepdim, False)[0])
 
 
 def _std_forward(self, dim, correction, keepdim):
-    return _real(self, ops.sqrt(_moments("std", self, dim, correction, keepdim)[0]))
+    return _real(self, ops.sqrt(_moments("std", self, dim, correction, keepdim,
+                                         False)[0]))
 
 
 def _var_mean_forward(self, dim, correction, keepdim):
@@ -382,7 +384,11 @@ def _median_all(name, ignores_nan):
             # the lowest int32 or int64, cut to size, is what NaN becomes in torch
             lowest = -2 ** (8 * self.dtype.itemsize - 1) if self.dtype.itemsize > 2 else 0
             return ops.new_full(self, (), lowest)
-        return _middle(ignores_nan, self.reshape(-1))[0].reshape(())
+        if ignores_nan:
+            return _middle(True, self.reshape(-1))[0].reshape(())
+        values = ops.sort(self.reshape(-1), -1)[0]
+        middle, last = values[(values.shape[0] - 1) // 2], values[-1]
+        return ops.where(last != last, last, middle)    # NaN comes last
     return forward
 
 

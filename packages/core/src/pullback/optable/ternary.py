@@ -62,8 +62,8 @@ op("add_quotient(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Operand)
    ref=lambda np, self, tensor1, tensor2, value: self + tensor1 / tensor2 * value)
 op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=("scaled_term", _addc("addcmul")), kernel="addcmul", dtypes=NUMBERS, inplace=True,
-   out=True,
+   forward=_addc("addcmul"), compiled="scaled_term", kernel="addcmul", dtypes=NUMBERS,
+   inplace=True, out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g * ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, value: ops.scaled(g * ops.conj(tensor1), _conj(value))},
@@ -71,8 +71,8 @@ op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * tensor1 * tensor2)
 op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
-   forward=("scaled_term", _addc("addcdiv")), kernel="addcdiv", dtypes=FLOAT_COMPLEX, inplace=True,
-   out=True,
+   forward=_addc("addcdiv"), compiled="scaled_term", kernel="addcdiv", dtypes=FLOAT_COMPLEX,
+   inplace=True, out=True,
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g / ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, tensor2, value: ops.scaled(

@@ -19,6 +19,13 @@ def arange(out: Array, *, start: float, step: float) -> None:
         store(out, accumulate(start) + np.arange(out.size).astype(accumulate) * accumulate(step))
 
 
+def linspace(out: Array, *, start: float, end: float, step: float) -> None:
+    """Count from both ends, so that the last number is exact and the sequence symmetric."""
+    place = np.arange(out.size, dtype=np.float64)
+    store(out, np.where(place < out.size // 2, start + place * step,
+                        end - (out.size - 1 - place) * step))
+
+
 def _store_reals(out: Array, reals: Array) -> None:
     """Write numbers in row-major order; a complex element takes two."""
     if out.dtype.kind == "c":
@@ -80,6 +87,7 @@ def randint(out: Array, *, seed: int, offset: int, low: int, high: int) -> None:
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "arange": (masks.REAL_NUMBERS, arange),
+    "linspace": (masks.FLOATING, linspace),
     "normal": (masks.INEXACT, normal),
     "randint": (masks.REAL, randint),
     "uniform": (masks.INEXACT, uniform),

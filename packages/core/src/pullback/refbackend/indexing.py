@@ -103,17 +103,25 @@ def nonzero(out: Array, x: Array) -> None:
     out[...] = found
 
 
+def _order(x: Array, descending: int) -> Array:
+    keys = widen(x)
+    if descending:
+        # Sorting the reversed rows and reversing the result keeps equal elements in order.
+        return x.shape[-1] - 1 - np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    return np.argsort(keys, axis=-1, kind="stable")
+
+
+def argsort(out: Array, x: Array, *, descending: int) -> None:
+    """Return the indices that sort the last dimension."""
+    order = _order(at_least_1d(np.asarray(x)), descending)
+    at_least_1d(out)[...] = order[..., : at_least_1d(out).shape[-1]]
+
+
 def sort(out: tuple[Array, Array], x: Array, *, descending: int) -> None:
     """Sort along the last dimension; equal elements keep their order and NaN is largest."""
     values, indices = (at_least_1d(array) for array in out)
     x = at_least_1d(np.asarray(x))
-    keys = widen(x)
-    if descending:
-        # Sorting the reversed rows and reversing the result keeps equal elements in order.
-        order = x.shape[-1] - 1 - np.argsort(keys[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-    else:
-        order = np.argsort(keys, axis=-1, kind="stable")
-    order = order[..., : values.shape[-1]]  # shorter outputs get the first ones
+    order = _order(x, descending)[..., : values.shape[-1]]  # shorter outputs get the first ones
     values[...] = np.take_along_axis(x, order, axis=-1)
     indices[...] = order
 
@@ -143,5 +151,6 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "scatter_add": (masks.ALL, scatter_add),
     "scatter_reduce": (masks.ALL, scatter_reduce),
     "searchsorted": (masks.REAL_NUMBERS, searchsorted),
+    "argsort": (masks.REAL, argsort),
     "sort": (masks.REAL, sort),
 }
