@@ -17,7 +17,7 @@ from pullback._c.tensor cimport Tensor
 from pullback._c.views cimport own_result
 # These register their forwards, and what runs them at levels.
 from pullback._c import copies, dtype_views, elementwise       # no-cython-lint
-from pullback._c import geometry, lifted, matmul, reduce, views      # no-cython-lint
+from pullback._c import geometry, lifted, matmul, planned, reduce, views      # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS

@@ -120,8 +120,7 @@ def require(name, dtypes, self):
 
 def accumulate_dtype(dtype):
     """Return the dtype that long computations in a dtype use: 16-bit floats get float32."""
-    import pullback
-    return pullback.float32 if dtype.is_floating_point and dtype.itemsize == 2 else dtype
+    return dtype_named("float32") if dtype.is_floating_point and dtype.itemsize == 2 else dtype
 
 
 def dtype_named(name):

@@ -1,12 +1,26 @@
 """What entries written below autograd share: kernels by slot, new memory, raw copies."""
 
+from importlib import import_module
+
 from pullback.optable.schema import ops
+
+
+class Compiled:
+    """Compiled functions, imported at first use: the table is read without them."""
+
+    def __getattr__(self, name):
+        module = "kernel" if name == "run_slot" else "create"
+        function = getattr(import_module(f"pullback._c.{module}"), name)
+        setattr(self, name, function)
+        return function
+
+
+compiled = Compiled()
 
 
 def run_slot(slot, outs, ins, *params):
     """Run a kernel slot on tensors."""
-    from pullback._c.kernel import run_slot as run
-    run(slot, outs, ins, *params)
+    compiled.run_slot(slot, outs, ins, *params)
 
 
 # Elements up to which two compiled ops are quicker than one kernel called from here.
@@ -26,22 +40,24 @@ def reduce_by(slot, self, dims, keepdim, dtype=None):
 
 def new_empty(like, shape, dtype=None):
     """Return an uninitialised tensor on the device of another."""
-    from pullback._c.create import empty_tensor
-    return empty_tensor(tuple(shape), dtype or like.dtype, like.device)
+    return compiled.empty_tensor(tuple(shape), dtype or like.dtype, like.device)
 
 
 def new_filled(like, shape, value=0, dtype=None):
     """Return a tensor of one value on the device of another."""
-    from pullback._c.create import fill_tensor
-    return fill_tensor(new_empty(like, shape, dtype), value)
+    return compiled.fill_tensor(new_empty(like, shape, dtype), value)
 
 
 def put(target, source):
     """Copy the elements of a tensor into another of its shape."""
-    from pullback._c.create import copy_raw
     if source.numel():
-        copy_raw(target, source)
+        compiled.copy_raw(target, source)
     return target
+
+
+# Dtypes in plans, which describe the forward passes of entries with forward="planned" (see
+# _c/planned.pyx): that of the first tensor, and int64 as abi.h numbers it.
+OWN_DTYPE, INT64_DTYPE = -1, 5
 
 
 # -- under vmap, where a tensor may stand for one element of a batch -------------------------------
