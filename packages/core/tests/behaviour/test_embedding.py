@@ -139,6 +139,20 @@ def test_grouped_queries_share_keys():
         F.scaled_dot_product_attention(q[:, :3], k, v, enable_gqa=True)
 
 
+@pytest.mark.parametrize("shape", [(3, 300, 700), (2, 60, 90, 50), (1, 1, 2)])
+def test_attention_is_the_same_whether_it_is_recorded(shape):
+    *lead, rows, columns = shape
+    q, k = pb.randn(*lead, rows, 4, dtype=pb.float64), pb.randn(*lead, columns, 4, dtype=pb.float64)
+    v = pb.randn(*lead, columns, 3, dtype=pb.float64)
+    found = F.scaled_dot_product_attention(q, k, v)
+    q.requires_grad_()
+    recorded = F.scaled_dot_product_attention(q, k, v)
+    assert recorded.requires_grad and not found.requires_grad
+    pb.testing.assert_close(found, recorded.detach())
+    weights = (q.detach() @ k.transpose(-2, -1) / 2).softmax(-1)
+    pb.testing.assert_close(found, weights @ v)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -232,3 +232,34 @@ def test_poisson_nll_loss_adds_stirlings_term_above_one():
 def test_wrong_arguments_of_cross_entropy(arguments, options, error, message):
     with pytest.raises(error, match=message):
         F.cross_entropy(*arguments, **options)
+
+
+# classes
+
+
+def test_nll_loss_weighs_and_ignores():
+    x = pb.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], requires_grad=True)
+    target, weight = pb.tensor([1, -100, 0]), pb.tensor([1.0, 3.0])
+    assert F.nll_loss(x, target, weight, reduction="none").tolist() == [-6.0, 0.0, -5.0]
+    assert F.nll_loss(x, target, weight, reduction="sum").item() == -11.0
+    loss = F.nll_loss(x, target, weight)
+    assert loss.item() == -2.75
+    loss.backward()
+    assert x.grad.tolist() == [[0.0, -0.75], [0.0, 0.0], [-0.25, 0.0]]
+    assert F.nll_loss(x.detach(), pb.tensor([1, 0, 1], dtype=pb.uint8), ignore_index=0,
+                      reduction="none").tolist() == [-2.0, 0.0, -6.0]
+    assert math.isnan(F.nll_loss(x, pb.full((3,), -100)).item())
+
+
+@pytest.mark.parametrize("wrong", [-1, 2, 2**40])
+def test_targets_that_are_no_classes_are_refused(wrong):
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        F.nll_loss(pb.ones(3, 2), pb.tensor([1, wrong, 0]))
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        F.cross_entropy(pb.ones(1, 2), pb.tensor([wrong]))
+
+
+@pytest.mark.beyond_torch
+def test_targets_on_another_device_are_refused():
+    with pytest.raises(RuntimeError, match="same device"):
+        F.nll_loss(pb.ones(1, 2), pb.zeros(1, dtype=pb.int64, device="meta"))

@@ -173,3 +173,13 @@ def test_dropout_refuses_integers_and_complex_numbers_in_training_only():
     with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
         F.dropout(pb.ones(3, dtype=pb.complex64))
     assert F.dropout(whole, training=False) is whole
+
+
+@pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16, pb.float32])
+def test_rows_far_from_zero_are_standardized(dtype):
+    x = (pb.arange(64.0).reshape(2, 32) + 100).to(dtype)
+    wide = F.layer_norm(x.to(pb.float64), (32,))
+    pb.testing.assert_close(F.layer_norm(x, (32,)).to(pb.float64), wide, rtol=1e-2, atol=1e-2)
+    grouped = F.group_norm(x.reshape(2, 4, 8), 2).to(pb.float64)
+    pb.testing.assert_close(grouped, F.group_norm(x.to(pb.float64).reshape(2, 4, 8), 2),
+                            rtol=1e-2, atol=1e-2)  # fmt: skip

@@ -282,6 +282,41 @@ def test_refused_types():
             pool(x.to(dtype), 2)
 
 
+def test_what_equals_an_accepted_argument_is_refused_too():
+    x = zeros(1, 1, 4, 4)
+    F.avg_pool2d(x, 1), F.max_pool2d(x, (2, 2), 1), F.adaptive_max_pool2d(x, (1, 2))
+    for call in (lambda: F.avg_pool2d(x, True), lambda: F.avg_pool2d(x, 1.0),
+                 lambda: F.max_pool2d(x, (2.0, 2), 1), lambda: F.max_pool2d(x, (2, 2), True),
+                 lambda: F.adaptive_max_pool2d(x, (True, 2))):  # fmt: skip
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16, pb.uint8, pb.int64])
+def test_other_dtypes_are_pooled_exactly(dtype):
+    x = pb.arange(72, dtype=dtype).reshape(2, 1, 6, 6)
+    values, indices = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+    wide, places = F.max_pool2d(x.to(pb.float64), 3, 2, 1, return_indices=True)
+    assert values.dtype == dtype
+    assert values.tolist() == wide.tolist() and indices.tolist() == places.tolist()
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling_under_vmap_and_in_forward_mode(name):
+    x, tangent, pool = draw(3, 1, 2, 4, 5), draw(1, 2, 4, 5), POOLS[name]
+    found = pb.func.vmap(pool)(x)
+    assert_allclose(found.numpy(), pb.stack([pool(one) for one in x]).numpy(), rtol=1e-12)
+    _, moved = pb.func.jvp(pool, (x[0],), (tangent,))
+    step = (pool(x[0] + 1e-6 * tangent) - pool(x[0] - 1e-6 * tangent)) / 2e-6
+    assert_allclose(moved.numpy(), step.numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_elements_in_any_order_of_memory():
+    x = draw(2, 4, 5, 3).permute(0, 3, 1, 2)
+    for pool in (lambda t: F.max_pool2d(t, 2), lambda t: F.avg_pool2d(t, 2, 1, 1)):
+        assert_allclose(pool(x).numpy(), pool(x.contiguous()).numpy())
+
+
 @pytest.mark.beyond_torch
 def test_meta_device():
     x = pb.zeros(2, 3, 7, 7, device="meta", requires_grad=True)

@@ -34,8 +34,9 @@ for _name in (
     "ternary",
     "unary",
     "where",
+    "windows",
 ):
     KERNELS.update(load_kernels(_name).KERNELS)
 # Compiled once: what BLAS and LAPACK do, and what has nothing for vectors.
-for _name in ("create", "cumextreme", "matmul", "nonzero", "solve", "svd"):
+for _name in ("create", "cumextreme", "matmul", "nll", "nonzero", "solve", "svd"):
     KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)

@@ -300,9 +300,10 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     finally:
         state.grad_enabled = before
     if isinstance(result, tuple):       # several results, which lie as they come
-        return op.entry.forward.fields(*[
-            cast_tensor(<Tensor>part, narrow) if narrow >= 0 and (<Tensor?>part).dtype == PB_F32
-            else part for part in result])
+        parts = [cast_tensor(<Tensor>part, narrow)
+                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
+        fields = getattr(op.entry.forward, "fields", None)
+        return tuple(parts) if fields is None else fields(*parts)
     if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
         result = cast_tensor(<Tensor>result, narrow)
     if target != NULL:

@@ -4,6 +4,7 @@ import math
 
 from pullback.optable import references_nn as references
 from pullback.optable.axes import accumulate_dtype, cast_to, type_name
+from pullback.optable.below import new_empty, run_slot
 from pullback.optable.cases import T, case, mask
 from pullback.optable.schema import FLOATING, op, ops
 
@@ -53,6 +54,10 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         key, value = _shared_heads(query, key), _shared_heads(query, value)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1] or 1)
+    if (attn_mask is None and not is_causal and dropout_p == 0 and query.ndim > 2
+            and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
+            and query.shape[-1] == key.shape[-1] and key.shape[-2] == value.shape[-2]):
+        return cast_to(_of_all_keys(query, key, value, scale), dtype)
     # Queries are scaled where they have fewer elements than the scores.
     before = query.shape[-1] < key.shape[-2]
     scores = ops.matmul(query * scale if before else query, key.transpose(-2, -1))
@@ -69,6 +74,48 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
     weights = _weights(scores, attn_mask is not None and not is_causal)
     weights = ops.plain_dropout(weights, dropout_p, True)
     return cast_to(ops.matmul(weights, value), dtype)
+
+
+_SCORES = 1 << 17       # held at a time: they should stay in a cache
+
+
+def _is_recorded(*parts):
+    from pullback._c.levels import level_count
+    from pullback._c.state import is_grad_enabled
+    return level_count() or (is_grad_enabled() and any(part.requires_grad for part in parts))
+
+
+def _of_all_keys(query, key, value, scale):
+    """Attention without a mask: where nothing is recorded, few scores at a time."""
+    lead = query.shape[:-2]
+    if len(lead) > 1:
+        query, key, value = (ops.reshape(part, (-1, *part.shape[-2:])) if part.numel() else
+                             part.flatten(0, -3) for part in (query, key, value))
+    heads, rows, columns = *query.shape[:2], key.shape[1]
+    key = key.transpose(1, 2)
+    if (heads * rows * columns <= _SCORES or _is_recorded(query, key, value)
+            or query.device != value.device):       # the product refuses it
+        out = ops.bmm(ops.softmax(ops.bmm(query * scale, key), -1), value)
+    else:
+        out = _in_parts(query, key, value, scale)
+    return out if len(lead) == 1 else ops._unsafe_view(out, (*lead, *out.shape[1:]))
+
+
+def _in_parts(query, key, value, scale):
+    heads, rows, columns = *query.shape[:2], key.shape[2]
+    out = new_empty(query, (heads, rows, value.shape[2]))
+    height = min(rows, max(1, _SCORES // columns))
+    count = max(1, _SCORES // (height * columns))
+    for head in range(0, heads, count):
+        some = min(count, heads - head)
+        keys, values = (ops.narrow(part, 0, head, some) for part in (key, value))
+        for row in range(0, rows, height):
+            queries, made = (ops.narrow(ops.narrow(part, 0, head, some), 1, row,
+                                        min(height, rows - row)) for part in (query, out))
+            weights = ops.softmax(ops.bmm(queries * scale, keys), -1)
+            if made.numel():
+                run_slot("bmm", (made,), (weights, values))
+    return out
 
 
 def _weights(scores, may_lack_keys):

@@ -1,20 +1,14 @@
-"""Pooling: the mean of windows, and the p-norm.
-
-Sums are taken one dim after the other: a window of k x k costs 2 k passes and not k * k.
-"""
+"""Pooling: the mean of windows, and the p-norm."""
 
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, require
-from pullback.optable.below import new_empty, new_filled, put
+from pullback.optable.axes import require
+from pullback.optable.below import OWN_DTYPE
 from pullback.optable.cases import T, case
 from pullback.optable.pooling import (
     SIZES,
-    Slide,
+    adaptive_plan,
     adaptive_samples,
-    adaptive_windows,
-    every,
-    slides_of,
-    window_place,
+    sliding_plan,
 )
 from pullback.optable.schema import BOOL, FLOATING, op, ops
 from pullback.optable.windows import product
@@ -23,130 +17,41 @@ _AVERAGED = FLOATING | 0x020    # and int64, as in torch
 
 # -- the mean --------------------------------------------------------------------------------------
 
-def _clipped(window, size):
-    """Return windows as (start, end) inside the dim."""
-    if not isinstance(window, Slide):
-        return window
-    starts = [number * window.stride - window.pad for number in range(window.count)]
-    return [(max(start, 0), min(start + window.kernel, size)) for start in starts]
+
+def mean_plan(shape, geometry, padded, divisor):
+    """Return the plan of mean_windows; slots.py says what its parameters are."""
+    return (shape,), (OWN_DTYPE,), (geometry, padded, divisor)
 
 
-def _sum_along(self, dim, window):
-    """Add the elements of each window: place by place, or window by window if those are fewer."""
-    size = self.shape[dim]
-    if isinstance(window, Slide) and window.kernel <= window.count:
-        out = new_filled(self, (*self.shape[:dim], window.count, *self.shape[dim + 1:]))
-        for number in range(window.kernel):
-            low, count, start = window_place(window, number, size)
-            if count > 0:
-                ops.narrow(out, dim, low, count).add_(
-                    every(self, dim, start, count, window.stride))
-        return out
-    spans = _clipped(window, size)
-    out = new_empty(self, (*self.shape[:dim], len(spans), *self.shape[dim + 1:]))
-    for number, (start, end) in enumerate(spans):
-        put(ops.narrow(out, dim, number, 1),
-            ops.sum(ops.narrow(self, dim, start, end - start), dim, True))
-    return out
-
-
-def _spread_along(self, dim, window, size):
-    """Add each element to all of its window: the adjoint of _sum_along."""
-    out = new_filled(self, (*self.shape[:dim], size, *self.shape[dim + 1:]))
-    if isinstance(window, Slide) and window.kernel <= window.count:
-        for number in range(window.kernel):
-            low, count, start = window_place(window, number, size)
-            if count > 0:
-                every(out, dim, start, count, window.stride).add_(
-                    ops.narrow(self, dim, low, count))
-        return out
-    for number, (start, end) in enumerate(_clipped(window, size)):
-        ops.narrow(out, dim, start, end - start).add_(ops.narrow(self, dim, number, 1))
-    return out
-
-
-def _divided(self, divisor):
-    """Divide by one number, or by the product of one number per place of each dim."""
-    import pullback
-    if not isinstance(divisor, tuple):
-        return _quotient(self, divisor)
-    rank = len(divisor)
-    if all(len(set(sizes)) < 2 for sizes in divisor):
-        return _quotient(self, product([sizes[0] for sizes in divisor if sizes]))
-    area = 1
-    for dim, sizes in enumerate(divisor):
-        shape = [1] * rank
-        shape[dim] = len(sizes)
-        area = pullback.tensor(sizes, dtype=self.dtype, device=self.device).reshape(shape) * area
-    return _quotient(self, area)
-
-
-def _quotient(self, divisor):
-    """Integers are divided as C does it, towards 0."""
-    if self.dtype.is_floating_point:
-        return self / divisor
-    negative = (self < 0) ^ (divisor < 0) if hasattr(divisor, "shape") or divisor >= 0 else (
-        self >= 0)
-    size = ops.floor_divide(ops.abs(self), abs(divisor))
-    return ops.where(negative, -size, size)
-
-
-def _mean_forward(self, windows, divisor, node):
-    out = self.to(accumulate_dtype(self.dtype))
-    for dim, window in reversed(list(enumerate(windows, self.ndim - len(windows)))):
-        out = _sum_along(out, dim, window)
-    return _divided(out, divisor).to(self.dtype)
-
-
-def _mean_backward(self, sizes, windows, divisor, node):
-    out = _divided(self.to(accumulate_dtype(self.dtype)), divisor)
-    for dim, window in enumerate(windows, self.ndim - len(windows)):
-        out = _spread_along(out, dim, window, sizes[dim])
-    return out.to(self.dtype)
-
-
-_MEANS = [((2, 5), (Slide(3, 3, 2, 1, 1),), ((2, 3, 2),), (2, 3)),
-          ((1, 4, 5), (Slide(2, 2, 2, 0, 1), ((0, 2), (1, 4), (3, 5))), 6, (1, 2, 3)),
-          ((2, 6), (Slide(2, 4, 2, 0, 1),), ((4, 4),), (2, 2))]
-op("mean_windows(self: Tensor, windows: any, divisor: any, node: str) -> Tensor",
-   jvp="linear",
-   forward=_mean_forward, method=False, function=False, node=lambda node: node,
-   vjp={"self": lambda g, self_shape, windows, divisor, node: ops.mean_windows_backward(
-       g, self_shape, windows, divisor, node)},
-   doc="Return the sums of windows of the last dims, divided by given numbers.",
+_MEANS = [((2, 5), mean_plan((2, 3), (3, 2, 1, 1), True, 0)),
+          ((1, 4, 5), mean_plan((1, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1), False, 6)),
+          ((2, 6), mean_plan((2, 2), (4, 2, 0, 1), False, 0))]
+op("mean_windows(self: Tensor, plan: any, node: str) -> Tensor", forward="planned",
+   jvp="linear", kernel="mean_windows", method=False, function=False, node=lambda node: node,
+   vjp={"self": lambda g, self_shape, plan, node: ops.mean_windows_backward(
+       g, mean_plan(self_shape, *plan[2]), node)},
+   doc="Return the sums of windows of the last dims, over a divisor or their numbers of elements.",
    dtypes=_AVERAGED, ref=references.mean_windows,
-   samples=[case(T(*shape), windows, divisor, "AvgPool2DBackward0")
-            for shape, windows, divisor, _ in _MEANS])
-op("mean_windows_backward(self: Tensor, sizes: int[], windows: any, divisor: any, node: str) "
-   "-> Tensor",
-   jvp="linear", forward=_mean_backward, method=False, function=False,
+   samples=[case(T(*shape), plan, "AvgPool2DBackward0") for shape, plan in _MEANS])
+op("mean_windows_backward(self: Tensor, plan: any, node: str) -> Tensor", forward="planned",
+   jvp="linear", kernel="mean_windows_adjoint", method=False, function=False,
    node=lambda node: node.replace("Backward0", "BackwardBackward0"),
-   vjp={"self": lambda g, windows, divisor, node: ops.mean_windows(g, windows, divisor, node)},
+   vjp={"self": lambda g, self_shape, plan, node: ops.mean_windows(
+       g, mean_plan(self_shape, *plan[2]), node)},
    doc="Return the adjoint of mean_windows.", dtypes=FLOATING,
    ref=references.mean_windows_backward,
-   samples=[case(T(*made), shape, windows, divisor, "AvgPool2DBackward0")
-            for shape, windows, divisor, made in _MEANS])
+   samples=[case(T(*plan[0][0]), mean_plan(shape, *plan[2]), "AvgPool2DBackward0")
+            for shape, plan in _MEANS])
 
 
 # -- avg_pool --------------------------------------------------------------------------------------
 
-def _areas(windows, sizes, include):
-    """Return how many places each window counts: those inside, or in the padding too."""
-    areas = []
-    for window, size in zip(windows, sizes):
-        more = window.pad if include else 0
-        areas.append(tuple([end - start for start, end in _clipped(
-            window._replace(pad=window.pad - more), size + 2 * more)]))
-    return tuple(areas)
-
-
-def _check_volume(self, windows):
+def _check_volume(self, kernel):
     """Of volumes, but not of images, torch wants elements for a whole window."""
-    sizes = self.shape[self.ndim - len(windows):]
-    if len(windows) == 3 and any(size < w.kernel for size, w in zip(sizes, windows)):
+    sizes = self.shape[self.ndim - 3:]
+    if any(size < length for size, length in zip(sizes, kernel)):
         raise RuntimeError(f"input image (T: {sizes[0]} H: {sizes[1]} W: {sizes[2]}) smaller than "
-                           f"kernel size (kT: {windows[0].kernel} kH: {windows[1].kernel} kW: "
-                           f"{windows[2].kernel})")
+                           f"kernel size (kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})")
 
 
 def _avg_pool(rank):
@@ -155,13 +60,14 @@ def _avg_pool(rank):
 
     def run(self, kernel_size, stride, padding, ceil_mode, count_include_pad,
             divisor_override=None):
-        windows = slides_of(self, name, kernel_size, stride, padding, 1, ceil_mode)
-        _check_volume(self, windows)
+        plan = sliding_plan(self, name, rank, kernel_size, stride, padding, 1, ceil_mode, mean_plan,
+                            (bool(count_include_pad), divisor_override or 0))
+        if rank == 3:
+            _check_volume(self, plan[2][0][:3])
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         require(name, _AVERAGED, self)
-        divisor = divisor_override or _areas(windows, self.shape[-rank:], count_include_pad)
-        return ops.mean_windows(self, windows, divisor, node)
+        return ops.mean_windows(self, plan, node)
     return run
 
 
@@ -191,11 +97,11 @@ def _adaptive_avg_pool(rank):
     node = f"AdaptiveAvgPool{max(rank, 2)}DBackward0"
 
     def run(self, output_size):
-        windows = adaptive_windows(self, name, output_size)
+        plan = adaptive_plan(self, name, output_size, mean_plan, False, 0)
         require(name, FLOATING, self)
-        areas = [[end - start for start, end in _clipped(window, size)]
-                 for window, size in zip(windows, self.shape[-rank:])]
-        return ops.mean_windows(self, windows, tuple(map(tuple, areas)), node)
+        if rank > 1 and plan[0][0][-rank:] == (1,) * rank:
+            return ops.mean(self, tuple(range(-rank, 0)), True)     # as in torch
+        return ops.mean_windows(self, plan, node)
     return run
 
 

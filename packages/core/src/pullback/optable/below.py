@@ -49,6 +49,11 @@ def put(target, source):
     return target
 
 
+# Dtypes in plans, which describe the forward passes of entries with forward="planned" (see
+# _c/planned.pyx): that of the first tensor, and int64 as abi.h numbers it.
+OWN_DTYPE, INT64_DTYPE = -1, 5
+
+
 # -- under vmap, where a tensor may stand for one element of a batch -------------------------------
 
 def whole_batch(tensor):

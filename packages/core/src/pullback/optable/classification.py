@@ -1,10 +1,12 @@
 """Losses of classes: nll_loss and cross_entropy."""
 
+import functools
+
 from pullback.optable import references
 from pullback.optable.axes import dtype_named, refuse_dtype, type_name
-from pullback.optable.below import new_empty, new_filled, run_slot
+from pullback.optable.below import OWN_DTYPE
 from pullback.optable.cases import T, case, constant, fixed
-from pullback.optable.loss_parts import checked_reduction, reduced
+from pullback.optable.loss_parts import REDUCTIONS, checked_reduction, reduced
 from pullback.optable.schema import FLOATING, op, ops
 
 
@@ -12,108 +14,72 @@ def _labels(*classes):
     return fixed(classes, kind="int64")
 
 
-def _pick(self, classes, dim):
-    """Return the elements of the given classes, which lie along a dim."""
-    out = new_empty(self, classes.shape)
-    if out.numel():
-        run_slot("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
-    return out
+def loss_plan(shape, ignore_index, reduction):
+    """Return the plan of nll_loss_forward, or of its adjoint."""
+    return (shape,), (OWN_DTYPE,), (ignore_index, reduction)
 
 
-def _samples(target, weight, ignore_index, dtype):
-    """Return which samples count, their classes (0 for the others), and their weights."""
-    kept = target != ignore_index
-    classes = ops.where(kept, target, 0)
-    if weight is None:
-        return kept, classes, kept.to(dtype)
-    weights = ops.index_select(weight, 0, classes.reshape(-1)).reshape(classes.shape)
-    return kept, classes, ops.where(kept, weights, 0)
-
-
-def _refuse_classes(target, count, ignore_index):
-    wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
-    raise IndexError(f"Target {target[wrong].reshape(-1)[0].item()} is out of bounds.")
-
-
-def _nll_loss_forward(self, target, weight, reduction, ignore_index):
-    dim = 1 if self.ndim > 1 else 0
-    if weight is None and ignore_index < 0:
-        try:
-            return reduced(-_pick(self, target, dim), reduction)
-        except IndexError:
-            pass                        # perhaps only of samples to ignore
-    try:
-        kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
-        loss = ops.where(kept, -_pick(self, classes, dim) * weights, 0)
-    except IndexError:
-        _refuse_classes(target, self.shape[dim], ignore_index)
-    return loss.sum() / weights.sum() if reduction == "mean" else reduced(loss, reduction)
-
-
-def _nll_loss_backward(self, size, target, weight, reduction, ignore_index):
-    dim = 1 if len(size) > 1 else 0
-    kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
-    share = -self * weights
-    if reduction == "mean":
-        share = ops.where(kept, share / weights.sum(), 0)
-    out = new_filled(self, size)
-    if share.numel():
-        run_slot("scatter", (out,), (classes.unsqueeze(dim), share.unsqueeze(dim)), dim)
-    return out
-
-
-op("nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, reduction: str, "
-   "ignore_index: int) -> Tensor", forward=_nll_loss_forward, method=False, function=False,
-   vjp={"self": lambda g, self_shape, target, weight, reduction, ignore_index:
-        ops.nll_loss_backward(g, self_shape, target, weight, reduction, ignore_index)},
+_NLL = [((3, 4), _labels(0, 3, 1), None, -100, 1),
+        ((3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), 2, 2),
+        ((3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), -100, 0),
+        ((2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, -100, 0)]
+op("nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+   forward="planned", kernel="nll_loss", method=False, function=False,
+   vjp={"self": lambda g, self_shape, target, weight, plan: ops.nll_loss_backward(
+       g, target, weight, loss_plan(self_shape, *plan[2]))},
    node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
-   doc="Return nll_loss of checked arguments.", dtypes=FLOATING,
-   samples=[case(T(3, 4), _labels(0, 3, 1), None, "mean", -100),
-            case(T(3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), "sum", 2),
-            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), "none", -100),
-            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, "none", -100)],
-   ref=lambda np, self, target, weight, reduction, ignore_index: references.nll_loss(
-       np, self, target, weight, reduction=reduction, ignore_index=ignore_index))
-op("nll_loss_backward(self: Tensor, size: int[], target: Tensor, weight: Tensor?, "
-   "reduction: str, ignore_index: int) -> Tensor", forward=_nll_loss_backward, method=False,
-   function=False,
-   vjp={"self": lambda g, target, weight, reduction, ignore_index: ops.nll_loss_forward(
-       g, target, weight, reduction, ignore_index)},
+   doc="Return nll_loss of checked arguments.", dtypes=FLOATING, ref=references.planned_nll_loss,
+   samples=[case(T(*shape), target, weight, loss_plan(target.shape if not how[1] else (), *how))
+            for shape, target, weight, *how in _NLL])
+op("nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+   forward="planned", kernel="nll_loss_adjoint", method=False, function=False,
+   vjp={"self": lambda g, self_shape, target, weight, plan: ops.nll_loss_forward(
+       g, target, weight, loss_plan(self_shape, *plan[2]))},
    doc="Return the derivative of nll_loss, times self.", dtypes=FLOATING,
-   samples=[case(T(), (3, 4), _labels(0, 3, 1), None, "mean", -100),
-            case(T(), (3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), "sum", 2),
-            case(T(3), (3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), "none", -100)])
+   samples=[case(T(*(target.shape if not how[1] else ())), target, weight, loss_plan(shape, *how))
+            for shape, target, weight, *how in _NLL])
+
+
+@functools.lru_cache(maxsize=512)
+def _nll_plan(size, target, weight, ignore_index, reduction):
+    """Check shapes; return the plan of nll_loss_forward."""
+    if not size:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    dim = 1 if len(size) > 1 else 0
+    expected = (*size[:dim], *size[dim + 1:])
+    if target != expected:
+        count = target[0] if target else 0
+        if dim and size[0] != count:
+            raise ValueError(f"Expected input batch_size ({size[0]}) to match target "
+                             f"batch_size ({count}).")
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(target)}")
+    if weight is not None and weight != (size[dim],):
+        raise RuntimeError(f"weight tensor should be defined either for all {size[dim]} classes or "
+                           f"no classes but got weight tensor of shape: {list(weight)}")
+    return loss_plan(() if reduction else target, ignore_index, reduction)
 
 
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
     """Pick -self at the target classes (dim 1, or the only dim), weighted."""
     reduction = checked_reduction(size_average, reduce, reduction)
-    if self.ndim == 0:
-        raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
-    refuse_dtype("nll_loss", self, "f")
-    if target.dtype.name not in ("int64", "uint8"):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got "
-                           f"{type_name(target.dtype)}")
-    if self.ndim == 1 and target.shape == (1,):
-        target = target.reshape(())
-    dim = 1 if self.ndim > 1 else 0
-    expected = [*self.shape[:dim], *self.shape[dim + 1:]]
-    if list(target.shape) != expected:
-        size = target.shape[0] if target.ndim else 0
-        if self.ndim > 1 and self.shape[0] != size:
-            raise ValueError(f"Expected input batch_size ({self.shape[0]}) to match target "
-                             f"batch_size ({size}).")
-        raise RuntimeError(f"Expected target size {expected}, got {list(target.shape)}")
+    if self.ndim:
+        refuse_dtype("nll_loss", self, "f")
+        kind = target.dtype.name
+        if kind != "int64":
+            if kind != "uint8":
+                raise RuntimeError(f"expected target dtype to be Long or Byte, but got "
+                                   f"{type_name(target.dtype)}")
+            target = target.to(dtype_named("int64"))
+        if self.ndim == 1 and target.shape == (1,):
+            target = target.reshape(())
+    plan = _nll_plan(self.shape, target.shape, None if weight is None else weight.shape,
+                     ignore_index, REDUCTIONS.index(reduction))
     if weight is not None:
-        _check_weight(weight, self.shape[dim], self.dtype)
-    return ops.nll_loss_forward(self, target.to(dtype_named("int64")), weight, reduction,
-                                ignore_index)
+        _check_weight(weight, self.dtype)
+    return ops.nll_loss_forward(self, target, weight, plan)
 
 
-def _check_weight(weight, classes, dtype):
-    if weight.ndim != 1 or weight.shape[0] != classes:
-        raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or "
-                           f"no classes but got weight tensor of shape: {list(weight.shape)}")
+def _check_weight(weight, dtype):
     if weight.dtype != dtype:
         raise RuntimeError(f"expected scalar type {type_name(dtype)} but found "
                            f"{type_name(weight.dtype)}")

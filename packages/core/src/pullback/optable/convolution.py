@@ -4,8 +4,10 @@ With y = C(x, w), the adjoint in x is x = I(y, w), which is also the transposed 
 the adjoint in w is w = W(x, y). Each derivative of one of the three is one of the other two.
 """
 
+import functools
+
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, cast_to, require, type_name
+from pullback.optable.axes import accumulate_dtype, require, type_name
 from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
@@ -83,37 +85,6 @@ def _matrix(weight, groups):
 
 def _add_bias(out, bias):
     return out if bias is None else out.add_(bias.reshape((-1, *[1] * (out.ndim - 2))))
-
-
-def _by_kernel(slot, shape, operands, stride, padding, dilation, groups):
-    """Return what a kernel makes of contiguous operands, 16-bit numbers widened."""
-    dtype = operands[0].dtype
-    operands = tuple([cast_to(part, accumulate_dtype(dtype)).contiguous()
-                      for part in operands if part is not None])
-    out = new_empty(operands[0], shape)
-    run_slot(slot, (out,), operands, (*stride, *padding, *dilation, groups))
-    return cast_to(out, dtype)
-
-
-def _forward(self, weight, bias, counts, *geometry):
-    shape = (self.shape[0], weight.shape[0], *counts)
-    if weight.ndim > 5 or not (product(shape) and weight.numel()):
-        return composed_map(self, weight, bias, counts, *geometry)
-    return _by_kernel("conv", shape, (self, weight, bias), *geometry)
-
-
-def _input_forward(self, weight, bias, sizes, *geometry):
-    shape = (self.shape[0], weight.shape[1] * geometry[-1], *sizes)
-    if weight.ndim > 5 or not (self.numel() and weight.numel()):
-        return composed_adjoint(self, weight, bias, sizes, *geometry)
-    return _by_kernel("conv_adjoint", shape, (self, weight, bias), *geometry)
-
-
-def _weight_forward(self, other, kernel, *geometry):
-    shape = (other.shape[1], self.shape[1] // geometry[-1], *kernel)
-    if self.ndim > 5 or not (self.numel() and other.numel() and product(shape)):
-        return composed_weight(self, other, kernel, *geometry)
-    return _by_kernel("conv_weight", shape, (self, other), *geometry)
 
 
 # -- without a kernel: unrolled windows and matrix products ----------------------------------------
@@ -213,7 +184,7 @@ _MAPS = (((2, 2, 5), (3, 2, 3), (3,), (1,), (0,), (1,), 1),
          ((2, 4, 5, 6), (6, 2, 2, 3), (3, 4), (2, 1), (1, 0), (2, 1), 2),
          ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1))
 op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
-   "-> Tensor", forward=_forward, kernel="conv", method=False, function=False,
+   "-> Tensor", forward="convolution", kernel="conv", method=False, function=False,
    node="ConvolutionBackward0",
    vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
         ops.convolution_adjoint(g, ops.conj(weight), None, self_shape[2:], stride, padding,
@@ -227,7 +198,7 @@ op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[],
    samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
    dtypes=NUMBERS, ref=references.convolution_map)
 op(f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], {_SHAPE}) "
-   "-> Tensor", forward=_input_forward, kernel="conv_adjoint", method=False, function=False,
+   "-> Tensor", forward="convolution", kernel="conv_adjoint", method=False, function=False,
    node="ConvolutionBackward0",
    vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
         ops.convolution_map(g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation,
@@ -242,7 +213,7 @@ op(f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int
             for x, w, counts, *rest in _MAPS],
    dtypes=NUMBERS, ref=references.convolution_adjoint)
 op(f"convolution_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
-   forward=_weight_forward, kernel="conv_weight", method=False, function=False,
+   forward="convolution", kernel="conv_weight", method=False, function=False,
    node="ConvolutionBackwardBackward0",
    vjp={"self": lambda g, other, self_shape, stride, padding, dilation, groups:
         ops.convolution_adjoint(ops.conj(other), g, None, self_shape[2:], stride, padding,
@@ -288,25 +259,25 @@ def _check_kinds(self, weight, bias, name):
                            f"({bias.dtype.name}) should be the same")
 
 
-def _check_channels(self, weight, bias, groups, transposed):
-    shape = list(weight.shape)
+def _check_channels(size, weight, bias, groups, transposed):
     lead = "transposed=1" if transposed else f"groups={groups}"
-    if shape[0] < groups:
+    if weight[0] < groups:
         raise RuntimeError(f"Given groups={groups}, expected weight to be at least {groups} at "
-                           f"dimension 0, but got weight of size {shape} instead")
-    if shape[0] % groups:
+                           f"dimension 0, but got weight of size {list(weight)} instead")
+    if weight[0] % groups:
         raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at "
-                           f"dimension 0, but got weight of size [{shape}] instead")
-    channels = shape[0] if transposed else shape[1] * groups
-    if self.shape[1] != channels:
-        raise RuntimeError(f"Given {lead}, weight of size {shape}, expected input"
-                           f"{list(self.shape)} to have {channels} channels, but got "
-                           f"{self.shape[1]} channels instead")
-    made = shape[1] * groups if transposed else shape[0]
-    if bias is not None and tuple(bias.shape) != (made,):
+                           f"dimension 0, but got weight of size [{list(weight)}] instead")
+    channels = weight[0] if transposed else weight[1] * groups
+    if size[1] != channels:
+        raise RuntimeError(f"Given {lead}, weight of size {list(weight)}, expected input"
+                           f"{list(size)} to have {channels} channels, but got {size[1]} channels "
+                           f"instead")
+    made = weight[1] * groups if transposed else weight[0]
+    if bias is not None and bias != (made,):
         lead = "transposed=1, " if transposed else ""
-        raise RuntimeError(f"Given {lead}weight of size {shape}, expected bias to be 1-dimensional "
-                           f"with {made} elements, but got bias of size {list(bias.shape)} instead")
+        raise RuntimeError(f"Given {lead}weight of size {list(weight)}, expected bias to be "
+                           f"1-dimensional with {made} elements, but got bias of size "
+                           f"{list(bias)} instead")
 
 
 def _check_steps(stride, padding, dilation):
@@ -323,18 +294,18 @@ def _check_kernel(kernel):
         raise RuntimeError(f"kernel size should be greater than zero, but got {list(kernel)}")
 
 
-def _counts(self, weight, stride, padding, dilation):
-    sizes = [size + 2 * pad for size, pad in zip(self.shape[2:], padding)]
-    kernel = weight.shape[2:]
+def _counts(size, weight, stride, padding, dilation):
+    sizes = [n + 2 * pad for n, pad in zip(size[2:], padding)]
+    kernel = weight[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
-    if any(size < least for size, least in zip(sizes, reach)):
+    if any(n < least for n, least in zip(sizes, reach)):
         raise RuntimeError(f"Calculated padded input size per channel: ({by_sizes(sizes)}). Kernel "
                            f"size: ({by_sizes(reach)}). Kernel size can't be greater than actual "
                            f"input size")
     return window_counts(sizes, kernel, stride, dilation)
 
 
-def _output_sizes(self, weight, stride, padding, dilation, output_padding):
+def _output_sizes(size, weight, stride, padding, dilation, output_padding):
     """Return the sizes of a transposed convolution."""
     if min(output_padding) < 0:
         raise RuntimeError("negative output_padding is not supported")
@@ -343,39 +314,55 @@ def _output_sizes(self, weight, stride, padding, dilation, output_padding):
         raise RuntimeError(f"output padding must be smaller than either stride or dilation, but "
                            f"got output_padding: {list(output_padding)} stride: {list(stride)} "
                            f"dilation: {list(dilation)}")
-    sizes = [(size - 1) * s - 2 * p + d * (k - 1) + extra + 1 for size, k, s, p, d, extra in zip(
-        self.shape[2:], weight.shape[2:], stride, padding, dilation, output_padding)]
+    sizes = [(n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in zip(
+        size[2:], weight[2:], stride, padding, dilation, output_padding)]
     if min(sizes) < 1:
-        raise RuntimeError(f"Given input size per channel: ({by_sizes(self.shape[2:])}). "
+        raise RuntimeError(f"Given input size per channel: ({by_sizes(size[2:])}). "
                            f"Calculated output size per channel: ({by_sizes(sizes)}). Output size "
                            f"is too small")
     return tuple(sizes)
 
 
+@functools.lru_cache(maxsize=512, typed=True)
+def _geometry(name, size, weight, bias, stride, padding, dilation, transposed, output_padding,
+              groups):
+    """Check shapes; return the sizes of the result, and stride, padding and dilation by dim."""
+    rank = len(weight) - 2
+    _check_groups(groups, name)
+    stride, padding, dilation, extra = (value if isinstance(value, tuple) else (value,) * rank
+                                        for value in (stride, padding, dilation, output_padding))
+    _check_steps(stride, padding, dilation)
+    if len(size) != len(weight):
+        wanted = f"{len(weight)}-dimensional"
+        raise RuntimeError(f"Expected {wanted} input for {wanted} weight {list(weight)}, but "
+                           f"got {len(size)}-dimensional input of size {list(size)} instead")
+    _check_channels(size, weight, bias, groups, transposed)
+    if not transposed:
+        counts = _counts(size, weight, stride, padding, dilation)
+    else:
+        counts = _output_sizes(size, weight, stride, padding, dilation, extra)
+    _check_kernel(weight[2:])
+    if 0 in size[2:]:
+        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input "
+                           f"shape: {list(size)}")
+    return counts, stride, padding, dilation
+
+
 def _run(self, weight, bias, stride, padding, dilation, transposed, output_padding, groups, name):
     """Check everything and run the map; the input has a batch dim."""
     rank = weight.ndim - 2
-    _check_groups(groups, name)
-    stride = _spread(stride, rank, name, "stride")
-    padding = _spread(padding, rank, name, "padding")
-    dilation = _spread(dilation, rank, name, "dilation")
-    _check_steps(stride, padding, dilation)
-    if self.ndim != weight.ndim:
-        rank = weight.ndim
-        raise RuntimeError(f"Expected {rank}-dimensional input for {rank}-dimensional weight "
-                           f"{list(weight.shape)}, but got {self.ndim}-dimensional input of size "
-                           f"{list(self.shape)} instead")
-    _check_channels(self, weight, bias, groups, transposed)
-    if not transposed:
-        counts = _counts(self, weight, stride, padding, dilation)
-    else:
-        extra = _spread(output_padding, rank, name, "output_padding")
-        counts = _output_sizes(self, weight, stride, padding, dilation, extra)
-    _check_kernel(weight.shape[2:])
+    if type(stride) is not int:
+        stride = _spread(stride, rank, name, "stride")
+    if type(padding) is not int:
+        padding = _spread(padding, rank, name, "padding")
+    if type(dilation) is not int:
+        dilation = _spread(dilation, rank, name, "dilation")
+    if type(output_padding) is not int:
+        output_padding = _spread(output_padding, rank, name, "output_padding")
+    counts, stride, padding, dilation = _geometry(
+        name, self.shape, weight.shape, None if bias is None else bias.shape, stride, padding,
+        dilation, transposed, output_padding, groups)
     _check_kinds(self, weight, bias, name)
-    if 0 in self.shape[2:]:
-        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input "
-                           f"shape: {list(self.shape)}")
     require(name, _TRANSPOSED if transposed else NUMBERS, self)
     run = ops.convolution_adjoint if transposed else ops.convolution_map
     return run(self, weight, bias, counts, stride, padding, dilation, groups)
@@ -386,8 +373,8 @@ def _convolution(self, weight, bias, stride, padding, dilation, transposed, outp
     if weight.ndim < 3:
         raise RuntimeError(f"weight should have at least three dimensions, but got "
                            f"{list(weight.shape)}")
-    return _run(self, weight, bias, stride, padding, dilation, transposed, output_padding, groups,
-                "convolution")
+    return _run(self, weight, bias, stride, padding, dilation, bool(transposed),
+                output_padding if transposed else 0, groups, "convolution")
 
 
 op("convolution(self: Tensor, weight: Tensor, bias: Tensor?, stride: int[], padding: int[], "
@@ -425,21 +412,25 @@ def _named_padding(padding, kernel, stride, dilation):
 def _conv(rank):
     name = f"conv{rank}d"
 
+    def named(self, weight, bias, stride, padding, dilation, groups):
+        ends = _named_padding(padding, weight.shape[2:], _spread(stride, rank, name, "stride"),
+                              _spread(dilation, rank, name, "dilation"))
+        extra = [after - before for before, after in ends]
+        if any(extra):                  # torch too puts what is left over at the end
+            sides = [side for more in reversed(extra) for side in (0, more)]
+            self = ops.constant_pad_nd(self, sides, 0)
+        return _run(self, weight, bias, stride, tuple(before for before, _ in ends), dilation,
+                    False, 0, groups, name)
+
     def run(self, weight, bias, stride, padding, dilation, groups):
+        if self.ndim != rank + 2 or weight.ndim != rank + 2:
+            return _batched(self, weight, rank, name, lambda batch: run(
+                batch, weight, bias, stride, padding, dilation, groups))
         if isinstance(padding, str):
-            ends = _named_padding(padding, weight.shape[2:],
-                                  _spread(stride, rank, name, "stride"),
-                                  _spread(dilation, rank, name, "dilation"))
-            padding = tuple(before for before, _ in ends)
-            extra = [after - before for before, after in ends]
-            if any(extra):              # torch too puts what is left over at the end
-                sides = [side for more in reversed(extra) for side in (0, more)]
-                self = ops.constant_pad_nd(self, sides, 0)
+            return named(self, weight, bias, stride, padding, dilation, groups)
         return _run(self, weight, bias, stride, padding, dilation, False, 0, groups, name)
 
-    return lambda self, weight, bias, stride, padding, dilation, groups: _batched(
-        self, weight, rank, name,
-        lambda batch: run(batch, weight, bias, stride, padding, dilation, groups))
+    return run
 
 
 def _conv_transpose(rank):

@@ -25,7 +25,14 @@ from pullback.optable.axes import (
 )
 from pullback.optable.binning import halve_ranges
 from pullback.optable.convolution import composed_adjoint, composed_map, composed_weight
+from pullback.optable.decompositions_losses import composed_nll, composed_nll_adjoint
+from pullback.optable.decompositions_windows import (
+    composed_max,
+    composed_mean,
+    composed_mean_adjoint,
+)
 from pullback.optable.interpolation import composed_resample, composed_resample_adjoint
+from pullback.optable.normalization import composed_standard
 from pullback.optable.scatter import combine_by_scan
 from pullback.optable.schema import ops
 
@@ -62,12 +69,16 @@ DECOMPOSITIONS: dict[str, Callable] = {
     "log2": lambda self: ops.log(self) * (1 / math.log(2)),
     "log_softmax_backward": lambda self, output, dim: self - output.exp() * self.sum(dim, True),
     "logical_not": lambda self: ops.eq(self, 0),
+    "max_windows": composed_max, "mean_windows": composed_mean,
+    "mean_windows_adjoint": composed_mean_adjoint,
     "ne": lambda self, other: ops.logical_not(ops.eq(self, other)),
+    "nll_loss": composed_nll, "nll_loss_adjoint": composed_nll_adjoint,
     "reciprocal": lambda self: ops.div(1, self),
     "resample": composed_resample, "resample_adjoint": composed_resample_adjoint,
     "relu": lambda self: ops.where(self <= 0, 0, self),
     "scatter_reduce": combine_by_scan,
     "searchsorted": halve_ranges,
+    "standardize": composed_standard,
     "rsqrt": lambda self: ops.div(1, ops.sqrt(self)),
     "sigmoid": lambda self: ops.div(1, ops.exp(-self) + 1),
     "sigmoid_backward": lambda self, output: self * ops.conj(output * (1 - output)),

@@ -6,7 +6,7 @@ import struct
 import warnings
 
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, require
+from pullback.optable.axes import accumulate_dtype, cast_to, unsupported
 from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
@@ -33,25 +33,26 @@ def _weighted(self, weights, dim):
     return self * found.reshape((-1, *[1] * (self.ndim - dim - 1)))
 
 
-def _along(taps, like):
+@functools.lru_cache(maxsize=64)
+def _along(taps, dtype, device):
     """Return indices and weights of taps as the kernels take them."""
     import pullback
     found = [pullback.tensor([indices for indices, _ in taps], dtype=pullback.int64,
-                             device=like.device)]
+                             device=device)]
     if taps[0][1] is not None:
-        found.append(pullback.tensor([weights for _, weights in taps], dtype=like.dtype,
-                                     device=like.device))
-    return found
+        found.append(pullback.tensor([weights for _, weights in taps], dtype=dtype,
+                                     device=device))
+    return tuple(found)
 
 
 def _resample_forward(self, plan, node):
-    out = self.to(accumulate_dtype(self.dtype)).contiguous()
+    out = cast_to(self, accumulate_dtype(self.dtype)).contiguous()
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1:]))
-            run_slot("resample", (made,), (out, *_along(taps, out)), dim)
+            run_slot("resample", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
             out = made
-    return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
+    return put(new_empty(self, self.shape), self) if out is self else cast_to(out, self.dtype)
 
 
 def _resample_backward(self, sizes, plan, node):
@@ -59,7 +60,7 @@ def _resample_backward(self, sizes, plan, node):
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
-            run_slot("resample_adjoint", (made,), (out, *_along(taps, out)), dim)
+            run_slot("resample_adjoint", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 
@@ -238,11 +239,11 @@ _NODES = {"nearest": "UpsampleNearest{}D", "nearest-exact": "UpsampleNearestExac
 _SMOOTH = ("linear", "bilinear", "bicubic", "trilinear", "lanczos")
 
 
-def _check_mode(self, mode, align_corners, antialias):
-    rank = self.ndim - 2
+def _check_mode(ndim, mode, align_corners, antialias):
+    rank = ndim - 2
     if mode not in _RANKS or rank not in (1, 2, 3) or (mode == "bicubic" and rank == 3):
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {self.ndim}D) for the "
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the "
             f"modes: {' | '.join(_RANKS)} (got {mode})")
     if align_corners is not None and mode not in _SMOOTH:
         raise ValueError("align_corners option can only be set with the interpolating modes: "
@@ -255,7 +256,7 @@ def _check_mode(self, mode, align_corners, antialias):
     if mode == "lanczos" and align_corners:
         raise ValueError("Lanczos mode does not support align_corners=True")
     if rank not in _RANKS[mode]:
-        raise NotImplementedError(f"Got {self.ndim}D input, but {mode} mode needs "
+        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs "
                                   f"{_RANKS[mode][0] + 2}D input")
 
 
@@ -286,9 +287,8 @@ def _per_dim(value, sizes, what, kind, argument):
     return found
 
 
-def _target(self, size, scale_factor, recompute):
+def _target(sizes, size, scale_factor, recompute):
     """Return the output sizes, and the scales that the caller asked for."""
-    sizes = self.shape[2:]
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
     if size is not None:
@@ -312,37 +312,53 @@ def _taps(mode, align_corners, antialias, rounded, size, count, scale):
     if size == count and (scale is None or antialias or "linear" in mode):
         return None     # these at any scale, as in torch
     if antialias:
-        return _filtered(size, count, scale, align_corners, *_FILTERS[mode])
+        return tuple(_filtered(size, count, scale, align_corners, *_FILTERS[mode]))
     if mode.startswith("nearest"):
-        return _nearest(size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded)
+        return tuple(_nearest(size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded))
     if size == count and (align_corners or scale == 1):
         return None
-    return (_cubic if mode == "bicubic" else _linear)(size, count, scale, align_corners)
+    return tuple((_cubic if mode == "bicubic" else _linear)(size, count, scale, align_corners))
 
 
-def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias):
-    _check_mode(self, mode, align_corners, antialias)
-    counts, scales = _target(self, size, scale_factor, recompute_scale_factor)
-    rank = len(counts)
+@functools.lru_cache(maxsize=512, typed=True)
+def _checked(shape, size, scale_factor, mode, align_corners, recompute, antialias):
+    """Check the arguments; return the new sizes, the scales, and the node's name but for means."""
+    _check_mode(len(shape), mode, align_corners, antialias)
+    sizes = shape[2:]
+    counts, scales = _target(sizes, size, scale_factor, recompute)
     if mode == "area":
-        return getattr(ops, f"adaptive_avg_pool{rank}d")(self, counts)
-    sizes = self.shape[2:]
+        return counts, scales, None
     if min((*sizes, *counts)) < 1:
         raise RuntimeError(f"Input and output sizes should be greater than 0, but got input "
                            f"{tuple(sizes)} output {counts}")
-    if self.shape[1] == 0:
-        raise RuntimeError(f"Non-empty {self.ndim}D data tensor expected but got a tensor with "
-                           f"sizes {list(self.shape)}")
-    require(f"upsample_{mode.replace('-', '_')}{'' if mode in _SMOOTH else rank}d",
-            _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING, self)
+    if shape[1] == 0:
+        raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with "
+                           f"sizes {list(shape)}")
+    kind = len(sizes) if mode not in _SMOOTH else "Aa" if antialias else ""
+    return tuple(counts), tuple(scales), _NODES[mode].format(kind) + "Backward0"
+
+
+@functools.lru_cache(maxsize=512, typed=True)
+def _plan(shape, counts, scales, mode, align_corners, antialias, rounded):
+    return tuple([_taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
+                  for n, m, scale in zip(shape[2:], counts, scales)])
+
+
+def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias):
+    many = isinstance(size, (tuple, list)) or isinstance(scale_factor, (tuple, list))
+    counts, scales, node = (_checked.__wrapped__ if many else _checked)(
+        self.shape, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+    if node is None:
+        return getattr(ops, f"adaptive_avg_pool{len(counts)}d")(self, counts)
+    if not (_UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code & 1:
+        kind = "" if mode in _SMOOTH else len(counts)
+        raise unsupported(f"upsample_{mode.replace('-', '_')}{kind}d", self.dtype)
     if max(counts) > _MANY:
         # No taps for what no memory can hold.
         new_empty(self, (max(self.shape[0], 1), self.shape[1], *counts))
-    rounded = float if self.dtype.name == "float64" else _single
-    plan = tuple([_taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
-                  for n, m, scale in zip(sizes, counts, scales)])
-    node = _NODES[mode].format(rank if mode not in _SMOOTH else "Aa" if antialias else "")
-    return ops.resample(self, plan, node + "Backward0")
+    plan = _plan(self.shape, counts, scales, mode, align_corners, antialias,
+                 float if self.dtype.itemsize == 8 else _single)
+    return ops.resample(self, plan, node)
 
 
 _SIZES = ("size: any = None, scale_factor: any = None, mode: str = 'nearest', "

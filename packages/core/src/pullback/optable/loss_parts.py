@@ -6,6 +6,7 @@ from pullback.optable.axes import unsupported
 from pullback.optable.below import whole_batch
 from pullback.optable.schema import ops
 
+REDUCTIONS = ("none", "mean", "sum")    # as kernel slots number them
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
 
 
@@ -20,7 +21,7 @@ def checked_reduction(size_average, reduce, reduction, extra=()):
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
         warnings.warn(f"size_average and reduce args will be deprecated, please use "
                       f"reduction='{reduction}' instead.", UserWarning, stacklevel=4)
-    if reduction not in ("none", "mean", "sum", *extra):
+    if reduction not in REDUCTIONS and reduction not in extra:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
 

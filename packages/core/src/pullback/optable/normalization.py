@@ -1,11 +1,12 @@
 """Normalizations: by layer, group, batch and instance, by the mean square, and across channels."""
 
+import functools
 import math
 from collections import namedtuple
 
 from pullback.optable import references_nn as references
-from pullback.optable.axes import accumulate_dtype, cast_to, refuse_dtype
-from pullback.optable.below import FEW, new_empty, new_filled, run_slot
+from pullback.optable.axes import accumulate_dtype, cast_to, refuse_dtype, unsupported
+from pullback.optable.below import FEW, OWN_DTYPE, new_empty, new_filled, run_slot
 from pullback.optable.cases import T, case, constant
 from pullback.optable.loss_parts import refuse_grad
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -49,19 +50,45 @@ def _statistics(mean, variance, eps, shape):
     return mean.reshape(rows), ops.rsqrt(variance.reshape(rows) + eps)
 
 
+def standard_plan(shape, view, dims, affine, four, eps, given):
+    """Return the plan of standardized: its parameters are those of the slot."""
+    found = tuple([1 if d in dims else n for d, n in enumerate(view)])
+    return ((shape, found, found), (OWN_DTYPE,) * 3, (*four[1:], eps, given), view, dims, affine)
+
+
+def _given(weight, bias):
+    """Tell a kernel which parameters there are."""
+    return (weight is not None) + 2 * (bias is not None)
+
+
 def _normalized_forward(self, weight, bias, view, dims, affine, eps, kind):
+    wide = cast_to(self, accumulate_dtype(self.dtype))
+    if kind == "Batch" or not self.numel():
+        found = composed_normalized(wide, weight, bias, view, dims, affine, eps, kind)
+    else:
+        four = _four_dims(self, view, dims, kind)
+        found = ops.standardized(
+            wide, *[part if part is None else cast_to(part, wide.dtype) for part in (weight, bias)],
+            standard_plan(self.shape, view, dims, affine, four, eps, _given(weight, bias)), kind)
+    return cast_to(found[0], self.dtype), *found[1:]
+
+
+def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
     if self.numel() <= FEW:
         center, scale, mean, variance = _standardized(self, view, dims, eps)
-        out = _affine((center * scale).reshape(self.shape), weight, bias, affine)
-        return cast_to(out, self.dtype), mean, variance
-    wide = cast_to(self, accumulate_dtype(self.dtype))
-    mean, squares = ops.moments(wide.reshape(view), dims)
+        return (_affine((center * scale).reshape(self.shape), weight, bias, affine), mean,
+                variance)
+    mean, squares = ops.moments(self.reshape(view), dims)
     variance = squares / _count(view[d] for d in dims)
     shape = _four_dims(self, view, dims, kind)
     out = ops.normalize_channels(
-        wide.reshape(shape), *_statistics(mean, variance, eps, shape),
-        _channel_values(weight, wide, shape, 1), _channel_values(bias, wide, shape, 0))
-    return cast_to(out.reshape(self.shape), self.dtype), mean, variance
+        self.reshape(shape), *_statistics(mean, variance, eps, shape),
+        _channel_values(weight, self, shape, 1), _channel_values(bias, self, shape, 0))
+    return out.reshape(self.shape), mean, variance
+
+
+def composed_standard(self, weight, bias, plan, kind):
+    return composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
 
 
 def _normalize(self, mean, scale, weight, bias):
@@ -147,6 +174,21 @@ op("normalized(self: Tensor, weight: Tensor?, bias: Tensor?, view: int[], dims: 
             *_LARGE])
 
 
+op("standardized(self: Tensor, weight: Tensor?, bias: Tensor?, plan: any, kind: str) -> Tensor[]",
+   forward="planned", kernel="standardize", method=False, function=False,
+   node=lambda kind: f"Native{kind}NormBackward0",
+   vjp={("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, plan, kind:
+        _normalized_vjp(gs, self, weight, bias, out1, out2, *plan[3:], plan[2][3], kind)},
+   doc="Return what normalized does, by rows of neighbours.", dtypes=FLOATING & ~HALF,
+   ref=lambda np, self, weight, bias, plan, kind: references.normalized(
+       np, self, weight, bias, *plan[3:], plan[2][3], kind),
+   samples=[case(T(2, 4), _scales(4), None, standard_plan(
+                (2, 4), (2, 2, 2), (2,), (1, 4), (2, 2, 2, 1), 1e-3, 1), "Group", skip=_PARTS),
+            case(T(2, 3, 4), _scales(3, 4), T(3, 4), standard_plan(
+                (2, 3, 4), (2, 3, 4), (1, 2), (1, 3, 4), (2, 1, 12, 1), 1e-5, 3), "Layer",
+                skip=_PARTS)])
+
+
 _FUSED = dict(method=False, function=False, dtypes=FLOATING & ~HALF)
 _GROUPED = [case(T(2, 3, 4, 5), T(rows, 3), _scales(rows, 3), _scales(3, 4), T(3, 4))
             for rows in (2, 1)]
@@ -203,8 +245,8 @@ def _check_floating(name, self, complex_too=False):
 def _check_parameters(self, *parameters):
     """Parameters have the input's dtype; those of 16-bit inputs may have float32."""
     for parameter in parameters:
-        if parameter is not None and parameter.dtype not in (
-                self.dtype, accumulate_dtype(self.dtype)):
+        if parameter is not None and parameter.dtype != self.dtype and (
+                parameter.dtype != accumulate_dtype(self.dtype)):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
@@ -223,7 +265,7 @@ def _count(sizes):
 
 # -- layer and group -------------------------------------------------------------------------------
 
-def _normalized_dims(name, self, normalized_shape, **parameters):
+def _normalized_dims(name, size, normalized_shape, **parameters):
     """Check the trailing shape that is normalized; returns it and its dims."""
     if not isinstance(normalized_shape, (tuple, list)):
         raise TypeError(f"{name}(): argument 'normalized_shape' (position 2) must be tuple of "
@@ -233,23 +275,44 @@ def _normalized_dims(name, self, normalized_shape, **parameters):
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., "
                            "containing at least one element, but got normalized_shape = []")
     for argument, value in parameters.items():
-        if value is not None and tuple(value.shape) != shape:
+        if value is not None and value != shape:
             raise RuntimeError(f"Expected {argument} to be of same shape as normalized_shape, but "
-                               f"got {argument} of shape {list(value.shape)} and normalized_shape "
+                               f"got {argument} of shape {list(value)} and normalized_shape "
                                f"= {list(shape)}")
-    if tuple(self.shape[max(self.ndim - len(shape), 0):]) != shape:
+    if size[max(len(size) - len(shape), 0):] != shape:
         sizes = ", ".join(["*", *map(str, shape)])
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape "
-                           f"[{sizes}], but got input of size{list(self.shape)}")
-    return shape, tuple(range(self.ndim - len(shape), self.ndim))
+                           f"[{sizes}], but got input of size{list(size)}")
+    return shape, tuple(range(len(size) - len(shape), len(size)))
+
+
+def _shape_of(parameter):
+    return None if parameter is None else parameter.shape
+
+
+@functools.lru_cache(maxsize=512)
+def _layer_plan(size, normalized_shape, weight, bias, eps):
+    """Check shapes; return the plan of standardized."""
+    shape, dims = _normalized_dims("layer_norm", size, normalized_shape, weight=weight, bias=bias)
+    affine = (1,) * dims[0] + shape
+    four = _count(size[:dims[0]]), 1, _count(shape), 1
+    return standard_plan(size, size, dims, affine, four, eps, _given(weight, bias))
+
+
+def _by_plan(self, weight, bias, plan, kernel, kind):
+    """Check dtypes; return the normalized tensor."""
+    if not FLOATING >> self.dtype.code & 1:
+        raise unsupported(kernel, self.dtype)
+    _check_parameters(self, weight, bias)
+    if HALF >> self.dtype.code & 1 or not self.numel():
+        return ops.normalized(self, weight, bias, *plan[3:], plan[2][3], kind)[0]
+    return ops.standardized(self, weight, bias, plan, kind)[0]
 
 
 def _layer_norm(self, normalized_shape, weight, bias, eps):
-    shape, dims = _normalized_dims("layer_norm", self, normalized_shape, weight=weight, bias=bias)
-    _check_floating("LayerNormKernelImpl", self)
-    _check_parameters(self, weight, bias)
-    affine = (1,) * (self.ndim - len(shape)) + shape
-    return ops.normalized(self, weight, bias, tuple(self.shape), dims, affine, eps, "Layer")[0]
+    given = tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
+    plan = _layer_plan(self.shape, given, _shape_of(weight), _shape_of(bias), eps)
+    return _by_plan(self, weight, bias, plan, "LayerNormKernelImpl", "Layer")
 
 
 _LAYERS = [case(T(2, 3), (3,)), case(T(2, 3), (3,), _scales(3), T(3)),
@@ -268,37 +331,44 @@ op("plain_layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = No
    ref=references.layer_norm, samples=_LAYERS[:2], doc=_NORMALIZED)
 
 
-def _group_norm(self, num_groups, weight, bias, eps):
-    if self.ndim < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received "
-                           f"{self.ndim}")
-    count, channels = self.shape[:2]
-    inner = _count(self.shape[2:])
-    if num_groups <= 0:
-        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
-    if channels % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, "
-                           f"but got input of shape {list(self.shape)} and num_groups={num_groups}")
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and tuple(value.shape) != (channels,):
-            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of "
-                               f"channels in input, but got {name} of shape {list(value.shape)} "
-                               f"and input of shape {list(self.shape)}")
-    _check_floating("GroupNormKernelImpl", self)
-    _check_parameters(self, weight, bias)
-    view = (count, num_groups, channels // num_groups * inner)
-    affine = (1, channels, *(1,) * (self.ndim - 2))
-    return ops.normalized(self, weight, bias, view, (2,), affine, eps, "Group")[0]
-
-
-def _functional_group_norm(self, num_groups, weight, bias, eps):
-    if self.ndim >= 2:
-        sizes = [self.shape[0] * self.shape[1] // num_groups, *self.shape[2:]]
+@functools.lru_cache(maxsize=512)
+def _group_plan(size, num_groups, weight, bias, eps, checked):
+    """Check shapes, for nn.functional more of them; return the plan of standardized."""
+    if checked and len(size) >= 2:
+        sizes = [size[0] * size[1] // num_groups, *size[2:]]
         if _count(sizes) == 1:
             sizes.insert(1, num_groups)
             raise ValueError(f"Expected more than 1 value per channel when training, got input "
                              f"size {sizes}")
-    return _group_norm(self, num_groups, weight, bias, eps)
+    if len(size) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received "
+                           f"{len(size)}")
+    count, channels = size[:2]
+    inner = _count(size[2:])
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if channels % num_groups:
+        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, "
+                           f"but got input of shape {list(size)} and num_groups={num_groups}")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and value != (channels,):
+            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of "
+                               f"channels in input, but got {name} of shape {list(value)} "
+                               f"and input of shape {list(size)}")
+    each = channels // num_groups
+    view = (count, num_groups, each * inner)
+    affine = (1, channels, *(1,) * (len(size) - 2))
+    return standard_plan(size, view, (2,), affine, (count, num_groups, each, inner), eps,
+                         _given(weight, bias))
+
+
+def _group_norm(self, num_groups, weight, bias, eps, checked=False):
+    plan = _group_plan(self.shape, num_groups, _shape_of(weight), _shape_of(bias), eps, checked)
+    return _by_plan(self, weight, bias, plan, "GroupNormKernelImpl", "Group")
+
+
+def _functional_group_norm(self, num_groups, weight, bias, eps):
+    return _group_norm(self, num_groups, weight, bias, eps, True)
 
 
 _GROUPS = [case(T(2, 4, 3), 2), case(T(2, 4, 3), 2, _scales(4), T(4)), case(T(2, 4), 2, _scales(4)),
@@ -462,7 +532,7 @@ op("plain_instance_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_me
 
 def _rms_norm(self, normalized_shape, weight, eps):
     import pullback
-    _, dims = _normalized_dims("rms_norm", self, normalized_shape, weight=weight)
+    _, dims = _normalized_dims("rms_norm", self.shape, normalized_shape, weight=_shape_of(weight))
     _check_floating("rms_norm", self, complex_too=True)
     wide = cast_to(self, accumulate_dtype(self.dtype))
     if eps is None:

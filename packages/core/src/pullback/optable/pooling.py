@@ -1,171 +1,20 @@
-"""Pooling: windows of the last dims, and the largest element of each.
+"""Pooling: the largest element of each window of the last dims, and its place."""
 
-It is searched one dim after the other: a window of k x k costs 2 k passes and not k * k.
-"""
-
-import math
-from collections import namedtuple
+import functools
 
 from pullback.optable import references_windows as references
 from pullback.optable.axes import require
-from pullback.optable.below import new_empty, new_filled, put, run_slot
+from pullback.optable.below import INT64_DTYPE, OWN_DTYPE, new_filled, run_slot
 from pullback.optable.cases import KINKS, T, at, case, fixed
 from pullback.optable.schema import FLOATING, INTEGRAL, op, ops
 from pullback.optable.windows import integers, product
 
-# The windows of one dim: `count` of them, each of `kernel` elements `dilation` apart, the first one
-# beginning `pad` before the dim. Windows of other kinds are a tuple of (start, end).
-Slide = namedtuple("Slide", "count kernel stride pad dilation")
+# -- the primitives --------------------------------------------------------------------------------
 
 
-def window_place(slide, number, size):
-    """Return which windows have an element at this place inside the dim, and the first one's."""
-    offset = number * slide.dilation - slide.pad
-    low = max(-(offset // slide.stride), 0)
-    high = min((size - 1 - offset) // slide.stride, slide.count - 1)
-    return low, high - low + 1, low * slide.stride + offset
-
-
-def every(self, dim, start, count, step):
-    return ops.slice(self, dim, start, start + (count - 1) * step + 1, step)
-
-
-# -- the largest element ---------------------------------------------------------------------------
-
-def _better(value, best):
-    """The first of equal elements stays, but the last NaN wins."""
-    return (value > best) | (value != value) if value.dtype.is_floating_point else value > best
-
-
-def _lowest(dtype):
-    import pullback
-    return -math.inf if dtype.is_floating_point else pullback.iinfo(dtype).min
-
-
-def _select(self, dim, index):
-    import pullback
-    return ops.index_select(self, dim, pullback.tensor(index, dtype=pullback.int64,
-                                                       device=self.device))
-
-
-def _along(like, dim, shape, numbers, dtype):
-    """Return numbers along a dim of a shape, written out: mixed strides would slow comparisons."""
-    import pullback
-    line = pullback.tensor(numbers, dtype=dtype, device=like.device)
-    return put(new_empty(like, shape, dtype),
-               line.reshape((-1, *[1] * (len(shape) - dim - 1))).expand(shape))
-
-
-def _pick(found, state):
-    """Take each part of what was found where its first part, the value, is better."""
-    if state is None:
-        return found
-    better = _better(found[0], state[0])
-    return [ops.where(better, new, old) for new, old in zip(found, state)]
-
-
-def _with_ends(parts, dim, slide):
-    """Return the parts with places before and after a dim, so that every window lies inside.
-
-    There the values are the lowest. Before the dim the other parts are those of the first element
-    that a window beginning there has inside, because they stay if no value is above the lowest.
-    """
-    size = parts[0].shape[dim]
-    last = (slide.count - 1) * slide.stride - slide.pad + (slide.kernel - 1) * slide.dilation
-    grown = []
-    for part in parts:
-        shape = (*part.shape[:dim], slide.pad + max(size, last + 1), *part.shape[dim + 1:])
-        wide = new_filled(part, shape, 0 if grown else _lowest(part.dtype))
-        put(ops.narrow(wide, dim, slide.pad, size), part)
-        for before in range(1, slide.pad + 1 if grown else 1):
-            put(ops.narrow(wide, dim, slide.pad - before, 1),
-                ops.narrow(part, dim, min(-before % slide.dilation, size - 1), 1))
-        grown.append(wide)
-    return grown
-
-
-def _first_inside(slide, size):
-    """Return the number, in its window, of the first element inside the dim."""
-    starts = [number * slide.stride - slide.pad for number in range(slide.count)]
-    firsts = [max(-(start // slide.dilation), 0) for start in starts]
-    return [first if start + first * slide.dilation < size else max(
-        (size - 1 - start) // slide.dilation, 0) for start, first in zip(starts, firsts)]
-
-
-def _max_slide(parts, dim, slide, kind):
-    """Return the largest values of sliding windows along a dim.
-
-    `parts` are the values and, of each dim done before, the number of the chosen element in its
-    window. The result has one part more: the numbers of this dim.
-    """
-    size, state = parts[0].shape[dim], None
-    last = (slide.count - 1) * slide.stride - slide.pad + (slide.kernel - 1) * slide.dilation
-    inside = slide.pad == 0 and last < size
-    parts = parts if inside else _with_ends(parts, dim, slide)
-    for number in range(slide.kernel):
-        found = [every(part, dim, number * slide.dilation, slide.count, slide.stride).contiguous()
-                 for part in parts]
-        shape = found[0].shape
-        if number == 0 and not inside:
-            found.append(_along(found[0], dim, shape, _first_inside(slide, size), kind))
-        else:
-            found.append(new_filled(found[0], shape, number, kind))
-        state = _pick(found, state)
-    return state
-
-
-def _max_spans(parts, dim, spans, kind):
-    """As _max_slide, of windows (start, end); shorter ones see their last element again."""
-    state = None
-    for number in range(max([end - start for start, end in spans], default=1)):
-        numbers = [min(number, end - start - 1) for start, end in spans]
-        index = [start + own for (start, _), own in zip(spans, numbers)]
-        found = [_select(part, dim, index) for part in parts]
-        state = _pick([*found, _along(found[0], dim, found[0].shape, numbers, kind)], state)
-    return state
-
-
-def _places(numbers, windows, sizes, dtype):
-    """Turn the numbers of the chosen elements into one index into the plane."""
-    import pullback
-    index = None
-    for dim, (number, window, size) in enumerate(zip(numbers, windows, sizes)):
-        slide = isinstance(window, Slide)
-        starts = [n * window.stride - window.pad for n in range(window.count)] if slide else [
-            start for start, _ in window]
-        line = pullback.tensor(starts, dtype=dtype, device=number.device)
-        line = line.reshape((-1, *[1] * (len(sizes) - dim - 1)))
-        place = number.to(dtype)
-        if slide and window.dilation > 1:
-            place = place * window.dilation
-        place = place + line
-        if slide and window.pad and window.dilation > 1:
-            place = ops.clamp(place, 0, size - 1)   # a window may have no element inside
-        index = place if index is None else index * size + place
-    return index
-
-
-def _length(span):
-    return span[1] - span[0]
-
-
-def _max_forward(self, windows, node):
-    import pullback
-    rank = len(windows)
-    sizes = tuple(self.shape[self.ndim - rank:])
-    shape = (*self.shape[:self.ndim - rank],
-             *(w.count if isinstance(w, Slide) else len(w) for w in windows))
-    values, found = new_empty(self, shape), new_empty(self, shape, pullback.int64)
-    if not values.numel():
-        return values, found
-    longest = max([w.kernel if isinstance(w, Slide) else max(map(_length, w)) for w in windows])
-    kind = pullback.uint8 if longest < 256 else pullback.int32
-    parts = [self]
-    for dim, window in reversed(list(enumerate(windows, self.ndim - rank))):
-        run = _max_slide if isinstance(window, Slide) else _max_spans
-        parts = run(parts, dim, window, kind)
-    best, *numbers = parts
-    return put(values, best), put(found, _places(numbers[::-1], windows, sizes, pullback.int64))
+def max_plan(shape, geometry):
+    """Return the plan of max_windows; slots.py says what the geometry is."""
+    return (shape, shape), (OWN_DTYPE, INT64_DTYPE), (geometry,)
 
 
 def _rows(self, rank):
@@ -181,14 +30,14 @@ def _scatter_forward(self, indices, sizes):
         (*lead, *sizes))
 
 
-op("max_windows(self: Tensor, windows: any, node: str) -> any", forward=_max_forward,
-   method=False, function=False, node=lambda node: node,
-   vjp={"self": lambda gs, self_shape, windows, out1: ops.scatter_planes(
-       gs[0], out1, self_shape[-len(windows):])},
+op("max_windows(self: Tensor, plan: any, node: str) -> any", forward="planned",
+   kernel="max_windows", method=False, function=False, node=lambda node: node,
+   vjp={"self": lambda gs, self_shape, plan, out1: ops.scatter_planes(
+       gs[0], out1, self_shape[-(len(plan[2][0]) // 4):])},
    doc="Return the largest elements of windows of the last dims, and their places in the plane.",
    dtypes=INTEGRAL | FLOATING, ref=references.max_windows,
-   samples=[case(T(2, 5), (Slide(3, 3, 2, 1, 1),), "MaxPool2DWithIndicesBackward0"),
-            case(T(2, 4, 5), (Slide(2, 2, 2, 0, 1), ((0, 2), (1, 4), (3, 5))), "Max")])
+   samples=[case(T(2, 5), max_plan((2, 3), (3, 2, 1, 1)), "MaxPool2DWithIndicesBackward0"),
+            case(T(2, 4, 5), max_plan((2, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1)), "Max")])
 op("scatter_planes(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
    forward=_scatter_forward, method=False, function=False, node="MaxPoolBackward0",
    vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
@@ -259,8 +108,8 @@ def _check_numbers(name, kernel, stride, padding, dilation):
                                f"got pad={pad} and kernel_size={size}")
 
 
-def _check_input(self, rank, name):
-    shape = list(self.shape)
+def _check_input(shape, rank, name):
+    shape = list(shape)
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(f"{name}: non-empty {rank + 1}D or {rank + 2}D (batch mode) tensor "
                            f"expected for input: Expected {rank + 1} to {rank + 2} dimensions, but "
@@ -270,42 +119,56 @@ def _check_input(self, rank, name):
                            f"optional 0 dim batch size for input, but got:{shape}")
 
 
-def slides_of(self, name, kernel_size, stride, padding, dilation, ceil_mode):
-    """Check the arguments of a pooling op; return the windows of each dim."""
+@functools.lru_cache(maxsize=512, typed=True)
+def _sliding(name, shape, kernel_size, stride, padding, dilation, ceil_mode, make, how):
     rank = int(name.removesuffix("_with_indices")[-2])
-    kernel = spread(kernel_size, rank, name, "kernel_size")
-    empty = stride is None or (isinstance(stride, (tuple, list)) and not stride)
-    stride = kernel if empty else spread(stride, rank, name, "stride")
-    padding = spread(padding, rank, name, "padding")
-    dilation = spread(dilation, rank, name, "dilation")
-    _check_input(self, rank, name)
+    kernel, padding, dilation = (value if isinstance(value, tuple) else (value,) * rank
+                                 for value in (kernel_size, padding, dilation))
+    stride = kernel if stride is None else stride if isinstance(stride, tuple) else (stride,) * rank
+    _check_input(shape, rank, name)
     _check_numbers(name, kernel, stride, padding, dilation)
-    sizes = self.shape[self.ndim - rank:]
-    slides = []
+    sizes, counts = shape[len(shape) - rank:], []
     for size, length, step, pad, reach in zip(sizes, kernel, stride, padding, dilation):
         room = size + 2 * pad - reach * (length - 1) - 1
         count = (room + (step - 1 if ceil_mode else 0)) // step + 1
         if ceil_mode and (count - 1) * step >= size + pad:
             count -= 1                  # the last window would begin after the elements
-        slides.append(Slide(count, length, step, pad, reach))
-    counts = [slide.count for slide in slides]
+        counts.append(count)
     if min(counts) < 1:
-        channels = self.shape[self.ndim - rank - 1]
+        channels = shape[len(shape) - rank - 1]
         raise RuntimeError(
             f"Given input size: ({'x'.join(map(str, (channels, *sizes)))}). Calculated output "
             f"size: ({'x'.join(map(str, (channels, *counts)))}). Output size is too small: "
             f"{name}() Invalid computed output size: {min(counts)}")
-    return tuple(slides)
+    geometry = (*kernel, *stride, *padding, *dilation)
+    return make((*shape[:len(shape) - rank], *counts), geometry, *how)
+
+
+def sliding_plan(self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, make, how=()):
+    """Check the arguments of a pooling op; return make(shape, geometry, *how), its plan."""
+    if type(kernel_size) is not int:
+        kernel_size = spread(kernel_size, rank, name, "kernel_size")
+    if isinstance(stride, (tuple, list)) and not stride:
+        stride = None
+    elif stride is not None and type(stride) is not int:
+        stride = spread(stride, rank, name, "stride")
+    if type(padding) is not int:
+        padding = spread(padding, rank, name, "padding")
+    if type(dilation) is not int:
+        dilation = spread(dilation, rank, name, "dilation")
+    return _sliding(name, self.shape, kernel_size, stride, padding, dilation, bool(ceil_mode), make,
+                    how)
 
 
 # -- max_pool --------------------------------------------------------------------------------------
 
-def _max_pool(name, kinds, node, both):
+def _max_pool(name, rank, kinds, node, both):
     def run(self, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
-        windows = slides_of(self, name, kernel_size, stride, padding, dilation, ceil_mode)
+        plan = sliding_plan(self, name, rank, kernel_size, stride, padding, dilation, ceil_mode,
+                            max_plan)
         require(name, INTEGRAL | FLOATING if both or return_indices else kinds, self)
-        values, indices = ops.max_windows(self, windows, node)
-        return (values, indices) if both or return_indices else values
+        found = ops.max_windows(self, plan, node)
+        return found if both or return_indices else found[0]
     return run
 
 
@@ -333,7 +196,7 @@ def _max_pool_ops(rank):
         name = f"max_pool{rank}d{suffix}"
         rooted = rank == 1 or not both
         kinds = FLOATING if rank == 1 and not both else INTEGRAL | FLOATING
-        op(f"{name}({arguments}) -> any", composite=_max_pool(name, kinds, node, both),
+        op(f"{name}({arguments}) -> any", composite=_max_pool(name, rank, kinds, node, both),
            method=False, namespace=("", "functional") if rooted else "functional", dtypes=kinds,
            doc=doc.format(" and its index in the plane" if both else
                           ", with indices if return_indices"),
@@ -435,26 +298,29 @@ for _rank in (1, 2, 3):
 MOST_WINDOWS = 1 << 20  # beyond one for each element
 
 
-def adaptive_windows(self, name, output_size):
-    """Return the windows of each dim that give an output of the asked sizes.
+def adaptive_plan(self, name, output_size, make, *how):
+    """Check the arguments of adaptive pooling; return make(shape, geometry, *how), its plan.
 
     Window i of m over n elements goes from floor(i n / m) to ceil((i + 1) n / m).
     """
+    find = _adapting if type(output_size) is int else _adapting.__wrapped__
+    return find(name, self.shape, output_size, make, how)
+
+
+@functools.lru_cache(maxsize=512)
+def _adapting(name, shape, output_size, make, how):
     rank = int(name[-2])
-    sizes = self.shape[self.ndim - rank:]
-    windows = []
-    for size, count in zip(sizes, _output_sizes(self, name, rank, output_size)):
-        if count and size % count == 0:
-            windows.append(Slide(count, size // count, size // count, 0, 1))
-        elif count > size + MOST_WINDOWS:
+    counts, kernel = _output_sizes(shape, name, rank, output_size), []
+    for size, count in zip(shape[len(shape) - rank:], counts):
+        if count > size + MOST_WINDOWS:
             raise RuntimeError(f"{name}(): output_size {count} for {size} elements is too large")
-        else:
-            windows.append(tuple([(number * size // count, -(-(number + 1) * size // count))
-                                  for number in range(count)]))
-    return tuple(windows)
+        kernel.append(size // count if count and size % count == 0 else 0)
+    step = tuple([length or 1 for length in kernel])
+    geometry = (*kernel, *step, *(0,) * rank, *(1,) * rank)
+    return make((*shape[:len(shape) - rank], *counts), geometry, *how)
 
 
-def _output_sizes(self, name, rank, output_size):
+def _output_sizes(shape, name, rank, output_size):
     """Check the argument and the input; None keeps a size."""
     many = isinstance(output_size, (tuple, list))
     given = tuple(output_size) if many else (output_size,) * rank
@@ -465,7 +331,7 @@ def _output_sizes(self, name, rank, output_size):
                            f"output_size.size() must be {rank}")
     if rank == 1 or not many:
         integers(given, name, "output_size")
-    shape = list(self.shape)
+    shape = list(shape)
     if len(shape) not in (rank + 1, rank + 2):
         raise RuntimeError(f"{name}(): Expected {rank + 1} to {rank + 2} dimensions, but got "
                            f"{len(shape)}-dimensional tensor" if rank == 1 else
@@ -488,10 +354,10 @@ def _output_sizes(self, name, rank, output_size):
 
 def _adaptive_max_pool(name, node, both):
     def run(self, output_size, return_indices):
-        windows = adaptive_windows(self, name, output_size)
+        plan = adaptive_plan(self, name, output_size, max_plan)
         require(name, FLOATING, self)
-        values, indices = ops.max_windows(self, windows, node)
-        return (values, indices) if both or return_indices else values
+        found = ops.max_windows(self, plan, node)
+        return found if both or return_indices else found[0]
     return run
 
 

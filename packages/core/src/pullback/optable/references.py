@@ -174,6 +174,13 @@ def nll_loss(np, self, target, weight=None, size_average=None, ignore_index=-100
     return loss.sum() if reduction == "sum" else loss
 
 
+def planned_nll_loss(np, self, target, weight, plan):
+    """Take the plan apart."""
+    _, _, (ignore_index, reduction) = plan
+    return nll_loss(np, self, target, weight, ignore_index=ignore_index,
+                    reduction=("none", "mean", "sum")[reduction])
+
+
 def cross_entropy(np, self, target, weight=None, reduction="mean", label_smoothing=0.0,
                   ignore_index=-100):
     """Turn targets into probabilities, as torch's page of CrossEntropyLoss defines it."""

@@ -222,37 +222,44 @@ def pad(np, self, pad, mode="constant", value=None):
 
 # -- pooling ---------------------------------------------------------------------------------------
 
-def _members(window, size):
+def _members(size, count, kernel, stride, pad, dilation):
     """Return the places of each window of a dim that lie inside it."""
-    if not hasattr(window, "stride"):
-        return [list(range(start, end)) for start, end in window]
-    firsts = [number * window.stride - window.pad for number in range(window.count)]
-    return [[place for place in range(first, first + window.kernel * window.dilation,
-                                      window.dilation) if 0 <= place < size] for first in firsts]
+    if not kernel:
+        return [list(range(i * size // count, -(-(i + 1) * size // count))) for i in range(count)]
+    return [[place for place in range(first, first + kernel * dilation, dilation)
+             if 0 <= place < size]
+            for first in range(-pad, count * stride - pad, stride)]
 
 
-def _windows(np, self, windows):
+def _by_dim(counts, geometry):
+    rank = len(counts)
+    return [(counts[d], *geometry[d::rank]) for d in range(rank)]
+
+
+def _windows(np, self, counts, geometry):
     """Yield each window's place, and its elements by rows, with their places in the plane."""
-    rank = len(windows)
+    rank = len(counts)
     sizes = self.shape[self.ndim - rank:]
     plane = np.arange(int(np.prod(sizes))).reshape(sizes)
-    members = [_members(window, size) for window, size in zip(windows, sizes)]
-    for spot in np.ndindex(*map(len, members)):
+    members = [_members(size, *of) for size, of in zip(sizes, _by_dim(counts, geometry))]
+    for spot in np.ndindex(*counts):
         key = np.ix_(*(of[number] for of, number in zip(members, spot)))
         part = self[(..., *key)]
         places = plane[key].reshape(-1)
         yield spot, part.reshape(*part.shape[:part.ndim - rank], len(places)), places
 
 
-def _counts_of(windows):
-    return [w.count if hasattr(w, "stride") else len(w) for w in windows]
+def max_windows(np, self, plan, node):
+    """Take the plan apart."""
+    (shape, _), _, (geometry,) = plan
+    return max_of_windows(np, self, shape[self.ndim - len(geometry) // 4:], geometry)
 
 
-def max_windows(np, self, windows, node=None):
+def max_of_windows(np, self, counts, geometry):
     """argmax of every window."""
-    shape = (*self.shape[:self.ndim - len(windows)], *_counts_of(windows))
+    shape = (*self.shape[:self.ndim - len(counts)], *counts)
     values, indices = np.zeros(shape, self.dtype), np.zeros(shape, np.int64)
-    for spot, part, plane in _windows(np, self, windows):
+    for spot, part, plane in _windows(np, self, counts, geometry):
         chosen = np.argmax(part, -1)
         values[(..., *spot)] = np.take_along_axis(part, chosen[..., None], -1)[..., 0]
         indices[(..., *spot)] = plane[chosen]
@@ -282,52 +289,63 @@ def gather_planes(np, self, indices, rank):
     return np.take_along_axis(self.reshape(*lead, -1), flat, -1).reshape(indices.shape)
 
 
-def mean_windows(np, self, windows, divisor, node=None):
+def mean_windows(np, self, plan, node):
+    """Take the plan apart."""
+    (shape,), _, (geometry, *how) = plan
+    return mean_of_windows(np, self, shape[self.ndim - len(geometry) // 4:], geometry, *how)
+
+
+def mean_of_windows(np, self, counts, geometry, padded, divisor):
     """Sum every window, then divide."""
     self = wide(np, self)
-    out = np.zeros((*self.shape[:self.ndim - len(windows)], *_counts_of(windows)), self.dtype)
-    for spot, part, _ in _windows(np, self, windows):
-        area = divisor
-        if isinstance(divisor, tuple):
-            area = int(np.prod([sizes[number] for sizes, number in zip(divisor, spot)]))
+    rank = len(counts)
+    out = np.zeros((*self.shape[:self.ndim - rank], *counts), self.dtype)
+    areas = []
+    for size, (count, kernel, stride, pad, _) in zip(self.shape[self.ndim - rank:],
+                                                     _by_dim(counts, geometry)):
+        more = pad if padded else 0
+        areas.append([len(of) for of in _members(size + 2 * more, count, kernel, stride,
+                                                 pad - more, 1)])
+    for spot, part, _ in _windows(np, self, counts, geometry):
+        area = divisor or int(np.prod([of[number] for of, number in zip(areas, spot)]))
         total = part.sum(-1)
         out[(..., *spot)] = total / area if self.dtype.kind == "f" else np.trunc(total / area)
     return out
 
 
-def mean_windows_backward(np, self, sizes, windows, divisor, node=None):
+def mean_windows_backward(np, self, plan, node):
     """Transpose the matrix of the mean, column by column."""
-    rank = len(windows)
-    planes = np.eye(int(np.prod(sizes[-rank:]))).reshape(-1, *sizes[-rank:])
-    matrix = mean_windows(np, planes, windows, divisor).reshape(len(planes), -1)
+    (shape,), _, (geometry, *how) = plan
+    lead, sizes = self.shape[:-(len(geometry) // 4)], shape[-(len(geometry) // 4):]
+    planes = np.eye(int(np.prod(sizes))).reshape(-1, *sizes)
+    matrix = mean_of_windows(np, planes, self.shape[len(lead):], geometry, *how)
+    matrix = matrix.reshape(len(planes), -1)
     flat = self.reshape(-1, matrix.shape[1]).astype(np.float64)
-    return (flat @ matrix.T).reshape(sizes)
+    return (flat @ matrix.T).reshape(*lead, *sizes)
 
 
 def slides(np, self, rank, kernel, stride, padding, dilation, ceil_mode):
-    """Return the windows of each dim, counted one by one."""
-    from pullback.optable.pooling import Slide
-    kernel = tuple_of(kernel, rank)
+    """Return the windows of each dim, counted one by one: counts and geometry."""
+    kernel, padding, dilation = (tuple_of(n, rank) for n in (kernel, padding, dilation))
     stride = tuple_of(stride, rank) if stride else kernel
-    made = []
-    for size, k, s, p, d in zip(self.shape[self.ndim - rank:], kernel, stride,
-                                tuple_of(padding, rank), tuple_of(dilation, rank)):
+    counts = []
+    for size, k, s, p, d in zip(self.shape[self.ndim - rank:], kernel, stride, padding, dilation):
         count = 0
         while count * s - p + d * (k - 1) < size + p:
             count += 1                  # whole windows
         rest = (count - 1) * s - p + d * (k - 1) + 1 < size + p
         if ceil_mode and rest and count * s - p < size:
             count += 1                  # one that begins inside
-        made.append(Slide(count, k, s, p, d))
-    return tuple(made)
+        counts.append(count)
+    return tuple(counts), (*kernel, *stride, *padding, *dilation)
 
 
 def max_pool(rank, both):
     """The largest elements, with indices if asked for."""
     def reference(np, self, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
                   return_indices=False):
-        found = max_windows(np, self, slides(np, self, rank, kernel_size, stride, padding,
-                                             dilation, ceil_mode))
+        found = max_of_windows(np, self, *slides(np, self, rank, kernel_size, stride, padding,
+                                                 dilation, ceil_mode))
         return found if both or return_indices else found[0]
     return reference
 
@@ -345,38 +363,28 @@ def avg_pool(rank):
     def reference(np, self, kernel_size, stride=None, padding=0, ceil_mode=False,
                   count_include_pad=True, divisor_override=None):
         windows = slides(np, self, rank, kernel_size, stride, padding, 1, ceil_mode)
-        if divisor_override:
-            return mean_windows(np, self, windows, divisor_override)
-        divisor = []
-        for window, size in zip(windows, self.shape[self.ndim - rank:]):
-            more = window.pad if count_include_pad else 0
-            wide = window._replace(pad=window.pad - more)
-            divisor.append([len(m) for m in _members(wide, size + 2 * more)])
-        return mean_windows(np, self, windows, tuple(divisor))
+        return mean_of_windows(np, self, *windows, count_include_pad, divisor_override)
     return reference
 
 
-def spans(np, self, output_size, rank):
-    """Return the windows of adaptive pooling: from floor(i n / m) to ceil((i + 1) n / m)."""
+def adapting(self, output_size, rank):
+    """Return the counts and the geometry of adaptive pooling."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
     sizes = self.shape[self.ndim - rank:]
-    return tuple(tuple((i * n // m, -(-(i + 1) * n // m)) for i in range(m))
-                 for n, m in zip(sizes, (n if m is None else m for n, m in zip(sizes, given))))
+    return tuple(n if m is None else m for n, m in zip(sizes, given)), (0,) * 4 * rank
 
 
 def adaptive_avg_pool(rank):
     """The mean of each window."""
     def reference(np, self, output_size):
-        windows = spans(np, self, output_size, rank)
-        return mean_windows(np, self, windows, tuple(
-            [end - start for start, end in of] for of in windows))
+        return mean_of_windows(np, self, *adapting(self, output_size, rank), False, None)
     return reference
 
 
 def adaptive_max_pool(rank, both):
     """The largest element of each window."""
     def reference(np, self, output_size, return_indices=False):
-        found = max_windows(np, self, spans(np, self, output_size, rank))
+        found = max_of_windows(np, self, *adapting(self, output_size, rank))
         return found if both or return_indices else found[0]
     return reference
 
@@ -384,10 +392,10 @@ def adaptive_max_pool(rank, both):
 def lp_pool(rank):
     """The p-norm of each window, of elements that are not negative."""
     def reference(np, self, norm_type, kernel_size, stride=None, ceil_mode=False):
-        windows = slides(np, self, rank, kernel_size, stride, 0, 1, ceil_mode)
+        _, geometry = slides(np, self, rank, kernel_size, stride, 0, 1, ceil_mode)
         self = self.astype(np.int64) if self.dtype == bool else wide(np, self)
         mean = avg_pool(rank)(np, self ** norm_type, kernel_size, stride, 0, ceil_mode)
-        return (mean * int(np.prod([w.kernel for w in windows]))) ** (1 / norm_type)
+        return (mean * int(np.prod(geometry[:rank]))) ** (1 / norm_type)
     return reference
 
 

@@ -197,6 +197,20 @@ _slot("resample", "resample", "self indices weights", "out[.., j, ..] = the sum 
 _slot("resample_adjoint", "resample", "self indices weights", "The adjoint of resample in self: "
       "adds to each element of out what was made of it.", params=("dim:int",))
 
+# -- windows of the last one to three dims ---------------------------------------------------------
+_slot("max_windows", "windows", "self", "Outputs the largest element of each window, the first of "
+      "equal ones, but the last NaN; and its int64 place, counted row by row in the last dims: of "
+      "a window without elements -inf and a place near by. Geometry: kernel, stride, padding and "
+      "dilation of each dim. Window i of a dim begins at i * stride - padding; what lies outside "
+      "of the dim does not count. With kernel 0, window i of m over n elements goes from "
+      "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.", params=_GEOMETRY)
+_AVERAGED = (*_GEOMETRY, "padded:int", "divisor:int")
+_slot("mean_windows", "windows", "self", "The sums of the windows of max_windows, with dilation 1, "
+      "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
+      "with padded those in the padding.", params=_AVERAGED)
+_slot("mean_windows_adjoint", "windows", "self", "The adjoint of mean_windows, which self is like.",
+      params=_AVERAGED)
+
 # -- indexing --------------------------------------------------------------------------------------
 _slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
       "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),
@@ -244,5 +258,20 @@ _slot("normalize", "fused", "self mean scale weight bias", "(self - mean) * scal
 _slot("normalize_backward", "fused", "grad self mean scale weight", "Outputs the gradients of "
       "self, weight and bias of normalize, where mean is that of self and scale one over the root "
       "of its variance plus a constant. grad and outputs are contiguous.")
+
+_slot("standardize", "fused", "self *parameters", "Outputs (self - mean) / sqrt(variance + eps) * "
+      "weight + bias, and the mean and the biased variance, of every row: self is contiguous, with "
+      "rows of channels * inner elements, row i of group i % groups. Parameters, contiguous: the "
+      "weight if given & 1, and the bias if given & 2, by group and channel.",
+      params=("groups:int", "channels:int", "inner:int", "eps:float", "given:int"))
+
+# -- losses ----------------------------------------------------------------------------------------
+_NLL = ("ignored:int", "reduction:int")
+_slot("nll_loss", "loss", "self target weight", "-self[n, target[n, i], i] * weight[target[n, i]] "
+      "of (samples, classes, ...), or of (classes); 0 where the target is ignored. Reduction 2: "
+      "their sum, 1: that over the sum of the weights, 0: each. target is int64; the weight may be "
+      "missing. All operands are contiguous. No class: PB_E_INDEX.", params=_NLL)
+_slot("nll_loss_adjoint", "loss", "self target weight", "The adjoint of nll_loss in its first "
+      "operand, which out is like.", params=_NLL)
 
 SLOT_IDS: dict[str, int] = {name: number for number, name in enumerate(SLOTS)}

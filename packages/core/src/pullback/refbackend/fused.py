@@ -124,6 +124,23 @@ def normalize_backward(outs: tuple[Array, Array, Array], grad: Array, x: Array, 
         store(outs[2], g.sum(axis=(0, 3)))
 
 
+def standardize(outs: tuple[Array, Array, Array], x: Array, *parameters: Array, groups: int,
+                channels: int, inner: int, eps: float, given: int) -> None:  # fmt: skip
+    """Standardize every row by its own mean and variance, scale and shift."""
+    rows = widen(x).reshape(-1, groups, channels, inner)
+    with np.errstate(all="ignore"):
+        mean = rows.mean((2, 3), keepdims=True)
+        off = rows - mean
+        variance = (off * off).mean((2, 3), keepdims=True)
+        made = off / np.sqrt(variance + eps)
+        if given & 1:
+            made = made * widen(parameters[0]).reshape(groups, channels, 1)
+        if given & 2:
+            made = made + widen(parameters[-1]).reshape(groups, channels, 1)
+        for out, found in zip(outs, (made, mean, variance), strict=True):
+            store(out, found.reshape(out.shape))
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "addcdiv": (masks.INEXACT, addcdiv),
     "addcmul": (masks.NUMBERS, addcmul),
@@ -137,6 +154,7 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "normalize_backward": (masks.FLOATING, normalize_backward),
     "softmax": (masks.FLOATING, softmax),
     "softmax_backward": (masks.FLOATING, softmax_backward),
+    "standardize": (masks.FLOATING, standardize),
     "tril": (masks.ALL, tril),
     "triu": (masks.ALL, triu),
 }

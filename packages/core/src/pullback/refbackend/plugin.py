@@ -16,6 +16,8 @@ from . import (
     fused,
     indexing,
     linalg,
+    losses,
+    pooling,
     reductions,
     resampling,
 )
@@ -27,6 +29,8 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     **convolution.KERNELS,
     **creation.KERNELS,
     **reductions.KERNELS,
+    **losses.KERNELS,
+    **pooling.KERNELS,
     **resampling.KERNELS,
     **linalg.KERNELS,
     **indexing.KERNELS,

@@ -1,0 +1,101 @@
+"""Reference kernels of windows: the largest element of each, the mean and its adjoint."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from . import masks
+from .arrays import Array, Kernel, store, widen
+
+
+class Windows(NamedTuple):
+    """Where the elements of windows lie: arrays (*windows, places in a window)."""
+
+    places: Array  # counted row by row in the last dims
+    inside: Array
+    areas: Array  # (*windows): how many places each one counts
+
+
+def _line(size: int, count: int, side: tuple[int, ...], padded: int) -> tuple[Array, Array, Array]:
+    """Return places, which of them lie inside, and lengths of the windows of one dim."""
+    kernel, stride, padding, dilation = side
+    number = np.arange(count)
+    if not kernel:
+        start, end = number * size // count, -(-(number + 1) * size // count)
+        places = start[:, None] + np.arange(max(end - start, default=0))
+        return places.clip(0, size - 1), places < end[:, None], end - start
+    start, more = number * stride - padding, padding if padded else 0
+    places = start[:, None] + np.arange(kernel) * dilation
+    inside = (places >= 0) & (places < size)
+    lengths = np.minimum(start + kernel, size + more) - np.maximum(start, -more)
+    return places.clip(0, size - 1), inside, lengths
+
+
+def _windows(whole: Array, pooled: Array, geometry: tuple[int, ...], padded: int = 0) -> Windows:
+    """Join the dims."""
+    rank = len(geometry) // 4
+    found = Windows(np.zeros((1,), np.int64), np.ones((1,), bool), np.ones((), np.int64))
+    for dim, (size, count) in enumerate(zip(whole.shape[-rank:], pooled.shape[-rank:])):
+        places, inside, lengths = _line(size, count, geometry[dim::rank], padded)
+        joined = (*found.areas.shape, count, found.places.shape[-1] * places.shape[1])
+        shape = (*(1,) * dim, count, 1, places.shape[1])
+        places = found.places[..., None, :, None] * size + places.reshape(shape)
+        inside = found.inside[..., None, :, None] & inside.reshape(shape)
+        found = Windows(places.reshape(joined), inside.reshape(joined),
+                        found.areas[..., None] * lengths)
+    return found
+
+
+def _planes(array: Array, rank: int) -> Array:
+    """Return an array with its last dims as one."""
+    return array.reshape(*array.shape[: array.ndim - rank], int(np.prod(array.shape[-rank:])))
+
+
+def max_windows(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...]) -> None:
+    """Take the first of the elements that equal the largest, or the last NaN."""
+    found = _windows(x, outs[0], geometry)
+    parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    best = np.where(found.inside, parts, lowest).max(-1)    # NaN wins
+    first = np.argmax(found.inside & (parts == best[..., None]), -1)
+    nans = found.inside & np.isnan(parts)
+    last = nans.shape[-1] - 1 - np.argmax(nans[..., ::-1], -1)
+    chosen = np.where(nans.any(-1), last, first)
+    store(outs[0], best)
+    places = np.broadcast_to(found.places, parts.shape)
+    outs[1][...] = np.take_along_axis(places, chosen[..., None], -1)[..., 0]
+
+
+def mean_windows(
+    out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int
+) -> None:
+    """Sum the elements inside; integers are divided towards 0."""
+    found = _windows(x, out, geometry, padded)
+    with np.errstate(all="ignore"):
+        parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
+        mean = np.where(found.inside, parts, 0).sum(-1) / (divisor or found.areas)
+        store(out, mean if out.dtype.kind != "i" else np.trunc(mean))
+
+
+def mean_windows_adjoint(
+    out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int
+) -> None:
+    """Add the share of each window to its elements."""
+    found, rank = _windows(out, x, geometry, padded), len(geometry) // 4
+    with np.errstate(all="ignore"):
+        shares = widen(x) / (divisor or found.areas)
+        total = np.zeros(_planes(out, rank).shape)
+        for number in range(found.places.shape[-1]):
+            inside = found.inside[..., number]
+            key = cast(Any, (..., found.places[..., number][inside]))
+            np.add.at(total, key, shares[..., inside])
+    store(out, total.reshape(out.shape))
+
+
+KERNELS: dict[str, tuple[int, Kernel]] = {
+    "max_windows": (masks.REAL_NUMBERS, max_windows),
+    "mean_windows": (masks.FLOATING | masks.INT64, mean_windows),
+    "mean_windows_adjoint": (masks.FLOATING, mean_windows_adjoint),
+}
