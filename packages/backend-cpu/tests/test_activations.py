@@ -91,6 +91,14 @@ def test_logaddexp(kind):
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=2 * np.finfo(kind).eps)
 
 
+@pytest.mark.parametrize("slot", UNARY)
+def test_nan_of_any_bits_stays(slot):
+    x = np.arange(0x7F800001, 0x80000000, 9973, dtype=np.uint32).view(np.float32)
+    out = np.empty_like(x)
+    run_kernel(slot, out, [x])
+    assert np.isnan(out).all()
+
+
 INF, NAN = np.inf, np.nan
 
 

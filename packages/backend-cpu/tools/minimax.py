@@ -31,6 +31,7 @@ from mpmath import (
     sinh,
     sqrt,
     tan,
+    tanh,
 )
 
 mp.prec = 200
@@ -126,6 +127,12 @@ def log_fit(terms: int, bits: int) -> Fit:
                lambda f: f**3 / log1p(f), bits)
 
 
+def cos_fit(terms: int, top: Any, bits: int) -> Fit:
+    """Return the fit of what follows 1 - x**2 / 2 in cos(x), in the variable x**2."""
+    return Fit(lambda u: (cos(sqrt(u)) - 1 + u / 2) / u**2, 0, mpf(top) ** 2, range(terms),
+               lambda u: u**2 / cos(sqrt(u)), bits)
+
+
 def erf_fit(terms: int, top: Any, centre: Any, bits: int) -> Fit:
     """Return the fit of erf(x) / x - 1 in the variable x**2 - centre, which cancels less."""
 
@@ -137,7 +144,8 @@ def erf_fit(terms: int, top: Any, centre: Any, bits: int) -> Fit:
         range(terms), lambda v: back(v) / erf(back(v)), bits)
 
 
-def erfcx_fit(terms: int, centre: Any, low: Any, high: Any, weight: Real) -> Fit:
+def erfcx_fit(
+        terms: int, centre: Any, low: Any, high: Any, weight: Real, bits: int = 53) -> Fit:
     """Return the fit of exp(z**2) erfc(z) (z + centre) in t = (z - centre) / (z + centre)."""
     centre, low, high = mpf(centre), mpf(low), mpf(high)
 
@@ -150,18 +158,23 @@ def erfcx_fit(terms: int, centre: Any, low: Any, high: Any, weight: Real) -> Fit
 
     return Fit(
         function, (low - centre) / (low + centre), (high - centre) / (high + centre), range(terms),
-        lambda t: weight(back(t)) / function(t), 53)
+        lambda t: weight(back(t)) / function(t), bits)
 
 
 HALF = LN2 / 2 + mpf(2) ** -20
+QUARTER = pi / 4 + mpf("1e-4")
 ROOTS = (sqrt(mpf(1) / 2) - 1, sqrt(mpf(2)) - 1)
 FITS = {
-    "exp_f32": exp_fit(6, 24),
+    "exp_f32": exp_fit(5, 24),
     "exp2_f32": Fit(lambda r: (2**r - 1) / r, "-0.5", "0.5", range(6), lambda r: r / 2**r, 24),
-    "log_f32": log_fit(9, 24),
+    "log_f32": log_fit(8, 24),
     "erf_f32 centre": erf_fit(8, "1.03", "0.5", 24),
     "erf_f32 tail": Fit(
         lambda z: log(erfc(z)), "1.03", 4, range(7), lambda z: erfc(z) / erf(z), 24),
+    "erfc_f32": erfcx_fit(9, 2, 0, "10.7", lambda z: 1, 24),
+    "tanh_f32": even(tanh, 5, "0.55", 24),
+    "sin_f32": even(sin, 3, QUARTER, 24),
+    "cos_f32": cos_fit(3, QUARTER, 24),
     "atan_f32": even(atan, 9, 1, 24),
     "atan_wide": even(atan, 10, 1, 53),
     "asin_f32": even(asin, 5, "0.5", 24),
@@ -174,7 +187,7 @@ FITS = {
         lambda u: (cosh(sqrt(u)) - 1) / u, 0, HALF**2, range(4),
         lambda u: u / cosh(sqrt(u)), 53),
     "erfc_wide": erfcx_fit(12, 3, 0, "10.1", lambda z: 1),
-    "exp_f64": exp_fit(11, 53),
+    "exp_f64": exp_fit(10, 53),
     "log_f64": Fit(
         lambda w: (log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w, 0, mpf("0.1716") ** 2,
         range(7), lambda w: w / 2, 53),
@@ -182,9 +195,8 @@ FITS = {
         lambda w: ((log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w - mpf(2) / 3) / w,
         0, mpf("0.1716") ** 2, range(8), lambda w: w**2 / 2, 53),
     "sin_f64": even(sin, 6, pi / 4, 53),
-    "cos_f64": Fit(
-        lambda u: (cos(sqrt(u)) - 1 + u / 2) / u**2, 0, (pi / 4) ** 2, range(6),
-        lambda u: u**2 / cos(sqrt(u)), 53),
+    "cos_f64": cos_fit(6, pi / 4, 53),
+    "tanh_f64": even(tanh, 11, "0.55", 53),
     "exp2_f64": Fit(lambda r: (2**r - 1) / r, "-0.5", "0.5", range(12), lambda r: r / 2**r, 53),
     "erf_f64 centre": erf_fit(14, "1.1", "0.625", 53),
     "erf_f64 tail": erfcx_fit(11, 4, "1.1", 6, lambda z: erfc(z)),

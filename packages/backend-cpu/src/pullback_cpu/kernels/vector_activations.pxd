@@ -3,11 +3,13 @@
 # e**-|x| cannot overflow, and gives 1 / (1 + e**-x) and one less that without a cancellation. The
 # normal distribution's density is one from the product x * x without its rounding error.
 from libc.math cimport M_SQRT1_2, copysign, copysignf, erfc, exp, fabs, fabsf
+from libc.stdint cimport uint32_t
 
-from pullback_cpu.kernels.vector_bits cimport fma_f32
+from pullback_cpu.kernels.vector_bits cimport fma_f32, poly9_f32
 from pullback_cpu.kernels.vector_exp cimport (
-    at_most_f32, at_most_f64, exp_f32, exp_f64, expm1_f32, expm1_f64)
-from pullback_cpu.kernels.vector_log cimport log1p_f64, log_f32
+    RAISED, at_most_f32, at_most_f64, exp_f64, exp_falling_f32, expm1_f32, expm1_f64,
+    raised_exp_f32, reduce_exp_f32)
+from pullback_cpu.kernels.vector_log cimport log1p_f64, log_inside_f32
 
 
 cdef inline float elu_f32(float x) noexcept nogil:
@@ -22,8 +24,9 @@ cdef inline double elu_f64(double x) noexcept nogil:
 
 cdef inline float log1p_of_power_f32(float x) noexcept nogil:
     """Return log(1 + e**x) for x <= 0, with what the sum loses."""
-    cdef float one = 1, power = exp_f32(x), total = one + power
-    return log_f32(total) + (power - (total - one)) / total
+    cdef float one = 1, power = exp_falling_f32(x), total = one + power
+    cdef float found = log_inside_f32(total) + (power - (total - one)) / total
+    return x if x != x else found
 
 
 cdef inline float softplus_f32(float x) noexcept nogil:
@@ -52,7 +55,7 @@ cdef inline double logaddexp_f64(double x, double y) noexcept nogil:
 
 cdef inline float share_f32(float x, float *rest) noexcept nogil:
     """Return 1 / (1 + e**-x), and 1 less that."""
-    cdef float one = 1, power = exp_f32(-fabsf(x)), scale = one / (one + power)
+    cdef float one = 1, power = exp_falling_f32(-fabsf(x)), scale = one / (one + power)
     rest[0] = (power if x >= 0 else one) * scale
     return (one if x >= 0 else power) * scale
 
@@ -110,35 +113,25 @@ cdef inline double gelu_tanh_backward_f64(double grad, double x) noexcept nogil:
     return grad * (share * (1 + x * rest * (1.5957691216057308 + 3 * square)))
 
 
-cdef inline float normal_f32(float x, float *power) noexcept nogil:
-    """Return how probable a normal number of at most x is, and e**(-x * x / 2)."""
-    # erfc(z) = exp(-z**2) Q(t) / (z + 3) as in vector_erf.pxd, for z = |x| / sqrt(2).
-    cdef float one = 1, three = 3, half = 0.5, root = M_SQRT1_2
-    cdef float size = at_most_f32(fabsf(x), 15), z = size * root
+cdef inline float normal_tail_f32(float size, float *power) noexcept nogil:
+    """Return how probable a normal number above 0 <= size < 14.5 is, and e**(-size * size / 2)."""
+    # erfc(z) = exp(-z**2) Q(t) / (z + 2) as in vector_erf.pxd, for z = size / sqrt(2); half of Q.
+    cdef uint32_t bits
+    cdef float one = 1, two = 2, four = 4, half = 0.5, root = M_SQRT1_2
     cdef float square = size * size, lost = fma_f32(size, size, -square)
-    cdef float inverse = one / (z + three), t = (z - three) * inverse, tail
-    cdef float[12] q = [
-        1.0740069, -0.88339447, 0.59022838, -0.31046724, 0.11952774, -0.026827775,
-        -0.0012124323, 0.0030376205, -5.4630775e-4, -2.8709655e-4, 9.6750976e-5, 3.9947996e-5]
-    power[0] = exp_f32(-half * square) * (one - half * lost)
-    tail = q[11]
-    tail = tail * t + q[10]
-    tail = tail * t + q[9]
-    tail = tail * t + q[8]
-    tail = tail * t + q[7]
-    tail = tail * t + q[6]
-    tail = tail * t + q[5]
-    tail = tail * t + q[4]
-    tail = tail * t + q[3]
-    tail = tail * t + q[2]
-    tail = tail * t + q[1]
-    tail = half * (tail * t + q[0]) * inverse * power[0]
-    return one - tail if x > 0 else tail
+    cdef float inverse = one / (size * root + two)
+    cdef float tail = poly9_f32(       # erfc_f32
+        one - four * inverse, 0.510791361, -0.343580484, 0.139735103, -0.0182179213,
+        -0.0107432203, 0.00322017982, 0.00149233278, -3.79224715e-4, -2.33069746e-4)
+    cdef float rest, r = reduce_exp_f32(-half * square, RAISED, &bits, &rest)
+    power[0] = raised_exp_f32(r - half * lost, bits)
+    return tail * inverse * power[0]
 
 
 cdef inline float gelu_f32(float x) noexcept nogil:
-    cdef float power
-    return x * normal_f32(x, &power)
+    # x (1 - tail) or x tail, without a choice. What is negative rounds to -0.
+    cdef float size = at_most_f32(fabsf(x), 14.4), zero = -0.0, power
+    return (zero if x < 0 else x) - size * normal_tail_f32(size, &power)
 
 
 cdef inline double gelu_f64(double x) noexcept nogil:
@@ -146,7 +139,9 @@ cdef inline double gelu_f64(double x) noexcept nogil:
 
 
 cdef inline float gelu_backward_f32(float grad, float x) noexcept nogil:
-    cdef float power, density = 0.3989422804014327, share = normal_f32(x, &power)
+    cdef float power, density = 0.3989422804014327, one = 1
+    cdef float tail = normal_tail_f32(at_most_f32(fabsf(x), 14.4), &power)
+    cdef float share = one - tail if x > 0 else tail
     return grad * (share + x * (density * power))
 
 

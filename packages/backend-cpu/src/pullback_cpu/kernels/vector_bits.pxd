@@ -4,17 +4,27 @@
 # vector instructions. Float constants are typed locals: a bare literal would be a double.
 # Coefficients come from tools/minimax.py, under the name that stands beside them.
 from libc.math cimport copysign, copysignf, fabs, fabsf
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcpy
 
 
 cdef extern from *:
     """
     #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    #define PB_FUSED 1
     static inline float pb_fma_f32(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
     #else
+    #define PB_FUSED 0
     /* A product of two floats is exact in double. */
     static inline float pb_fma_f32(float x, float y, float z) { return (float)((double)x * y + z); }
+    #endif
+    /* x y + z as is fastest; spelled, so that every loop rounds alike. */
+    #if PB_FUSED
+    #define pb_add_product_f32 pb_fma_f32
+    #define pb_add_product_f64 pb_fma_f64
+    #else
+    #define pb_add_product_f32(x, y, z) ((x) * (y) + (z))
+    #define pb_add_product_f64(x, y, z) ((x) * (y) + (z))
     #endif
     /* x y + z: with one rounding, or without such an instruction nearly so where x y and z cancel;
        there Veltkamp's and Dekker's halves give what x y loses. */
@@ -49,8 +59,11 @@ cdef extern from *:
     """
     float fma_f32 "pb_fma_f32"(float x, float y, float z) noexcept nogil
     double fma_f64 "pb_fma_f64"(double x, double y, double z) noexcept nogil
+    float add_product_f32 "pb_add_product_f32"(float x, float y, float z) noexcept nogil
+    double add_product_f64 "pb_add_product_f64"(double x, double y, double z) noexcept nogil
     float rint_f32 "pb_rint_f32"(float x) noexcept nogil
     double rint_f64 "pb_rint_f64"(double x) noexcept nogil
+    const bint FUSED "PB_FUSED"     # the processor has fma: what is not taken is not compiled
     const float INF32 "__builtin_inff()"
     const float NAN32 "__builtin_nanf(\"\")"
     const double INF64 "__builtin_inf()"
@@ -67,6 +80,24 @@ cdef inline uint64_t bits_of_double(double value) noexcept nogil:
     cdef uint64_t bits
     memcpy(&bits, &value, 8)
     return bits
+
+
+cdef inline bint all_between_f32(
+        const float *a, int64_t n, float low, float high) noexcept nogil:
+    """Whether every element is in the interval, and none is NaN."""
+    cdef int32_t inside = 1
+    cdef int64_t i
+    for i in range(n):
+        inside &= (a[i] >= low) & (a[i] <= high)
+    return inside
+
+
+cdef inline bint all_between_f64(
+        const double *a, int64_t n, double low, double high) noexcept nogil:
+    cdef int64_t i, inside = 1
+    for i in range(n):
+        inside &= (a[i] >= low) & (a[i] <= high)
+    return inside
 
 
 # -- rounding to whole numbers --------------------------------------------------------------------
@@ -133,10 +164,10 @@ cdef inline float poly8_f32(
     return ((poly5_f32(x, c3, c4, c5, c6, c7) * x + c2) * x + c1) * x + c0
 
 
-cdef inline float poly10_f32(
+cdef inline float poly9_f32(
         float x, float c0, float c1, float c2, float c3, float c4, float c5, float c6, float c7,
-        float c8, float c9) noexcept nogil:
-    return ((poly7_f32(x, c3, c4, c5, c6, c7, c8, c9) * x + c2) * x + c1) * x + c0
+        float c8) noexcept nogil:
+    return ((poly6_f32(x, c3, c4, c5, c6, c7, c8) * x + c2) * x + c1) * x + c0
 
 
 cdef inline double poly2_f64(double x, double c0, double c1) noexcept nogil:

@@ -8,9 +8,11 @@ from pullback_cpu.kernels.vector_bits cimport *
 
 # -- float32 --------------------------------------------------------------------------------------
 
-# Adding one of these leaves a whole number in the last bits of the sum: the exponent's bits of
-# 2**k, of 2**(k - 1), or those of two factors of 2**k together. They are 1.5 * 2**23 + 127 ...
+# Adding one of these leaves a whole number in the last bits of the sum: k, k + 64, the exponent's
+# bits of 2**k, of 2**(k - 1), or those of two factors of 2**k together. They are 1.5 * 2**23 ...
 cdef enum:
+    WHOLE = 12582912
+    RAISED = 12582976
     ONE_FACTOR = 12583039
     HALF_FACTOR = 12583038
     TWO_FACTORS = 12583166
@@ -47,15 +49,42 @@ cdef inline float reduce_exp_f32(
 
 cdef inline float exp_tail_f32(float r) noexcept nogil:
     """Return exp(r) - 1 - r."""
-    return r * r * poly6_f32(      # exp_f32
-        r, 0.5, 0.166666478, 0.0416664816, 0.00833788048, 0.00139333331, 1.73272419e-4)
+    return r * r * poly5_f32(      # exp_f32
+        r, 0.49999994, 0.166665167, 0.0416680984, 0.00836919434, 0.0013839443)
+
+
+cdef inline float exp_rest_f32(float r) noexcept nogil:
+    """Return exp(r) for |r| <= log(2) / 2."""
+    cdef float one = 1
+    return poly7_f32(      # exp_f32
+        r, one, one, 0.49999994, 0.166665167, 0.0416680984, 0.00836919434, 0.0013839443)
+
+
+cdef inline float exp_inside_f32(float x) noexcept nogil:
+    """Return exp(x), |x| <= 87: 2**k comes by an addition to the exponent."""
+    cdef uint32_t bits
+    cdef float rest, r = reduce_exp_f32(x, WHOLE, &bits, &rest)
+    return float_of_bits(bits_of_float(exp_rest_f32(r)) + (bits << 23))
+
+
+cdef inline float raised_exp_f32(float r, uint32_t bits) noexcept nogil:
+    """Return 2**k exp(r) from the bits of k + 64, k <= 60; it may be subnormal. Not for NaN."""
+    cdef float down = 5.42101086e-20
+    return down * float_of_bits(bits_of_float(exp_rest_f32(r)) + (bits << 23))
+
+
+cdef inline float exp_falling_f32(float x) noexcept nogil:
+    """Return exp(x), x <= 40; anything for NaN."""
+    cdef uint32_t bits
+    cdef float rest, r = reduce_exp_f32(at_least_f32(x, -104), RAISED, &bits, &rest)
+    return raised_exp_f32(r, bits)
 
 
 cdef inline float exp_f32(float x) noexcept nogil:
     cdef uint32_t bits
-    cdef float clamped = at_most_f32(at_least_f32(x, -104), 89), one = 1
+    cdef float clamped = at_most_f32(at_least_f32(x, -104), 89)
     cdef float rest, r = reduce_exp_f32(clamped, TWO_FACTORS, &bits, &rest)
-    return scale_f32(one + (r + exp_tail_f32(r)), bits)
+    return scale_f32(exp_rest_f32(r), bits)
 
 
 cdef inline float exp2_f32(float x) noexcept nogil:
@@ -80,35 +109,27 @@ cdef inline float expm1_f32(float x) noexcept nogil:
 
 
 cdef inline float sigmoid_f32(float x) noexcept nogil:
-    # e / (1 + e) or 1 / (1 + e) where e = exp(-|x|), with the rounding errors of e and 1 + e.
+    # 1 / (1 + exp(-x)), the sum with what it loses. Both are 2**64 times smaller, so that neither
+    # 2**k nor the result of a large exponent leaves the range of normal numbers.
     cdef uint32_t bits
-    cdef float one = 1, zero = 0, size = fabsf(x)
-    cdef float rest, r = reduce_exp_f32(at_least_f32(-size, -104), TWO_FACTORS, &bits, &rest)
-    cdef float tail = exp_tail_f32(r), u = r + tail, high = one + u
-    cdef float low = (u - (high - one)) + ((r - u) + tail)
-    cdef float e = scale_f32(high, bits), e_low = scale_f32(low, bits), total = one + e
-    cdef float total_low = ((one - total) + e) + e_low, inverse = one / total
-    cdef float top = e if x < 0 else one, top_low = e_low if x < 0 else zero
-    cdef float quotient = top * inverse
-    return quotient + inverse * (
-        fma_f32(-quotient, total, top) - quotient * total_low + top_low)
+    cdef float one = 5.42101086e-20, up = 18446744073709551616.
+    cdef float clamped = at_most_f32(at_least_f32(-x, -30), 104)
+    cdef float rest, r = reduce_exp_f32(clamped, ONE_FACTOR, &bits, &rest)
+    cdef float u = r + exp_tail_f32(r), scale = pow2_f32(bits - 64)
+    cdef float start = scale + one, start_low = (scale - start) + one, total = start + scale * u
+    cdef float low = ((start - total) + scale * u) + start_low, quotient = one / total
+    return quotient - quotient * ((low * quotient) * up)
 
 
 cdef inline float tanh_f32(float x) noexcept nogil:
-    # m / (m + 1) where m = expm1(2 |x|) / 2. Both start with a sum whose loss is known. Where 2**k
-    # - 1 is not exact, 1 - 1 / (m + 1) is.
+    # A polynomial up to 0.55, from there 1 - 2 / (exp(2 |x|) + 1), which rounds to 1 from 9.02 on.
     cdef uint32_t bits
-    cdef float one = 1, half = 0.5, size = fabsf(x)
-    cdef float rest, r = reduce_exp_f32(at_most_f32(size + size, 20), HALF_FACTOR, &bits, &rest)
-    cdef float tail = exp_tail_f32(r) + rest, u = r + tail, u_low = (r - u) + tail
-    cdef float scale = pow2_f32(bits), below = scale - half, above = scale + half
-    cdef float m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
-    cdef float total = above + scale * u
-    cdef float total_low = ((above - total) + scale * u) + scale * u_low
-    cdef float inverse = one / total, quotient = m * inverse
-    cdef float four = 4, result = quotient + inverse * (
-        (fma_f32(-quotient, total, m) - quotient * total_low) + m_low)
-    return copysignf(one - inverse if size > four else result, x)
+    cdef float one = 1, two = 2, bound = 0.55, size = fabsf(x), square = x * x, rest
+    cdef float r = reduce_exp_f32(at_most_f32(size + size, 20), ONE_FACTOR, &bits, &rest)
+    cdef float outer = one - two / (exp_rest_f32(r) * pow2_f32(bits) + one)
+    cdef float inner = size + size * square * poly5_f32(       # tanh_f32
+        square, -0.333333164, 0.133325443, -0.0538475364, 0.0210506283, -0.00624268595)
+    return copysignf(inner if size < bound else outer, x)
 
 
 # -- float32 in double, where that is shorter -----------------------------------------------------
@@ -161,8 +182,9 @@ cdef inline float cosh_f32(float x) noexcept nogil:
 
 # -- float64 --------------------------------------------------------------------------------------
 
-# As above: 1.5 * 2**52 + 1023 ...
+# As above: 1.5 * 2**52 ...
 cdef enum:
+    WHOLE_F64 = 6755399441055744
     ONE_FACTOR_F64 = 6755399441056767
     HALF_FACTOR_F64 = 6755399441056766
     TWO_FACTORS_F64 = 6755399441057790
@@ -195,18 +217,32 @@ cdef inline double reduce_exp_f64(
 
 cdef inline double exp_tail_f64(double r) noexcept nogil:
     """Return exp(r) - 1 - r."""
-    return r * r * poly11_f64(     # exp_f64
-        r, 0.5, 0.16666666666666688, 0.041666666666666824, 0.0083333333333138714,
-        0.0013888888888776863, 1.9841269903482674e-4, 2.4801587564245896e-5,
-        2.7557228520539967e-6, 2.7557060985379615e-7, 2.511400103416367e-8,
-        2.0980484148350125e-9)
+    return r * r * poly10_f64(     # exp_f64
+        r, 0.50000000000000111, 0.16666666666666413, 0.041666666666525465, 0.0083333333334916996,
+        0.0013888888945010603, 1.9841269517716542e-4, 2.4801491539470177e-5,
+        2.7557571836269388e-6, 2.7630844832527685e-7, 2.5006096877673179e-8)
+
+
+cdef inline double exp_rest_f64(double r) noexcept nogil:
+    """Return exp(r) for |r| <= log(2) / 2."""
+    return poly12_f64(     # exp_f64
+        r, 1, 1, 0.50000000000000111, 0.16666666666666413, 0.041666666666525465,
+        0.0083333333334916996, 0.0013888888945010603, 1.9841269517716542e-4, 2.4801491539470177e-5,
+        2.7557571836269388e-6, 2.7630844832527685e-7, 2.5006096877673179e-8)
+
+
+cdef inline double exp_inside_f64(double x) noexcept nogil:
+    """Return exp(x), |x| <= 708."""
+    cdef uint64_t bits
+    cdef double rest, r = reduce_exp_f64(x, <double>WHOLE_F64, &bits, &rest)
+    return double_of_bits(bits_of_double(exp_rest_f64(r)) + (bits << 52))
 
 
 cdef inline double exp_f64(double x) noexcept nogil:
     cdef uint64_t bits
     cdef double clamped = at_most_f64(at_least_f64(x, -746), 710)
     cdef double rest, r = reduce_exp_f64(clamped, <double>TWO_FACTORS_F64, &bits, &rest)
-    return scale_f64(1 + (r + exp_tail_f64(r)), bits)
+    return scale_f64(exp_rest_f64(r), bits)
 
 
 cdef inline double exp2_f64(double x) noexcept nogil:
@@ -233,28 +269,24 @@ cdef inline double expm1_f64(double x) noexcept nogil:
 
 cdef inline double sigmoid_f64(double x) noexcept nogil:
     cdef uint64_t bits
-    cdef double clamped = at_least_f64(-fabs(x), -746)
-    cdef double rest, r = reduce_exp_f64(clamped, <double>TWO_FACTORS_F64, &bits, &rest)
-    cdef double tail = exp_tail_f64(r), u = r + tail, high = 1 + u
-    cdef double low = (u - (high - 1)) + ((r - u) + tail)
-    cdef double e = scale_f64(high, bits), e_low = scale_f64(low, bits), total = 1 + e
-    cdef double total_low = ((1 - total) + e) + e_low, inverse = 1 / total
-    cdef double top = e if x < 0 else 1., top_low = e_low if x < 0 else 0.
-    cdef double quotient = top * inverse
-    return quotient + inverse * (
-        fma_f64(-quotient, total, top) - quotient * total_low + top_low)
+    cdef double one = 2.938735877055719e-39, up = 3.402823669209385e38    # 2**-128, 2**128
+    cdef double clamped = at_most_f64(at_least_f64(-x, -60), 746)
+    cdef double rest, r = reduce_exp_f64(clamped, <double>ONE_FACTOR_F64, &bits, &rest)
+    cdef double u = r + exp_tail_f64(r), scale = double_of_bits((bits - 128) << 52)
+    cdef double start = scale + one, start_low = (scale - start) + one, total = start + scale * u
+    cdef double low = ((start - total) + scale * u) + start_low, quotient = one / total
+    return quotient - quotient * ((low * quotient) * up)
 
 
 cdef inline double tanh_f64(double x) noexcept nogil:
     cdef uint64_t bits
-    cdef double size = fabs(x), clamped = at_most_f64(size + size, 44)
-    cdef double rest, r = reduce_exp_f64(clamped, <double>HALF_FACTOR_F64, &bits, &rest)
-    cdef double tail = exp_tail_f64(r) + rest, u = r + tail, u_low = (r - u) + tail
-    cdef double scale = double_of_bits(bits << 52), below = scale - 0.5, above = scale + 0.5
-    cdef double m = below + scale * u, m_low = ((below - m) + scale * u) + scale * u_low
-    cdef double total = above + scale * u
-    cdef double total_low = ((above - total) + scale * u) + scale * u_low
-    cdef double inverse = 1 / total, quotient = m * inverse
-    cdef double result = quotient + inverse * (
-        (fma_f64(-quotient, total, m) - quotient * total_low) + m_low)
-    return copysign(1 - inverse if size > 4 else result, x)
+    cdef double size = fabs(x), square = x * x, rest
+    cdef double r = reduce_exp_f64(
+        at_most_f64(size + size, 44), <double>ONE_FACTOR_F64, &bits, &rest)
+    cdef double outer = 1 - 2 / (exp_rest_f64(r) * double_of_bits(bits << 52) + 1)
+    cdef double inner = size + size * square * poly11_f64(     # tanh_f64
+        square, -0.33333333333333298, 0.1333333333332658, -0.053968253963736591,
+        0.0218694883851515, -0.0088632325895895685, 0.0035920919074003501,
+        -0.0014555420317120162, 5.8844104704944462e-4, -2.3337258729239524e-4,
+        8.3303256976786325e-5, -1.9486348203835234e-5)
+    return copysign(inner if size < 0.55 else outer, x)

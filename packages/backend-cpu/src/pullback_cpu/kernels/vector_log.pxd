@@ -8,21 +8,35 @@ from pullback_cpu.kernels.vector_bits cimport *
 
 # -- float32 --------------------------------------------------------------------------------------
 
+# Numbers k are kept times 2**23, as they come from a float's bits; constants make up for it.
+
+cdef inline uint32_t exponent_f32(float x) noexcept nogil:
+    """Return k, in the exponent's bits, such that x is 2**k times a number about 1."""
+    cdef uint32_t root = 0x3F3504F3, mask = 0xFF800000      # the former is sqrt(1/2)
+    return (bits_of_float(x) - root) & mask
+
+
 cdef inline float split_log_f32(float x, float *k) noexcept nogil:
-    """Return f and set k such that x = 2**k (1 + f)."""
-    cdef float tiny = 1.17549435e-38, up = 8388608, one = 1, zero = 0, twenty_three = 23
-    cdef float scale = up if x < tiny else one, added = twenty_three if x < tiny else zero
-    # 0x3F3504F3 is sqrt(1/2).
-    cdef int32_t bits = <int32_t>(bits_of_float(x * scale) - 0x3F3504F3), exponent = bits >> 23
-    k[0] = <float>exponent - added
-    return float_of_bits(<uint32_t>(bits & 0x7FFFFF) + 0x3F3504F3) - one
+    """Return f and set k such that x = 2**k (1 + f), for a normal number x > 0."""
+    cdef uint32_t bits = bits_of_float(x), exponent = exponent_f32(x)
+    cdef float one = 1
+    k[0] = <float><int32_t>exponent
+    return float_of_bits(bits - exponent) - one
 
 
-cdef inline float log_tail_f32(float f) noexcept nogil:
-    """Return log(1 + f) - f."""
-    return f * f * poly10_f32(     # log_f32
-        f, -0.5, 0.333333135, -0.250000089, 0.200020716, -0.1666805, 0.142204553,
-        -0.124044538, 0.118802145, -0.116814934, 0.0677291751)
+cdef inline float split_any_log_f32(float x, float *k) noexcept nogil:
+    """As split_log_f32, also for subnormal x."""
+    cdef float tiny = 1.17549435e-38, up = 8388608, one = 1, zero = 0, added = 192937984
+    cdef float f = split_log_f32(x * (up if x < tiny else one), k)
+    k[0] -= added if x < tiny else zero
+    return f
+
+
+cdef inline float log_series_f32(float f) noexcept nogil:
+    """Return (log(1 + f) - f) / f**2."""
+    return poly9_f32(      # log_f32
+        f, -0.5, 0.333333313, -0.250008225, 0.200012654, -0.166233242, 0.142007202, -0.131594658,
+        0.127696127, -0.0764730126)
 
 
 cdef inline float finish_log_f32(float x, float result) noexcept nogil:
@@ -31,28 +45,81 @@ cdef inline float finish_log_f32(float x, float result) noexcept nogil:
     return x if x == INF32 else result
 
 
+# 355 / 512 times k is exact, and so are 308 / 1024 times k of log10(2).
+
+cdef inline float log_sum_f32(float k, float f, float low) noexcept nogil:
+    """Return log(2**k (1 + f)) + low for a low that is small."""
+    cdef float high = 8.26548785e-8, high_rest = -2.52955484e-11
+    low = add_product_f32(k, high_rest, low)
+    return add_product_f32(k, high, f + add_product_f32(f * f, log_series_f32(f), low))
+
+
+# In other bases a part of the factor of f is a power of two, whose product with f is exact.
+
+cdef inline float log2_sum_f32(float k, float f) noexcept nogil:
+    cdef float down = 1.1920929e-7, log2e = 1.44269504, log2e_less_one = 0.442695041
+    cdef float tail = f * f * log_series_f32(f)
+    return k * down + (f + add_product_f32(tail, log2e, f * log2e_less_one))
+
+
+cdef inline float log10_sum_f32(float k, float f) noexcept nogil:
+    cdef float high = 3.58559191e-8, high_rest = 2.96527939e-11, half = 0.5
+    cdef float log10e = 0.434294492, log10e_less_half = -0.0657055181
+    cdef float low = add_product_f32(k, high_rest, f * log10e_less_half)
+    low = add_product_f32(f * f * log_series_f32(f), log10e, low)
+    return add_product_f32(k, high, add_product_f32(f, half, low))
+
+
+cdef inline float log1p_sum_f32(float x) noexcept nogil:
+    # f = x / 2**k + (1 / 2**k - 1), from the k of 1 + x, with what the sum loses. 1 / 2**k may be
+    # subnormal: four times it is not.
+    cdef float one = 1, y = one + x, quarter = 0.25, k
+    cdef uint32_t exponent = exponent_f32(y), four = 0x40800000
+    cdef float scale = quarter * float_of_bits(four - exponent), below = scale - one
+    cdef float f = add_product_f32(x, scale, below)
+    k = <float><int32_t>exponent
+    return copysignf(log_sum_f32(k, f, add_product_f32(x, scale, below - f)), x)
+
+
+cdef inline float log_inside_f32(float x) noexcept nogil:
+    """Return log(x) of a normal number x > 0; so do the two that follow."""
+    cdef float k, f = split_log_f32(x, &k)
+    return log_sum_f32(k, f, 0)
+
+
+cdef inline float log2_inside_f32(float x) noexcept nogil:
+    cdef float k, f = split_log_f32(x, &k)
+    return log2_sum_f32(k, f)
+
+
+cdef inline float log10_inside_f32(float x) noexcept nogil:
+    cdef float k, f = split_log_f32(x, &k)
+    return log10_sum_f32(k, f)
+
+
+cdef inline float log1p_inside_f32(float x) noexcept nogil:
+    """Return log(1 + x) of a finite x > -1."""
+    return log1p_sum_f32(x)
+
+
 cdef inline float log_f32(float x) noexcept nogil:
-    # The sum of the large parts keeps what it loses. 355 / 512 times k is exact.
-    cdef float k, f = split_log_f32(x, &k), high = 0.693359375, low = -2.12194440e-4
-    cdef float start = k * high, total = start + f, lost = (start - total) + f
-    return finish_log_f32(x, total + (lost + (log_tail_f32(f) + k * low)))
+    cdef float k, f = split_any_log_f32(x, &k)
+    return finish_log_f32(x, log_sum_f32(k, f, 0))
 
 
 cdef inline float log2_f32(float x) noexcept nogil:
-    cdef float k, f = split_log_f32(x, &k), log2e = 1.44269502, log2e_low = 1.92596303e-8
-    cdef float product = f * log2e, product_low = fma_f32(f, log2e, -product) + f * log2e_low
-    cdef float total = k + product, lost = (k - total) + product
-    return finish_log_f32(x, total + (lost + (product_low + log_tail_f32(f) * log2e)))
+    cdef float k, f = split_any_log_f32(x, &k)
+    return finish_log_f32(x, log2_sum_f32(k, f))
 
 
 cdef inline float log10_f32(float x) noexcept nogil:
-    # 308 / 1024 and the rest are log10(2).
-    cdef float k, f = split_log_f32(x, &k), high = 0.30078125, low = 2.48745664e-4
-    cdef float log10e = 0.434294492, log10e_low = -1.010305e-8
-    cdef float product = f * log10e, product_low = fma_f32(f, log10e, -product) + f * log10e_low
-    cdef float start = k * high, total = start + product, lost = (start - total) + product
-    return finish_log_f32(
-        x, total + (lost + (product_low + (log_tail_f32(f) * log10e + k * low))))
+    cdef float k, f = split_any_log_f32(x, &k)
+    return finish_log_f32(x, log10_sum_f32(k, f))
+
+
+cdef inline float log1p_f32(float x) noexcept nogil:
+    cdef float one = 1
+    return finish_log_f32(one + x, log1p_sum_f32(x))
 
 
 # -- float32 in double, where that is shorter -----------------------------------------------------
@@ -75,12 +142,6 @@ cdef inline double log_wide(double x) noexcept nogil:
         -0.16666855361347702, 0.14290173128089614, -0.12498279200854551,
         0.11014801384176306, -0.099246293843760852, 0.099884992671558939,
         -0.098627008300547839, 0.0538636047203628))
-
-
-cdef inline float log1p_f32(float x) noexcept nogil:
-    cdef float least = 2.98023224e-8, one = 1
-    cdef float result = finish_log_f32(x + one, <float>log_wide(1. + x))
-    return x if fabsf(x) < least else result
 
 
 cdef inline float asinh_f32(float x) noexcept nogil:
@@ -121,10 +182,10 @@ cdef inline double split_any_log_f64(double x, double *k) noexcept nogil:
 cdef inline double log_tail_f64(double f) noexcept nogil:
     """Return log(1 + f) - f, from the series of log((1 + s) / (1 - s)), s = f / (2 + f)."""
     cdef double s = f / (2 + f), square = s * s, half_square = 0.5 * f * f
-    return s * (half_square + square * poly7_f64(      # log_f64
+    cdef double series = poly7_f64(    # log_f64
         square, 0.6666666666666734, 0.39999999999416197, 0.28571428742186034,
         0.22222198584350999, 0.1818356411688169, 0.15314048343008219, 0.14796034672266536)
-    ) - half_square
+    return add_product_f64(s, add_product_f64(square, series, half_square), -half_square)
 
 
 cdef inline double finish_log_f64(double x, double result) noexcept nogil:
@@ -133,11 +194,20 @@ cdef inline double finish_log_f64(double x, double result) noexcept nogil:
     return x if x == INF64 else result
 
 
+cdef inline double log_sum_f64(double k, double f) noexcept nogil:
+    """Return log(2**k (1 + f))."""
+    return add_product_f64(
+        k, 0.6931471805598903, f + add_product_f64(k, 5.497923018708371e-14, log_tail_f64(f)))
+
+
+cdef inline double log_inside_f64(double x) noexcept nogil:
+    cdef double k, f = split_log_f64(x, &k)
+    return log_sum_f64(k, f)
+
+
 cdef inline double log_f64(double x) noexcept nogil:
-    cdef double k, f = split_any_log_f64(x, &k), start = k * 0.6931471805598903
-    cdef double total = start + f, lost = (start - total) + f
-    return finish_log_f64(
-        x, total + (lost + (log_tail_f64(f) + k * 5.497923018708371e-14)))
+    cdef double k, f = split_any_log_f64(x, &k)
+    return finish_log_f64(x, log_sum_f64(k, f))
 
 
 cdef inline double log1p_f64(double x) noexcept nogil:
@@ -150,19 +220,23 @@ cdef inline double log1p_f64(double x) noexcept nogil:
     return copysign(finish_log_f64(y, result), x) if y > 0 else finish_log_f64(y, result)
 
 
+cdef inline double log2_sum_f64(double k, double f) noexcept nogil:
+    return k + (f + add_product_f64(
+        log_tail_f64(f), 1.4426950408889634, f * 0.44269504088896341))
+
+
+cdef inline double log2_inside_f64(double x) noexcept nogil:
+    cdef double k, f = split_log_f64(x, &k)
+    return log2_sum_f64(k, f)
+
+
 cdef inline double log2_f64(double x) noexcept nogil:
-    cdef double k, f = split_any_log_f64(x, &k), log2e = 1.4426950408889634
-    cdef double product = f * log2e
-    cdef double product_low = fma_f64(f, log2e, -product) + f * 2.0355273740931033e-17
-    cdef double total = k + product, lost = (k - total) + product
-    return finish_log_f64(x, total + (lost + (product_low + log_tail_f64(f) * log2e)))
+    cdef double k, f = split_any_log_f64(x, &k)
+    return finish_log_f64(x, log2_sum_f64(k, f))
 
 
 cdef inline double log10_f64(double x) noexcept nogil:
-    cdef double k, f = split_any_log_f64(x, &k), log10e = 0.4342944819032518
-    cdef double product = f * log10e
-    cdef double product_low = fma_f64(f, log10e, -product) + f * 1.098319650216765e-17
-    cdef double start = k * 0.30102999566395283
-    cdef double total = start + product, lost = (start - total) + product
-    return finish_log_f64(x, total + (lost + (
-        product_low + (log_tail_f64(f) * log10e + k * 2.8363394551044964e-14))))
+    cdef double k, f = split_any_log_f64(x, &k)
+    cdef double low = log_tail_f64(f) * 0.4342944819032518 + (
+        k * 2.8363394551044964e-14 - f * 0.065705518096748172)
+    return finish_log_f64(x, k * 0.30102999566395283 + (0.5 * f + low))

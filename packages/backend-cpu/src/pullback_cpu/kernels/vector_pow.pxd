@@ -1,5 +1,5 @@
 # Powers and roots that vectorise.
-from libc.math cimport fabs, fabsf, sqrt, sqrtf
+from libc.math cimport fabs, fabsf, sqrt
 from libc.stdint cimport uint32_t, uint64_t
 
 from pullback_cpu.kernels.half cimport bits_of_float, float_of_bits
@@ -31,14 +31,6 @@ cdef inline float pow_f32(float x, float y) noexcept nogil:
     result = float_of_bits(bits_of_float(result) ^ sign)
     result = NAN32 if (x < 0) & (x > -INF32) & (not whole) else result
     return one if (x == one) | (y == 0) else result
-
-
-cdef inline float rsqrt_f32(float x) noexcept nogil:
-    # With a step of Newton's iteration, in which x y**2 is exact enough.
-    cdef float one = 1, half = 0.5, y = one / sqrtf(x), product = x * y
-    cdef float rest = fma_f32(-product, y, one) - fma_f32(x, y, -product) * y
-    cdef float result = y + half * y * rest
-    return result if rest * rest < one else y
 
 
 cdef inline float hypot_f32(float x, float y) noexcept nogil:

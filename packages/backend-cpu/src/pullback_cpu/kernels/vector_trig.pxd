@@ -1,12 +1,14 @@
 # Circular functions that vectorise, and their inverses.
-from libc.math cimport copysignf, fabs, fabsf, sqrtf
+from libc.math cimport copysignf, fabsf, sqrtf
 from libc.stdint cimport uint32_t, uint64_t
 
 from pullback_cpu.kernels.half cimport bits_of_float, float_of_bits
 from pullback_cpu.kernels.vector_bits cimport *
 
 
-# -- sine, cosine, tangent of float32, in double --------------------------------------------------
+# -- sine, cosine, tangent of float32 -------------------------------------------------------------
+
+# Without an fma instruction sine and cosine are faster in double.
 
 cdef inline float sin_reduced_wide(double r, uint64_t turns) noexcept nogil:
     """Return the sine of r + turns * pi, |r| <= pi / 2."""
@@ -22,16 +24,40 @@ cdef inline double less_pi(double x, double n) noexcept nogil:
     return ((x - n * 3.1415926534682512) - n * 1.2154201012607932e-10) - n * 4.044532497591901e-21
 
 
+cdef inline float sin_quarters_f32(float x, uint32_t quarters) noexcept nogil:
+    """Return the sine of x + quarters * pi / 2, |x| < 2**16."""
+    # r + low = x - n pi / 2, the first difference is exact.
+    cdef float shift = 12582912, one = 1, half = 0.5, sum_ = x * <float>0.636619772 + shift
+    cdef float n = sum_ - shift, near = fma_f32(-n, 1.57079637, x), step = n * <float>4.37113883e-8
+    cdef float r = near + step, low = (near - r) + step
+    low += fma_f32(n, 4.37113883e-8, -step) + n * <float>1.71512451e-15
+    cdef float square = r * r
+    cdef float sine = r + (r * square * poly3_f32(     # sin_f32
+        square, -0.166666552, 0.00833218917, -1.95182874e-4) + low)
+    cdef float cosine = one + (square * (square * poly3_f32(   # cos_f32
+        square, 0.0416666456, -0.00138873095, 2.44323273e-5) - half) - r * low)
+    cdef uint32_t turn = bits_of_float(sum_) + quarters
+    cdef float result = cosine if turn & 1 else sine
+    return float_of_bits(bits_of_float(result) ^ (turn >> 1 << 31))
+
+
 cdef inline float sin_f32(float x) noexcept nogil:
     """Return the sine of x, |x| < 2**16."""
-    cdef double wide = x, shift = 6755399441055744, sum_ = wide * 0.31830988618379067 + shift
+    cdef double wide = x, shift = 6755399441055744, sum_
+    cdef float result
+    if FUSED:
+        result = sin_quarters_f32(x, 0)
+        return x if x == 0 else result      # keeps -0
+    sum_ = wide * 0.31830988618379067 + shift
     return sin_reduced_wide(less_pi(wide, sum_ - shift), bits_of_double(sum_))
 
 
 cdef inline float cos_f32(float x) noexcept nogil:
-    """Return the cosine of x, |x| < 2**16, as the sine of x + pi / 2."""
-    cdef double wide = x, shift = 6755399441055744
-    cdef double sum_ = (wide * 0.31830988618379067 + 0.5) + shift
+    """Return the cosine of x, |x| < 2**16."""
+    cdef double wide = x, shift = 6755399441055744, sum_
+    if FUSED:
+        return sin_quarters_f32(x, 1)
+    sum_ = (wide * 0.31830988618379067 + 0.5) + shift       # the sine of x + pi / 2
     return sin_reduced_wide(less_pi(wide, (sum_ - shift) - 0.5), bits_of_double(sum_))
 
 
@@ -57,33 +83,47 @@ cdef inline float tan_f32(float x) noexcept nogil:
 
 # -- float64 --------------------------------------------------------------------------------------
 
+cdef inline double less_quarters_f64(double x, double n, double *low) noexcept nogil:
+    """Return r, and set low, such that r + low = x - n pi / 2."""
+    cdef double first, step, second, part, lost, third, rest, r
+    if FUSED:       # the first difference is exact
+        first = fma_f64(-n, 1.5707963267948966, x)
+        step = n * -6.123233995736766e-17
+        r = first + step
+        low[0] = ((first - r) + step) + (
+            fma_f64(n, -6.123233995736766e-17, -step) + n * 1.4973849048591833e-33)
+        return r
+    # The products with the first parts of pi / 2 are exact.
+    first = x - n * 1.5707963267341256
+    step = n * 6.077100506303966e-11
+    second = first - step
+    part = second - first
+    lost = (first - (second - part)) - (step + part)
+    third = second - n * 2.0222662487111665e-21
+    rest = lost + (((second - third) - n * 2.0222662487111665e-21) - n * 8.4784276603689e-32)
+    r = third + rest
+    low[0] = (third - r) + rest
+    return r
+
+
 cdef inline double sin_quarters_f64(double x, uint64_t quarters) noexcept nogil:
     """Return the sine of x + quarters * pi / 2, |x| < 2**16."""
-    # r = x - n pi / 2 in two numbers. The products with the parts of pi / 2 are exact.
-    cdef double shift = 6755399441055744, sum_ = x * 0.63661977236758134 + shift, n = sum_ - shift
-    cdef double first = x - n * 1.5707963267341256, step = n * 6.077100506303966e-11
-    cdef double second = first - step, part = second - first
-    cdef double lost = (first - (second - part)) - (step + part)
-    cdef double third = second - n * 2.0222662487111665e-21
-    cdef double rest = lost + (
-        ((second - third) - n * 2.0222662487111665e-21) - n * 8.4784276603689e-32)
-    cdef double r = third + rest, low = (third - r) + rest
-    cdef double square = r * r, half = 0.5 * square, start = 1 - half
-    cdef uint64_t turn = bits_of_double(sum_) + quarters
+    cdef double shift = 6755399441055744, sum_ = x * 0.63661977236758134 + shift
+    cdef double low, r = less_quarters_f64(x, sum_ - shift, &low), square = r * r
     cdef double sine = r + (r * square * poly6_f64(        # sin_f64
         square, -0.1666666666666663, 0.0083333333333218407, -1.9841269829357951e-4,
-        2.7557313538087702e-6, -2.5050734289372066e-8, 1.5895425805923755e-10) + low * start)
-    cdef double cosine = start + (((1 - start) - half) + (square * square * poly6_f64(  # cos_f64
+        2.7557313538087702e-6, -2.5050734289372066e-8, 1.5895425805923755e-10) + low)
+    cdef double cosine = 1 + (square * (square * poly6_f64(    # cos_f64
         square, 0.041666666666666595, -0.0013888888888873342, 2.4801587289002178e-5,
-        -2.7557314217103431e-7, 2.0875705409951756e-9, -1.1358750223526008e-11) - r * low))
-    cdef uint64_t odd = 0 - (turn & 1)
+        -2.7557314217103431e-7, 2.0875705409951756e-9, -1.1358750223526008e-11) - 0.5) - r * low)
+    cdef uint64_t turn = bits_of_double(sum_) + quarters, odd = 0 - (turn & 1)
     cdef uint64_t result = (bits_of_double(cosine) & odd) | (bits_of_double(sine) & ~odd)
     return double_of_bits(result ^ (turn >> 1 << 63))
 
 
 cdef inline double sin_f64(double x) noexcept nogil:
     cdef double result = sin_quarters_f64(x, 0)
-    return x if fabs(x) < 1e-9 else result      # keeps -0
+    return x if x == 0 else result      # keeps -0
 
 
 cdef inline double cos_f64(double x) noexcept nogil:
