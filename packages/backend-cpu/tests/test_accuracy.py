@@ -19,7 +19,7 @@ OTHERS = {
     "f64": {
         "cos": 1.4, "log2": 1.3, "rsqrt": 1.5, "sigmoid": 1.5, "sin": 1.4, "tanh": 1.6,
         "acosh": 2.5, "asinh": 2.5, "atanh": 2.5, "cosh": 2.5, "erfc": 4, "hypot": 1.5,
-        "sinh": 2.5},
+        "lgamma": 4, "sinh": 2.5},
 }
 
 
@@ -76,6 +76,8 @@ LIMITS = {
     "log2": [(np.inf, np.inf), (0, -np.inf), (-np.inf, np.nan), (1024, 10), (0.125, -3)],
     "log10": [(np.inf, np.inf), (-0.0, -np.inf), (-1e-30, np.nan), (1000, 3)],
     "log1p": [(np.inf, np.inf), (-1, -np.inf), (-1.5, np.nan), (-0.0, -0.0), (0, 0)],
+    "lgamma": [(0, np.inf), (-0.0, np.inf), (1, 0), (2, 0), (-1, np.inf), (np.inf, np.inf),
+               (-np.inf, np.inf)],
     "sigmoid": [(np.inf, 1), (-np.inf, 0), (0, 0.5), (1e30, 1)],
     "tanh": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0), (1e30, 1)],
     "erf": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0)],

@@ -29,6 +29,12 @@ def _sigmoid(x):
     return 1 / (1 + mpmath.exp(-x))
 
 
+def _lgamma(x):
+    if x <= 0 and x == mpmath.floor(x):
+        return mpf("inf")
+    return mpmath.log(abs(mpmath.gamma(x))) if abs(x) < 40 else mpmath.re(mpmath.loggamma(x))
+
+
 FUNCTIONS = {
     "acos": Function(mpmath.acos, (-1, 1), (-1, 1), 1, 1),
     "acosh": Function(mpmath.acosh, (1, 4), (1, 4), 3e38, 1e308, positive=True),
@@ -43,6 +49,7 @@ FUNCTIONS = {
     "exp": Function(mpmath.exp, (-104, 89), (-745, 709), 88, 700),
     "exp2": Function(lambda x: mpf(2) ** x, (-150, 128), (-1075, 1024), 127, 1023),
     "expm1": Function(mpmath.expm1, (-4, 4), (-4, 4), 88, 709),
+    "lgamma": Function(_lgamma, (-6, 6), (-6, 6), 1e30, 1e300, count=4000),
     "log": Function(mpmath.log, (0.4, 3), (0.4, 3), 3e38, 1e308, positive=True),
     "log10": Function(mpmath.log10, (0.4, 3), (0.4, 3), 3e38, 1e308, positive=True),
     "log1p": Function(mpmath.log1p, (-0.999, 3), (-0.999, 3), 0.999, 0.999),
