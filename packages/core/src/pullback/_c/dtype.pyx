@@ -388,6 +388,11 @@ cdef int scalar_check_all(object value, int code) except -1:
     return 0
 
 
+def check_number(value, dtype of not None):
+    """Raise RuntimeError for a number that a dtype cannot hold, but for negative ones of uint8."""
+    scalar_check_all(value, of.code)
+
+
 cdef int scalar_write(object value, int code, void *out) except -1:
     """Write a Python number to memory of the dtype ``code``, cast as C casts."""
     cdef int overflow = 0

@@ -1,6 +1,7 @@
 """Elementwise ops of three operands: addcmul, addcdiv, lerp."""
 
 from pullback.optable.axes import dtype_named, unsupported
+from pullback.optable.below import compiled
 from pullback.optable.cases import T, case
 from pullback.optable.pointwise import is_tensor, look_at, number, promoted
 from pullback.optable.schema import ALL, FLOAT_COMPLEX, NUMBERS, op, ops
@@ -12,14 +13,17 @@ def _is_integer(dtype):
     return not (dtype.is_floating_point or dtype.is_complex)
 
 
-def _scale(name, self, dtype, value):
+def _scale(name, dtype, value):
     """Return ``value`` as a number that fits the result's dtype; integers cut it off."""
     if isinstance(value, complex) and not dtype.is_complex:
         raise RuntimeError(f"{name}(): argument 'value': value cannot be converted to type "
                            f"{dtype.name} without overflow")
     if not isinstance(value, (int, float, complex)):
         raise TypeError(f"{name}(): argument 'value' must be Number, not {type(value).__name__}")
-    return ops.new_full(self, (), value, dtype=dtype).item() if _is_integer(dtype) else value
+    if _is_integer(dtype):
+        compiled("dtype", "check_number")(value, dtype)
+        return int(value)
+    return value
 
 
 def _addc(name):
@@ -33,7 +37,7 @@ def _addc(name):
         self, _ = promoted(name, NUMBERS, self, first)
         dtype = self.dtype if first.ndim == 0 and self.ndim else promoted(
             name, NUMBERS, first, self)[0].dtype
-        value = _scale(name, self, dtype, value)
+        value = _scale(name, dtype, value)
         if dtype.itemsize == 2 and dtype.is_floating_point:      # the number keeps its digits
             return ops.cast(run(*(ops.cast(part, dtype_named("float32"))
                                   for part in (self, first, second)), value), dtype)
