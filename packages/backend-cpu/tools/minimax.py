@@ -133,6 +133,19 @@ def cos_fit(terms: int, top: Any, bits: int) -> Fit:
                lambda u: u**2 / cos(sqrt(u)), bits)
 
 
+def halved(fit: Fit, power: int) -> Fit:
+    """Return the fit in half the variable, when a power of the variable multiplies it."""
+    return Fit(lambda h: 2**power * fit.function(2 * h), fit.low, fit.high / 2, fit.exponents,
+               lambda h: fit.weight(2 * h) / 2**power, fit.bits)
+
+
+def short_log_fit(terms: int, base: int, start: Real, bits: int) -> Fit:
+    """Return the fit of log(1 + f) / f - start(f), to another base."""
+    unit = log(mpf(base))
+    return Fit(lambda f: log1p(f) / (unit * f) - start(f), *ROOTS, range(terms),
+               lambda f: f * unit / log1p(f), bits)
+
+
 def erf_fit(terms: int, top: Any, centre: Any, bits: int) -> Fit:
     """Return the fit of erf(x) / x - 1 in the variable x**2 - centre, which cancels less."""
 
@@ -168,13 +181,15 @@ FITS = {
     "exp_f32": exp_fit(5, 24),
     "exp2_f32": Fit(lambda r: (2**r - 1) / r, "-0.5", "0.5", range(6), lambda r: r / 2**r, 24),
     "log_f32": log_fit(8, 24),
+    "log2_f32": short_log_fit(10, 2, lambda f: (6 - 3 * f) / 4, 24),
+    "log10_f32": short_log_fit(10, 10, lambda f: mpf(3) / 8, 24),
     "erf_f32 centre": erf_fit(8, "1.03", "0.5", 24),
     "erf_f32 tail": Fit(
         lambda z: log(erfc(z)), "1.03", 4, range(7), lambda z: erfc(z) / erf(z), 24),
     "erfc_f32": erfcx_fit(9, 2, 0, "10.7", lambda z: 1, 24),
-    "tanh_f32": even(tanh, 5, "0.55", 24),
-    "sin_f32": even(sin, 3, QUARTER, 24),
-    "cos_f32": cos_fit(3, QUARTER, 24),
+    "tanh_f32": even(tanh, 7, "0.9375", 24),
+    "sin_f32": halved(even(sin, 3, QUARTER, 24), 1),
+    "cos_f32": halved(cos_fit(3, QUARTER, 24), 2),
     "atan_f32": even(atan, 9, 1, 24),
     "atan_wide": even(atan, 10, 1, 53),
     "asin_f32": even(asin, 5, "0.5", 24),

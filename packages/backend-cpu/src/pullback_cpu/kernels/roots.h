@@ -23,17 +23,26 @@ static inline __m512 pb_root_f32(__m512 x)
     return _mm512_fmadd_ps(_mm512_fnmadd_ps(g, g, x), h, g);
 }
 
-static inline __m512 pb_inverse_root_f32(__m512 x)
+/* Newton's step from y to 1 / sqrt(x), with what the product x y loses. */
+static inline __m512 pb_nearer_inverse_root_f32(__m512 x, __m512 y)
 {
     const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
-    __m512 y = _mm512_rsqrt14_ps(x);
-    __m512 rest = _mm512_fnmadd_ps(_mm512_mul_ps(x, y), y, one);
+    __m512 g = _mm512_mul_ps(x, y), lost = _mm512_fmsub_ps(x, y, g);
+    __m512 rest = _mm512_fnmadd_ps(lost, y, _mm512_fnmadd_ps(g, y, one));
     return _mm512_fmadd_ps(_mm512_mul_ps(half, y), rest, y);
+}
+
+static inline __m512 pb_inverse_root_f32(__m512 x)
+{
+    return pb_nearer_inverse_root_f32(x, _mm512_rsqrt14_ps(x));
 }
 
 static inline __m512 pb_divided_root_f32(__m512 x)
 {
-    return _mm512_div_ps(_mm512_set1_ps(1), _mm512_sqrt_ps(x));
+    /* The step makes NaN of 0 and infinity. */
+    __m512 y = _mm512_div_ps(_mm512_set1_ps(1), _mm512_sqrt_ps(x));
+    __m512 nearer = pb_nearer_inverse_root_f32(x, y);
+    return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(nearer, nearer, _CMP_ORD_Q), nearer);
 }
 
 static inline __m512d pb_root_f64(__m512d x)
@@ -72,6 +81,19 @@ PB_ROOTS(pb_rsqrt_f32, float, __m512, __mmask16, 16, ps, pb_inverse_root_f32, pb
 PB_ROOTS(pb_sqrt_f64, double, __m512d, __mmask8, 8, pd, pb_root_f64, _mm512_sqrt_pd,
          0x1p-900, 0x1p1020)
 #else
+/* As above, from the rounded root; without fma the product x y is exact in double. */
+static inline float pb_inverse_root_f32(float x)
+{
+    float y = 1 / sqrtf(x);
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    float g = x * y, lost = __builtin_fmaf(x, y, -g);
+    float rest = __builtin_fmaf(-lost, y, __builtin_fmaf(-g, y, 1.0f));
+#else
+    float rest = (float)(1 - (double)x * y * y);
+#endif
+    return rest == rest ? y + 0.5f * y * rest : y;
+}
+
 #define PB_ROOTS(name, T, value)                                                                  \
     static inline void name(T *o, const T *a, int64_t n)                                          \
     {                                                                                             \
@@ -80,7 +102,7 @@ PB_ROOTS(pb_sqrt_f64, double, __m512d, __mmask8, 8, pd, pb_root_f64, _mm512_sqrt
     }
 
 PB_ROOTS(pb_sqrt_f32, float, sqrtf(a[i]))
-PB_ROOTS(pb_rsqrt_f32, float, 1 / sqrtf(a[i]))
+PB_ROOTS(pb_rsqrt_f32, float, pb_inverse_root_f32(a[i]))
 PB_ROOTS(pb_sqrt_f64, double, sqrt(a[i]))
 #endif
 #endif

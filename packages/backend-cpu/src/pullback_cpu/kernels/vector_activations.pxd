@@ -129,9 +129,10 @@ cdef inline float normal_tail_f32(float size, float *power) noexcept nogil:
 
 
 cdef inline float gelu_f32(float x) noexcept nogil:
-    # x (1 - tail) or x tail, without a choice. What is negative rounds to -0.
-    cdef float size = at_most_f32(fabsf(x), 14.4), zero = -0.0, power
-    return (zero if x < 0 else x) - size * normal_tail_f32(size, &power)
+    # x (1 - tail) or x tail, without a choice. What is negative rounds to -0; -infinity times no
+    # probability is NaN, as in torch.
+    cdef float size = at_most_f32(fabsf(x), 14.4), zero = 0, power
+    return (x * zero if x < 0 else x) - size * normal_tail_f32(size, &power)
 
 
 cdef inline double gelu_f64(double x) noexcept nogil:

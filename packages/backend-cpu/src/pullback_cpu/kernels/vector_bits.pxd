@@ -170,6 +170,12 @@ cdef inline float poly9_f32(
     return ((poly6_f32(x, c3, c4, c5, c6, c7, c8) * x + c2) * x + c1) * x + c0
 
 
+cdef inline float poly10_f32(
+        float x, float c0, float c1, float c2, float c3, float c4, float c5, float c6, float c7,
+        float c8, float c9) noexcept nogil:
+    return ((poly7_f32(x, c3, c4, c5, c6, c7, c8, c9) * x + c2) * x + c1) * x + c0
+
+
 cdef inline double poly2_f64(double x, double c0, double c1) noexcept nogil:
     return c1 * x + c0
 

@@ -54,20 +54,27 @@ cdef inline float log_sum_f32(float k, float f, float low) noexcept nogil:
     return add_product_f32(k, high, f + add_product_f32(f * f, log_series_f32(f), low))
 
 
-# In other bases a part of the factor of f is a power of two, whose product with f is exact.
+# In other bases a part of the factor of f has so few bits that its product with f is exact. What is
+# left of the factor is small, and so are the errors of its polynomial.
 
 cdef inline float log2_sum_f32(float k, float f) noexcept nogil:
-    cdef float down = 1.1920929e-7, log2e = 1.44269504, log2e_less_one = 0.442695041
-    cdef float tail = f * f * log_series_f32(f)
-    return k * down + (f + add_product_f32(tail, log2e, f * log2e_less_one))
+    # The exact part of the factor is 3/2 - 3/4 f.
+    cdef float down = 1.1920929e-7, part = f * <float>1.5, half = 0.5
+    cdef float factor = poly10_f32(    # log2_f32
+        f, -0.0573049597, 0.0286526605, 0.48089847, -0.360698014, 0.288554639, -0.239571109,
+        0.204826191, -0.191705599, 0.184940919, -0.106754161)
+    return k * down + add_product_f32(f, factor - half * part, part)
 
 
 cdef inline float log10_sum_f32(float k, float f) noexcept nogil:
-    cdef float high = 3.58559191e-8, high_rest = 2.96527939e-11, half = 0.5
-    cdef float log10e = 0.434294492, log10e_less_half = -0.0657055181
-    cdef float low = add_product_f32(k, high_rest, f * log10e_less_half)
-    low = add_product_f32(f * f * log_series_f32(f), log10e, low)
-    return add_product_f32(k, high, add_product_f32(f, half, low))
+    # Where k is 1 or -1 the sum may cancel: it keeps what it loses.
+    cdef float high = 3.58559191e-8, high_rest = 2.96527939e-11, part = f * <float>0.375
+    cdef float total = add_product_f32(k, high, part)
+    cdef float lost = add_product_f32(k, high, -total) + part
+    cdef float factor = poly10_f32(    # log10_f32
+        f, 0.0592944808, -0.217147171, 0.144765168, -0.108582474, 0.0868479684, -0.0720695406,
+        0.0619084127, -0.0583340973, 0.0544382036, -0.0292533655)
+    return total + add_product_f32(f, factor, add_product_f32(k, high_rest, lost))
 
 
 cdef inline float log1p_sum_f32(float x) noexcept nogil:

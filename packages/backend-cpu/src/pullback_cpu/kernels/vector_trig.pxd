@@ -31,11 +31,12 @@ cdef inline float sin_quarters_f32(float x, uint32_t quarters) noexcept nogil:
     cdef float n = sum_ - shift, near = fma_f32(-n, 1.57079637, x), step = n * <float>4.37113883e-8
     cdef float r = near + step, low = (near - r) + step
     low += fma_f32(n, 4.37113883e-8, -step) + n * <float>1.71512451e-15
-    cdef float square = r * r
-    cdef float sine = r + (r * square * poly3_f32(     # sin_f32
-        square, -0.166666552, 0.00833218917, -1.95182874e-4) + low)
-    cdef float cosine = one + (square * (square * poly3_f32(   # cos_f32
-        square, 0.0416666456, -0.00138873095, 2.44323273e-5) - half) - r * low)
+    # With low in half the square, the cosine's last two steps are a product and a sum each.
+    cdef float half_square = fma_f32(half * r, r, r * low)
+    cdef float sine = r + fma_f32(r * half_square, poly3_f32(      # sin_f32
+        half_square, -0.333333105, 0.0333287567, -0.001561463), low)
+    cdef float cosine = fma_f32(half_square, fma_f32(half_square, poly3_f32(       # cos_f32
+        half_square, 0.166666582, -0.0111098476, 3.90917237e-4), -one), one)
     cdef uint32_t turn = bits_of_float(sum_) + quarters
     cdef float result = cosine if turn & 1 else sine
     return float_of_bits(bits_of_float(result) ^ (turn >> 1 << 31))
