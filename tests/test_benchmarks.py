@@ -153,7 +153,8 @@ def test_fraction_of_the_floor():
 def test_peak_memory_of_a_training_step_is_measured():
     peak = run_once(OURS, "-m", "benchmarks.probes", "memory", "pullback", "mlp", "1")
     parameters = 4 * (784 * 512 + 512 * 512)
-    assert parameters < peak < 100 * parameters  # at least the gradients
+    # Most of the gradients at least: some lie where the setup has freed memory.
+    assert parameters / 2 < peak < 100 * parameters
 
 
 def test_figure_that_cannot_be_measured_is_told(monkeypatch):
