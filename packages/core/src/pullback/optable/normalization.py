@@ -88,7 +88,8 @@ def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
 
 
 def composed_standard(self, weight, bias, plan, kind):
-    return composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
+    out, *statistics = composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
+    return out.contiguous(), *statistics        # as the kernel's
 
 
 def _normalize(self, mean, scale, weight, bias):
