@@ -48,7 +48,8 @@ def numpy_functions() -> dict[str, Callable]:
     names = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2")
     renamed = {name: getattr(np, "arc" + name[1:]) for name in names}
     return {**renamed, "pow": np.power, "erf": special.erf, "erfc": special.erfc,
-            "sigmoid": special.expit, "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype)}
+            "lgamma": special.gammaln, "sigmoid": special.expit,
+            "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype)}
 
 
 def compute_pullback(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
