@@ -59,6 +59,15 @@ static struct {
 
 static __thread int pb_in_job;
 
+/* The mutex is held for a few instructions: who meets it taken does better not to sleep at once. */
+static void pb_lock(void) {
+    for (int looks = 0; looks < PB_LOOKS; looks++) {
+        if (pthread_mutex_trylock(&pb_team.mutex) == 0) return;
+        pb_pause();
+    }
+    pthread_mutex_lock(&pb_team.mutex);
+}
+
 static void pb_take_pieces(void) {
     for (;;) {
         int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
@@ -77,7 +86,7 @@ static void *pb_worker(void *start) {
         while (atomic_load_explicit(&pb_team.number, memory_order_acquire) == seen
                && ++looks < PB_LOOKS)
             pb_pause();
-        pthread_mutex_lock(&pb_team.mutex);
+        pb_lock();
         while (atomic_load(&pb_team.number) == seen) {
             ++pb_team.sleepers;
             pthread_cond_wait(&pb_team.opened, &pb_team.mutex);
@@ -93,7 +102,7 @@ static void *pb_worker(void *start) {
         pthread_mutex_unlock(&pb_team.mutex);
         pb_take_pieces();
         if (atomic_fetch_sub(&pb_team.working, 1) == 1) {
-            pthread_mutex_lock(&pb_team.mutex);
+            pb_lock();
             pthread_cond_signal(&pb_team.left);
             pthread_mutex_unlock(&pb_team.mutex);
         }
@@ -133,7 +142,7 @@ static void pb_start_workers(int count, unsigned number) {
 static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, pb_body body,
                        void *context) {
     int looks = 0;
-    pthread_mutex_lock(&pb_team.mutex);
+    pb_lock();
     pb_start_workers(threads - 1, atomic_load(&pb_team.number));
     pb_team.body = body;
     pb_team.context = context;
@@ -149,11 +158,11 @@ static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, p
     pb_in_job = 1;
     pb_take_pieces();
     pb_in_job = 0;
-    pthread_mutex_lock(&pb_team.mutex);
+    pb_lock();
     pb_team.open = 0;
     pthread_mutex_unlock(&pb_team.mutex);
     while (atomic_load(&pb_team.working) && ++looks < PB_LOOKS) pb_pause();
-    pthread_mutex_lock(&pb_team.mutex);
+    pb_lock();
     while (atomic_load(&pb_team.working)) pthread_cond_wait(&pb_team.left, &pb_team.mutex);
     pthread_mutex_unlock(&pb_team.mutex);
 }

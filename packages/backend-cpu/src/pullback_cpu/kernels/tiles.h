@@ -53,9 +53,9 @@
 #define PB_DEPTH 256
 #define PB_PANEL_SIZE 8192 /* elements of a panel that is copied to the stack */
 
-/* What one part of a large product is: tiles below each other whose rows of a stay in a cache, and
- * panels beside each other. */
-#define PB_GROUP_TILES 12
+/* What one part of a large product is: tiles below each other, few enough that threads share parts
+ * evenly, and panels beside each other that stay in a cache. */
+#define PB_GROUP_TILES 4
 #define PB_GROUP_PANELS 8
 
 #define PB_JOIN_(a, b) a##b

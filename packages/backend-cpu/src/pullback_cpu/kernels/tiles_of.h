@@ -345,17 +345,21 @@ static void PB_OF(pb_pack_slab)(void *context, int64_t first, int64_t last) {
     }
 }
 
-static inline int64_t PB_OF(pb_slab_parts)(const PB_OF(pb_slab) *slab) {
-    return (slab->blocks + PB_GROUP_TILES - 1) / PB_GROUP_TILES * PB_OF(pb_panel_groups)(slab);
+static inline int64_t PB_OF(pb_tile_groups)(const PB_OF(pb_slab) *slab) {
+    return (slab->blocks + PB_GROUP_TILES - 1) / PB_GROUP_TILES;
 }
 
-/* Multiply parts of the copied factors. */
+static inline int64_t PB_OF(pb_slab_parts)(const PB_OF(pb_slab) *slab) {
+    return PB_OF(pb_tile_groups)(slab) * PB_OF(pb_panel_groups)(slab);
+}
+
+/* Multiply parts of the copied factors; parts that follow each other have their panels in common. */
 static void PB_OF(pb_multiply_slab)(void *context, int64_t first, int64_t last) {
     PB_OF(pb_slab) *slab = (PB_OF(pb_slab) *)context;
-    int64_t across = PB_OF(pb_panel_groups)(slab);
+    int64_t down = PB_OF(pb_tile_groups)(slab), width = PB_GROUP_PANELS * 2 * PB_LANES;
     for (int64_t part = first; part < last; part++) {
-        int64_t tile = part / across * PB_GROUP_TILES, row = tile * slab->block;
-        int64_t m = slab->m - row, end = (part % across + 1) * PB_GROUP_PANELS * 2 * PB_LANES;
+        int64_t tile = part % down * PB_GROUP_TILES, row = tile * slab->block;
+        int64_t m = slab->m - row, begin = part / down * width, end = begin + width;
         if (m > PB_GROUP_TILES * slab->block) m = PB_GROUP_TILES * slab->block;
         if (end > slab->n) end = slab->n;
         /* Panels beside each other have rows of a and pages of c in common. */
@@ -363,8 +367,7 @@ static void PB_OF(pb_multiply_slab)(void *context, int64_t first, int64_t last) 
             int packed = slab->rows != NULL;
             const PB_NUMBER *a = packed ? slab->rows + (row + first) * slab->k + tile * PB_LANES
                                         : slab->a + (row + first) * slab->a_row;
-            for (int64_t q = part % across * PB_GROUP_PANELS * 2 * PB_LANES; q < end;
-                 q += 2 * PB_LANES)
+            for (int64_t q = begin; q < end; q += 2 * PB_LANES)
                 PB_OF(pb_multiply_panel)(
                     m - first < slab->block ? m - first : slab->block, slab->k, a,
                     packed ? 1 : slab->a_row, slab->a_column, slab->block, 0, packed,
