@@ -19,7 +19,7 @@ from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
-    pb_tensor_extra, tensor_extra, tensor_new, tensor_requires_grad)
+    pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
     STORAGE_READONLY, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
@@ -236,6 +236,5 @@ cdef bint is_term(Tensor total, PyObject *value) noexcept:
         return False
     tensor = <Tensor>value
     return (tensor.dtype == total.dtype and layout_same_shape(tensor.layout, total.layout)
-            and tensor.storage.device_type == total.storage.device_type
-            and tensor.storage.device_index == total.storage.device_index
+            and same_device(tensor, total)
             and tensor.flags & TENSOR_IS_LIFTED == 0 and not memory_overlaps(tensor, total))

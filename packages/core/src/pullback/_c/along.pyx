@@ -19,7 +19,7 @@ from pullback._c.kernel cimport (
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_same_shape, small_int)
 from pullback._c.storage cimport storage_retain
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_new, tensor_wrap
+from pullback._c.tensor cimport Tensor, is_tensor, same_device, tensor_new, tensor_wrap
 from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides
 from pullback._c.views cimport dim_of, fetch
 from pullback._c.create import item as value_of
@@ -44,14 +44,9 @@ cdef inline Tensor over(Tensor self, int ndim, const int64_t *shape, const int64
                        self.dtype)
 
 
-cdef inline bint on_one_device(Tensor a, Tensor b) noexcept nogil:
-    return (a.storage.device_type == b.storage.device_type
-            and a.storage.device_index == b.storage.device_index)
-
-
 cdef inline bint is_index(Tensor self, Tensor index) noexcept nogil:
     """True for indices that kernels take as they are."""
-    return index.dtype == PB_I64 and on_one_device(self, index)
+    return index.dtype == PB_I64 and same_device(self, index)
 
 
 # ---- at index tensors ----------------------------------------------------------------------------
@@ -215,7 +210,7 @@ cdef object forward_scatter_add(Op op, PyObject **args, PyObject *target):
     cdef int ndim = self.layout.ndim
     if (target != args[0] or ndim == 0 or index.layout.ndim != ndim or source.layout.ndim != ndim
             or index.layout.numel == 0 or source.dtype != self.dtype
-            or not is_index(self, index) or not on_one_device(self, source)
+            or not is_index(self, index) or not same_device(self, source)
             or memory_overlaps(self, source) or memory_overlaps(self, index)):
         return forward_python(op, args, target)
     dim = dim_of(<object>args[1], ndim)
@@ -261,6 +256,7 @@ cdef object forward_index_select(Op op, PyObject **args, PyObject *target):
 
 cdef object zero = 0
 cdef object no = False
+cdef Op SUM, NE
 
 
 cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
@@ -268,8 +264,10 @@ cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0], out
     cdef PyObject *operands[2]
     cdef int64_t shape[2]
-    shape[0] = value_of(op_call1(op_named("sum"), op_call2(
-        op_named("ne"), self, no if self.dtype == PB_BOOL else zero)))
+    global SUM, NE
+    if SUM is None:                     # ops are not there yet when this module is imported
+        SUM, NE = op_named("sum"), op_named("ne")
+    shape[0] = value_of(op_call1(SUM, op_call2(NE, self, no if self.dtype == PB_BOOL else zero)))
     shape[1] = self.layout.ndim
     out = new_like(self, 2, shape, PB_I64)
     operands[0] = <PyObject *>out
@@ -297,14 +295,15 @@ cdef object forward_embed(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0], out, part
     cdef PyObject *where[MAX_ARGS]
     cdef int64_t sizes[PB_MAX_NDIM]
-    cdef Op view = op_named(op.name.removesuffix("_backward"))
     cdef int i, ndim = layout_parse(<object>args[1], sizes, op.name_bytes, "size")
     out = new_like(self, ndim, sizes, self.dtype)
     fill_with(out, 0)
+    if op.view is None:
+        op.view = op_named(op.name.removesuffix("_backward"))
     where[0] = <PyObject *>out
     for i in range(2, op.nargs):
         where[i - 1] = args[i]
-    part = <Tensor?>view.forward(view, where, NULL)
+    part = <Tensor?>op.view.forward(op.view, where, NULL)
     check_broadcast(part.layout, self.layout)
     copy_into(part, self)
     return out

@@ -34,7 +34,8 @@ from pullback._c.record cimport (
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
-from pullback._c.tensor cimport TENSOR_IS_VIEW, Tensor, is_tensor, tensor_new, tensor_wrap
+from pullback._c.tensor cimport (
+    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
     STORAGE_INFERENCE, layout_shape, pb_layout, pb_node, pb_storage)
 from pullback._c.views cimport own_result
@@ -547,8 +548,7 @@ cdef int check_casts(Tensor target, Tensor result) except -1:
 cdef int put_out(Op op, Tensor target, Tensor result) except -1:
     check_casts(target, result)
     check_writable(target, False)
-    if (target.storage.device_type != result.storage.device_type
-            or target.storage.device_index != result.storage.device_index):
+    if not same_device(target, result):
         raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")
     if not layout_same_shape(target.layout, result.layout):
         resize(target, result)

@@ -22,7 +22,7 @@ from pullback._c.layout cimport (
 from pullback._c.storage cimport storage_alias, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED,
-    Tensor, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
+    Tensor, same_device, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -142,8 +142,7 @@ def join_raw(list parts not None, int64_t dim, bint stacked):
             return None
         part = <Tensor>item
         if (part.layout.ndim + stacked != ndim or part.dtype != first.dtype
-                or part.storage.device_type != first.storage.device_type
-                or part.storage.device_index != first.storage.device_index):
+                or not same_device(part, first)):
             return None
         for d in range(first.layout.ndim):
             if ((stacked or d != dim)
@@ -199,8 +198,7 @@ cdef int cross_copy(Tensor out, Tensor source) except -1:
         return 0
     if source.storage.device_type == DEVICE_META:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
-    if (out.storage.device_type == source.storage.device_type
-            and out.storage.device_index == source.storage.device_index):
+    if same_device(out, source):
         return copy_into(out, source)
     staged = source
     if source.dtype != out.dtype:

@@ -18,6 +18,7 @@ cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
+cdef int refuse_devices(Op op, Tensor first, Tensor other) except -1
 cdef bint same_elements(Tensor a, Tensor b) noexcept nogil
 cdef bint scalar_fits(object value, int code) noexcept
 cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target)

@@ -19,7 +19,7 @@ from pullback._c.layout cimport (
     layout_shape_tuple)
 from pullback._c.device cimport device_types, pb_device_type
 from pullback._c.tensor cimport (
-    Tensor, is_tensor, tensor_data, tensor_device, tensor_new)
+    Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -144,14 +144,18 @@ cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except
         if not is_tensor(<object>values[i]):
             continue
         tensor = <Tensor>values[i]
-        if (tensor.storage.device_type != first.storage.device_type
-                or tensor.storage.device_index != first.storage.device_index):
+        if not same_device(tensor, first):
             if tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host:
                 continue
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
-                               f"two devices, {tensor_device(first)} and {tensor_device(tensor)}! "
-                               f"(in {op.name}())")
+            refuse_devices(op, first, tensor)
     return 0
+
+
+cdef int refuse_devices(Op op, Tensor first, Tensor other) except -1:
+    """Raise for operands on two devices."""
+    raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
+                       f"devices, {tensor_device(first)} and {tensor_device(other)}! "
+                       f"(in {op.name}())")
 
 
 cdef Tensor leading_tensor(PyObject **values, int count):
@@ -251,8 +255,7 @@ cdef inline int unconverted(Op op, Tensor a) noexcept:
 
 cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
     """True if both have one dtype and are on one device."""
-    return (a.dtype == b.dtype and a.storage.device_type == b.storage.device_type
-            and a.storage.device_index == b.storage.device_index)
+    return (a.dtype == b.dtype and same_device(a, b))
 
 
 cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
@@ -434,8 +437,7 @@ cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor
     cdef int i
     if not (mask.dtype == PB_BOOL and like.layout.flags & LAYOUT_DENSE
             and same_walk(mask.layout, like.layout)
-            and mask.storage.device_type == like.storage.device_type
-            and mask.storage.device_index == like.storage.device_index):
+            and same_device(mask, like)):
         return None
     inputs[0].tensor = <PyObject *>mask
     for i in range(1, 3):
@@ -522,8 +524,7 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor source = <Tensor>args[1]
     check_broadcast(self.layout, source.layout)
-    if (self.storage.device_type != source.storage.device_type
-            or self.storage.device_index != source.storage.device_index):
+    if not same_device(self, source):
         from pullback._c.create import copy_raw
         return copy_raw(self, source)
     refuse_partial_overlap(self, source)

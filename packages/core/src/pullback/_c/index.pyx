@@ -10,7 +10,7 @@ from pullback._c.call cimport op_apply, op_apply_inplace
 from pullback._c.dtype cimport dtype_object, dtype_of_scalar
 from pullback._c.entry cimport Op, op_named
 from pullback._c.layout cimport layout_same_shape, small_int
-from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor, set_indexing
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor, same_device, set_indexing
 from pullback._c.types cimport layout_shape
 
 cdef extern from "Python.h":
@@ -204,8 +204,7 @@ cdef bint are_indices(Tensor self, tuple key) except -1:
         index = <Tensor>item
         if (index.layout.ndim == 0 or index.flags & TENSOR_IS_BATCHED
                 or (index.dtype != PB_I64 and index.dtype != PB_BOOL)
-                or index.storage.device_type != self.storage.device_type
-                or index.storage.device_index != self.storage.device_index):
+                or not same_device(index, self)):
             return False
         used += dims_used(item)
     if used == 0 or used > self.layout.ndim:

@@ -6,12 +6,12 @@ from libc.stdint cimport int64_t, uint32_t
 from pullback.abi cimport PB_ARRAY_WRITE, pb_array, pb_call
 from pullback._c.dtype cimport (
     CATEGORY_INTEGRAL, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
-from pullback._c.elementwise cimport unsupported
+from pullback._c.elementwise cimport refuse_devices, unsupported
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.kernel cimport (
     array_fill, copy_into, kernel_call, launch_elementwise, operand, slot_id)
 from pullback._c.layout cimport layout_contiguous, layout_same_shape, layout_shape_tuple
-from pullback._c.tensor cimport Tensor, tensor_device, tensor_new
+from pullback._c.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.types cimport layout_shape, layout_strides
 
 cdef int BMM = slot_id("bmm")
@@ -26,10 +26,8 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
                            f"{dtype_object(a.dtype).name} != {dtype_object(b.dtype).name}")
     if not op.dtypes & (<uint32_t>1 << a.dtype):
         unsupported(op, a.dtype)
-    if (a.storage.device_type != b.storage.device_type
-            or a.storage.device_index != b.storage.device_index):
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
-                           f"devices, {tensor_device(a)} and {tensor_device(b)}! (in {op.name}())")
+    if not same_device(a, b):
+        refuse_devices(op, a, b)
     return 0
 
 

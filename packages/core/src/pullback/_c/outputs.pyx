@@ -10,7 +10,7 @@ from pullback._c.elementwise cimport (
     same_elements, scalar_fits)
 from pullback._c.entry cimport OP_EXACT, OP_SHARES, Op
 from pullback._c.layout cimport layout_same_shape
-from pullback._c.tensor cimport Tensor, is_tensor
+from pullback._c.tensor cimport Tensor, is_tensor, same_device
 from pullback.optable.outputs import complaint
 
 
@@ -38,8 +38,7 @@ cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
         operand = <Tensor>args[op.tensor_args[i]]
         if operand.dtype != target.dtype or not layout_same_shape(operand.layout, target.layout):
             return False
-        if (operand.storage.device_type != target.storage.device_type
-                or operand.storage.device_index != target.storage.device_index):
+        if not same_device(operand, target):
             return False
         if memory_overlaps(operand, target) and not same_elements(operand, target):
             return False

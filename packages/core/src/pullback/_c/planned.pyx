@@ -10,11 +10,12 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
 from pullback._c.device cimport DEVICE_META
-from pullback._c.elementwise cimport cast_tensor, contiguous_copy, unsupported
+from pullback._c.elementwise cimport (
+    cast_tensor, contiguous_copy, refuse_devices, unsupported)
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.kernel cimport launch, slot_id
 from pullback._c.layout cimport layout_contiguous, layout_parse
-from pullback._c.tensor cimport Tensor, tensor_device, tensor_new
+from pullback._c.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape
 from pullback._c.kernel import KernelMissing
 from pullback.optable.slots import SLOTS
@@ -44,11 +45,8 @@ cdef tuple operands_of(Op op, PyObject **args):
         if <object>args[i] is None:
             continue
         one = <Tensor>args[i]
-        if (one.storage.device_type != first.storage.device_type
-                or one.storage.device_index != first.storage.device_index):
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at "
-                               f"least two devices, {tensor_device(first)} and "
-                               f"{tensor_device(one)}! (in {op.name}())")
+        if not same_device(one, first):
+            refuse_devices(op, first, one)
         found.append(as_operand(one))
     return tuple(found)
 

@@ -21,7 +21,7 @@ from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    is_tensor, tensor_device, tensor_extra, tensor_set_node)
+    is_tensor, same_device, tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -247,8 +247,7 @@ def set_grad(Tensor self not None, value):
         raise RuntimeError(f"attempting to assign a gradient with dtype "
                            f"'{dtype_object(grad.dtype).name}' to a tensor with grad_dtype "
                            f"'{dtype_object(wanted).name}'")
-    if (grad.storage.device_type != self.storage.device_type
-            or grad.storage.device_index != self.storage.device_index):
+    if not same_device(grad, self):
         raise RuntimeError(f"attempting to assign a gradient located on device "
                            f"'{tensor_device(grad)}' to a tensor on device '{tensor_device(self)}'")
     if not layout_same_shape(grad.layout, self.layout):

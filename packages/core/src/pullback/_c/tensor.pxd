@@ -90,6 +90,12 @@ cdef inline int tensor_device_index(Tensor self) noexcept nogil:
     return self.extra.device_index if self.flags & TENSOR_IS_BATCHED else self.storage.device_index
 
 
+cdef inline bint same_device(Tensor a, Tensor b) noexcept nogil:
+    """True if the memory of both is on one device."""
+    return (a.storage.device_type == b.storage.device_type
+            and a.storage.device_index == b.storage.device_index)
+
+
 cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
     """True if what is computed from the tensor must be computed by ops."""
     return tensor_requires_grad(self) or self.flags & TENSOR_IS_LIFTED != 0
