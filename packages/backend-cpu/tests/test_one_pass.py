@@ -25,40 +25,44 @@ def peak_of(run):
     return found
 
 
-X, Y, Z, OUT = (numbers() for _ in range(4))
+@pytest.fixture(scope="module")
+def arrays():
+    return tuple(numbers() for _ in range(4))
 
 
 @pytest.mark.parametrize(
-    ("run", "arrays"),
+    ("call", "count"),
     [
-        pytest.param(lambda: pb.add(X, Y, out=OUT), 0, id="out"),
-        pytest.param(lambda: pb.div(X, 2.5, out=OUT), 0, id="out-number"),
-        pytest.param(lambda: pb.add(X, Y, alpha=0.5), 1, id="alpha"),
-        pytest.param(lambda: OUT.sub_(Y, alpha=0.5), 0, id="alpha-in-place"),
-        pytest.param(lambda: OUT.addcmul_(X, Y, value=2), 0, id="addcmul"),
-        pytest.param(lambda: OUT.addcdiv_(X, Y + 1), 1, id="addcdiv"),
+        pytest.param(lambda x, y, z, out: pb.add(x, y, out=out), 0, id="out"),
+        pytest.param(lambda x, y, z, out: pb.div(x, 2.5, out=out), 0, id="out-number"),
+        pytest.param(lambda x, y, z, out: pb.add(x, y, alpha=0.5), 1, id="alpha"),
+        pytest.param(lambda x, y, z, out: out.sub_(y, alpha=0.5), 0, id="alpha-in-place"),
+        pytest.param(lambda x, y, z, out: out.addcmul_(x, y, value=2), 0, id="addcmul"),
+        pytest.param(lambda x, y, z, out: out.addcdiv_(x, y + 1), 1, id="addcdiv"),
     ],
 )
-def test_memory_of_a_call(run, arrays):
-    assert arrays * BYTES <= peak_of(run) < (arrays + 0.5) * BYTES
+def test_memory_of_a_call(arrays, call, count):
+    assert count * BYTES <= peak_of(lambda: call(*arrays)) < (count + 0.5) * BYTES
 
 
-def test_a_product_is_added_to_grad_without_memory_for_it():
+def test_a_product_is_added_to_grad_without_memory_for_it(arrays):
+    y = arrays[1]
     w = numbers(requires_grad=True)
-    (w * Y).sum().backward()
-    total = (w * Y).sum()
+    (w * y).sum().backward()
+    total = (w * y).sum()
     pb.reset_peak_memory_stats()
     before = pb.memory_stats()["allocated_bytes.all.current"]
     total.backward()
     assert pb.memory_stats()["allocated_bytes.all.peak"] - before < BYTES // 2
-    assert pb.equal(w.grad, 2 * Y)
+    assert pb.equal(w.grad, 2 * y)
 
 
-def test_a_second_product_is_added_to_the_first():
+def test_a_second_product_is_added_to_the_first(arrays):
+    _, y, z, _ = arrays
     w = numbers(requires_grad=True)
-    total = (w * Y + w * Z).sum()
+    total = (w * y + w * z).sum()
     pb.reset_peak_memory_stats()
     before = pb.memory_stats()["allocated_bytes.all.current"]
     total.backward()
     assert pb.memory_stats()["allocated_bytes.all.peak"] - before < 1.5 * BYTES
-    assert pb.allclose(w.grad, Y + Z)
+    assert pb.allclose(w.grad, y + z)
