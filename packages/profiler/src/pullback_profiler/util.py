@@ -1,6 +1,12 @@
-"""What reports are made of: intervals, and how times and amounts of memory are written."""
+"""What reports are made of: intervals, and how times, shares and amounts of memory are written."""
 
 from __future__ import annotations
+
+import os
+from typing import TextIO, cast
+
+# How many microseconds a unit of time has; the largest comes first.
+US_PER_UNIT = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 class Interval:
@@ -20,19 +26,26 @@ class Interval:
         return f"Interval(start={self.start!r}, end={self.end!r})"
 
 
-def format_time(time_us: float) -> str:
+def format_time(time_us: float, unit: str | None = None) -> str:
     """Return a time given in microseconds with three decimals, in s, ms or us.
 
-    The unit is chosen before rounding, so 999.9996 stays in microseconds.
+    Without ``unit`` it is chosen before rounding, so 999.9996 stays in microseconds.
 
-    >>> format_time(1500)
-    '1.500ms'
+    >>> format_time(1500), format_time(1500, unit="us")
+    ('1.500ms', '1500.000us')
     """
-    if time_us >= 1e6:
-        return f"{time_us / 1e6:.3f}s"
-    if time_us >= 1e3:
-        return f"{time_us / 1e3:.3f}ms"
-    return f"{time_us:.3f}us"
+    if unit is None:
+        unit = next((name for name, size in US_PER_UNIT.items() if time_us >= size), "us")
+    return f"{time_us / US_PER_UNIT[unit]:.3f}{unit}"
+
+
+def format_share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent with two decimals; ``NaN`` of nothing.
+
+    >>> format_share(1, 8), format_share(0, 0)
+    ('12.50%', 'NaN')
+    """
+    return f"{part * 100 / whole:.2f}%" if whole else "NaN"
 
 
 def format_memory(nbytes: int) -> str:
@@ -45,3 +58,20 @@ def format_memory(nbytes: int) -> str:
         if abs(nbytes) >= 1024**power:
             return f"{nbytes / 1024**power:.2f} {unit}"
     return f"{nbytes} B"
+
+
+def open_text(path: str | os.PathLike[str]) -> TextIO:
+    """Open a file to write UTF-8 text; one whose name ends in ``.gz`` is compressed.
+
+    Raises: OSError when it cannot be made.
+
+    >>> import os
+    >>> with open_text(os.devnull) as file:
+    ...     file.write("frame 1")
+    7
+    """
+    if os.fspath(path).endswith(".gz"):
+        import gzip
+
+        return cast(TextIO, gzip.open(path, "wt", encoding="utf-8"))
+    return open(path, "w", encoding="utf-8")
