@@ -3,11 +3,11 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from pullback.abi cimport pb_event
+from pullback.abi cimport PB_EVENT_NODE, pb_event
 from pullback._c.accumulate cimport accumulate_grad, running_sum
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_error, apply_python
-from pullback._c.gradients cimport describe_node
+from pullback._c.observe cimport begin_node, end_event
 from pullback._c.slices cimport apply_copy_slices
 from pullback._c.state cimport globals_, pb_globals
 from pullback._c.tensor cimport Tensor
@@ -48,9 +48,8 @@ cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **result
 cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
                         uint64_t skipped, running_sum *sums) except -1:
     cdef pb_event event
-    describe_node(node, &event)
-    process.observer.begin(process.observer.self, &event)
+    begin_node(&event, node, grads, PB_EVENT_NODE)
     try:
         return apply_by_kind(node, grads, results, create_graph, skipped, sums)
     finally:
-        process.observer.end(process.observer.self, &event)
+        end_event(&event)

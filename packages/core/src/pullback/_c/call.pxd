@@ -1,9 +1,7 @@
 from cpython.object cimport PyObject
 
 from pullback._c.entry cimport Op
-from pullback._c.tensor cimport Tensor
 
-cdef int check_fits(Tensor target, Tensor result) except -1
 cdef object op_apply(Op op, PyObject **args)
 cdef object op_apply_inplace(Op op, PyObject **args)
 cdef object composite_python(Op op, PyObject **args)

@@ -4,20 +4,17 @@ This is the hot path. From the vectorcall slot to the recorded node there is no 
 dictionary look-up and no lock for compiled ops.
 """
 
-import warnings
-
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport uint64_t
 
-from pullback.abi cimport PB_BF16, PB_EVENT_OP, PB_F16, PB_F32, pb_event
+from pullback.abi cimport PB_BF16, PB_F16, PB_F32, pb_event
 from pullback._c.anomaly cimport note_result
 from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport dtype as dtype_class
 from pullback._c.dtype cimport (
-    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_itemsize, dtype_object,
-    dtype_of_scalar)
+    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_of_scalar)
 from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
@@ -25,19 +22,19 @@ from pullback._c.entry cimport (
     OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing,
     op_named, plain_number, shown_name)
 from pullback._c.kernel cimport copy_into
-from pullback._c.layout cimport (
-    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_same_strides)
+from pullback._c.layout cimport layout_retain, layout_same_strides
 from pullback._c.node cimport node_release, node_set_meta
-from pullback._c.outputs cimport check_outputs, refuse_shared, writes_directly
+from pullback._c.observe cimport begin_op, end_event
+from pullback._c.outputs cimport (
+    check_fits, check_outputs, put_out, refuse_shared, writes_directly)
 from pullback._c.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
-from pullback._c.storage cimport storage_new, storage_release, storage_retain
+from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_wrap)
-from pullback._c.types cimport (
-    STORAGE_INFERENCE, layout_shape, pb_layout, pb_node, pb_storage)
+    TENSOR_IS_VIEW, Tensor, is_tensor, tensor_new, tensor_wrap)
+from pullback._c.types cimport STORAGE_INFERENCE, pb_node
 from pullback._c.views cimport own_result
 from pullback._c.kernel import KernelMissing
 
@@ -210,7 +207,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
             out[i] = <PyObject *>value
     check_kinds(op, out)
     if target is not None:
-        return apply_out(op, out, target)
+        if process.observer == NULL:
+            return apply_out(op, out, target)
+        return apply_observed(op, out, target, apply_out)
     if op.flags & OP_INPLACE:
         if not is_tensor(<object>out[0]):
             raise TypeError(f"{op.name}(): argument 'self' (position 1) must be Tensor, not "
@@ -222,21 +221,9 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
 # ---- running -------------------------------------------------------------------------------------
 
 cdef object run_forward(Op op, PyObject **args, PyObject *target):
-    """Run the forward pass, told to the observer if there is one."""
-    cdef pb_event event
+    """Run the forward pass."""
     cdef forward_function forward = op.forward if op.decompose is None else forward_or_decompose
-    if process.observer == NULL:
-        return forward(op, args, target)
-    event.size = sizeof(pb_event)
-    event.kind = PB_EVENT_OP
-    event.name = op.name_bytes
-    event.sequence = thread_state().sequence
-    event.forward_thread = 0
-    process.observer.begin(process.observer.self, &event)
-    try:
-        return forward(op, args, target)
-    finally:
-        process.observer.end(process.observer.self, &event)
+    return forward(op, args, target)
 
 
 cdef object forward_python(Op op, PyObject **args, PyObject *target):
@@ -405,8 +392,27 @@ cdef void set_geometry_run(object (*run)(Op op, PyObject **args)) noexcept:
     geometry_run = run
 
 
+ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
+
+
+cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply apply):
+    """Run an op while observers are told."""
+    cdef pb_event event
+    begin_op(&event, op, args)
+    try:
+        return apply(op, args, target)
+    finally:
+        end_event(&event)
+
+
 cdef object op_apply(Op op, PyObject **args):
     """Run an op on parsed arguments; returns its results, with their history and tangents."""
+    if process.observer != NULL:
+        return apply_observed(op, args, None, apply_plainly)
+    return apply_plainly(op, args, None)
+
+
+cdef inline object apply_plainly(Op op, PyObject **args, object target):
     cdef pb_state *state
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
@@ -448,6 +454,12 @@ cdef inline object record(Op op, PyObject **args, object result, pb_state *state
 
 cdef object op_apply_inplace(Op op, PyObject **args):
     """Run an op into its first argument; returns it, with its new history and tangents."""
+    if process.observer != NULL:
+        return apply_observed(op, args, None, apply_inplace)
+    return apply_inplace(op, args, None)
+
+
+cdef inline object apply_inplace(Op op, PyObject **args, object target):
     cdef pb_state *state = thread_state()
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
@@ -528,53 +540,6 @@ cdef object apply_out(Op op, PyObject **args, object target):
     for item, found in zip(targets, results):
         put_out(op, <Tensor>item, <Tensor?>found)
     return target
-
-
-cdef int check_fits(Tensor target, Tensor result) except -1:
-    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
-    if not layout_same_shape(target.layout, result.layout):
-        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
-                           f"shape {list(result.shape)}")
-    return check_casts(target, result)
-
-
-cdef int check_casts(Tensor target, Tensor result) except -1:
-    if dtype_category[target.dtype] < dtype_category[result.dtype]:
-        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
-                           f"desired output type {dtype_object(target.dtype).name}")
-    return 0
-
-
-cdef int put_out(Op op, Tensor target, Tensor result) except -1:
-    check_casts(target, result)
-    check_writable(target, False)
-    if not same_device(target, result):
-        raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")
-    if not layout_same_shape(target.layout, result.layout):
-        resize(target, result)
-    copy_into(target, result)
-    bump_version(target, op.id)
-    return 0
-
-
-cdef int resize(Tensor target, Tensor result) except -1:
-    """Give `target` fresh memory in the shape of `result`; torch warns unless it was empty."""
-    cdef pb_layout *layout
-    cdef pb_storage *storage
-    if target.layout.numel != 0:
-        warnings.warn(f"An output with one or more elements was resized since it had shape "
-                      f"{list(target.shape)}, which does not match the required output shape "
-                      f"{list(result.shape)}.", UserWarning, stacklevel=2)
-    layout = layout_contiguous(result.layout.ndim, layout_shape(result.layout))
-    storage = storage_new(target.storage.device_type, target.storage.device_index,
-                          layout.numel * dtype_itemsize[target.dtype])
-    storage.version = target.storage.version
-    layout_release(target.layout)
-    storage_release(target.storage)
-    target.layout = layout
-    target.storage = storage
-    target.offset = 0
-    return 0
 
 
 cdef object op_call1(Op op, object a):

@@ -45,3 +45,8 @@ cdef device device_make(int type_id, int ordinal)
 cdef int device_default_type() except -1
 cdef int device_default_ordinal() noexcept
 cdef int device_index(device d) except -1
+
+
+cdef inline bint has_field(const pb_backend *backend, const void *field) noexcept:
+    """True if the backend was built for an abi.h that has the field."""
+    return <size_t>(<const char *>field - <const char *>backend) < backend.size

@@ -86,7 +86,12 @@ cdef pb_device_type *device_type(int type_id) except NULL:
 
 
 def known_device_types():
-    """Return the names of the device types seen so far."""
+    """Return the names of the device types seen so far, by the numbers that observers are told.
+
+    >>> import pullback
+    >>> pullback.backend.device_types()[0]
+    'meta'
+    """
     return list(type_ids)
 
 
@@ -336,8 +341,8 @@ def reset_peak_memory_stats(where=None):
     cdef device d = default_now() if where is None else device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend
-    if (backend != NULL and backend.size >= sizeof(pb_backend)
-            and backend.reset_peak != NULL):
+    if backend != NULL and has_field(backend, &backend.reset_peak) and (
+            backend.reset_peak != NULL):
         backend.reset_peak(backend.self, ordinal)
 
 

@@ -18,9 +18,10 @@ owns; a node points to its record while the pass runs. If another pass holds the
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int32_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from pullback.abi cimport PB_EVENT_EVALUATION, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.accumulate cimport find_sum, release_sums, running_sum, sum_grads
 from pullback._c.anomaly cimport note_failure, note_freed
@@ -32,6 +33,8 @@ from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
     Node, node_of, node_release, node_release_saved, node_retain)
+from pullback._c.observe cimport begin_node, end_event
+from pullback._c.ready cimport ready_pop, ready_push, ready_queue, visit_t, with_room
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
@@ -55,18 +58,6 @@ cdef enum:
     LARGE = 1 << 12             # elements of a gradient that is worth a look at where it goes
 
 
-ctypedef struct visit_t:
-    pb_node *node
-    void *task
-    int32_t dependencies
-    uint32_t flags
-    uint32_t next_edge          # of the walk that marks paths
-    uint32_t noutputs
-    int32_t first_capture       # position of an input at this node, if VISIT_CAPTURED
-    PyObject *single            # owned; the buffer of a node with one output
-    PyObject **many             # owned; else
-
-
 ctypedef struct block_t:
     block_t *next
     uint32_t used
@@ -81,9 +72,7 @@ cdef class GraphTask:
     cdef int freed                      # flags of nodes whose saved values this pass frees
     cdef block_t *blocks
     cdef dict table                     # node address -> record, for nodes that others hold
-    cdef visit_t **ready                # a heap: highest sequence number first
-    cdef size_t nready
-    cdef size_t room
+    cdef ready_queue ready
     cdef pb_edge *inputs                # borrowed: what the caller asked for
     cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
     cdef list captured
@@ -93,7 +82,7 @@ cdef class GraphTask:
 
     def __dealloc__(self):
         task_clear(self)
-        free(self.ready)
+        free(self.ready.visits)
         free(self.next_capture)
 
 
@@ -168,57 +157,6 @@ cdef void task_clear(GraphTask task) noexcept:
             node_release(block.visits[i].node)
         pb_pool_release(pool, block)
     task.table = None
-
-
-cdef visit_t **with_room(visit_t **records, size_t *room) except NULL:
-    """Return an array of records with more room; the one given is gone."""
-    cdef visit_t **grown = <visit_t **>realloc(records, (room[0] * 2 + 64) * sizeof(visit_t *))
-    if grown == NULL:
-        raise MemoryError()
-    room[0] = room[0] * 2 + 64
-    return grown
-
-
-# ---- the ready queue -----------------------------------------------------------------------------
-
-cdef int ready_push(GraphTask task, visit_t *visit) except -1:
-    cdef size_t i, parent
-    cdef uint64_t key = visit.node.sequence
-    if task.nready == task.room:
-        task.ready = with_room(task.ready, &task.room)
-    i = task.nready
-    task.nready += 1
-    while i > 0:
-        parent = (i - 1) // 2
-        if task.ready[parent].node.sequence >= key:
-            break
-        task.ready[i] = task.ready[parent]
-        i = parent
-    task.ready[i] = visit
-    return 0
-
-
-cdef visit_t *ready_pop(GraphTask task) noexcept:
-    cdef visit_t *top = task.ready[0]
-    cdef visit_t *last
-    cdef size_t i = 0, child, n
-    task.nready -= 1
-    n = task.nready
-    if n == 0:
-        return top
-    last = task.ready[n]
-    while True:
-        child = 2 * i + 1
-        if child >= n:
-            break
-        if child + 1 < n and task.ready[child + 1].node.sequence > task.ready[child].node.sequence:
-            child += 1
-        if task.ready[child].node.sequence <= last.node.sequence:
-            break
-        task.ready[i] = task.ready[child]
-        i = child
-    task.ready[i] = last
-    return top
 
 
 # ---- before the run ------------------------------------------------------------------------------
@@ -395,6 +333,16 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     return 0
 
 
+cdef int run_observed(GraphTask task, visit_t *visit) except -1:
+    cdef pb_event event
+    begin_node(&event, visit.node, visit_buffers(visit), PB_EVENT_EVALUATION)
+    try:
+        return run_node(task, visit)
+    finally:
+        event.ninput = 0                # the gradients have gone on
+        end_event(&event)
+
+
 cdef running_sum *find_sums(GraphTask task, pb_node *node, running_sum *places) except? NULL:
     """Say where the gradient of each edge could be added at once; NULL where that may not be."""
     cdef pb_edge *edges = node_edges(node)
@@ -466,7 +414,7 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
         below.dependencies -= 1
         if below.dependencies == 0 and (
                 not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
-            ready_push(task, below)
+            ready_push(&task.ready, below)
     return 0
 
 
@@ -594,12 +542,15 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
         state.inference = 0
         seed(task, edges, nroots, grads)
         logged = is_logged()
-        while task.nready > 0:
-            visit = ready_pop(task)
+        while task.ready.count > 0:
+            visit = ready_pop(&task.ready)
             if logged:
                 log_node(visit.node, visit_buffers(visit))
             state.running_node = visit.node
-            run_node(task, visit)
+            if process.observer == NULL:
+                run_node(task, visit)
+            else:
+                run_observed(task, visit)
             visit = NULL
     except BaseException:
         if visit != NULL and process.anomaly:
@@ -673,7 +624,7 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
                 not task.restricted or nroots == 1
                 or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
             visit.flags |= VISIT_QUEUED
-            ready_push(task, visit)
+            ready_push(&task.ready, visit)
     return 0
 
 

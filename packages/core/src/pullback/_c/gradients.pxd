@@ -1,6 +1,5 @@
 from cpython.object cimport PyObject
 
-from pullback.abi cimport pb_event
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport pb_edge, pb_layout, pb_node
 
@@ -13,6 +12,5 @@ cdef int log_node(pb_node *node, PyObject **grads) except -1
 cdef int edge_of_input(object item, pb_edge *edge) except -1
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1
 cdef int refuse_in_transform() except -1
-cdef int describe_node(pb_node *node, pb_event *event) except -1
 cdef str why_no_grad(Py_ssize_t position, Tensor root)
 cdef int refuse_batched(Tensor tensor) except -1

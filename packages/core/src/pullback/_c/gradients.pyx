@@ -4,8 +4,9 @@ import sys
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
+from libc.string cimport memset
 
-from pullback.abi cimport PB_EVENT_NODE, pb_event
+from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
 from pullback._c.elementwise cimport cast_tensor
@@ -13,10 +14,11 @@ from pullback._c.entry cimport op_named
 from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
 from pullback._c.node cimport Node, node_name, node_of, node_release, node_retain
+from pullback._c.observe cimport begin_event, end_event
 from pullback._c.record cimport (
     accumulator_of, says_requires_grad, tensor_edge, tensor_needs_grad)
 from pullback._c.reduce cimport sum_to_layout
-from pullback._c.state cimport pb_state, thread_state
+from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device,
     tensor_device_index, tensor_device_type, tensor_is_tracked, tensor_new)
@@ -24,6 +26,7 @@ from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_layout, pb_meta,
     pb_node)
 
+cdef pb_globals *process = globals_()
 cdef object logger = None
 cdef dict modules = sys.modules
 
@@ -59,34 +62,25 @@ cdef int log_node(pb_node *node, PyObject **grads) except -1:
     return 0
 
 
-cdef dict static_names = {}
-
-
-cdef const char *static_name(pb_node *node) except NULL:
-    """Return the node's name as C text that lives as long as the process."""
-    name = node_name(node)
-    encoded = static_names.get(name)
-    if encoded is None:
-        encoded = static_names[name] = (<str>name).encode()
-    return <bytes>encoded
-
-
-cdef int describe_node(pb_node *node, pb_event *event) except -1:
-    """Fill in what observers are told of a node that runs."""
-    event.size = sizeof(pb_event)
-    event.kind = PB_EVENT_NODE
-    event.name = static_name(node)
-    event.sequence = <long long>node.sequence
-    event.forward_thread = node.thread
-    return 0
-
-
 cdef object implicit_seed(pb_edge *edge):
     """Return the gradient 1 of an output with one element."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
-    cdef Tensor out
+    cdef pb_event event
     refuse_implicit(meta.layout, meta.dtype)
-    out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type, meta.device_index)
+    if process.observer == NULL:
+        return ones_of(meta)
+    memset(&event, 0, sizeof(event))
+    event.sequence = -1
+    begin_event(&event, PB_EVENT_OP, "ones_like")
+    try:
+        return ones_of(meta)
+    finally:
+        end_event(&event)
+
+
+cdef Tensor ones_of(pb_meta *meta):
+    cdef Tensor out = tensor_new(layout_retain(meta.layout), meta.dtype, meta.device_type,
+                                 meta.device_index)
     fill_with(out, 1)
     return out
 

@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_call, pb_param
+from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_call, pb_event, pb_param
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport pb_layout
 
@@ -26,6 +26,9 @@ cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
 cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
                          pb_param *params, int nparam) except -1
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
+                                          int device) noexcept,
+                            void (*end)(pb_event *event) noexcept) noexcept
 cdef void param_int(pb_param *param, int64_t value) noexcept
 cdef void param_float(pb_param *param, double value) noexcept
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept

@@ -11,13 +11,13 @@ from libc.string cimport memcpy
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE,
     PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT,
-    PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_call, pb_kernel, pb_param)
+    PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.device cimport (
-    DEVICE_META, DEVICE_REF, device_type, device_types, pb_device_type, pb_entry)
+    DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
-from pullback._c.state cimport thread_state
+from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport (
@@ -27,6 +27,7 @@ from pullback.optable.slots import SLOT_IDS, SLOTS
 cdef enum:
     NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
 
+cdef pb_globals *process = globals_()
 cdef bint keep_lock = False     # only ever set while the lock is held
 
 cdef list slot_names = list(SLOT_IDS)
@@ -283,17 +284,22 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
 
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run the kernel of a slot; raises what it reports."""
-    cdef char message[PB_MESSAGE_SIZE]
     cdef pb_device_type *found = device_types() + type_id
-    cdef pb_entry *entry
-    cdef pb_kernel kernel
-    cdef int code
     if type_id == DEVICE_META:
         return 0
     if not found.loaded:
         device_type(type_id)
-    entry = &found.table[call.slot * PB_NUM_DTYPES + key]
-    kernel = entry.kernel
+    if process.observer != NULL and is_timed(found.backend):
+        return call_observed(type_id, call, key, work)
+    return call_kernel(found, call, key, work)
+
+
+cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
+                            int64_t work) except -1:
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef pb_entry *entry = &found.table[call.slot * PB_NUM_DTYPES + key]
+    cdef pb_kernel kernel = entry.kernel
+    cdef int code
     if kernel == NULL:
         return call_python(found, entry, call, key)
     call.message = message
@@ -312,6 +318,35 @@ cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -
     if code != PB_OK:
         raise_code(code, message, call.slot)
     return 0
+
+
+cdef bint is_timed(const pb_backend *backend) noexcept:
+    """True if a backend can tell when its device passes a point."""
+    return backend != NULL and has_field(backend, &backend.release_mark) and backend.mark != NULL
+
+
+# Set by observe.pyx: what tells observers that a kernel begins and ends.
+cdef void (*begin_kernel)(pb_event *event, int slot, int type_id, int device) noexcept
+cdef void (*end_kernel)(pb_event *event) noexcept
+
+
+cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
+                                          int device) noexcept,
+                            void (*end)(pb_event *event) noexcept) noexcept:
+    """Install what tells observers of kernels."""
+    global begin_kernel, end_kernel
+    begin_kernel = begin
+    end_kernel = end
+
+
+cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run a kernel of a device that can be timed while observers are told."""
+    cdef pb_event event
+    begin_kernel(&event, call.slot, type_id, call.device)
+    try:
+        return call_kernel(device_types() + type_id, call, key, work)
+    finally:
+        end_kernel(&event)
 
 
 cdef int raise_code(int code, char *message, int slot) except -1:

@@ -1,16 +1,22 @@
-"""Checks of the tensors that ops write: their dtypes, and memory that they share with operands."""
+"""The tensors that ops write: checks of dtypes and of memory shared with operands, and writing."""
+
+import warnings
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
 from pullback._c.arithmetic cimport forward_sub
-from pullback._c.dtype cimport CATEGORY_FLOATING, dtype_category
+from pullback._c.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize, dtype_object
 from pullback._c.elementwise cimport (
     PROMOTE_DEFAULT, PROMOTE_FLOAT, forward_elementwise, memory_overlaps, refuse_partial_overlap,
     same_elements, scalar_fits)
 from pullback._c.entry cimport OP_EXACT, OP_SHARES, Op
-from pullback._c.layout cimport layout_same_shape
+from pullback._c.kernel cimport copy_into
+from pullback._c.layout cimport layout_contiguous, layout_release, layout_same_shape
+from pullback._c.record cimport bump_version, check_writable
+from pullback._c.storage cimport storage_new, storage_release
 from pullback._c.tensor cimport Tensor, is_tensor, same_device
+from pullback._c.types cimport layout_shape, pb_layout, pb_storage
 from pullback.optable.outputs import complaint
 
 
@@ -76,4 +82,51 @@ cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) ex
         if not op.flags & OP_SHARES:
             for i in range(op.nargs):
                 refuse_shared(target, <object>args[i])
+    return 0
+
+
+cdef int check_fits(Tensor target, Tensor result) except -1:
+    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
+    if not layout_same_shape(target.layout, result.layout):
+        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
+                           f"shape {list(result.shape)}")
+    return check_casts(target, result)
+
+
+cdef int check_casts(Tensor target, Tensor result) except -1:
+    if dtype_category[target.dtype] < dtype_category[result.dtype]:
+        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    return 0
+
+
+cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+    check_casts(target, result)
+    check_writable(target, False)
+    if not same_device(target, result):
+        raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")
+    if not layout_same_shape(target.layout, result.layout):
+        resize(target, result)
+    copy_into(target, result)
+    bump_version(target, op.id)
+    return 0
+
+
+cdef int resize(Tensor target, Tensor result) except -1:
+    """Give `target` fresh memory in the shape of `result`; torch warns unless it was empty."""
+    cdef pb_layout *layout
+    cdef pb_storage *storage
+    if target.layout.numel != 0:
+        warnings.warn(f"An output with one or more elements was resized since it had shape "
+                      f"{list(target.shape)}, which does not match the required output shape "
+                      f"{list(result.shape)}.", UserWarning, stacklevel=2)
+    layout = layout_contiguous(result.layout.ndim, layout_shape(result.layout))
+    storage = storage_new(target.storage.device_type, target.storage.device_index,
+                          layout.numel * dtype_itemsize[target.dtype])
+    storage.version = target.storage.version
+    layout_release(target.layout)
+    storage_release(target.storage)
+    target.layout = layout
+    target.storage = storage
+    target.offset = 0
     return 0

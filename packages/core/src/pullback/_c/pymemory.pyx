@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc
 from libc.string cimport memset, strncpy
@@ -55,6 +55,10 @@ def wrap_memory(str device, memory):
         backend.empty_cache = empty_cache
     if hasattr(memory, "reset_peak_memory_stats"):
         backend.reset_peak = reset_peak
+    if hasattr(memory, "mark"):
+        backend.mark = mark
+        backend.elapsed = elapsed
+        backend.release_mark = release_mark
     return PyCapsule_New(backend, PB_BACKEND_CAPSULE, NULL)
 
 
@@ -126,6 +130,28 @@ cdef void empty_cache(void *self, int device) noexcept:
 
 cdef void reset_peak(void *self, int device) noexcept:
     (<object>self).reset_peak_memory_stats(device)
+
+
+cdef void *mark(void *self, int device) noexcept:
+    found = (<object>self).mark(device)
+    if found is None:
+        return NULL
+    Py_INCREF(found)
+    return <void *>found
+
+
+cdef int elapsed(void *self, int device, void *first, void *last, double *microseconds,
+                 char *message) noexcept:
+    try:
+        microseconds[0] = (<object>self).elapsed(device, <object>first, <object>last)
+    except BaseException as error:
+        fill_message(message, error)
+        return 1
+    return 0
+
+
+cdef void release_mark(void *self, int device, void *mark) noexcept:
+    Py_DECREF(<object>mark)
 
 
 cdef int fill_message(char *message, object error) except -1:

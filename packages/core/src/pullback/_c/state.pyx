@@ -58,7 +58,14 @@ cdef pb_state *thread_state() noexcept nogil:
 
 
 def thread_number():
-    """Return a small number that identifies the current thread, counted from 1."""
+    """Return a small number that identifies the current thread, counted from 1.
+
+    Threads are numbered in the order in which they first record a node, are observed, or ask.
+
+    >>> import pullback
+    >>> pullback.backend.thread_number() >= 1
+    True
+    """
     global threads_seen
     if pb_thread_state.thread == 0:
         threads_seen += 1

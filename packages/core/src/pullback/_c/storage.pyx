@@ -1,5 +1,6 @@
 """Blocks of memory with a version counter, shared by a tensor, its views and detached aliases."""
 
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
@@ -30,6 +31,16 @@ cdef pb_storage *block_new() except NULL:
     return storage
 
 
+cdef void tell_memory(int type_id, int device_index, void *data, int64_t delta) noexcept:
+    """Tell observers, who do not see an exception because of which memory is freed."""
+    cdef PyObject *kind
+    cdef PyObject *value
+    cdef PyObject *trace
+    PyErr_Fetch(&kind, &value, &trace)
+    process.observer.memory(process.observer.self, type_id, device_index, data, delta)
+    PyErr_Restore(kind, value, trace)
+
+
 cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) except? NULL:
     cdef pb_device_type *found = device_type(device_type_id)
     cdef void *data
@@ -38,6 +49,8 @@ cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) exce
     else:
         data = found.backend.allocate(found.backend.self, device_index, nbytes)
     if data == NULL:
+        if process.observer != NULL:
+            tell_memory(device_type_id, device_index, NULL, nbytes)
         raise MemoryError(f"{found.name.decode()}: cannot allocate {nbytes} bytes")
     return data
 
@@ -56,7 +69,7 @@ cdef pb_storage *storage_new(int device_type_id, int device_index, int64_t nbyte
     storage.device_type = device_type_id
     storage.device_index = device_index
     if process.observer != NULL and data != NULL:
-        process.observer.memory(process.observer.self, device_type_id, device_index, data, nbytes)
+        tell_memory(device_type_id, device_index, data, nbytes)
     return storage
 
 
@@ -102,8 +115,7 @@ cdef void storage_free(pb_storage *storage) noexcept:
         Py_DECREF(<object>owner)
     elif storage.data != NULL:
         if process.observer != NULL:
-            process.observer.memory(process.observer.self, storage.device_type,
-                                    storage.device_index, storage.data, -storage.nbytes)
+            tell_memory(storage.device_type, storage.device_index, storage.data, -storage.nbytes)
         found = device_types() + storage.device_type
         if found.backend == NULL:
             free(storage.data)

@@ -13,7 +13,10 @@ class Memory(Protocol):
 
     A plugin may add ``device_count()`` (1 without it), ``synchronize(device)``,
     ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made),
-    ``reset_peak_memory_stats(device)`` and ``empty_cache(device)``.
+    ``reset_peak_memory_stats(device)`` and ``empty_cache(device)``. With ``mark(device)``, which
+    returns an object that stands for a point in the work of the current stream, and
+    ``elapsed(device, first, last)``, the microseconds between two of them, profilers time the
+    kernels of the device; without them they time the host only.
 
     What a method raises reaches the user as a RuntimeError with the text.
 

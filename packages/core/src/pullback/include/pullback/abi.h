@@ -23,6 +23,7 @@ extern "C" {
 /* Capsule names. A capsule whose name differs is refused when it is registered. */
 #define PB_KERNEL_CAPSULE "int (pb_call *)"
 #define PB_BACKEND_CAPSULE "pb_backend"
+#define PB_OBSERVER_CAPSULE "pb_observer"
 
 /* ---- dtypes ---------------------------------------------------------------------------- */
 
@@ -139,26 +140,54 @@ typedef struct pb_backend {
     void (*empty_cache)(void *self, int device);                        /* may be NULL */
     /* From here on `size` says whether a backend has the field. */
     void (*reset_peak)(void *self, int device);     /* the peak becomes what is in use; may be NULL */
+    /* Points in the work of the current stream, by which profilers time kernels; all may be NULL.
+     * `elapsed` waits until the device has passed both. */
+    void *(*mark)(void *self, int device);          /* NULL: there is none left */
+    int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
+                   char *message);
+    void (*release_mark)(void *self, int device, void *mark);
 } pb_backend;
 
 /* ---- observers ---------------------------------------------------------------------------- */
 
-enum pb_event_kind { PB_EVENT_OP = 0, PB_EVENT_NODE = 1, PB_EVENT_RANGE = 2 };
+enum pb_event_kind {
+    PB_EVENT_OP = 0,         /* an op; the ops that it is made of lie inside */
+    PB_EVENT_NODE = 1,       /* the formula of a node of the graph */
+    PB_EVENT_RANGE = 2,      /* what a user named */
+    PB_EVENT_EVALUATION = 3, /* all that the engine does for a node: hooks, formula, delivery */
+    PB_EVENT_KERNEL = 4      /* a kernel of a backend that has `mark` */
+};
 
+/* Events of a thread lie inside each other; a range may end on another thread or out of turn.
+ * What `begin` is told, `end` is told again, also after an exception. An observer that comes in
+ * the middle gets ends of what it has not seen begin. */
 typedef struct pb_event {
     uint32_t size;
     int32_t kind;
-    const char *name;        /* lives as long as the process */
-    int64_t sequence;        /* of the node made or run; -1 without one */
-    uint64_t forward_thread; /* of a node that runs */
+    const char *name;        /* lives as long as the process; of a range as long as `object` */
+    int64_t sequence;        /* of the node run, or of the next one made; -1 if none is made */
+    uint64_t forward_thread; /* where the node that runs was made */
+    uint64_t thread;         /* the running thread: 1, 2, ... in order of first use */
+    uint64_t id;             /* no two events of a process have the same */
+    void *object;            /* PyObject *, borrowed: the name of a range */
+    int32_t ninput;
+    int32_t device;          /* of a kernel; its number among `device_type`, numbered as below */
+    int32_t device_type;
+    void *const *inputs;     /* PyObject *, borrowed: arguments of an op, gradients of a node */
+    const pb_backend *backend; /* of a kernel */
+    /* Describe an object's memory if it is a tensor (1), else return 0. */
+    int (*describe)(void *object, pb_array *array);
 } pb_event;
 
-/* What a profiler hangs on core's single pointer. Called with the interpreter lock held. */
+/* What a profiler hangs on core's single pointer (`pullback.backend.attach_observer`). Called with
+ * the interpreter lock held; must leave no Python exception set. */
 typedef struct pb_observer {
     uint32_t size;
     void *self;
     void (*begin)(void *self, const pb_event *event);
     void (*end)(void *self, const pb_event *event);
+    /* `delta` bytes were allocated (or freed, below 0) at `data`; where that is NULL, allocating
+     * them failed. `backend` numbers device types as `pullback.backend.device_types` lists them. */
     void (*memory)(void *self, int backend, int device, void *data, int64_t delta);
 } pb_observer;
 

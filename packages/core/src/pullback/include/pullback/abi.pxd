@@ -15,6 +15,7 @@ cdef extern from "pullback/abi.h" nogil:
         PB_MASK_ALL
     const char *PB_KERNEL_CAPSULE
     const char *PB_BACKEND_CAPSULE
+    const char *PB_OBSERVER_CAPSULE
 
     enum:
         PB_BOOL
@@ -106,11 +107,17 @@ cdef extern from "pullback/abi.h" nogil:
         void (*memory_stats)(void *self, int device, int64_t *stats) noexcept
         void (*empty_cache)(void *self, int device) noexcept
         void (*reset_peak)(void *self, int device) noexcept
+        void *(*mark)(void *self, int device) noexcept
+        int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
+                       char *message) noexcept
+        void (*release_mark)(void *self, int device, void *mark) noexcept
 
     enum:
         PB_EVENT_OP
         PB_EVENT_NODE
         PB_EVENT_RANGE
+        PB_EVENT_EVALUATION
+        PB_EVENT_KERNEL
 
     ctypedef struct pb_event:
         uint32_t size
@@ -118,6 +125,15 @@ cdef extern from "pullback/abi.h" nogil:
         const char *name
         int64_t sequence
         uint64_t forward_thread
+        uint64_t thread
+        uint64_t id
+        void *object
+        int32_t ninput
+        int32_t device
+        int32_t device_type
+        void **inputs
+        const pb_backend *backend
+        int (*describe)(void *object, pb_array *array) noexcept
 
     ctypedef struct pb_observer:
         uint32_t size
