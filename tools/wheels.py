@@ -40,16 +40,12 @@ class Package(NamedTuple):
     headers: tuple[str, ...] = ()  # sources of other packages that its build reads
 
 
+CONTRACT = ("packages/core/src/pullback/include", "packages/core/pyproject.toml")
 PACKAGES = {
     "core": Package("pullback", "packages/core", True),
-    "cpu": Package(
-        "pullback-cpu",
-        "packages/backend-cpu",
-        True,
-        ("packages/core/src/pullback/include", "packages/core/pyproject.toml"),
-    ),
+    "cpu": Package("pullback-cpu", "packages/backend-cpu", True, CONTRACT),
     "cuda": Package("pullback-cuda", "packages/backend-cuda", False),
-    "profiler": Package("pullback-profiler", "packages/profiler", False),
+    "profiler": Package("pullback-profiler", "packages/profiler", True, CONTRACT),
 }
 
 

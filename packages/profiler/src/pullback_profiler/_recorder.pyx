@@ -1,0 +1,552 @@
+"""Recording what core tells its observers, in records of a fixed size per thread.
+
+While something runs, an event costs two readings of the clock and one record in a block of this
+thread. Names, shapes and stacks are looked at when recording has stopped. Everything here runs
+with the interpreter lock held.
+"""
+
+import sys
+import threading
+
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+from pullback.abi cimport (
+    PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE, PB_OBSERVER_CAPSULE, pb_array,
+    pb_backend, pb_event, pb_observer)
+
+from pullback.backend import attach_observer, detach_observer, thread_number
+
+__all__ = ["MEMORY", "Described", "Recorder", "now"]
+
+cdef extern from "clock.h":
+    int64_t clock_now() noexcept nogil
+
+cdef extern from *:
+    """
+    static PER_THREAD void *current_log = 0;
+    static PER_THREAD uint64_t current_number = 0;
+    """
+    void *current_log
+    uint64_t current_number
+
+cdef enum:
+    BLOCK_RECORDS = 1024
+    OPEN = -1                   # end of an event that has not ended
+    MEMORY_CHANGE = 100         # kind of a record that is no event
+    MAX_BASES = 64              # devices that kernels are timed on
+
+MEMORY = MEMORY_CHANGE
+
+
+ctypedef struct record_t:
+    uint64_t id
+    int64_t start               # nanoseconds
+    int64_t end
+    const char *name            # of a change of memory: its address
+    int64_t sequence            # of a change of memory: bytes
+    int32_t forward_thread
+    int32_t ending_thread       # 0: the same
+    int32_t details             # position among the details, or marks, of the log; -1: none
+    int16_t kind
+    int16_t device              # of a change of memory: device type * 256 + index
+
+
+ctypedef struct block_t:
+    block_t *next
+    int used
+    record_t records[BLOCK_RECORDS]
+
+
+# The two points between which a device ran a kernel.
+ctypedef struct mark_t:
+    const pb_backend *backend
+    int device_type
+    int device
+    void *first
+    void *last
+
+
+# When a device passed a point that the clock of the host was read at.
+ctypedef struct base_t:
+    const pb_backend *backend
+    int device
+    void *mark
+    int64_t time
+
+
+ctypedef struct log_t:
+    log_t *next
+    uint64_t thread
+    block_t *first
+    block_t *last
+    record_t **running          # a stack
+    int depth
+    int room
+    mark_t *marks
+    int nmarks
+    int marks_room
+    PyObject *details           # owned list, or NULL
+    PyObject *names             # owned (name, number in the system) of the thread, or NULL
+
+
+cdef uint64_t recordings = 0
+cdef Recorder active = None     # is told by core, so it has to live
+
+
+def now():
+    """Return nanoseconds on the clock of records."""
+    return clock_now()
+
+
+cdef class Recorder:
+    """Records events from ``start`` to ``stop``, in one thread or in all."""
+    cdef pb_observer observer
+    cdef object capsule
+    cdef log_t *logs
+    cdef uint64_t number                # of this recording; threads know it by that
+    cdef uint64_t thread                # the only one recorded; 0: all
+    cdef bint all_threads
+    cdef bint shapes
+    cdef bint stacks
+    cdef bint kernels
+    cdef public bint paused
+    cdef base_t bases[MAX_BASES]
+    cdef int nbases
+    cdef readonly int64_t started       # nanoseconds
+    cdef readonly int64_t stopped
+    cdef readonly int64_t lost          # events for which there was no memory
+
+    def __cinit__(self, *, bint shapes=False, bint stacks=False, bint memory=False,
+                  bint all_threads=False, bint kernels=False):
+        self.shapes = shapes
+        self.stacks = stacks
+        self.kernels = kernels
+        self.all_threads = all_threads
+        self.observer.size = sizeof(pb_observer)
+        self.observer.self = <void *>self
+        self.observer.begin = on_begin
+        self.observer.end = on_end
+        self.observer.memory = on_memory if memory else on_ignored_memory
+        self.capsule = PyCapsule_New(&self.observer, PB_OBSERVER_CAPSULE, NULL)
+
+    def __dealloc__(self):
+        clear(self)
+
+    def start(self):
+        """Record from now on; what was recorded before is gone."""
+        global recordings, active
+        if active is not None:
+            raise RuntimeError("a profiler is recording already: end it before another begins")
+        clear(self)
+        recordings += 1
+        self.number = recordings
+        self.thread = 0 if self.all_threads else thread_number()
+        log_new(self, thread_number())
+        self.started = clock_now()
+        attach_observer(self.capsule)
+        active = self
+
+    def stop(self):
+        """Record no more; what runs still ends now."""
+        cdef log_t *log = self.logs
+        cdef int i
+        global active
+        if active is not self:
+            return
+        self.stopped = clock_now()
+        active = None
+        detach_observer(self.capsule)
+        while log != NULL:
+            for i in range(log.depth):
+                log.running[i].end = self.stopped
+            log.depth = 0
+            log = log.next
+
+    def threads(self):
+        """Return what each thread recorded: (number, name, number in the system, records).
+
+        A record is (kind, name, start, end, sequence, forward thread, ending thread or 0, device,
+        details), with times in nanoseconds. Of a change of memory the name is its address, the
+        sequence counts bytes; of a kernel the details are when its device began and ended it.
+        """
+        cdef list found = []
+        cdef log_t *log = self.logs
+        while log != NULL:
+            name, native = (None, 0) if log.names == NULL else <tuple>log.names
+            found.append((log.thread, name, native, records_of(self, log)))
+            log = log.next
+        found.reverse()
+        return found
+
+
+# ---- memory of records ---------------------------------------------------------------------------
+
+cdef void clear(Recorder self) noexcept:
+    cdef log_t *log
+    cdef block_t *block
+    cdef int i
+    while self.logs != NULL:
+        log = self.logs
+        self.logs = log.next
+        while log.first != NULL:
+            block = log.first
+            log.first = block.next
+            free(block)
+        for i in range(log.nmarks):
+            release_mark(log.marks[i].backend, log.marks[i].device, log.marks[i].first)
+            release_mark(log.marks[i].backend, log.marks[i].device, log.marks[i].last)
+        free(log.marks)
+        free(log.running)
+        Py_XDECREF(log.details)
+        Py_XDECREF(log.names)
+        free(log)
+    for i in range(self.nbases):
+        release_mark(self.bases[i].backend, self.bases[i].device, self.bases[i].mark)
+    self.nbases = 0
+    self.lost = 0
+
+
+cdef void release_mark(const pb_backend *backend, int device, void *mark) noexcept:
+    if mark != NULL:
+        backend.release_mark(backend.self, device, mark)
+
+
+cdef log_t *log_new(Recorder self, uint64_t thread) noexcept:
+    """Return a log of the current thread; NULL if there is no memory."""
+    global current_log, current_number
+    cdef log_t *log = <log_t *>calloc(1, sizeof(log_t))
+    if log == NULL:
+        return NULL
+    log.thread = thread
+    log.next = self.logs
+    self.logs = log
+    current_log = log
+    current_number = self.number
+    return log
+
+
+cdef record_t *record_new(Recorder self, log_t *log) noexcept:
+    cdef block_t *block = log.last
+    cdef record_t *record
+    if block == NULL or block.used == BLOCK_RECORDS:
+        block = <block_t *>malloc(sizeof(block_t))
+        if block == NULL:
+            self.lost += 1
+            return NULL
+        block.next = NULL
+        block.used = 0
+        if log.last == NULL:
+            log.first = block
+        else:
+            log.last.next = block
+        log.last = block
+    record = &block.records[block.used]
+    block.used += 1
+    return record
+
+
+cdef int details_add(log_t *log, object value) except -2:
+    cdef list details
+    if log.details == NULL:
+        details = []
+        Py_INCREF(details)
+        log.details = <PyObject *>details
+    details = <list>log.details
+    details.append(value)
+    return <int>len(details) - 1
+
+
+# ---- what core tells -----------------------------------------------------------------------------
+
+cdef void on_begin(void *self_, const pb_event *event) noexcept:
+    cdef Recorder self = <Recorder>self_
+    cdef log_t *log
+    cdef record_t *record
+    cdef record_t **grown
+    if (self.thread != 0 and event.thread != self.thread) or self.paused:
+        return
+    if event.kind == PB_EVENT_KERNEL and not self.kernels:
+        return
+    log = <log_t *>current_log
+    if current_number != self.number:
+        log = log_new(self, event.thread)
+        if log == NULL:
+            self.lost += 1
+            return
+    if log.depth == log.room:
+        grown = <record_t **>realloc(log.running, (log.room * 2 + 32) * sizeof(record_t *))
+        if grown == NULL:
+            self.lost += 1
+            return
+        log.running = grown
+        log.room = log.room * 2 + 32
+    record = record_new(self, log)
+    if record == NULL:
+        return
+    record.id = event.id
+    record.end = OPEN
+    record.name = event.name
+    record.sequence = event.sequence
+    record.forward_thread = <int32_t>event.forward_thread
+    record.ending_thread = 0
+    record.details = -1
+    record.kind = <int16_t>event.kind
+    record.device = 0
+    log.running[log.depth] = record
+    log.depth += 1
+    if (log.names == NULL or self.shapes or self.stacks or event.kind == PB_EVENT_RANGE
+            or event.kind == PB_EVENT_KERNEL):
+        look_closer(self, log, record, event)
+    record.start = clock_now()
+
+
+cdef int look_closer(Recorder self, log_t *log, record_t *record,
+                     const pb_event *event) except -1:
+    """Keep what does not fit a record."""
+    cdef object inputs = None
+    cdef object stack = None
+    if log.names == NULL:
+        names = (threading.current_thread().name, threading.get_native_id())
+        Py_INCREF(names)
+        log.names = <PyObject *>names
+        log.thread = event.thread
+    if event.kind == PB_EVENT_KERNEL:
+        record.details = begin_mark(self, log, event)
+        return 0
+    if event.kind == PB_EVENT_RANGE:
+        args = <object>event.inputs[0] if event.ninput else None
+        record.details = details_add(log, (<object>event.object, args,
+                                           stack_now() if self.stacks else None))
+        return 0
+    if self.shapes:
+        inputs = tuple([input_of(event, <PyObject *>event.inputs[i])
+                        for i in range(event.ninput)])
+    if self.stacks and event.kind == PB_EVENT_OP:
+        stack = stack_now()
+    if inputs is not None or stack is not None:
+        record.details = details_add(log, (inputs, None, stack))
+    return 0
+
+
+cdef object input_of(const pb_event *event, PyObject *value):
+    """Return (dtype, shape, strides) of a tensor, a tuple of what is in a sequence, or the value.
+
+    What is neither a number, a text nor None is told by its repr: nothing is kept alive.
+    """
+    cdef pb_array array
+    cdef int d
+    if value == NULL:
+        return None
+    if event.describe(value, &array):
+        return Described(array.dtype, tuple([array.shape[d] for d in range(array.ndim)]),
+                         tuple([array.strides[d] for d in range(array.ndim)]))
+    item = <object>value
+    if isinstance(item, (list, tuple)):
+        return [input_of(event, <PyObject *>part) for part in item]
+    if item is None or isinstance(item, (bool, int, float, complex, str)):
+        return item
+    return repr(item)
+
+
+cdef class Described:
+    """What is kept of a tensor."""
+    cdef readonly int dtype
+    cdef readonly tuple shape
+    cdef readonly tuple strides
+
+    def __cinit__(self, int dtype, tuple shape, tuple strides):
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+
+
+cdef tuple stack_now():
+    """Return the code and line of each Python frame, innermost first."""
+    cdef list found = []
+    frame = sys._getframe()
+    while frame is not None:
+        found.append(frame.f_code)
+        found.append(frame.f_lineno)
+        frame = frame.f_back
+    return tuple(found)
+
+
+cdef void on_end(void *self_, const pb_event *event) noexcept:
+    cdef Recorder self = <Recorder>self_
+    cdef int64_t time = clock_now()
+    cdef log_t *log = <log_t *>current_log
+    cdef record_t *record
+    if current_number == self.number and log.depth > 0:
+        record = log.running[log.depth - 1]
+        if record.id == event.id:
+            log.depth -= 1
+            record.end = time
+            if record.kind == PB_EVENT_KERNEL and record.details >= 0:
+                end_mark(&log.marks[record.details])
+            return
+    if event.kind == PB_EVENT_RANGE:
+        end_out_of_turn(self, event, time)
+
+
+cdef void end_out_of_turn(Recorder self, const pb_event *event, int64_t time) noexcept:
+    """End a range in which others run, or that began on another thread."""
+    cdef log_t *log = self.logs
+    cdef int i, k
+    while log != NULL:
+        for i in range(log.depth - 1, -1, -1):
+            if log.running[i].id != event.id:
+                continue
+            log.running[i].end = time
+            if log.thread != event.thread:
+                log.running[i].ending_thread = <int32_t>event.thread
+            for k in range(i, log.depth - 1):
+                log.running[k] = log.running[k + 1]
+            log.depth -= 1
+            return
+        log = log.next
+
+
+cdef void on_memory(void *self_, int backend, int device, void *data, int64_t delta) noexcept:
+    """Runs while tensors die, perhaps with an exception set: nothing of Python here."""
+    cdef Recorder self = <Recorder>self_
+    cdef log_t *log = <log_t *>current_log
+    cdef record_t *record
+    if self.paused:
+        return
+    if current_number != self.number:
+        if self.thread != 0:
+            return
+        log = log_new(self, 0)
+        if log == NULL:
+            self.lost += 1
+            return
+    record = record_new(self, log)
+    if record == NULL:
+        return
+    memset(record, 0, sizeof(record_t))
+    record.start = record.end = clock_now()
+    record.name = <const char *>data
+    record.sequence = delta
+    record.details = -1
+    record.kind = MEMORY_CHANGE
+    record.device = <int16_t>(backend * 256 + device)
+
+
+cdef void on_ignored_memory(void *self_, int backend, int device, void *data,
+                            int64_t delta) noexcept:
+    pass
+
+
+# ---- times of devices ----------------------------------------------------------------------------
+
+cdef int begin_mark(Recorder self, log_t *log, const pb_event *event) noexcept:
+    """Mark where a kernel begins; return the position of the mark, -1 if there is none."""
+    cdef const pb_backend *backend = event.backend
+    cdef mark_t *grown
+    cdef mark_t *mark
+    if base_of(self, backend, event.device) == NULL:
+        return -1
+    if log.nmarks == log.marks_room:
+        grown = <mark_t *>realloc(log.marks, (log.marks_room * 2 + 64) * sizeof(mark_t))
+        if grown == NULL:
+            return -1
+        log.marks = grown
+        log.marks_room = log.marks_room * 2 + 64
+    mark = &log.marks[log.nmarks]
+    mark.backend = backend
+    mark.device_type = event.device_type
+    mark.device = event.device
+    mark.last = NULL
+    mark.first = backend.mark(backend.self, event.device)
+    log.nmarks += 1
+    return log.nmarks - 1
+
+
+cdef void end_mark(mark_t *mark) noexcept:
+    mark.last = mark.backend.mark(mark.backend.self, mark.device)
+
+
+cdef base_t *base_of(Recorder self, const pb_backend *backend, int device) noexcept:
+    """Return when the device passed a known point, made on first use; NULL if it cannot be made."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef base_t *base
+    cdef int i
+    for i in range(self.nbases):
+        if self.bases[i].backend == backend and self.bases[i].device == device:
+            return &self.bases[i]
+    if self.nbases == MAX_BASES:
+        return NULL
+    base = &self.bases[self.nbases]
+    base.backend = backend
+    base.device = device
+    if backend.synchronize != NULL:         # else it would be passed much later than now
+        backend.synchronize(backend.self, device, message)
+    base.mark = backend.mark(backend.self, device)
+    base.time = clock_now()
+    if base.mark == NULL:
+        return NULL
+    self.nbases += 1
+    return base
+
+
+cdef tuple times_of(Recorder self, mark_t *mark):
+    """Return when the device began and ended a kernel, in nanoseconds; None if that is unknown."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef double before = 0, during = 0
+    cdef base_t *base = base_of(self, mark.backend, mark.device)
+    if base == NULL or mark.first == NULL or mark.last == NULL:
+        return None
+    if mark.backend.elapsed(mark.backend.self, mark.device, base.mark, mark.first, &before,
+                            message):
+        return None
+    if mark.backend.elapsed(mark.backend.self, mark.device, mark.first, mark.last, &during,
+                            message):
+        return None
+    return base.time + <int64_t>(before * 1000), base.time + <int64_t>((before + during) * 1000)
+
+
+# ---- afterwards ----------------------------------------------------------------------------------
+
+cdef list records_of(Recorder self, log_t *log):
+    cdef list found = []
+    cdef block_t *block = log.first
+    cdef record_t *record
+    cdef dict texts = {}
+    cdef mark_t *mark
+    cdef int i
+    while block != NULL:
+        for i in range(block.used):
+            record = &block.records[i]
+            if record.kind == MEMORY_CHANGE:
+                found.append((MEMORY_CHANGE, <size_t>record.name, record.start, record.end,
+                              record.sequence, 0, 0, record.device, None))
+                continue
+            details = None
+            device = 0
+            if record.kind == PB_EVENT_RANGE:
+                details = (<list>log.details)[record.details]
+                name = details[0]
+            else:
+                name = texts.get(<size_t>record.name)
+                if name is None:
+                    name = texts[<size_t>record.name] = record.name.decode()
+            if record.kind == PB_EVENT_KERNEL:
+                if record.details < 0:
+                    continue
+                mark = &log.marks[record.details]
+                times = times_of(self, mark)
+                if times is None:
+                    continue
+                details = times
+                device = mark.device_type * 256 + mark.device
+            elif record.details >= 0:
+                details = (<list>log.details)[record.details]
+            found.append((record.kind, name, record.start, record.end, record.sequence,
+                          record.forward_thread, record.ending_thread, device, details))
+        block = block.next
+    return found
