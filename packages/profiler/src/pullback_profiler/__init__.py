@@ -1,12 +1,94 @@
-"""The profiler of Pullback.
+"""The profiler of Pullback: what ran, for how long, with which memory.
 
-``schedule`` says in which steps of a training loop to record; ``util`` holds what reports are made
-of: intervals and the formats of times and memory. Importing this package imports neither the core
-nor NumPy.
+``profile`` records a block of the program and gives its events, sums by name, a table, traces and
+a report; ``record_function`` names parts of it; ``emit_nvtx`` shows ops in NVIDIA's tools.
+``pullback.autograd.profiler`` and ``pullback.profiler`` have these names too. Importing this
+package imports neither the core nor NumPy.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from pullback_profiler.scheduling import ProfilerAction, schedule
 from pullback_profiler.util import Interval, format_memory, format_time
 
+if TYPE_CHECKING:
+    from pullback_profiler.activities import ProfilerActivity, supported_activities
+    from pullback_profiler.annotation import record_function
+    from pullback_profiler.average import FunctionEventAvg
+    from pullback_profiler.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
+    from pullback_profiler.emit import emit_itt, emit_nvtx
+    from pullback_profiler.event_list import EventList
+    from pullback_profiler.event_metadata import EventMetadata
+    from pullback_profiler.formatted_times import FormattedTimesMixin
+    from pullback_profiler.function_event import FunctionEvent, Kernel
+    from pullback_profiler.memory_records import MemRecordsAcc
+    from pullback_profiler.nsys import load_nsys
+    from pullback_profiler.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
+    from pullback_profiler.profiling import profile
+    from pullback_profiler.step_tracker import KinetoStepTracker
+    from pullback_profiler.stepped import tensorboard_trace_handler
+    from pullback_profiler.string_table import StringTable
+
 __version__ = "0.1.0"
-__all__ = ["Interval", "ProfilerAction", "format_memory", "format_time", "schedule"]
+
+_MODULES = {
+    "activities": ("ProfilerActivity", "supported_activities"),
+    "average": ("FunctionEventAvg",),
+    "collect": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
+    "emit": ("emit_itt", "emit_nvtx"),
+    "event_list": ("EventList",),
+    "event_metadata": ("EventMetadata",),
+    "formatted_times": ("FormattedTimesMixin",),
+    "function_event": ("FunctionEvent", "Kernel"),
+    "memory_records": ("MemRecordsAcc",),
+    "nsys": ("load_nsys",),
+    "nvprof": ("EnforceUnique", "load_nvprof", "parse_nvprof_trace"),
+    "profiling": ("profile",),
+    "annotation": ("record_function",),
+    "step_tracker": ("KinetoStepTracker",),
+    "stepped": ("tensorboard_trace_handler",),
+    "string_table": ("StringTable",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "MEMORY_EVENT_NAME",
+    "OUT_OF_MEMORY_EVENT_NAME",
+    "EnforceUnique",
+    "EventList",
+    "EventMetadata",
+    "FormattedTimesMixin",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "KinetoStepTracker",
+    "MemRecordsAcc",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "StringTable",
+    "emit_itt",
+    "emit_nvtx",
+    "format_memory",
+    "format_time",
+    "load_nsys",
+    "load_nvprof",
+    "parse_nvprof_trace",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name's module when the name is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -297,7 +297,14 @@ def set_default_device(where):
 
 
 def device_count(str name):
-    """Return how many devices a backend has."""
+    """Return how many devices a backend has.
+
+    Raises: RuntimeError for a device type that cannot be used.
+
+    >>> import pullback
+    >>> pullback.backend.device_count("ref")
+    1
+    """
     cdef pb_device_type *found = device_type(device_type_id(name, True))
     if found.backend != NULL and found.backend.device_count != NULL:
         return found.backend.device_count(found.backend.self)

@@ -44,7 +44,7 @@ def variable(*args, **kwargs):
 
 
 def __getattr__(name):
-    if name in ("functional", "profiler"):      # most programs do without
+    if name in ("functional", "profiler", "profiler_util"):     # most programs do without
         import importlib
 
         return importlib.import_module(f"pullback.autograd.{name}")

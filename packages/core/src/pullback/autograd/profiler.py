@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-_NAMES = ("EnforceUnique", "KinetoStepTracker", "emit_itt", "emit_nvtx", "load_nvprof",
-          "parse_nvprof_trace", "profile", "record_function")
+from pullback._profiler_names import look_up
+
+_NAMES = ("EnforceUnique", "EventList", "FunctionEvent", "KinetoStepTracker", "MemRecordsAcc",
+          "MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME", "ProfilerActivity", "emit_itt",
+          "emit_nvtx", "load_nsys", "load_nvprof", "parse_nvprof_trace", "profile",
+          "record_function")
 
 
 def __getattr__(name):
     if name not in _NAMES:
         raise AttributeError(f"module 'pullback.autograd.profiler' has no attribute {name!r}")
-    try:
-        import pullback_profiler
-    except ImportError:
-        raise ImportError(f"pullback.autograd.profiler.{name} needs the package pullback-profiler: "
-                          f"install it with 'pip install pullback-profiler' (or "
-                          f"pullback[profiler])") from None
-    try:
-        return getattr(pullback_profiler, name)
-    except AttributeError:
-        raise ImportError(f"pullback.autograd.profiler.{name} needs a newer pullback-profiler than "
-                          f"{pullback_profiler.__version__}") from None
+    return look_up("pullback.autograd.profiler", "pullback_profiler", name)
+
+
+def __dir__():
+    return [*globals(), *_NAMES]

@@ -1,0 +1,24 @@
+"""Looking up names that live in the package pullback-profiler, when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+
+def look_up(module: str, home: str, name: str):
+    """Return what ``name`` of a module of ours is: an attribute of a module of the profiler.
+
+    Raises: ImportError that says what to install.
+    """
+    try:
+        found = import_module(home)
+    except ImportError as error:
+        if error.name != "pullback_profiler":
+            raise
+        raise ImportError(f"{module}.{name} needs the package pullback-profiler: install it with "
+                          f"'pip install pullback-profiler' (or pullback[profiler])") from None
+    try:
+        return getattr(found, name)
+    except AttributeError:
+        raise ImportError(f"{module}.{name} needs a newer pullback-profiler than is "
+                          f"installed") from None

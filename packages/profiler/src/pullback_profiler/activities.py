@@ -1,0 +1,40 @@
+"""What can be recorded: activities of the host and of devices."""
+
+from __future__ import annotations
+
+import enum
+
+from pullback.backend import device_count, installed
+
+
+class ProfilerActivity(enum.Enum):
+    """A kind of hardware whose work is recorded; the value is its kind of device.
+
+    >>> from pullback_profiler import ProfilerActivity
+    >>> ProfilerActivity.CPU.value
+    'cpu'
+    """
+
+    CPU = "cpu"
+    XPU = "xpu"
+    MTIA = "mtia"
+    CUDA = "cuda"
+    HPU = "hpu"
+    PrivateUse1 = "privateuseone"
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """Return the activities that can be recorded on this machine.
+
+    >>> from pullback_profiler import ProfilerActivity, supported_activities
+    >>> ProfilerActivity.CPU in supported_activities()
+    True
+    """
+    usable = {ProfilerActivity.CPU}
+    for activity in set(ProfilerActivity) - usable:
+        try:
+            if activity.value in installed() and device_count(activity.value) > 0:
+                usable.add(activity)
+        except (RuntimeError, ImportError):  # the plugin says why when it is asked for a tensor
+            continue
+    return usable

@@ -1,0 +1,334 @@
+"""From records to events: names, shapes, stacks, memory and kernels find their place."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pullback import backend
+from pullback_profiler.event_list import EventList
+from pullback_profiler.flops import flops_of
+from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.string_table import display_name
+
+OP, NODE, RANGE, EVALUATION, KERNEL = range(5)
+MEMORY = 100
+SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0}
+OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
+MEMORY_EVENT_NAME = "[memory]"
+HOST_TYPES = ("cpu", "ref", "meta")
+DTYPES = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
+    *("float32", "float64", "complex64", "complex128"),
+)
+
+logger = logging.getLogger("pullback.profiler")
+
+
+class Thread(NamedTuple):
+    """What one thread recorded: see ``Recorder.threads``."""
+
+    number: int
+    name: str | None
+    native: int
+    records: list[tuple[Any, ...]]
+
+
+class Allocation(NamedTuple):
+    """A change of memory: bytes taken, or given back where they are below 0."""
+
+    time: int  # nanoseconds
+    thread: int
+    address: int
+    nbytes: int
+    device_type: str
+    device_index: int
+
+
+class Options(NamedTuple):
+    """What of the records becomes part of events."""
+
+    use_device: str | None = None
+    with_flops: bool = False
+    profile_memory: bool = False
+    timeout: float | None = None  # seconds for all of it
+
+
+class Recording(NamedTuple):
+    """What was recorded between two points in time, in nanoseconds."""
+
+    threads: list[Thread]
+    started: int
+    stopped: int
+
+
+class Collected(NamedTuple):
+    """Events, and what of the records is no event."""
+
+    events: EventList
+    allocations: list[Allocation]
+
+
+def collect(recording: Recording, options: Options) -> Collected:
+    """Return the events of a recording, by start, with their tree.
+
+    Times of events are in microseconds since the recording started. When ``options.timeout``
+    seconds are over, what is there by then is returned, and a warning logged.
+    """
+    enabled = gc.isenabled()
+    gc.disable()  # a million events: the collector would look at them again and again
+    try:
+        return _Collector(recording, options).collect()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def event_name(kind: int, name: str) -> str:
+    """Return the name under which an op, a node or a block is shown.
+
+    >>> event_name(OP, "add"), event_name(EVALUATION, "AccumulateGrad")
+    ('pullback::add', 'autograd::engine::evaluate_function: pullback::autograd::AccumulateGrad')
+    """
+    if kind == OP:
+        return name if "::" in name else f"pullback::{name}"
+    if kind == RANGE:
+        return name
+    if name == "AccumulateGrad":
+        name = f"pullback::autograd::{name}"
+    return f"autograd::engine::evaluate_function: {name}" if kind == EVALUATION else name
+
+
+class _Running:
+    """An event that has begun, while the records of its thread are gone through."""
+
+    __slots__ = ("end", "event", "has_flops")
+
+    def __init__(self, event: FunctionEvent, end: int, has_flops: bool) -> None:
+        self.event = event
+        self.end = end
+        self.has_flops = has_flops
+
+
+class _Collector:
+    def __init__(self, recording: Recording, options: Options) -> None:
+        self.recording = recording
+        self.options = options
+        self.types = backend.device_types()
+        self.events = EventList(
+            use_device=options.use_device,
+            profile_memory=options.profile_memory,
+            with_flops=options.with_flops,
+        )
+        self.allocations: list[Allocation] = []
+        self.names: dict[tuple[int, str], str] = {}
+        self.frames: dict[Any, str | None] = {}
+        self.deadline = (
+            None if options.timeout is None else time.monotonic() + max(options.timeout, 0.0)
+        )
+
+    def collect(self) -> Collected:
+        for thread in self.recording.threads:
+            if not self.add_thread(thread):
+                logger.warning(
+                    "the profiler's results are partial: processing took longer than "
+                    "post_processing_timeout_s=%s",
+                    self.options.timeout,
+                )
+                break
+        self.events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+        self.events.build_tree()
+        self.allocations.sort(key=lambda allocation: allocation.time)
+        return Collected(self.events, self.allocations)
+
+    def add_thread(self, thread: Thread) -> bool:
+        """Add a thread's events; False if time ran out."""
+        running: list[_Running] = []
+        for count, record in enumerate(thread.records):
+            if self.deadline is not None and count % 512 == 0:
+                if time.monotonic() >= self.deadline:
+                    return False
+            while running and running[-1].end <= record[2]:
+                running.pop()
+            kind = record[0]
+            if kind == MEMORY:
+                self.add_allocation(thread, record, running)
+            elif kind == KERNEL:
+                self.add_kernel(record, running)
+            else:
+                self.add_event(thread, record, running)
+        return True
+
+    def add_event(self, thread: Thread, record: Any, running: list[_Running]) -> None:
+        kind, name, start, end, sequence, forward, ending, _, details = record
+        shown = self.names.get((kind, name))
+        if shown is None:
+            shown = self.names[kind, name] = event_name(kind, name)
+        inputs, args, stack = (None, None, None) if details is None else details
+        event = FunctionEvent(
+            len(self.events) + 1,
+            shown if kind != RANGE else display_name(shown),
+            thread.number,
+            self.microseconds(start),
+            self.microseconds(end),
+            fwd_thread=forward if sequence >= 0 else 0,
+            scope=SCOPES[kind],
+            use_device=self.options.use_device,
+            is_async=ending != 0,
+            sequence_nr=sequence,
+            trace_name=shown,
+            is_user_annotation=kind == RANGE,
+            activity_type="user_annotation" if kind == RANGE else "cpu_op",
+            external_id=len(self.events) + 1,
+            input_shapes=[],
+            stack=[] if stack is None else self.stack_of(stack),
+            device_resource_id=thread.native,
+        )
+        has_flops = bool(running and running[-1].has_flops)
+        if kind == RANGE:
+            event.kwinputs = {} if args is None else {"args": args}
+        elif inputs is not None:
+            shapes = [getattr(value, "shape", None) for value in inputs]
+            describe_inputs(event, inputs)
+            if self.options.with_flops and kind == OP and not has_flops:
+                event.flops = flops_of(name, shapes, inputs)
+                has_flops = event.flops is not None
+        self.events.append(event)
+        if not event.is_async:
+            running.append(_Running(event, end, has_flops))
+
+    def add_allocation(self, thread: Thread, record: Any, running: list[_Running]) -> None:
+        _, address, time_ns, _, nbytes, _, _, device, _ = record
+        kind = self.types[device >> 8]
+        self.allocations.append(
+            Allocation(time_ns, thread.number, address, nbytes, kind, device & 255)
+        )
+        on_host = kind in HOST_TYPES
+        inside = False
+        if address:
+            for around in running:
+                if around.end > time_ns:
+                    inside = True
+                    if on_host:
+                        around.event.cpu_memory_usage += nbytes
+                    else:
+                        around.event.device_memory_usage += nbytes
+        if inside:
+            return
+        at = self.microseconds(time_ns)
+        self.events.append(
+            FunctionEvent(
+                len(self.events) + 1,
+                MEMORY_EVENT_NAME if address else OUT_OF_MEMORY_EVENT_NAME,
+                thread.number,
+                at,
+                at,
+                use_device=self.options.use_device,
+                cpu_memory_usage=nbytes if on_host and address else 0,
+                device_memory_usage=nbytes if not on_host and address else 0,
+                input_shapes=[],
+                stack=[],
+                device_resource_id=thread.native,
+            )
+        )
+
+    def add_kernel(self, record: Any, running: list[_Running]) -> None:
+        _, name, launched, _, _, _, _, device, (start, end) = record
+        kind, index = self.types[device >> 8], device & 255
+        if kind != self.options.use_device:
+            return
+        launcher = next((r.event for r in reversed(running) if r.end > launched), None)
+        shown = f"pullback::{name}"
+        if launcher is not None:
+            launcher.append_kernel(shown, index, (end - start) / 1000)
+        self.events.append(
+            FunctionEvent(
+                len(self.events) + 1,
+                shown,
+                index,
+                self.microseconds(start),
+                self.microseconds(end),
+                use_device=kind,
+                device_type=kind,
+                device_index=index,
+                device_resource_id=index,
+                activity_type="kernel",
+                input_shapes=[],
+                stack=[],
+                linked_correlation_id=0 if launcher is None else launcher.id,
+            )
+        )
+
+    def microseconds(self, time_ns: int) -> float:
+        return (time_ns - self.recording.started) / 1000
+
+    def stack_of(self, stack: Sequence[Any]) -> list[str]:
+        """Return the frames of the user's program, innermost first."""
+        found = []
+        for code, line in zip(stack[::2], stack[1::2], strict=True):
+            text = self.frames.get((code, line), "")
+            if text == "":
+                file = code.co_filename
+                text = None if is_internal(file) else f"{file}({line}): {code.co_name}"
+                self.frames[code, line] = text
+            if text is not None:
+                found.append(text)
+        return found
+
+
+def describe_inputs(event: FunctionEvent, inputs: Sequence[Any]) -> None:
+    """Fill in what an event tells of its inputs."""
+    event.input_shapes = [_flat_shape(value) for value in inputs]
+    event.concrete_inputs = [None if _holds_tensors(value) else value for value in inputs]
+    event.structured_input_shapes = [_nested(value, "shape") for value in inputs]
+    event.structured_input_strides = [_nested(value, "strides") for value in inputs]
+    event.input_dtypes = [_dtype_of(value) for value in inputs]
+    event.kwinputs = {}
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "strides")
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_is_tensor(item) for item in value)
+    return _is_tensor(value)
+
+
+def _flat_shape(value: Any) -> list[int]:
+    return list(value.shape) if _is_tensor(value) else []
+
+
+def _nested(value: Any, what: str) -> list[Any]:
+    if isinstance(value, list) and _holds_tensors(value):
+        return [_nested(item, what) for item in value]
+    return list(getattr(value, what)) if _is_tensor(value) else []
+
+
+def _dtype_of(value: Any) -> str:
+    if _is_tensor(value):
+        return DTYPES[value.dtype]
+    if _holds_tensors(value):
+        return "TensorList"
+    if isinstance(value, list):
+        return "ScalarList"
+    return "" if value is None else "Scalar"
+
+
+@functools.cache
+def internal_folders() -> tuple[str, str, str]:
+    """Return where core lies, what of it users read as their own, and where this package lies."""
+    core = os.path.dirname(os.path.dirname(backend.__file__)) + os.sep
+    return core, core + "nn" + os.sep, os.path.dirname(__file__) + os.sep
+
+
+def is_internal(file: str) -> bool:
+    """True for files of this package and of core, but for ``pullback.nn``."""
+    core, shown, own = internal_folders()
+    return file.startswith(own) or (file.startswith(core) and not file.startswith(shown))

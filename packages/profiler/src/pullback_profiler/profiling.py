@@ -1,0 +1,325 @@
+"""``profile``: record what runs in a block and look at it afterwards."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pullback.backend import device_count, installed, synchronize
+from pullback_profiler import stacks
+from pullback_profiler.average import FunctionEventAvg
+from pullback_profiler.collect import Collected, Options, Recording, Thread, collect
+from pullback_profiler.event_list import EventList
+from pullback_profiler.util import open_text
+
+logger = logging.getLogger("pullback.profiler")
+
+
+class profile:
+    """Context manager: record every op, node, block and change of memory that runs inside.
+
+    With ``enabled=False`` nothing is recorded and the list of events stays empty. ``use_device``
+    names a kind of device ("cuda") whose kernels are timed too; ``use_cuda=True`` is a deprecated
+    way to say so. ``record_shapes`` keeps shapes, strides, dtypes and plain arguments of inputs;
+    ``with_flops`` estimates floating-point operations (and implies shapes); ``profile_memory``
+    follows memory of tensors; ``with_stack`` keeps the lines of the program. ``all_threads``
+    records every thread instead of the one that enters. ``post_processing_timeout_s`` bounds the
+    seconds spent on results when they are first asked for. Other options are accepted for programs
+    written for torch: ``with_modules`` finds no modules, ``use_kineto``, ``experimental_config``
+    and ``activity_filters`` mean nothing here.
+
+    A block that raises is recorded as well. An object records once; one profiler records at a time.
+    Raises: RuntimeError on a second use and inside another profile; AssertionError for
+    ``use_cpu=False`` without ``use_kineto``; ValueError for a negative timeout.
+
+    >>> import pullback
+    >>> from pullback_profiler import profile
+    >>> x = pullback.ones(2, 3, requires_grad=True)
+    >>> with profile(record_shapes=True) as p:
+    ...     x.exp().sum().backward()
+    >>> p.function_events[0].name, p.function_events[0].input_shapes
+    ('pullback::exp', [[2, 3]])
+    >>> {event.name for event in p.function_events} >= {"ExpBackward0", "SumBackward0"}
+    True
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        activity_filters: Iterable[str] | None = None,
+        all_threads: bool = False,
+    ) -> None:
+        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError(
+                f"profile(): post_processing_timeout_s must be None or at least 0 seconds, got "
+                f"{post_processing_timeout_s}"
+            )
+        if use_cuda:
+            warnings.warn(
+                "profile(): use_cuda is deprecated, use use_device='cuda' instead",
+                FutureWarning,
+                stacklevel=2,
+            )
+            use_device = "cuda"
+        if not use_cpu and not use_kineto:
+            raise AssertionError("profile(): use_cpu=False needs use_kineto=True")
+        self.enabled = enabled
+        self.use_device = checked_device(use_device) if enabled else None
+        self.use_cpu = use_cpu
+        self.record_shapes = record_shapes or with_flops
+        self.with_flops = with_flops
+        self.profile_memory = profile_memory
+        self.with_stack = with_stack
+        self.with_modules = with_modules
+        self.acc_events = acc_events
+        self.all_threads = all_threads
+        self.metadata: dict[str, Any] = {}
+        self._timeout = post_processing_timeout_s
+        self._trace_id_callback = custom_trace_id_callback
+        self._trace_id: str | None = None
+        self._recorder: Any = None
+        self._recording: Recording | None = None
+        self._collected: Collected | None = None
+        self._entered = False
+
+    def __enter__(self) -> profile:
+        self._start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        if not self.enabled:
+            return
+        if self._entered:
+            raise RuntimeError("Profiler context manager is not reentrant")
+        from pullback_profiler._recorder import Recorder
+
+        recorder = Recorder(
+            shapes=self.record_shapes,
+            stacks=self.with_stack,
+            memory=self.profile_memory,
+            kernels=self.use_device is not None,
+            all_threads=self.all_threads,
+        )
+        recorder.start()
+        self._recorder = recorder
+        self._entered = True
+        callback = self._trace_id_callback
+        self._trace_id = callback() if callback is not None else uuid.uuid4().hex.upper()
+
+    def _stop(self) -> None:
+        """End recording, after the device has done what it was given; once is enough."""
+        if not self.enabled or self._recorder is None or self._recording is not None:
+            return
+        try:
+            if self.use_device is not None:
+                synchronize_all(self.use_device)
+        finally:
+            self._recorder.stop()
+            threads = [Thread(*thread) for thread in self._recorder.threads()]
+            self._recording = Recording(threads, self._recorder.started, self._recorder.stopped)
+            if self._recorder.lost:
+                logger.warning(
+                    "the profiler lost %d events for which there was no memory",
+                    self._recorder.lost,
+                )
+            self._recorder = None
+
+    def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any] = ()) -> None:
+        """Pause recording, or go on with it; ``activities`` is there for torch's sake.
+
+        Raises: RuntimeError outside the block.
+
+        >>> from pullback_profiler import profile
+        >>> import pullback
+        >>> with profile() as p:
+        ...     p.toggle_collection_dynamic(False, [])
+        ...     y = pullback.ones(2)
+        >>> len(p.function_events)
+        0
+        """
+        if self._recorder is None:
+            raise RuntimeError("toggle_collection_dynamic(): the profiler is not running")
+        self._recorder.paused = not enabled
+
+    # ---- results -------------------------------------------------------------------------------
+
+    def _results(self) -> Collected:
+        if self._collected is None:
+            if not self.enabled:
+                self._collected = Collected(EventList(), [])
+                self._collected.events.build_tree()
+            elif self._recording is None:
+                raise RuntimeError("Profiler didn't finish running")
+            else:
+                options = Options(
+                    self.use_device,
+                    with_flops=self.with_flops,
+                    profile_memory=self.profile_memory,
+                    timeout=self._timeout,
+                )
+                self._collected = collect(self._recording, options)
+        return self._collected
+
+    @property
+    def function_events(self) -> EventList:
+        """The events, by start; made when they are first asked for.
+
+        Raises: RuntimeError before the block has ended.
+        """
+        return self._results().events
+
+    @property
+    def trace_id(self) -> str:
+        """What identifies this profile in traces: 32 hexadecimal digits, or the callback's text."""
+        return self._trace_id or ""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds on the CPU, without counting nested events twice."""
+        return self.function_events.self_cpu_time_total
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> EventList:
+        """Return sums over events of one name; see ``EventList.key_averages``.
+
+        >>> import pullback
+        >>> from pullback_profiler import profile
+        >>> with profile() as p:
+        ...     for _ in range(3):
+        ...         y = pullback.ones(2)
+        >>> p.key_averages()[0].count
+        3
+        """
+        return self.function_events.key_averages(
+            group_by_input_shape, group_by_stack_n, group_by_overload_name
+        )
+
+    def total_average(self) -> FunctionEventAvg:
+        """Return the sums over all events; see ``EventList.total_average``."""
+        return self.function_events.total_average()
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int | None = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """Return the events as a table, one row each; see ``EventList.table``."""
+        return self.function_events.table(
+            sort_by=sort_by,
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+        )
+
+    def __repr__(self) -> str:
+        if self.enabled and self._recording is None:
+            return "<unfinished pullback.autograd.profile>"
+        return repr(self.function_events)
+
+    def __str__(self) -> str:
+        if self.enabled and self._recording is None:
+            return "<unfinished pullback.autograd.profile>"
+        return str(self.function_events)
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def export_chrome_trace(
+        self,
+        path: str | os.PathLike[str],
+        metadata: Mapping[str, Any] | None = None,
+        use_python_export: bool = False,
+    ) -> None:
+        """Write a trace for chrome://tracing and Perfetto; ``.gz`` at the end compresses.
+
+        ``metadata`` is added to the trace. With ``use_python_export`` the file has the simple form
+        of ``EventList.export_chrome_trace``. Raises: TypeError for metadata that JSON cannot hold;
+        OSError.
+
+        >>> import os, pullback
+        >>> from pullback_profiler import profile
+        >>> with profile() as p:
+        ...     y = pullback.ones(2).exp()
+        >>> p.export_chrome_trace(os.devnull)
+        """
+        if use_python_export:
+            self.function_events.export_chrome_trace(path)
+            return
+        from pullback_profiler.trace import trace_parts
+
+        with open_text(path) as file:
+            file.writelines(trace_parts(self, {**self.metadata, **(metadata or {})}))
+
+    def export_stacks(
+        self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total"
+    ) -> None:
+        """Write lines for flame graphs; see ``EventList.export_stacks``.
+
+        Raises: AssertionError without ``with_stack=True``; ValueError for an unknown metric.
+        """
+        if self.enabled and not self.with_stack:
+            raise AssertionError("export_stacks() requires with_stack=True")
+        stacks.check_metric(metric)
+        self.function_events.export_stacks(path, metric)
+
+
+# Kinds of devices that programs for torch name, whether a plugin provides them or not.
+_KNOWN_DEVICES = ("cuda", "xpu", "mtia", "hpu", "privateuseone")
+
+
+def checked_device(use_device: str | None) -> str | None:
+    """Return a kind of device whose kernels can be timed; None for others, after a warning."""
+    if use_device is None or use_device == "cpu":
+        return None
+    if use_device not in _KNOWN_DEVICES and use_device not in installed():
+        warnings.warn(f"The {use_device!r} is not a valid device option.", stacklevel=3)
+        return None
+    try:
+        reason = "there is no such device" if device_count(use_device) == 0 else ""
+    except (RuntimeError, ImportError) as error:
+        reason = str(error)
+    if reason:
+        label = use_device.upper()
+        warnings.warn(
+            f"{label} is not available, disabling {label} profiling: {reason}", stacklevel=3
+        )
+        return None
+    return use_device
+
+
+def synchronize_all(kind: str) -> None:
+    """Wait until every device of a kind has done what it was given."""
+    for index in range(device_count(kind)):
+        synchronize(f"{kind}:{index}")
