@@ -22,6 +22,7 @@ cdef class Tap:
     cdef bint shapes
     cdef uint64_t thread      # the only one that is told; 0: all
     cdef dict running                   # thread -> numbers of what has begun
+    cdef bint leaving                   # nothing more begins
 
     def __cinit__(self, on_begin, on_end, bint shapes, bint all_threads):
         self.on_begin = on_begin
@@ -52,21 +53,32 @@ def attach(begin, end, bint record_shapes=False, threads="all"):
 
 
 def detach(Tap token not None):
-    """Call the functions no more; what is running ends now.
+    """Call the functions no more; what is running on this thread ends now.
 
-    Raises: RuntimeError for what is not attached.
+    What runs on other threads ends there, in its time. Raises: RuntimeError for what is not
+    attached.
     """
-    detach_observer(token.capsule)
-    attached.discard(token)
-    for running in token.running.values():
-        for _ in running:
-            token.on_end()
+    cdef list running = token.running.pop(thread_number(), [])
+    if token not in attached or token.leaving:
+        raise RuntimeError("detach(): these functions are not attached")
+    token.leaving = True
+    for _ in running:
+        token.on_end()
+    leave_when_done(token)
+
+
+cdef int leave_when_done(Tap tap) except -1:
+    if tap.leaving and not any(tap.running.values()):
+        detach_observer(tap.capsule)
+        attached.discard(tap)
+    return 0
 
 
 cdef void tell_begin(void *self_, const pb_event *event) noexcept:
     cdef Tap self = <Tap>self_
     cdef object sizes = None
-    if event.kind == PB_EVENT_KERNEL or (self.thread != 0 and event.thread != self.thread):
+    if self.leaving or event.kind == PB_EVENT_KERNEL or (
+            self.thread != 0 and event.thread != self.thread):
         return
     if self.shapes:
         sizes = [sizes_of(event, <PyObject *>event.inputs[i]) for i in range(event.ninput)]
@@ -98,7 +110,8 @@ cdef void tell_end(void *self_, const pb_event *event) noexcept:
         number = running.pop()
         self.on_end()
         if number == event.id:
-            return
+            break
+    leave_when_done(self)
 
 
 cdef void ignore_memory(void *self_, int backend, int device, void *data,

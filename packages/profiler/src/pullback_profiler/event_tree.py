@@ -54,7 +54,7 @@ def merge_repeated(parents_first: Iterable[FunctionEvent]) -> set[int]:
         parent._cpu_children = event._cpu_children
         for child in event._cpu_children or ():
             child.cpu_parent = parent
-        if event._kernels:
+        if event._kernels and not parent.is_legacy:  # there the parent has them already
             parent.kernels = parent.kernels + event._kernels
         merged.add(id(event))
     return merged

@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pullback.backend import device_count, installed, synchronize
+from pullback.backend import device_count, installed
 from pullback_profiler import stacks
 from pullback_profiler.average import FunctionEventAvg
 from pullback_profiler.collect import Collected, Options, Recording, Thread, collect
+from pullback_profiler.devices import synchronize_devices
 from pullback_profiler.event_list import EventList
 from pullback_profiler.util import open_text
 
@@ -133,7 +134,7 @@ class profile:
             return
         try:
             if self.use_device is not None:
-                synchronize_all(self.use_device)
+                synchronize_devices(self.use_device)
         finally:
             self._recorder.stop()
             threads = [Thread(*thread) for thread in self._recorder.threads()]
@@ -317,9 +318,3 @@ def checked_device(use_device: str | None) -> str | None:
         )
         return None
     return use_device
-
-
-def synchronize_all(kind: str) -> None:
-    """Wait until every device of a kind has done what it was given."""
-    for index in range(device_count(kind)):
-        synchronize(f"{kind}:{index}")
