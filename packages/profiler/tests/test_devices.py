@@ -34,9 +34,9 @@ def test_devices_of_one_kind_are_waited_for(two_of_each):
 
 def test_devices_in_use_are_waited_for_and_no_others(monkeypatch):
     pb.zeros(2, device="ref")
-    pullback.device("cuda")  # named, but not used
+    pb.device("cuda")  # named, but not used
     waited = []
-    synchronize = pullback.synchronize
+    synchronize = pb.synchronize
 
     def noted(where):
         waited.append(where)

@@ -16,8 +16,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE, PB_OBSERVER_CAPSULE, pb_array,
-    pb_backend, pb_event, pb_observer)
+    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE,
+    PB_OBSERVER_CAPSULE, pb_array, pb_backend, pb_event, pb_observer)
 
 from pullback.backend import attach_observer, detach_observer, thread_number
 
@@ -326,7 +326,7 @@ cdef int look_closer(Recorder self, log_t *log, record_t *record,
     if self.shapes:
         inputs = tuple([input_of(event, <PyObject *>event.inputs[i])
                         for i in range(event.ninput)])
-    if self.stacks and event.kind == PB_EVENT_OP:
+    if self.stacks and (event.kind == PB_EVENT_OP or event.kind == PB_EVENT_FUNCTION):
         stack = stack_now()
     if inputs is not None or stack is not None:
         record.details = details_add(log, (inputs, None, stack))
@@ -388,6 +388,8 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
             record.end = time
             if record.kind == PB_EVENT_KERNEL and record.details >= 0:
                 end_mark(&log.marks[record.details])
+            elif record.kind == PB_EVENT_FUNCTION:
+                record.sequence = event.sequence
             return
     if event.kind == PB_EVENT_RANGE:
         end_out_of_turn(self, event, time)

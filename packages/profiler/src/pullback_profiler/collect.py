@@ -16,9 +16,9 @@ from pullback_profiler.flops import flops_of
 from pullback_profiler.function_event import FunctionEvent
 from pullback_profiler.string_table import display_name
 
-OP, NODE, RANGE, EVALUATION, KERNEL = range(5)
+OP, NODE, RANGE, EVALUATION, KERNEL, FUNCTION = range(6)
 MEMORY = 100
-SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0}
+SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0, FUNCTION: 0}
 OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
 MEMORY_EVENT_NAME = "[memory]"
 HOST_TYPES = ("cpu", "ref", "meta")
@@ -97,7 +97,7 @@ def event_name(kind: int, name: str) -> str:
     """
     if kind == OP:
         return name if "::" in name else f"pullback::{name}"
-    if kind == RANGE:
+    if kind in (RANGE, FUNCTION):
         return name
     if name == "AccumulateGrad":
         name = f"pullback::autograd::{name}"

@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from pullback._c.anomaly cimport note_node
 from pullback._c.dtype cimport dtype_differentiable
@@ -129,6 +129,16 @@ def begin(FunctionNode ctx not None, cls, tuple args):
     ctx.input_is_tensor = tuple(kinds)
     ctx.needs_input_grad = tuple(needs)
     ctx.recorded = any_grad and state.grad_enabled and not state.inference
+
+
+def is_recorded(FunctionNode ctx not None):
+    """True if ``finish`` will make a node, which ``begin`` found out."""
+    return ctx.recorded
+
+
+def sequence_of(FunctionNode ctx not None):
+    """Return the node's sequence number; -1 where none was made."""
+    return -1 if ctx.node == NULL else <int64_t>ctx.node.sequence
 
 
 cdef bint among(object item, tuple group) noexcept:

@@ -11,8 +11,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_OBSERVER_CAPSULE, pb_array, pb_event,
-    pb_observer)
+    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_OBSERVER_CAPSULE,
+    pb_array, pb_event, pb_observer)
 from pullback._c.device cimport device_types
 from pullback._c.entry cimport OP_COMPOSITE, OP_DIFFERENTIABLE, Op
 from pullback._c.kernel cimport array_fill, set_kernel_events
@@ -32,6 +32,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_OBSERVERS = 16
+    MAX_TOLD = 64               # inputs of a Function
 
 cdef pb_globals *process = globals_()
 cdef uint64_t events = 0            # that were begun in this process
@@ -177,18 +178,22 @@ cdef int begin_op(pb_event *event, Op op, PyObject **args) except -1:
     return 0
 
 
-cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) except -1:
-    """Tell that a node's formula begins, or all that the engine does for it."""
-    cdef str name = node_name(node)
+cdef const char *lasting(str name) except NULL:
+    """Return a name as C text that lives as long as the process."""
     encoded = names.get(name)
     if encoded is None:
         encoded = names[name] = name.encode()
+    return <bytes>encoded
+
+
+cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) except -1:
+    """Tell that a node's formula begins, or all that the engine does for it."""
     memset(event, 0, sizeof(pb_event))
     event.sequence = <int64_t>node.sequence
     event.forward_thread = node.thread
     event.ninput = node.noutputs
     event.inputs = <void **>grads
-    begin_event(event, kind, <bytes>encoded)
+    begin_event(event, kind, lasting(node_name(node)))
     return 0
 
 
@@ -205,7 +210,50 @@ cdef void begin_kernel(pb_event *event, int slot, int type_id, int device) noexc
 set_kernel_events(begin_kernel, end_event)
 
 
-# ---- ranges --------------------------------------------------------------------------------------
+# ---- Functions and ranges --------------------------------------------------------------------------------------
+
+def is_observed():
+    """True if somebody watches."""
+    return process.observer != NULL
+
+
+def begin_function(str name not None, tuple args not None, bint recorded):
+    """Tell that the forward pass of a user's Function begins; returns a number."""
+    cdef pb_event event
+    cdef PyObject *inputs[MAX_TOLD]
+    cdef int i
+    memset(&event, 0, sizeof(event))
+    event.sequence = thread_state().sequence if recorded else -1
+    event.ninput = min(MAX_TOLD, <int>len(args))
+    for i in range(event.ninput):
+        inputs[i] = <PyObject *>args[i]
+    event.inputs = <void **>inputs
+    begin_event(&event, PB_EVENT_FUNCTION, lasting(name))
+    return event.id
+
+
+def end_function(uint64_t number, int64_t sequence):
+    """Tell that it ends, and the sequence number of the node that it made, or -1."""
+    end_numbered(number, PB_EVENT_FUNCTION, sequence)
+
+
+cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
+    cdef pb_event event
+    cdef pb_state *state = thread_state()
+    if process.observer == NULL or number == 0:
+        return 0
+    if state.thread == 0:
+        thread_number()
+    memset(&event, 0, sizeof(event))
+    event.size = sizeof(pb_event)
+    event.kind = kind
+    event.name = ""
+    event.sequence = sequence
+    event.thread = state.thread
+    event.id = number
+    end_event(&event)
+    return 0
+
 
 def begin_range(str name not None, args=None):
     """Tell observers that what ``name`` stands for begins; ``args`` is a text about it, or None.
@@ -237,17 +285,4 @@ def end_range(uint64_t number):
     >>> number = pullback.backend.begin_range("epoch", "first")
     >>> pullback.backend.end_range(number)
     """
-    cdef pb_event event
-    cdef pb_state *state = thread_state()
-    if process.observer == NULL or number == 0:
-        return
-    memset(&event, 0, sizeof(event))
-    if state.thread == 0:
-        thread_number()
-    event.size = sizeof(pb_event)
-    event.kind = PB_EVENT_RANGE
-    event.sequence = -1
-    event.thread = state.thread
-    event.id = number
-    event.name = ""
-    end_event(&event)
+    end_numbered(number, PB_EVENT_RANGE, -1)

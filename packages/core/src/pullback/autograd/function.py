@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import batch, levels, state, tangents
+from pullback._c import batch, levels, observe, state, tangents
 from pullback._c import function as _function
 from pullback._c.tensor import Tensor
 from pullback.autograd import _vmapped as vmapped
@@ -202,6 +202,17 @@ def _run(cls, args):
         return _run_with_tangents(cls, args, level)
     ctx = cls._backward_cls()
     _function.begin(ctx, cls, args)
+    if not observe.is_observed():
+        return ctx, _run_forward(cls, ctx, args)
+    number = observe.begin_function(cls.__name__, args, _function.is_recorded(ctx))
+    try:
+        return ctx, _run_forward(cls, ctx, args)
+    finally:
+        observe.end_function(number, _function.sequence_of(ctx))
+
+
+def _run_forward(cls, ctx, args):
+    """Run forward with nothing recorded and no level in sight, and attach the node."""
     before = state.swap_grad_enabled(False)
     hidden = levels.hide_all_levels()
     try:
@@ -213,7 +224,7 @@ def _run(cls, args):
     finally:
         levels.restore_levels(hidden)
         state.swap_grad_enabled(before)
-    return ctx, _function.finish(ctx, args, outputs)
+    return _function.finish(ctx, args, outputs)
 
 
 def _run_with_tangents(cls, args, level):

@@ -155,12 +155,13 @@ enum pb_event_kind {
     PB_EVENT_NODE = 1,       /* the formula of a node of the graph */
     PB_EVENT_RANGE = 2,      /* what a user named */
     PB_EVENT_EVALUATION = 3, /* all that the engine does for a node: hooks, formula, delivery */
-    PB_EVENT_KERNEL = 4      /* a kernel of a backend that has `mark` */
+    PB_EVENT_KERNEL = 4,     /* a kernel of a backend that has `mark` */
+    PB_EVENT_FUNCTION = 5    /* the forward pass of a user's Function; its end knows `sequence` */
 };
 
 /* Events of a thread lie inside each other; a range may end on another thread or out of turn.
- * What `begin` is told, `end` is told again, also after an exception. An observer that comes in
- * the middle gets ends of what it has not seen begin. */
+ * `end` is told after an exception too, with the `id` that `begin` was told; inputs are for `begin`
+ * alone. An observer that comes in the middle gets ends of what it has not seen begin. */
 typedef struct pb_event {
     uint32_t size;
     int32_t kind;

@@ -118,6 +118,7 @@ cdef extern from "pullback/abi.h" nogil:
         PB_EVENT_RANGE
         PB_EVENT_EVALUATION
         PB_EVENT_KERNEL
+        PB_EVENT_FUNCTION
 
     ctypedef struct pb_event:
         uint32_t size

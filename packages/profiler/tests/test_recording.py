@@ -1,0 +1,370 @@
+"""What is recorded: ops, nodes, blocks, shapes, memory, stacks and threads."""
+
+import threading
+import weakref
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pullback as pb
+from pullback.nn import functional as F
+from pullback.utils.checkpoint import checkpoint
+from pullback_profiler import profile, record_function
+
+FRAME = "autograd::engine::evaluate_function: "
+
+
+def names(profiled):
+    return [event.name for event in profiled.function_events]
+
+
+def named(profiled, name):
+    (event,) = (event for event in profiled.function_events if event.name == name)
+    return event
+
+
+def assert_sums_hold(events):
+    """Nothing is counted twice, and no event lies partly outside its parent."""
+    top = sum(event.cpu_time_total for event in events if event.cpu_parent is None)
+    assert sum(event.self_cpu_time_total for event in events) == pytest.approx(top, abs=1e-3)
+    assert all(event.self_cpu_time_total >= 0 for event in events)
+    for event in events:
+        if event.cpu_parent is not None:
+            around, span = event.cpu_parent.time_range, event.time_range
+            assert around.start <= span.start and span.end <= around.end
+
+
+def test_forward_and_backward_with_the_engines_frames():
+    x = pb.randn(3, 4, requires_grad=True)
+    with profile() as p:
+        x.exp().sum().backward()
+    assert names(p) == [
+        *("pullback::exp", "pullback::sum", "pullback::ones_like"),
+        *(FRAME + "SumBackward0", "SumBackward0", "pullback::restore_dims"),
+        *(FRAME + "ExpBackward0", "ExpBackward0", "pullback::mul"),
+        *(FRAME + "pullback::autograd::AccumulateGrad", "pullback::autograd::AccumulateGrad"),
+    ]
+    node = named(p, "ExpBackward0")
+    assert node.cpu_parent.name == FRAME + "ExpBackward0"
+    assert [child.name for child in node.cpu_children] == ["pullback::mul"]
+    assert (node.scope, node.cpu_parent.scope) == (1, 0)
+    assert_sums_hold(p.function_events)
+
+
+def test_backward_is_linked_to_forward():
+    x = pb.randn(3, requires_grad=True)
+    with profile() as p:
+        pb.ones(2).neg()
+        (x * 2).sin().sum().backward()
+    forward = {e.name: e for e in p.function_events if e.sequence_nr >= 0 and not e.fwd_thread}
+    for op, node in (("mul", "MulBackward0"), ("sin", "SinBackward0"), ("sum", "SumBackward0")):
+        event = forward[f"pullback::{op}"]
+        assert named(p, node).sequence_nr == event.sequence_nr
+        assert named(p, node).fwd_thread == event.thread
+    assert named(p, "pullback::neg").sequence_nr == -1
+
+
+class Double(pb.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def assert_every_node_has_its_forward(p):
+    made = {(e.thread, e.sequence_nr) for e in p.function_events if not e.fwd_thread}
+    nodes = [e for e in p.function_events if e.scope == 1 and e.sequence_nr >= 0]
+    assert nodes
+    assert {(e.fwd_thread, e.sequence_nr) for e in nodes} <= made
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoints_and_functions_are_linked_too(use_reentrant):
+    x = pb.randn(5, requires_grad=True)
+    with profile() as p:
+        y = checkpoint(lambda t: (t * t).exp(), x, use_reentrant=use_reentrant)
+        Double.apply(y).sum().backward()
+    assert names(p).count("pullback::exp") == 2  # again during backward
+    assert named(p, "Double").sequence_nr == named(p, "DoubleBackward").sequence_nr
+    assert "DoubleBackward" in names(p)
+    assert_sums_hold(p.function_events)
+    assert_every_node_has_its_forward(p)
+
+
+def test_second_derivatives_and_vmap():
+    x = pb.randn(5, requires_grad=True)
+    with profile() as p:
+        (g,) = pb.autograd.grad((x**3).sum(), x, create_graph=True)
+        g.sum().backward()
+        pb.func.vmap(pb.sin)(pb.randn(3, 2))
+    assert names(p).count("PowBackward0") == 2
+    assert "pullback::sin" in names(p)
+    assert_sums_hold(p.function_events)
+    assert_every_node_has_its_forward(p)
+
+
+def test_in_place_and_out():
+    x, out = pb.ones(3), pb.empty(3)
+    with profile() as p:
+        x.mul_(2)
+        pb.add(x, x, out=out)
+    assert names(p) == ["pullback::mul_", "pullback::add"]
+
+
+def test_blocks():
+    @record_function("step")
+    def step(depth):
+        if depth:
+            step(depth - 1)
+
+    with profile() as p:
+        with record_function("epoch", "first"):
+            step(2)
+            with pytest.raises(ZeroDivisionError), record_function("bad"):
+                1 / 0
+        with record_function("ProfilerStep#7"):
+            pb.ones(1)
+    epoch, bad = named(p, "epoch"), named(p, "bad")
+    assert (epoch.scope, epoch.is_user_annotation, epoch.kwinputs) == (7, True, {"args": "first"})
+    assert bad.cpu_parent is epoch
+    steps = [e for e in p.function_events if e.name == "step"]
+    assert len(steps) == 1  # an only child of the same name is merged into its parent
+    assert named(p, "ProfilerStep*").trace_name == "ProfilerStep#7"
+    assert step.__name__ == "step"
+
+
+def test_one_block_entered_twice_at_once():
+    block = record_function("again")
+    with profile() as p, block:
+        pb.ones(1)
+        with block:
+            pb.zeros(1)
+    assert names(p) == ["again", "pullback::ones", "again", "pullback::zeros"]
+
+
+def test_block_checks_its_arguments():
+    with pytest.raises(TypeError, match="'name' must be str, not int"):
+        record_function(3)
+    with pytest.raises(TypeError, match="'args' must be str, not int"):
+        record_function("a", 3)
+    with record_function("nobody watches"):
+        pass
+
+
+def test_block_that_ends_with_a_future():
+    future = Future()
+    block = record_function("later")
+    with profile() as p:
+        with block:
+            assert block._call_end_callbacks_on_future(future) is future
+            pb.ones(1)
+        with pytest.raises(RuntimeError, match="can only be called once"):
+            block._call_end_callbacks_on_future(Future())
+        pb.zeros(1)
+        future.set_result(None)
+    assert named(p, "pullback::zeros").cpu_parent is named(p, "later")
+    with pytest.raises(RuntimeError, match="has not begun"):
+        record_function("outside")._call_end_callbacks_on_future(Future())
+
+
+def test_block_that_ends_on_another_thread_is_asynchronous():
+    future = Future()
+    with profile() as p:
+        with record_function("away") as block:
+            block._call_end_callbacks_on_future(future)
+        pb.ones(1)
+        thread = threading.Thread(target=future.set_result, args=(None,))
+        thread.start()
+        thread.join()
+    away = named(p, "away")
+    assert away.is_async and away.self_cpu_time_total == 0
+    assert named(p, "pullback::ones").cpu_parent is None
+
+
+def test_shapes():
+    x, y = pb.ones(2, 3), pb.ones(3, dtype=pb.float64)
+    with profile(record_shapes=True) as p:
+        pb.cat([x, x.t().contiguous().t()], dim=1)
+        y.mul(2)
+    cat, mul = named(p, "pullback::cat"), named(p, "pullback::mul")
+    assert cat.structured_input_shapes == [[[2, 3], [2, 3]], []]
+    assert cat.structured_input_strides == [[[3, 1], [1, 2]], []]
+    assert (cat.input_dtypes, cat.concrete_inputs) == (["TensorList", "Scalar"], [None, 1])
+    assert (mul.input_shapes, mul.input_dtypes) == ([[3], []], ["float64", "Scalar"])
+    assert mul.concrete_inputs == [None, 2]
+    with profile() as p:
+        x.exp()
+    assert named(p, "pullback::exp").input_shapes == []
+
+
+def test_inputs_are_not_kept_alive():
+    x, y = pb.ones(2, 3), pb.ones(2, 3)
+    watch = weakref.ref(x)
+    with profile(record_shapes=True) as p:
+        pb.cat([x, y])
+    del x
+    assert watch() is None
+    assert named(p, "pullback::cat").structured_input_shapes[0] == [[2, 3], [2, 3]]
+
+
+def test_flops():
+    x, w = pb.ones(2, 3, 8, 8), pb.ones(4, 3, 3, 3)
+    with profile(with_flops=True) as p:
+        pb.ones(8, 16) @ pb.ones(16, 4)
+        pb.ones(5, 8, 16) @ pb.ones(5, 16, 4)
+        F.linear(pb.ones(7, 6), pb.ones(2, 6))
+        F.conv2d(x, w, stride=2, padding=1)
+        pb.ones(3, 1) + pb.ones(1, 4)
+        pb.ones(3).sort()
+    flops = {e.name: e.flops for e in p.function_events if e.flops}
+    assert flops == {
+        "pullback::mm": 2 * 8 * 16 * 4,
+        "pullback::matmul": 5 * 2 * 8 * 16 * 4,
+        "pullback::linear": 2 * 7 * 6 * 2,
+        "pullback::conv2d": 2 * 2 * 4 * 4 * 4 * 27,
+        "pullback::add": 12,
+    }
+    assert p.function_events[0].input_shapes
+
+
+def test_memory_goes_to_every_event_around_it():
+    with profile(profile_memory=True) as p:
+        with record_function("outer"), record_function("inner"):
+            x = pb.empty(250)
+        del x
+    assert [(e.name, e.cpu_memory_usage, e.self_cpu_memory_usage) for e in p.function_events] == [
+        ("outer", 1000, 0),
+        ("inner", 1000, 0),
+        ("pullback::empty", 1000, 1000),
+        ("[memory]", -1000, -1000),
+    ]
+    assert p.function_events[-1].cpu_time_total == 0
+
+
+def test_memory_that_cannot_be_had():
+    with profile(profile_memory=True) as p, pytest.raises(MemoryError):
+        pb.empty(1 << 58, dtype=pb.uint8)
+    assert "[OutOfMemory]" in names(p)
+    assert sum(e.self_cpu_memory_usage for e in p.function_events) == 0
+
+
+def test_stacks():
+    x = pb.ones(2, requires_grad=True)
+
+    def inner():
+        return x.exp()
+
+    with profile(with_stack=True) as p:
+        y = inner().sum()
+        y.backward()
+    exp, node = named(p, "pullback::exp"), named(p, "ExpBackward0")
+    assert exp.stack[0].startswith(f"{__file__}(") and exp.stack[0].endswith("): inner")
+    assert exp.stack[1].endswith("): test_stacks")
+    assert node.stack == exp.stack
+    assert not any("pullback/autograd" in frame for e in p.function_events for frame in e.stack)
+
+
+def test_other_threads_only_on_demand():
+    def work():
+        with record_function("inside"):
+            pb.ones(3).exp()
+
+    def run(**options):
+        with profile(**options) as p:
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            pb.zeros(1)
+        return p
+
+    assert names(run()) == ["pullback::zeros"]
+    p = run(all_threads=True)
+    assert sorted(names(p)) == sorted(
+        ["pullback::zeros", *["inside", "pullback::ones", "pullback::exp"] * 3]
+    )
+    assert len({e.thread for e in p.function_events}) == 4
+    for event in p.function_events:
+        if event.name == "pullback::exp":
+            assert event.cpu_parent.name == "inside"
+            assert event.cpu_parent.thread == event.thread
+    assert_sums_hold(p.function_events)
+
+
+def test_memory_of_threads_that_only_free():
+    tensors = [pb.empty(100)]
+    with profile(profile_memory=True, all_threads=True) as p:
+        thread = threading.Thread(target=tensors.clear)
+        thread.start()
+        thread.join()
+    assert [(e.name, e.cpu_memory_usage) for e in p.function_events] == [("[memory]", -400)]
+
+
+def test_the_body_may_raise():
+    p = profile()
+    with pytest.raises(RuntimeError, match="mat1 and mat2"), p, record_function("block"):
+        pb.ones(2, 3) @ pb.ones(2, 3)
+    assert named(p, "block").cpu_time_total > 0
+
+
+def test_begun_and_ended_in_the_middle_of_things():
+    p = profile()
+    x = pb.ones(2, requires_grad=True)
+    y = x.exp()
+    y.register_hook(lambda grad: p.__enter__() and None)
+    x.register_hook(lambda grad: p.__exit__(None, None, None))
+    y.sum().backward()
+    assert names(p) == ["ExpBackward0", "pullback::mul", names(p)[-1]]
+    assert names(p)[-1].startswith(FRAME)
+    assert_sums_hold(p.function_events)
+
+
+def test_a_hundred_thousand_events_none_lost():
+    with profile() as p:
+        for _ in range(50_000):
+            record_function("block").__enter__().__exit__()
+            pb.ones(1)
+    assert len(p.function_events) == 100_000
+    assert {e.count for e in p.key_averages()} == {50_000}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), max_leaves=15))
+def test_the_tree_is_the_programs(shape):
+    def run(nodes, path):
+        for number, inner in enumerate(nodes):
+            name = f"{path}{number}"
+            with record_function(name):
+                run(inner, name + ".")
+
+    def expect(nodes, path, parent, found):
+        for number, inner in enumerate(nodes):
+            found[f"{path}{number}"] = parent
+            expect(inner, f"{path}{number}.", f"{path}{number}", found)
+        return found
+
+    with profile() as p:
+        run(shape, "")
+    parents = {e.name: e.cpu_parent and e.cpu_parent.name for e in p.function_events}
+    assert parents == expect(shape, "", None, {})
+    assert_sums_hold(p.function_events)
+
+
+def test_results_are_the_same_while_profiled():
+    x = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+
+    def gradient():
+        t = pb.tensor(x, requires_grad=True)
+        F.softmax(t @ t.t(), dim=-1).log().sum().backward()
+        return t.grad.numpy()
+
+    plain = gradient()
+    with profile(record_shapes=True, profile_memory=True, with_stack=True, with_flops=True):
+        assert np.array_equal(gradient(), plain)
