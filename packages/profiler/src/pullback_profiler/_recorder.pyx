@@ -21,7 +21,7 @@ from pullback.abi cimport (
 
 from pullback.backend import attach_observer, detach_observer, thread_number
 
-__all__ = ["MEMORY", "Described", "Recorder", "now"]
+__all__ = ["Described", "Recorder"]
 
 cdef extern from "clock.h":
     int64_t clock_now() noexcept nogil
@@ -39,9 +39,6 @@ cdef enum:
     OPEN = -1                   # end of an event that has not ended
     MEMORY_CHANGE = 100         # kind of a record that is no event
     MAX_BASES = 64              # devices that kernels are timed on
-
-MEMORY = MEMORY_CHANGE
-
 
 ctypedef struct record_t:
     uint64_t id
@@ -96,11 +93,6 @@ ctypedef struct log_t:
 
 cdef uint64_t recordings = 0
 cdef Recorder active = None     # is told by core, so it has to live
-
-
-def now():
-    """Return nanoseconds on the clock of records."""
-    return clock_now()
 
 
 cdef class Recorder:

@@ -146,6 +146,12 @@ class profile:
                 )
             self._recorder = None
 
+    def __del__(self) -> None:
+        """End the recording of a profile that was forgotten inside its block."""
+        recorder = getattr(self, "_recorder", None)
+        if recorder is not None:
+            recorder.stop()
+
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any] = ()) -> None:
         """Pause recording, or go on with it; ``activities`` is there for torch's sake.
 

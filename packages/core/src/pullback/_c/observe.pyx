@@ -210,7 +210,7 @@ cdef void begin_kernel(pb_event *event, int slot, int type_id, int device) noexc
 set_kernel_events(begin_kernel, end_event)
 
 
-# ---- Functions and ranges --------------------------------------------------------------------------------------
+# ---- Functions and ranges ------------------------------------------------------------------------
 
 def is_observed():
     """True if somebody watches."""
