@@ -47,9 +47,15 @@ def numpy_functions() -> dict[str, Callable]:
 
     names = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2")
     renamed = {name: getattr(np, "arc" + name[1:]) for name in names}
-    return {**renamed, "pow": np.power, "erf": special.erf, "erfc": special.erfc,
-            "lgamma": special.gammaln, "sigmoid": special.expit,
-            "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype)}
+    return {
+        **renamed,
+        "pow": np.power,
+        "erf": special.erf,
+        "erfc": special.erfc,
+        "lgamma": special.gammaln,
+        "sigmoid": special.expit,
+        "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
+    }
 
 
 def compute_pullback(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -73,7 +79,8 @@ def compute_torch(python: str, cases: dict[str, tuple[np.ndarray, ...]]) -> dict
     with tempfile.TemporaryDirectory() as folder:
         given, results = Path(folder, "given.npz"), Path(folder, "results.npz")
         arrays: dict[str, Any] = {
-            f"{name}:{k}": a for name, arguments in cases.items() for k, a in enumerate(arguments)}
+            f"{name}:{k}": a for name, arguments in cases.items() for k, a in enumerate(arguments)
+        }
         np.savez(given, **arrays)
         subprocess.run([python, "-c", TORCH, given, results], check=True)
         return dict(np.load(results))
@@ -92,7 +99,8 @@ def main(arguments: list[str] | None = None) -> None:
     for slot in functions:
         for dtype in ulp.NUMPY:
             cases[f"{slot}-{dtype}"] = (
-                ulp.pairs(slot, dtype) if slot in ulp.PAIRS else (ulp.points(slot, dtype),))
+                ulp.pairs(slot, dtype) if slot in ulp.PAIRS else (ulp.points(slot, dtype),)
+            )
     torch = compute_torch(options.torch_python, cases)
     rows = []
     for slot, function in sorted(functions.items()):

@@ -104,11 +104,12 @@ def measure_profiler(subjects: Sequence[Subject], amount: Amount) -> Measured:
     if ours is None or torch is None:
         raise MeasurementFailed("the recording profiler is not installed")
     idle, their_idle = ours["idle"] / ours["none"], torch["idle"] / torch["none"]
-    more, their_more = ours["recording"] - ours["none"], torch["recording"] - torch["none"]
-    return [], [
-        Limit("Profiler switched off: an op beside one without", idle, their_idle, "", 1.02),
-        Limit("Profiler recording: cost of an op", more, their_more, "us", 0.5),
-    ]
+    limits = [Limit("Profiler switched off: an op beside one without", idle, their_idle, "", 1.02)]
+    for state, budget in (("recording", 0.5), ("memory", None), ("shapes", None), ("stacks", None)):
+        what = "Profiler recording" if state == "recording" else f"Profiler recording {state}"
+        more, their_more = ours[state] - ours["none"], torch[state] - torch["none"]
+        limits.append(Limit(f"{what}: cost of an op", more, their_more, "us", budget))
+    return [], limits
 
 
 MEASURES: dict[str, Callable[[Sequence[Subject], Amount], Measured]] = {

@@ -43,6 +43,15 @@ OTHER_NAMES = {"sigmoid": "expit", "atan": "arctan", "asinh": "arcsinh"}
 SAMPLES = 200_000
 OPERATIONS = 20_000
 
+# States of the profiler, by what they are called in figures.
+PROFILES: dict[str, dict[str, bool]] = {
+    "idle": {"enabled": False},
+    "recording": {},
+    "memory": {"profile_memory": True},
+    "shapes": {"record_shapes": True},
+    "stacks": {"with_stack": True},
+}
+
 
 def resident(field: str) -> int:
     """Return a field of the process's status in bytes."""
@@ -91,9 +100,9 @@ def profiled(module: ModuleType) -> dict[str, float] | None:
     found: dict[str, float] = {}
     for _ in range(5):
         seconds = {"none": operations()}
-        for name, enabled in (("idle", False), ("recording", True)):
+        for name, options in PROFILES.items():
             try:
-                with module.autograd.profiler.profile(enabled=enabled):
+                with module.autograd.profiler.profile(**options):
                     seconds[name] = operations()
             except ImportError:
                 return None

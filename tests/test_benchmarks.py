@@ -172,11 +172,12 @@ def test_profiler_is_measured_where_there_is_one(monkeypatch):
         left = list(answers)
         monkeypatch.setattr(figures, "run_once", lambda *arguments: left.pop(0))
 
-    ours = {"none": 0.1, "idle": 0.101, "recording": 0.5}
-    profiles(ours, {"none": 1.0, "idle": 1.0, "recording": 3.0})
-    _, (idle, recording) = figures.measure_profiler([OURS, OURS], figures.Amount(1))
-    assert (idle.ours, recording.ours) == pytest.approx((1.01, 0.4))
-    assert recording.torch == pytest.approx(2.0)
+    ours = {"none": 0.1, "idle": 0.101, "recording": 0.5, "memory": 0.6, "shapes": 1, "stacks": 2}
+    theirs = {"none": 1.0, "idle": 1.0, "recording": 3.0, "memory": 4, "shapes": 5, "stacks": 6}
+    profiles(ours, theirs)
+    _, (idle, recording, *_, stacks) = figures.measure_profiler([OURS, OURS], figures.Amount(1))
+    assert (idle.ours, recording.ours, stacks.ours) == pytest.approx((1.01, 0.4, 1.9))
+    assert (recording.torch, stacks.torch) == pytest.approx((2.0, 5.0))
     profiles(None, None)
     with pytest.raises(MeasurementFailed, match="not installed"):
         figures.measure_profiler([OURS, OURS], figures.Amount(1))

@@ -134,8 +134,9 @@ def test_other_abi_version(write_plugin, run_python):
     )
     code = "import pullback as pb; pb.ones(3, device='faulty')"
     done = run_python(code, PYTHONPATH=write_plugin("faulty", text))
-    assert "backend 'faulty' was built for ABI version 999 of pullback, this is version" in (
-        done.stderr.splitlines()[-1]
+    assert (
+        "backend 'faulty' was built for ABI version 999 of pullback, this is version"
+        in (done.stderr.splitlines()[-1])
     )
 
 

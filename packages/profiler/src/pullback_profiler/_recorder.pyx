@@ -5,23 +5,24 @@ thread. Names, shapes and stacks are looked at when recording has stopped. Every
 with the interpreter lock held.
 """
 
-import sys
 import threading
 
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE,
-    PB_OBSERVER_CAPSULE, pb_array, pb_backend, pb_event, pb_observer)
+    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_RANGE, PB_MESSAGE_SIZE, PB_OBSERVER_CAPSULE,
+    pb_backend, pb_event, pb_observer)
+from pullback_profiler._log cimport (
+    BLOCK_RECORDS, block_t, base_t, log_t, mark_t, read_details, record_t, write_details)
 
 from pullback.backend import attach_observer, detach_observer, thread_number
 
-__all__ = ["Described", "Recorder"]
+__all__ = ["Recorder"]
 
 cdef extern from "clock.h":
     int64_t clock_now() noexcept nogil
@@ -35,61 +36,9 @@ cdef extern from *:
     uint64_t current_number
 
 cdef enum:
-    BLOCK_RECORDS = 1024
     OPEN = -1                   # end of an event that has not ended
     MEMORY_CHANGE = 100         # kind of a record that is no event
     MAX_BASES = 64              # devices that kernels are timed on
-
-ctypedef struct record_t:
-    uint64_t id
-    int64_t start               # nanoseconds
-    int64_t end
-    const char *name            # of a change of memory: its address
-    int64_t sequence            # of a change of memory: bytes
-    int32_t forward_thread
-    int32_t ending_thread       # 0: the same
-    int32_t details             # position among the details, or marks, of the log; -1: none
-    int16_t kind
-    int16_t device              # of a change of memory: device type * 256 + index
-
-
-ctypedef struct block_t:
-    block_t *next
-    int used
-    record_t records[BLOCK_RECORDS]
-
-
-# The two points between which a device ran a kernel.
-ctypedef struct mark_t:
-    const pb_backend *backend
-    int device_type
-    int device
-    void *first
-    void *last
-
-
-# When a device passed a point that the clock of the host was read at.
-ctypedef struct base_t:
-    const pb_backend *backend
-    int device
-    void *mark
-    int64_t time
-
-
-ctypedef struct log_t:
-    log_t *next
-    uint64_t thread
-    block_t *first
-    block_t *last
-    record_t **running          # a stack
-    int depth
-    int room
-    mark_t *marks
-    int nmarks
-    int marks_room
-    PyObject *details           # owned list, or NULL
-    PyObject *names             # owned (name, number in the system) of the thread, or NULL
-
 
 cdef uint64_t recordings = 0
 cdef Recorder active = None     # is told by core, so it has to live
@@ -164,7 +113,8 @@ cdef class Recorder:
 
         A record is (kind, name, start, end, sequence, forward thread, ending thread or 0, device,
         details), with times in nanoseconds. Of a change of memory the name is its address, the
-        sequence counts bytes; of a kernel the details are when its device began and ended it.
+        sequence counts bytes; of a kernel the details are when its device began and ended it, else
+        (inputs, stack) or None.
         """
         cdef list found = []
         cdef log_t *log = self.logs
@@ -181,6 +131,7 @@ cdef class Recorder:
 cdef void clear(Recorder self) noexcept:
     cdef log_t *log
     cdef block_t *block
+    cdef int64_t k
     cdef int i
     while self.logs != NULL:
         log = self.logs
@@ -194,7 +145,10 @@ cdef void clear(Recorder self) noexcept:
             release_mark(log.marks[i].backend, log.marks[i].device, log.marks[i].last)
         free(log.marks)
         free(log.running)
-        Py_XDECREF(log.details)
+        free(log.words)
+        for k in range(log.nheld):
+            Py_DECREF(<object>log.held[k])
+        free(log.held)
         Py_XDECREF(log.names)
         free(log)
     for i in range(self.nbases):
@@ -240,17 +194,6 @@ cdef record_t *record_new(Recorder self, log_t *log) noexcept:
     record = &block.records[block.used]
     block.used += 1
     return record
-
-
-cdef int details_add(log_t *log, object value) except -2:
-    cdef list details
-    if log.details == NULL:
-        details = []
-        Py_INCREF(details)
-        log.details = <PyObject *>details
-    details = <list>log.details
-    details.append(value)
-    return <int>len(details) - 1
 
 
 # ---- what core tells -----------------------------------------------------------------------------
@@ -300,8 +243,6 @@ cdef void on_begin(void *self_, const pb_event *event) noexcept:
 cdef int look_closer(Recorder self, log_t *log, record_t *record,
                      const pb_event *event) except -1:
     """Keep what does not fit a record."""
-    cdef object inputs = None
-    cdef object stack = None
     if log.names == NULL:
         names = (threading.current_thread().name, threading.get_native_id())
         Py_INCREF(names)
@@ -309,63 +250,9 @@ cdef int look_closer(Recorder self, log_t *log, record_t *record,
         log.thread = event.thread
     if event.kind == PB_EVENT_KERNEL:
         record.details = begin_mark(self, log, event)
-        return 0
-    if event.kind == PB_EVENT_RANGE:
-        args = <object>event.inputs[0] if event.ninput else None
-        record.details = details_add(log, (<object>event.object, args,
-                                           stack_now() if self.stacks else None))
-        return 0
-    if self.shapes:
-        inputs = tuple([input_of(event, <PyObject *>event.inputs[i])
-                        for i in range(event.ninput)])
-    if self.stacks and (event.kind == PB_EVENT_OP or event.kind == PB_EVENT_FUNCTION):
-        stack = stack_now()
-    if inputs is not None or stack is not None:
-        record.details = details_add(log, (inputs, None, stack))
+    elif event.kind == PB_EVENT_RANGE or self.shapes or self.stacks:
+        record.details = write_details(log, event, self.shapes, self.stacks)
     return 0
-
-
-cdef object input_of(const pb_event *event, PyObject *value):
-    """Return (dtype, shape, strides) of a tensor, a tuple of what is in a sequence, or the value.
-
-    What is neither a number, a text nor None is told by its repr: nothing is kept alive.
-    """
-    cdef pb_array array
-    cdef int d
-    if value == NULL:
-        return None
-    if event.describe(value, &array):
-        return Described(array.dtype, tuple([array.shape[d] for d in range(array.ndim)]),
-                         tuple([array.strides[d] for d in range(array.ndim)]))
-    item = <object>value
-    if isinstance(item, (list, tuple)):
-        return [input_of(event, <PyObject *>part) for part in item]
-    if item is None or isinstance(item, (bool, int, float, complex, str)):
-        return item
-    return repr(item)
-
-
-cdef class Described:
-    """What is kept of a tensor."""
-    cdef readonly int dtype
-    cdef readonly tuple shape
-    cdef readonly tuple strides
-
-    def __cinit__(self, int dtype, tuple shape, tuple strides):
-        self.dtype = dtype
-        self.shape = shape
-        self.strides = strides
-
-
-cdef tuple stack_now():
-    """Return the code and line of each Python frame, innermost first."""
-    cdef list found = []
-    frame = sys._getframe()
-    while frame is not None:
-        found.append(frame.f_code)
-        found.append(frame.f_lineno)
-        frame = frame.f_back
-    return tuple(found)
 
 
 cdef void on_end(void *self_, const pb_event *event) noexcept:
@@ -522,9 +409,12 @@ cdef list records_of(Recorder self, log_t *log):
                 continue
             details = None
             device = 0
+            if record.details >= 0 and record.kind != PB_EVENT_KERNEL:
+                details = read_details(log, record.details)
             if record.kind == PB_EVENT_RANGE:
-                details = (<list>log.details)[record.details]
-                name = details[0]
+                if details is None:         # there was no memory for its name
+                    continue
+                name = details[0][0]
             else:
                 name = texts.get(<size_t>record.name)
                 if name is None:
@@ -533,13 +423,10 @@ cdef list records_of(Recorder self, log_t *log):
                 if record.details < 0:
                     continue
                 mark = &log.marks[record.details]
-                times = times_of(self, mark)
-                if times is None:
+                details = times_of(self, mark)
+                if details is None:
                     continue
-                details = times
                 device = mark.device_type * 256 + mark.device
-            elif record.details >= 0:
-                details = (<list>log.details)[record.details]
             found.append((record.kind, name, record.start, record.end, record.sequence,
                           record.forward_thread, record.ending_thread, device, details))
         block = block.next

@@ -169,7 +169,7 @@ class _Collector:
         shown = self.names.get((kind, name))
         if shown is None:
             shown = self.names[kind, name] = event_name(kind, name)
-        inputs, args, stack = (None, None, None) if details is None else details
+        inputs, stack = ((), ()) if details is None else details
         event = FunctionEvent(
             len(self.events) + 1,
             shown if kind != RANGE else display_name(shown),
@@ -186,14 +186,14 @@ class _Collector:
             activity_type="user_annotation" if kind == RANGE else "cpu_op",
             external_id=len(self.events) + 1,
             input_shapes=[],
-            stack=[] if stack is None else self.stack_of(stack),
+            stack=self.stack_of(stack),
             device_resource_id=thread.native,
         )
         has_flops = bool(running and running[-1].has_flops)
         if kind == RANGE:
-            event.kwinputs = {} if args is None else {"args": args}
-        elif inputs is not None:
-            shapes = [getattr(value, "shape", None) for value in inputs]
+            event.kwinputs = {"args": inputs[1]} if len(inputs) > 1 else {}
+        elif inputs:
+            shapes = [value[1] if _is_tensor(value) else None for value in inputs]
             describe_inputs(event, inputs)
             if self.options.with_flops and kind == OP and not has_flops:
                 event.flops = flops_of(name, shapes, inputs)
@@ -285,14 +285,14 @@ def describe_inputs(event: FunctionEvent, inputs: Sequence[Any]) -> None:
     """Fill in what an event tells of its inputs."""
     event.input_shapes = [_flat_shape(value) for value in inputs]
     event.concrete_inputs = [None if _holds_tensors(value) else value for value in inputs]
-    event.structured_input_shapes = [_nested(value, "shape") for value in inputs]
-    event.structured_input_strides = [_nested(value, "strides") for value in inputs]
+    event.structured_input_shapes = [_nested(value, 1) for value in inputs]
+    event.structured_input_strides = [_nested(value, 2) for value in inputs]
     event.input_dtypes = [_dtype_of(value) for value in inputs]
     event.kwinputs = {}
 
 
 def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "strides")
+    return isinstance(value, tuple)  # (dtype, shape, strides); sequences are lists
 
 
 def _holds_tensors(value: Any) -> bool:
@@ -302,18 +302,18 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _flat_shape(value: Any) -> list[int]:
-    return list(value.shape) if _is_tensor(value) else []
+    return list(value[1]) if _is_tensor(value) else []
 
 
-def _nested(value: Any, what: str) -> list[Any]:
+def _nested(value: Any, what: int) -> list[Any]:
     if isinstance(value, list) and _holds_tensors(value):
         return [_nested(item, what) for item in value]
-    return list(getattr(value, what)) if _is_tensor(value) else []
+    return list(value[what]) if _is_tensor(value) else []
 
 
 def _dtype_of(value: Any) -> str:
     if _is_tensor(value):
-        return DTYPES[value.dtype]
+        return DTYPES[value[0]]
     if _holds_tensors(value):
         return "TensorList"
     if isinstance(value, list):
