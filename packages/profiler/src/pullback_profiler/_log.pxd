@@ -209,9 +209,10 @@ cdef inline tuple read_details(log_t *log, int64_t at):
 cdef inline list read_values(int64_t **word):
     """Read a number of values, and that number before them."""
     cdef list values = []
-    cdef int64_t i, count = word[0][0]
+    cdef int64_t left = word[0][0]
     word[0] += 1
-    for i in range(count):
+    while left > 0:
+        left -= 1
         values.append(read_value(word))
     return values
 

@@ -30,6 +30,9 @@ DTYPES = (
 logger = logging.getLogger("pullback.profiler")
 
 
+_NO_DETAILS: tuple[list[Any], tuple[Any, ...]] = ([], ())
+
+
 class Thread(NamedTuple):
     """What one thread recorded: see ``Recorder.threads``."""
 
@@ -169,7 +172,7 @@ class _Collector:
         shown = self.names.get((kind, name))
         if shown is None:
             shown = self.names[kind, name] = event_name(kind, name)
-        inputs, stack = ((), ()) if details is None else details
+        inputs, stack = details or _NO_DETAILS
         event = FunctionEvent(
             len(self.events) + 1,
             shown if kind != RANGE else display_name(shown),
