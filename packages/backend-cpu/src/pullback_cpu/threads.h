@@ -4,7 +4,7 @@
  * time, join it and take piece after piece; the caller takes pieces too and, when none is left,
  * closes the job and waits for those who are still at one. So a job never waits for a thread that
  * did not come, on a machine with other things to do. After a job a thread looks for the next one
- * for a moment, then it sleeps.
+ * for a moment, then it sleeps: to wake it up takes as long as many a job.
  *
  * There is one job at a time: a call from within a piece, or while another thread has a job, runs
  * alone. A process that forks leaves its threads behind; the child starts its own. */
@@ -15,17 +15,18 @@
 typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_THREADS_LARGEST 1024
-#define PB_PIECES_PER_THREAD 4 /* so that one slow thread does not hold up the others */
+#define PB_PIECES_PER_THREAD 8 /* so that one slow thread does not hold up the others */
 
 #if defined(__GNUC__) && !defined(_WIN32)
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #define PB_EXPORTED __attribute__((visibility("default")))
-/* At most so often for a job: some ten microseconds, as a pause takes up to 140 cycles. */
 #define PB_LOOKS 500
+#define PB_AWAKE 100000 /* nanoseconds; a pause takes 10 to 140 cycles and is no clock */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define pb_pause() __builtin_ia32_pause()
@@ -46,7 +47,7 @@ static struct {
     int sleepers;           /* of them, those that wait to be woken */
     int open;               /* the job may be joined */
     int wanted;             /* threads that may still join it */
-    atomic_int working;     /* threads that joined and have not left */
+    atomic_uint working;    /* threads that joined and have not left */
     atomic_llong next;      /* the first piece that nobody took */
     pb_body body;
     void *context;
@@ -68,6 +69,23 @@ static void pb_lock(void) {
     pthread_mutex_lock(&pb_team.mutex);
 }
 
+static int64_t pb_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+/* Wait until a number is, or is no longer, a value; but not for long. */
+static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
+    int64_t until = pb_nanoseconds() + PB_AWAKE;
+    do {
+        for (int looks = 0; looks < 16; looks++) {
+            if ((atomic_load_explicit(number, memory_order_acquire) == value) == is_wanted) return;
+            pb_pause();
+        }
+    } while (pb_nanoseconds() < until);
+}
+
 static void pb_take_pieces(void) {
     for (;;) {
         int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
@@ -82,10 +100,7 @@ static void *pb_worker(void *start) {
     unsigned seen = (unsigned)(uintptr_t)start;
     pb_in_job = 1;
     for (;;) {
-        int looks = 0;
-        while (atomic_load_explicit(&pb_team.number, memory_order_acquire) == seen
-               && ++looks < PB_LOOKS)
-            pb_pause();
+        pb_watch(&pb_team.number, seen, 0);
         pb_lock();
         while (atomic_load(&pb_team.number) == seen) {
             ++pb_team.sleepers;
@@ -141,7 +156,6 @@ static void pb_start_workers(int count, unsigned number) {
 
 static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, pb_body body,
                        void *context) {
-    int looks = 0;
     pb_lock();
     pb_start_workers(threads - 1, atomic_load(&pb_team.number));
     pb_team.body = body;
@@ -161,7 +175,7 @@ static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, p
     pb_lock();
     pb_team.open = 0;
     pthread_mutex_unlock(&pb_team.mutex);
-    while (atomic_load(&pb_team.working) && ++looks < PB_LOOKS) pb_pause();
+    pb_watch(&pb_team.working, 0, 1);
     pb_lock();
     while (atomic_load(&pb_team.working)) pthread_cond_wait(&pb_team.left, &pb_team.mutex);
     pthread_mutex_unlock(&pb_team.mutex);

@@ -18,9 +18,11 @@ cdef extern from "scratch.h" nogil:
 
 cdef enum:
     SMALL = 256       # multiplications that cost less than a call of BLAS
+    NARROW = 8        # columns that are less than a tile has
     LONG = 1 << 18    # and those that are worth a thread
     WIDE = 1 << 16    # elements of a matrix, times a vector, that are worth a thread
     EVEN = 16         # rows that BLAS takes together
+    CONVERTED = 1 << 15   # elements whose conversion is worth a thread
 
 cdef blas_table *blas = NULL
 cdef multiply_table *loops = <multiply_table *>PyCapsule_GetPointer(
@@ -262,35 +264,60 @@ cdef int call_gemm(workspace *space, product *task) noexcept nogil:
     return PB_OK
 
 
+# 16-bit numbers of a matrix, and the same in float32, without gaps.
+ctypedef struct conversion:
+    int dtype
+    matrix stored
+    int64_t columns
+    float *wide
+
+
+cdef void widen_rows(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef conversion *task = <conversion *>context
+    cdef matrix rows = task.stored
+    rows.data += first * rows.row * item_size(task.dtype)
+    loops.widen[task.dtype](&rows, last - first, task.columns, task.wide + first * task.columns)
+
+
+cdef void narrow_rows(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef conversion *task = <conversion *>context
+    cdef matrix rows = task.stored
+    rows.data += first * rows.row * item_size(task.dtype)
+    loops.narrow[task.dtype](task.wide + first * task.columns, last - first, task.columns, &rows)
+
+
 cdef int widen_factor(
         workspace *space, int dtype, int which, matrix *factor, int64_t rows,
         int64_t columns) noexcept nogil:
     """Replace a matrix of 16-bit numbers by one of float32, in the same order."""
     cdef matrix wide
-    cdef matrix turned
+    cdef conversion task
+    cdef bint turns = factor.row == 1 and factor.column != 1
     if new_matrix(space, which, rows, columns, &wide) != PB_OK:
         return PB_E_MEMORY
-    if factor.row == 1 and factor.column != 1:
-        turned = transpose(factor[0])
-        loops.widen[dtype](&turned, columns, rows, <float *>wide.data)
+    task.dtype, task.stored, task.columns = dtype, factor[0], columns
+    task.wide = <float *>wide.data
+    if turns:
+        task.stored, task.columns = transpose(factor[0]), rows
         wide.row, wide.column = 1, rows
-    else:
-        loops.widen[dtype](factor, rows, columns, <float *>wide.data)
+    parallel_for(columns if turns else rows, CONVERTED // task.columns + 1, widen_rows, &task)
     factor[0] = wide
     return PB_OK
 
 
 cdef int multiply_halves(workspace *space, int dtype, product task) noexcept nogil:
-    cdef matrix target = task.c
+    cdef conversion result
     cdef int error = widen_factor(space, dtype, WIDE_A, &task.a, task.m, task.k)
     if error == PB_OK:
         error = widen_factor(space, dtype, WIDE_B, &task.b, task.k, task.n)
+    result.dtype, result.stored, result.columns = dtype, task.c, task.n
     if error == PB_OK:
         error = new_matrix(space, WIDE_C, task.m, task.n, &task.c)
     if error == PB_OK:
+        result.wide = <float *>task.c.data
         error = multiply_large(space, task)
     if error == PB_OK:
-        loops.narrow[dtype](<const float *>task.c.data, task.m, task.n, &target)
+        parallel_for(task.m, CONVERTED // task.n + 1, narrow_rows, &result)
     return error
 
 
@@ -325,9 +352,14 @@ cdef inline double work_of(const product *task) noexcept nogil:
 
 
 cdef inline bint is_large(const product *task, int dtype) noexcept nogil:
-    if work_of(task) <= SMALL or max(task.m, task.n, task.k) > INT_MAX:
+    cdef double most = SMALL if task.n > NARROW else 4 * SMALL
+    if work_of(task) <= most or max(task.m, task.n, task.k) > INT_MAX:
         return False
     return dtype >= <int>PB_F16 or uses_tiles(task, dtype)
+
+
+cdef inline bint uses_bfloat16(int dtype) noexcept nogil:
+    return dtype == <int>PB_BF16 and loops.has_bfloat16()
 
 
 cdef inline bint uses_tiles(const product *task, int dtype) noexcept nogil:
@@ -340,6 +372,8 @@ cdef inline int multiply_one(workspace *space, int dtype, const product *task) n
         return PB_OK
     if not is_large(task, dtype):
         return loops.small[dtype](task)
+    if uses_bfloat16(dtype):
+        return loops.bfloat16(task)
     if dtype != space.dtype:
         return multiply_halves(space, dtype, task[0])
     return multiply_large(space, task[0])
@@ -407,7 +441,7 @@ cdef int kernel_bmm(pb_call *call) noexcept nogil:
         task.m *= batches
         batches = 1
     if (unlikely(blas == NULL) and dtype >= <int>PB_F16 and is_large(task, dtype)
-            and not uses_tiles(task, max(dtype, <int>PB_F32))):
+            and not uses_bfloat16(dtype) and not uses_tiles(task, max(dtype, <int>PB_F32))):
         error = load_blas(&blas)
         if error:
             return error

@@ -29,6 +29,8 @@ ctypedef int (*multiply_loop)(const product *task) noexcept nogil
 ctypedef struct multiply_table:
     multiply_loop small[PB_NUM_DTYPES]  # any strides
     multiply_loop tiled[PB_NUM_DTYPES]  # rows of c contiguous; NULL where BLAS is faster
+    multiply_loop bfloat16              # any strides; only where has_bfloat16()
+    bint (*has_bfloat16)() noexcept nogil
     void (*widen[PB_NUM_DTYPES])(const matrix *source, int64_t rows, int64_t columns,
                                  float *target) noexcept nogil
     void (*narrow[PB_NUM_DTYPES])(const float *source, int64_t rows, int64_t columns,

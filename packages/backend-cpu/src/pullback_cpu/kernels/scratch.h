@@ -8,7 +8,14 @@
 
 #define PB_SCRATCH_KEPT 4             /* blocks that are kept */
 #define PB_SCRATCH_LARGEST (1 << 22)  /* bytes of a block that is kept */
-#define PB_SCRATCH_HEAD 64            /* in front of a block stands its size */
+/* In front of a block stands its size; and it begins with a cache line, or every other vector of
+ * 512 bits would lie in two. */
+#define PB_SCRATCH_HEAD 64
+#if defined(_WIN32)
+#define pb_scratch_new(bytes) malloc(bytes)
+#else
+#define pb_scratch_new(bytes) aligned_alloc(PB_SCRATCH_HEAD, bytes)
+#endif
 
 #if defined(__GNUC__)
 static void *pb_scratch_blocks[PB_SCRATCH_KEPT];
@@ -32,7 +39,7 @@ static void *pb_scratch_take(size_t bytes) {
         free(block);
     }
 #endif
-    block = malloc(size + PB_SCRATCH_HEAD);
+    block = pb_scratch_new(size + PB_SCRATCH_HEAD);
     if (block == NULL) return NULL;
     *(size_t *)block = size;
     return block + PB_SCRATCH_HEAD;

@@ -10,7 +10,10 @@
 
 #if defined(__GNUC__)
 #define PB_ALWAYS_INLINE static inline __attribute__((always_inline))
+#define PB_ALIGNED __attribute__((aligned(64))) /* no vector lies in two cache lines */
 #define PB_UNROLL _Pragma("GCC unroll 16")
+/* Let the compiler forget how a pointer was computed. */
+#define PB_HIDE(pointer) __asm__("" : "+r"(pointer))
 #define PB_PREFETCH(address) __builtin_prefetch(address)
 #if defined(__AVX512F__)
 #define PB_VECTOR_BYTES 64
@@ -21,7 +24,9 @@
 #endif
 #else
 #define PB_ALWAYS_INLINE static inline
+#define PB_ALIGNED
 #define PB_UNROLL
+#define PB_HIDE(pointer) ((void)0)
 #define PB_PREFETCH(address) ((void)0)
 #endif
 
@@ -49,13 +54,13 @@
 #define PB_TILES_ARE_WIDE 0
 #endif
 
-/* Rows of b that are multiplied at a time: a panel of them, two vectors wide, has 32 KiB. */
-#define PB_DEPTH 256
+/* Bytes of a row of a that are multiplied at a time: those of a tile have 28 KiB. */
+#define PB_DEPTH_BYTES 2048
 #define PB_PANEL_SIZE 8192 /* elements of a panel that is copied to the stack */
 
 /* What one part of a large product is: tiles below each other, few enough that threads share parts
  * evenly, and panels beside each other that stay in a cache. */
-#define PB_GROUP_TILES 4
+#define PB_GROUP_TILES 2
 #define PB_GROUP_PANELS 8
 
 #define PB_JOIN_(a, b) a##b

@@ -13,6 +13,7 @@ typedef PB_NUMBER PB_OF(pb_loose);
 #define PB_VECTOR PB_OF(pb_vector)
 #define PB_LOOSE PB_OF(pb_loose)
 #define PB_LANES ((int64_t)(sizeof(PB_VECTOR) / sizeof(PB_NUMBER)))
+#define PB_IS_FLOAT ((PB_NUMBER)0.5 != 0)
 
 static inline int64_t PB_OF(pb_lanes)(void) { return PB_LANES; }
 
@@ -33,6 +34,24 @@ PB_ALWAYS_INLINE void PB_OF(pb_copy_few)(const PB_NUMBER *from, int64_t count, P
 
 /* ---- one tile ---------------------------------------------------------------------------- */
 
+/* Add the products of a column of a and a row of b. Every third row of a has a pointer: more would
+ * need more registers than there are. */
+PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(
+        const int rows, const int vectors, const PB_NUMBER *a[PB_TILE_ROWS / 3 + 1], int64_t a_row,
+        const PB_NUMBER *b, PB_VECTOR s[PB_TILE_ROWS][8]) {
+    PB_VECTOR y[8];
+    PB_UNROLL
+    for (int j = 0; j < vectors; j++)
+        y[j] = *(const PB_LOOSE *)(b + j * PB_LANES);
+    PB_UNROLL
+    for (int i = 0; i < rows; i++) {
+        PB_NUMBER x = a[i / 3][i % 3 * a_row];
+        PB_UNROLL
+        for (int j = 0; j < vectors; j++)
+            s[i][j] += x * y[j];
+    }
+}
+
 /* c = a @ b for a few rows and vectors of columns; with `adds` it is added to c, or, if that is
  * negative, taken away from it. Row l of b lies at b + l * b_row, or, if there
  * is a list of places, at b + places[l]. */
@@ -40,6 +59,9 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(
         const int rows, const int vectors, int64_t k, const PB_NUMBER *a, int64_t a_row,
         int64_t a_column, const PB_NUMBER *b, int64_t b_row, const int64_t *places, PB_NUMBER *c,
         int64_t c_row, int adds) {
+    const PB_NUMBER *lines[PB_TILE_ROWS / 3 + 1];
+    /* The branch at the end of a loop costs as much as one of its thirty multiplications. */
+    const int at_once = PB_IS_FLOAT && vectors <= 4 && rows * vectors >= 24 ? 2 : 1;
     PB_VECTOR s[PB_TILE_ROWS][8];
     PB_UNROLL
     for (int i = 0; i < rows; i++)
@@ -52,22 +74,21 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(
             PB_PREFETCH(c + i * c_row);
             PB_PREFETCH(c + i * c_row + (vectors - 1) * PB_LANES);
         }
-    for (int64_t l = 0; l < k; l++) {
-        const PB_NUMBER *line = places ? b + places[l] : b;
-        PB_VECTOR y[8];
-        PB_UNROLL
-        for (int j = 0; j < vectors; j++)
-            y[j] = *(const PB_LOOSE *)(line + j * PB_LANES);
-        PB_UNROLL
-        for (int i = 0; i < rows; i++) {
-            PB_NUMBER x = a[i * a_row];
-            PB_UNROLL
-            for (int j = 0; j < vectors; j++)
-                s[i][j] += x * y[j];
-        }
-        a += a_column;
-        b += b_row;
+    PB_UNROLL
+    for (int i = 0; i < rows; i += 3) {
+        lines[i / 3] = a + i * a_row;
+        if (places == NULL) PB_HIDE(lines[i / 3]);
     }
+    for (; k >= at_once; k -= at_once)
+        PB_UNROLL
+        for (int step = 0; step < at_once; step++) {
+            PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places++ : b, s);
+            PB_UNROLL
+            for (int i = 0; i < rows; i += 3)
+                lines[i / 3] += a_column;
+            b += b_row;
+        }
+    if (k > 0) PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places : b, s);
     PB_UNROLL
     for (int i = 0; i < rows; i++)
         PB_UNROLL
@@ -187,6 +208,13 @@ PB_ALWAYS_INLINE void PB_OF(pb_transpose)(
 static void PB_OF(pb_pack_panel)(
         const PB_NUMBER *b, int64_t b_row, int64_t b_column, int64_t k, int64_t width,
         PB_NUMBER *panel, int64_t step) {
+    if (b_column == 1 && width == 2 * PB_LANES && step == width) {
+        for (int64_t l = 0; l < k; l++, b += b_row, panel += step) {
+            *(PB_LOOSE *)panel = *(const PB_LOOSE *)b;
+            *(PB_LOOSE *)(panel + PB_LANES) = *(const PB_LOOSE *)(b + PB_LANES);
+        }
+        return;
+    }
     if (b_column == 1) {
         for (int64_t l = 0; l < k; l++) {
             const PB_NUMBER *line = b + l * b_row;
@@ -252,7 +280,7 @@ static void PB_OF(pb_multiply_panel)(
                            c + first * c_row + q, c_row, adds);
         }
         if (q < width) {
-            PB_NUMBER some[PB_TILE_ROWS * PB_LANES];
+            PB_ALIGNED PB_NUMBER some[PB_TILE_ROWS * PB_LANES];
             PB_OF(pb_tile)(rows, 1, k, a, a_row, a_step, b + q, b_row, some, PB_LANES, 0);
             for (int64_t i = 0; i < rows; i++) {
                 PB_NUMBER *target = c + (first + i) * c_row + q;
@@ -267,15 +295,17 @@ static void PB_OF(pb_multiply_panel)(
 }
 
 /* The same for any size, where a is read in place and c has rows of contiguous elements. A few rows
- * read b in place too, but for columns that are no whole vector. */
+ * read b in place too, but for columns that are no whole vector; more rows if b stays in the cache
+ * and its rows begin like vectors. */
 static void PB_OF(pb_multiply)(
         int64_t m, int64_t n, int64_t k, const PB_NUMBER *a, int64_t a_row, int64_t a_column,
         const PB_NUMBER *b, int64_t b_row, int64_t b_column, PB_NUMBER *c, int64_t c_row,
         int adds) {
-    PB_NUMBER panel[PB_PANEL_SIZE];
+    PB_ALIGNED PB_NUMBER panel[PB_PANEL_SIZE];
     int64_t block = pb_even_part(m, PB_TILE_ROWS), most = PB_TILE_VECTORS(block) * PB_LANES;
     int in_place = b_column == 1 && (
-        m <= PB_TILE_ROWS || (m <= 2 * PB_TILE_ROWS && k * b_row <= PB_PANEL_SIZE));
+        m <= PB_TILE_ROWS
+        || (k * b_row <= PB_PANEL_SIZE && (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
     int64_t depth = pb_even_part(k, PB_PANEL_SIZE / (in_place ? PB_LANES : most));
     for (int64_t l = 0; l < k; l += depth) {
         int64_t some = k - l < depth ? k - l : depth;
@@ -313,35 +343,35 @@ typedef struct {
     PB_NUMBER *panels;     /* copy of b, two vectors of columns after the other */
 } PB_OF(pb_slab);
 
-/* Return how many groups of panels there are. */
-static inline int64_t PB_OF(pb_panel_groups)(const PB_OF(pb_slab) *slab) {
-    int64_t width = PB_GROUP_PANELS * 2 * PB_LANES;
-    return (slab->n + width - 1) / width;
+/* Return how many panels there are. */
+static inline int64_t PB_OF(pb_panels)(const PB_OF(pb_slab) *slab) {
+    return (slab->n + 2 * PB_LANES - 1) / (2 * PB_LANES);
 }
 
-/* Copy parts of the factors: first groups of panels are counted, then the tiles of a. */
+/* Copy parts of the factors: first panels are counted, then the tiles of a. */
 static void PB_OF(pb_pack_slab)(void *context, int64_t first, int64_t last) {
     PB_OF(pb_slab) *slab = (PB_OF(pb_slab) *)context;
-    int64_t groups = PB_OF(pb_panel_groups)(slab);
-    for (int64_t part = first; part < last; part++) {
-        if (part >= groups) {
-            int64_t tile = part - groups, row = tile * slab->block;
-            int64_t rows = slab->m - row < slab->block ? slab->m - row : slab->block;
-            PB_OF(pb_pack_rows)(slab->a + row * slab->a_row, slab->a_row, slab->a_column, rows,
-                                slab->k, slab->rows + row * slab->k + tile * PB_LANES);
-        } else {
-            /* A few rows of all panels, then the next: each row has pages of its own. */
-            int64_t begin = part * PB_GROUP_PANELS * 2 * PB_LANES;
-            int64_t end = begin + PB_GROUP_PANELS * 2 * PB_LANES;
-            if (end > slab->n) end = slab->n;
-            for (int64_t l = 0; l < slab->k; l += PB_LANES)
-                for (int64_t q = begin; q < end; q += 2 * PB_LANES)
-                    PB_OF(pb_pack_panel)(
-                        slab->b + l * slab->b_row + q * slab->b_column, slab->b_row,
-                        slab->b_column, slab->k - l < PB_LANES ? slab->k - l : PB_LANES,
-                        end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
-                        slab->panels + q * slab->k + l * 2 * PB_LANES, 2 * PB_LANES);
-        }
+    int64_t panels = PB_OF(pb_panels)(slab), part = first;
+    /* A few rows of several panels, then the next: each row has pages of its own. */
+    int64_t some = slab->b_column == 1 ? PB_LANES : slab->k;
+    while (part < last && part < panels) {
+        int64_t begin = part * 2 * PB_LANES, end;
+        part = part + PB_GROUP_PANELS < last ? part + PB_GROUP_PANELS : last;
+        end = part * 2 * PB_LANES < slab->n ? part * 2 * PB_LANES : slab->n;
+        for (int64_t l = 0; l < slab->k; l += some)
+            for (int64_t q = begin; q < end; q += 2 * PB_LANES)
+                PB_OF(pb_pack_panel)(
+                    slab->b + l * slab->b_row + q * slab->b_column, slab->b_row, slab->b_column,
+                    slab->k - l < some ? slab->k - l : some,
+                    end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
+                    slab->panels + q * slab->k + l * 2 * PB_LANES, 2 * PB_LANES);
+        if (part > panels) part = panels;
+    }
+    for (; part < last; part++) {
+        int64_t tile = part - panels, row = tile * slab->block;
+        int64_t rows = slab->m - row < slab->block ? slab->m - row : slab->block;
+        PB_OF(pb_pack_rows)(slab->a + row * slab->a_row, slab->a_row, slab->a_column, rows,
+                            slab->k, slab->rows + row * slab->k + tile * PB_LANES);
     }
 }
 
@@ -350,10 +380,11 @@ static inline int64_t PB_OF(pb_tile_groups)(const PB_OF(pb_slab) *slab) {
 }
 
 static inline int64_t PB_OF(pb_slab_parts)(const PB_OF(pb_slab) *slab) {
-    return PB_OF(pb_tile_groups)(slab) * PB_OF(pb_panel_groups)(slab);
+    int64_t across = (PB_OF(pb_panels)(slab) + PB_GROUP_PANELS - 1) / PB_GROUP_PANELS;
+    return PB_OF(pb_tile_groups)(slab) * across;
 }
 
-/* Multiply parts of the copied factors; parts that follow each other have their panels in common. */
+/* Multiply parts of the factors; parts that follow each other have their panels in common. */
 static void PB_OF(pb_multiply_slab)(void *context, int64_t first, int64_t last) {
     PB_OF(pb_slab) *slab = (PB_OF(pb_slab) *)context;
     int64_t down = PB_OF(pb_tile_groups)(slab), width = PB_GROUP_PANELS * 2 * PB_LANES;
@@ -381,6 +412,7 @@ static void PB_OF(pb_multiply_slab)(void *context, int64_t first, int64_t last) 
 #undef PB_VECTOR
 #undef PB_LOOSE
 #undef PB_LANES
+#undef PB_IS_FLOAT
 #undef PB_NUMBER
 #undef PB_BITS
 #undef PB_SUFFIX
