@@ -123,7 +123,7 @@ def test_huge_angles_among_small_ones(slot, dtype):
 
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize(
-    "slot", ["cos", "exp", "log", "log10", "log1p", "log2", "rsqrt", "sin", "sqrt", "tan"])
+    "slot", ["cos", "erfc", "exp", "log", "log10", "log1p", "log2", "rsqrt", "sin", "sqrt", "tan"])
 def test_results_do_not_depend_on_neighbours(slot, dtype):
     # Blocks without special arguments are computed in a shorter way.
     values = np.random.default_rng(3).uniform(0.01, 20, 3001).astype(NUMPY[dtype])
@@ -140,6 +140,23 @@ def test_results_do_not_depend_on_neighbours(slot, dtype):
     run_kernel(slot, out, [mixed])
     whole[::300] = np.nan
     np.testing.assert_array_equal(out, whole)
+
+
+@pytest.mark.parametrize("slot", ["erfc", "gelu", "tanh"])
+def test_functions_by_pieces_go_on_beyond_their_tables(slot):
+    # Neighbours of the middles between pieces, of the last piece's end, and numbers far beyond.
+    ends = np.array([3.9375, 3.9375 * 2**0.5, 9.25, 31.5 / 3.4, *(np.arange(32) + 0.5) / 8,
+                     *(np.arange(32) + 0.5) / 3.4], np.float32)
+    values = np.concatenate(
+        [ends, np.nextafter(ends, np.float32(99)), np.nextafter(ends, np.float32(0)),
+         np.float32([12, 100, 3e38, np.inf])])
+    values = np.concatenate([values, -values[:-1]])
+    expected = np.array([
+        {"erfc": math.erfc(x), "gelu": x * 0.5 * math.erfc(-x / 2**0.5), "tanh": math.tanh(x)}[slot]
+        for x in values.tolist()])
+    out = np.empty_like(values)
+    run_kernel(slot, out, [values])
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=2e-38)
 
 
 @pytest.mark.parametrize("length", [1, 3, 8, 15, 255, 256, 257, 1025, 3000])

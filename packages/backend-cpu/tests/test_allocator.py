@@ -31,6 +31,9 @@ class Backend(ctypes.Structure):
         ("stats", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int, ctypes.POINTER(ctypes.c_int64))),
         ("empty_cache", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int)),
         ("reset_peak", ctypes.PYFUNCTYPE(None, _Self, ctypes.c_int)),
+        ("mark", ctypes.c_void_p),
+        ("elapsed", ctypes.c_void_p),
+        ("release_mark", ctypes.c_void_p),
     ]
 
 

@@ -51,6 +51,24 @@ def test_copy_transposes(dtype, shape):
     np.testing.assert_array_equal(out, values)
 
 
+@pytest.mark.parametrize("dtype", ["i16", "f32", "c64"])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_copy_transposes_what_no_cache_holds(dtype, offset):
+    # 8 MB and more; from an odd place, lines of the cache are not written as a whole.
+    values = sample(dtype, (1613, 2 * 1408)).transpose()
+    room = np.zeros(values.size + 64, DTYPES[dtype])
+    start = (-room.ctypes.data // room.itemsize) % (64 // room.itemsize) + offset
+    out = room[start:start + values.size].reshape(values.shape)
+    run_kernel("copy", out, [values])
+    np.testing.assert_array_equal(out, values)
+    assert (room[:start] == 0).all()
+    assert (room[start + values.size:] == 0).all()
+    side = np.zeros((2 * 1408, 1616), DTYPES[dtype])[:, :1613]
+    run_kernel("copy", side, [values])
+    np.testing.assert_array_equal(side, values)
+    assert (side.base[:, 1613:] == 0).all()
+
+
 def test_copy_makes_bools_of_bytes():
     values = np.array([0, 1, 2, 255], np.uint8).view(bool)
     out = np.zeros(4, np.uint8)

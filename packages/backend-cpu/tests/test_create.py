@@ -137,6 +137,19 @@ def test_randint_of_nothing(bounds):
     assert info.value.code == E_VALUE
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 256, 257, 1030])
+@pytest.mark.parametrize("stride", [1, -1, 3])
+def test_permutation(n, stride):
+    out = np.full(3 * n, -1, np.int64)[::stride][:n]
+    run_kernel("permutation", out, [], 42, 3)
+    bits = pairs(words(42, 3, (n + 1) // 2)).reshape(-1)
+    expected = list(range(n))
+    for i in range(n):
+        other = i + (int(bits[i]) * (n - i) >> 64)
+        expected[i], expected[other] = expected[other], expected[i]
+    assert out.tolist() == expected
+
+
 @pytest.mark.parametrize("slot", ["uniform", "normal"])
 @pytest.mark.parametrize("dtype", [*FLOATING, *COMPLEX])
 def test_random_numbers_do_not_depend_on_the_layout(slot, dtype):

@@ -204,6 +204,20 @@ def test_argreduce_of_a_scalar_and_of_nothing():
 # -- cumsum ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("place", [0, 5, 7, 8, 20, 99])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+def test_cumsum_of_a_line_with_special_values(place, value):
+    values = np.random.default_rng(place).standard_normal(100).astype(np.float32)
+    values[place] = value
+    values[-1 - place // 2] = 3e38
+    for source in (values, np.repeat(values, 2)[::2]):
+        out = np.empty_like(values)
+        run_kernel("cumsum", out, [source], 0)
+        with np.errstate(all="ignore"):
+            expected = np.cumsum(values, dtype=np.float64).astype(np.float32)
+        np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", dtypes_of("cumsum"))
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Print the polynomials of the vector functions: ``python minimax.py [NAME...]``.
 
+``python minimax.py pieces.h`` prints the tables of that file.
+
 Each line of FITS says what a polynomial stands for. Remez's exchange finds the one whose weighted
 error is smallest; coefficients are rounded one after the other, and those that are left are
 fitted again. Needs mpmath.
@@ -20,6 +22,7 @@ from mpmath import (
     erfc,
     exp,
     fabs,
+    floor,
     log,
     log1p,
     lu_solve,
@@ -186,7 +189,6 @@ FITS = {
     "erf_f32 centre": erf_fit(8, "1.03", "0.5", 24),
     "erf_f32 tail": Fit(
         lambda z: log(erfc(z)), "1.03", 4, range(7), lambda z: erfc(z) / erf(z), 24),
-    "erfc_f32": erfcx_fit(9, 2, 0, "10.7", lambda z: 1, 24),
     "tanh_f32": even(tanh, 7, "0.9375", 24),
     "sin_f32": halved(even(sin, 3, QUARTER, 24), 1),
     "cos_f32": halved(cos_fit(3, QUARTER, 24), 2),
@@ -218,8 +220,46 @@ FITS = {
 }
 
 
+def accurate_float(function: Real, near: mpf) -> mpf:
+    """Return the float near a number whose value is nearest to a float itself.
+
+    Source: Gal and Bachelis, "An accurate elementary mathematical library for the IEEE floating
+    point standard", ACM Transactions on Mathematical Software 17(1), 1991.
+    """
+    unit = mpf(2) ** (floor(log(near, 2)) - 23)
+    around = (round_to(near, 24) + k * unit for k in range(-4000, 4001))
+    return min(around, key=lambda x: fabs(round_to(function(x), 24) / function(x) - 1))
+
+
+def piece(function: Real, width: mpf, terms: int, number: int) -> list[mpf]:
+    """Return a centre c, and the coefficients of function(c + d), about a multiple of a width."""
+    middle = number * width
+    centre = accurate_float(function, middle) if number else mpf(0)
+    value = round_to(function(centre), 24)
+    low, high = max(middle - width / 2, mpf(0)) - centre, middle + width / 2 - centre
+    coefficients, _ = minimax(Fit(
+        lambda d: (function(centre + d) - value) / d, low, high, range(terms),
+        lambda d: d / function(centre + d), 24))
+    return [centre, value, *coefficients]
+
+
+PIECES = {"erfc": (erfc, mpf(1) / 8, 7), "tanh": (tanh, mpf(10) / 34, 6)}
+
+
+def print_pieces() -> None:
+    """Print the tables of pieces.h: a line of centres, and one of each power's coefficients."""
+    for name, (function, width, terms) in PIECES.items():
+        print(name)
+        pieces = [piece(function, width, terms, number) for number in range(32)]
+        for row in zip(*pieces, strict=True):
+            print("{" + ", ".join(mp.nstr(c, 9, min_fixed=-4) for c in row) + "},", flush=True)
+
+
 def main(names: list[str]) -> None:
     """Print the coefficients, lowest power first, with the bits that the result has."""
+    if names == ["pieces.h"]:
+        print_pieces()
+        return
     for name in names or FITS:
         coefficients, worst = minimax(FITS[name])
         digits = 9 if FITS[name].bits == 24 else 17

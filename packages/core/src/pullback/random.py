@@ -121,7 +121,7 @@ def draw(kind, out, generator, *params):
         return out
     dtype = out.dtype
     parts = 2 if dtype.is_complex else 1
-    wide = kind == "randint" or dtype.itemsize == 8 * parts
+    wide = kind in ("randint", "permutation") or dtype.itemsize == 8 * parts
     seed, first = generator.take(-(-count * parts // (2 if wide else 4)))
     run_slot(kind, (out,), (), _signed(seed), _signed(first), *params)
     return out

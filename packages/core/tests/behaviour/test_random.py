@@ -13,6 +13,7 @@ MAKERS = [
     pytest.param(lambda **k: pb.randint(0, 10**6, (7, 3), **k), id="randint"),
     pytest.param(lambda **k: pb.randn(5, dtype=pb.float64, **k), id="randn-double"),
     pytest.param(lambda **k: pb.rand(4, dtype=pb.complex64, **k), id="rand-complex"),
+    pytest.param(lambda **k: pb.randperm(20, **k), id="randperm"),
 ]
 
 

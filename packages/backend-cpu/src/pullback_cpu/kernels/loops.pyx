@@ -25,6 +25,7 @@ cdef enum:
     WORTH_BUFFER = 64   # elements of a row
     LONG = 65536        # elements from which on several threads share a call
     GRAIN = 32768       # elements that are worth a thread's while
+    LARGE = 1 << 23     # bytes of an output that will hardly stay in a cache
 
 cdef const strided_table *strided = <const strided_table *>PyCapsule_GetPointer(
     load_kernels("strided").TABLE, b"pb_strided")
@@ -42,6 +43,7 @@ ctypedef struct elementwise:
     bint buffers                     # any does
     bint crosses[NEST_OPERANDS]      # this operand is transposed
     int64_t rows                     # or, of a tiled call, strips
+    bint large                       # a tiled call's output is
     int error
 
 
@@ -231,6 +233,7 @@ cdef void run_tiled(elementwise *work) noexcept nogil:
     cdef int d
     for d in range(2, nest.ndim):
         planes *= nest.shape[d]
+    work.large = planes * nest.shape[0] * nest.shape[1] >= LARGE >> work.shift[0]
     work.rows = (nest.shape[0] + STRIP - 1) // STRIP
     parallel_for(planes * work.rows, GRAIN // (STRIP * nest.shape[1]) + 1, run_strips, work)
 
@@ -260,7 +263,8 @@ cdef void run_strip(elementwise *work, char **data, int64_t n) noexcept nogil:
     cdef int k, error
     if work.moves and work.strides[0] == 1 and work.crosses[1] and is_fast(work, 1):
         strided.transpose[work.shift[0]](
-            data[0], nest.steps[1][0] >> work.shift[0], data[1], work.strides[1], nest.shape[1], n)
+            data[0], nest.steps[1][0] >> work.shift[0], data[1], work.strides[1], nest.shape[1], n,
+            work.large)
         return
     for k in range(nest.operands):
         strides[k] = work.strides[k]
@@ -295,7 +299,7 @@ cdef void fill_block(
     """Copy a transposed operand's elements of some rows into a buffer, row by row."""
     cdef int64_t i
     if is_fast(work, k):
-        strided.transpose[work.shift[k]](buffer, n, data, work.strides[k], rows, n)
+        strided.transpose[work.shift[k]](buffer, n, data, work.strides[k], rows, n, False)
         return
     for i in range(rows):
         strided.copy[work.shift[k]](

@@ -60,17 +60,22 @@ static inline __m512d pb_root_f64(__m512d x)
 /* A function over an array: its steps, and what it is where they do not hold. The last vector is
    masked, so that a number has the same result wherever it stands. */
 #define PB_ROOTS(name, T, vector, mask, width, p, steps, divider, least, most)                    \
+    static inline __attribute__((always_inline)) vector name##_value(vector x)                    \
+    {                                                                                             \
+        mask usual = _mm512_cmp_##p##_mask(x, _mm512_set1_##p(least), _CMP_GE_OQ);                \
+        vector result = steps(x);                                                                 \
+        usual = _mm512_mask_cmp_##p##_mask(usual, x, _mm512_set1_##p(most), _CMP_LE_OQ);          \
+        return usual == (mask)-1 ? result : _mm512_mask_mov_##p(divider(x), usual, result);       \
+    }                                                                                             \
     static inline void name(T *o, const T *a, int64_t n)                                          \
     {                                                                                             \
-        const vector low = _mm512_set1_##p(least), high = _mm512_set1_##p(most);                  \
-        for (int64_t i = 0; i < n; i += width) {                                                  \
-            mask some = n - i >= width ? (mask)-1 : (mask)((1 << (n - i)) - 1);                   \
-            vector x = _mm512_mask_loadu_##p(low, some, a + i), result = steps(x);                \
-            mask usual = _mm512_cmp_##p##_mask(x, low, _CMP_GE_OQ);                               \
-            usual = _mm512_mask_cmp_##p##_mask(usual, x, high, _CMP_LE_OQ);                       \
-            if (usual != (mask)-1)                                                                \
-                result = _mm512_mask_mov_##p(divider(x), usual, result);                          \
-            _mm512_mask_storeu_##p(o + i, some, result);                                          \
+        int64_t i = 0;                                                                            \
+        for (; i + width <= n; i += width)                                                        \
+            _mm512_storeu_##p(o + i, name##_value(_mm512_loadu_##p(a + i)));                      \
+        if (i < n) {                                                                              \
+            mask some = (mask)((1 << (n - i)) - 1);                                               \
+            vector x = _mm512_mask_loadu_##p(_mm512_set1_##p(1), some, a + i);                    \
+            _mm512_mask_storeu_##p(o + i, some, name##_value(x));                                 \
         }                                                                                         \
     }
 

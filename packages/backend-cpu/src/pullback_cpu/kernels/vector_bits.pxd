@@ -4,7 +4,7 @@
 # vector instructions. Float constants are typed locals: a bare literal would be a double.
 # Coefficients come from tools/minimax.py, under the name that stands beside them.
 from libc.math cimport copysign, copysignf, fabs, fabsf
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
 
@@ -80,24 +80,6 @@ cdef inline uint64_t bits_of_double(double value) noexcept nogil:
     cdef uint64_t bits
     memcpy(&bits, &value, 8)
     return bits
-
-
-cdef inline bint all_between_f32(
-        const float *a, int64_t n, float low, float high) noexcept nogil:
-    """Whether every element is in the interval, and none is NaN."""
-    cdef int32_t inside = 1
-    cdef int64_t i
-    for i in range(n):
-        inside &= (a[i] >= low) & (a[i] <= high)
-    return inside
-
-
-cdef inline bint all_between_f64(
-        const double *a, int64_t n, double low, double high) noexcept nogil:
-    cdef int64_t i, inside = 1
-    for i in range(n):
-        inside &= (a[i] >= low) & (a[i] <= high)
-    return inside
 
 
 # -- rounding to whole numbers --------------------------------------------------------------------

@@ -137,6 +137,10 @@ def _pow_self_vjp(g, self, other):
     if not hasattr(other, "shape"):
         if other == 0:
             return ops.zeros_like(g)
+        if other == 1:
+            return g
+        if other == 2:
+            return g * (self * 2).conj()
         return g * (other * self ** (other - 1)).conj()
     return ops.where(other == 0, 0, g * (other * self ** (other - 1)).conj())
 

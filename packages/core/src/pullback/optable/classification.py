@@ -3,7 +3,7 @@
 import functools
 
 from pullback.optable import references
-from pullback.optable.axes import dtype_named, refuse_dtype, type_name
+from pullback.optable.axes import dtype_named, type_name, unsupported
 from pullback.optable.below import OWN_DTYPE
 from pullback.optable.cases import T, case, constant, fixed
 from pullback.optable.loss_parts import REDUCTIONS, checked_reduction, reduced
@@ -41,10 +41,12 @@ op("nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) 
 
 
 @functools.lru_cache(maxsize=512)
-def _nll_plan(size, target, weight, ignore_index, reduction):
-    """Check shapes; return the plan of nll_loss_forward."""
+def _nll_plan(dtype, size, target, weight, ignore_index, reduction):
+    """Check dtype and shapes; return the plan of nll_loss_forward."""
     if not size:
         raise ValueError("Expected 1 or more dimensions (got 0)")
+    if dtype.kind != "f":
+        raise unsupported("nll_loss", dtype)
     dim = 1 if len(size) > 1 else 0
     expected = (*size[:dim], *size[dim + 1:])
     if target != expected:
@@ -63,7 +65,6 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
     """Pick -self at the target classes (dim 1, or the only dim), weighted."""
     reduction = checked_reduction(size_average, reduce, reduction)
     if self.ndim:
-        refuse_dtype("nll_loss", self, "f")
         kind = target.dtype.name
         if kind != "int64":
             if kind != "uint8":
@@ -72,7 +73,7 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
             target = target.to(dtype_named("int64"))
         if self.ndim == 1 and target.shape == (1,):
             target = target.reshape(())
-    plan = _nll_plan(self.shape, target.shape, None if weight is None else weight.shape,
+    plan = _nll_plan(self.dtype, self.shape, target.shape, None if weight is None else weight.shape,
                      ignore_index, REDUCTIONS.index(reduction))
     if weight is not None:
         _check_weight(weight, self.dtype)

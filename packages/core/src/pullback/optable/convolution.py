@@ -7,7 +7,7 @@ the adjoint in w is w = W(x, y). Each derivative of one of the three is one of t
 import functools
 
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, require, type_name
+from pullback.optable.axes import accumulate_dtype, type_name, unsupported
 from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOAT_COMPLEX, NUMBERS, op, ops
@@ -324,9 +324,9 @@ def _output_sizes(size, weight, stride, padding, dilation, output_padding):
 
 
 @functools.lru_cache(maxsize=512, typed=True)
-def _geometry(name, size, weight, bias, stride, padding, dilation, transposed, output_padding,
-              groups):
-    """Check shapes; return the sizes of the result, and stride, padding and dilation by dim."""
+def _geometry(name, dtype, size, weight, bias, stride, padding, dilation, transposed,
+              output_padding, groups):
+    """Check all but kinds; return the sizes of the result, stride, padding and dilation by dim."""
     rank = len(weight) - 2
     _check_groups(groups, name)
     stride, padding, dilation, extra = (value if isinstance(value, tuple) else (value,) * rank
@@ -345,6 +345,8 @@ def _geometry(name, size, weight, bias, stride, padding, dilation, transposed, o
     if 0 in size[2:]:
         raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input "
                            f"shape: {list(size)}")
+    if not (_TRANSPOSED if transposed else NUMBERS) >> dtype.code & 1:
+        raise unsupported(name, dtype)
     return counts, stride, padding, dilation
 
 
@@ -360,10 +362,10 @@ def _run(self, weight, bias, stride, padding, dilation, transposed, output_paddi
     if type(output_padding) is not int:
         output_padding = _spread(output_padding, rank, name, "output_padding")
     counts, stride, padding, dilation = _geometry(
-        name, self.shape, weight.shape, None if bias is None else bias.shape, stride, padding,
-        dilation, transposed, output_padding, groups)
-    _check_kinds(self, weight, bias, name)
-    require(name, _TRANSPOSED if transposed else NUMBERS, self)
+        name, self.dtype, self.shape, weight.shape, None if bias is None else bias.shape, stride,
+        padding, dilation, transposed, output_padding, groups)
+    if bias is not None or weight.dtype is not self.dtype or weight.device != self.device:
+        _check_kinds(self, weight, bias, name)
     run = ops.convolution_adjoint if transposed else ops.convolution_map
     return run(self, weight, bias, counts, stride, padding, dilation, groups)
 

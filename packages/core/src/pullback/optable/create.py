@@ -305,6 +305,7 @@ def _random(kind):
 
 
 _uniform, _normal, _randint = _random("uniform"), _random("normal"), _random("randint")
+_permutation = _random("permutation")
 _RANDOM = "*, generator: any = None, " + _OPTIONS.removeprefix("*, ")
 
 

@@ -24,7 +24,7 @@ from pullback.optable.create import (
     _dtype,
     _into,
     _normal,
-    _randint,
+    _permutation,
     _requires,
     _uniform,
 )
@@ -343,13 +343,12 @@ def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_gra
     dtype = _dtype(dtype, out)
     dtype = dtype_named("int64") if dtype is None else dtype
     _check_largest(n, dtype)
-    keys = _create().empty_tensor((n,), dtype_named("int64"), device)
-    keys = _randint(keys, generator, 0, (1 << 63) - 1)
-    made = cast_to(ops.argsort(keys, 0), dtype)
-    return _into(out, _requires(made, requires_grad))
+    made = _permutation(_create().empty_tensor((n,), dtype_named("int64"), device), generator)
+    return _into(out, _requires(cast_to(made, dtype), requires_grad))
 
 
-op(f"randperm(n: int, {_RANDOM}) -> Tensor", composite=_randperm, method=False,
+op(f"randperm(n: int, {_RANDOM}) -> Tensor", composite=_randperm, kernel="permutation",
+   method=False,
    doc="Return the numbers 0 .. n - 1 in random order.\n\nRaises: RuntimeError for a negative n, "
        "or one that the dtype cannot hold.",
    samples=[case(5, dtype=TESTED), case(0), case(1), case(4, dtype=Dtype("float32"))],

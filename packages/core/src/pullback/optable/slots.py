@@ -71,6 +71,9 @@ _slot("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Mull
       params=("seed:int", "offset:int"), key=-1)
 _slot("randint", "random", "", "Philox4x32-10 integers in [low, high).",
       params=("seed:int", "offset:int", "low:int", "high:int"), key=-1)
+_slot("permutation", "random", "", "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
+      "number i changes places with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
+      "of Philox4x32-10.", params=("seed:int", "offset:int"), key=-1)
 
 # -- elementwise -----------------------------------------------------------------------------------
 _unary({

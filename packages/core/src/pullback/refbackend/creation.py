@@ -85,10 +85,23 @@ def randint(out: Array, *, seed: int, offset: int, low: int, high: int) -> None:
     store(out, values.reshape(out.shape))
 
 
+def permutation(out: Array, *, seed: int, offset: int) -> None:
+    """Shuffle 0 .. n - 1.
+
+    Source: Durstenfeld, "Algorithm 235: random permutation", Communications of the ACM 7(7), 1964.
+    """
+    numbers = list(range(out.size))
+    for place, word in enumerate(random_uint64(seed, offset, out.size).tolist()):
+        other = place + (word * (out.size - place) >> 64)
+        numbers[place], numbers[other] = numbers[other], numbers[place]
+    out[:] = numbers
+
+
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "arange": (masks.REAL_NUMBERS, arange),
     "linspace": (masks.FLOATING, linspace),
     "normal": (masks.INEXACT, normal),
+    "permutation": (masks.INT64, permutation),
     "randint": (masks.REAL, randint),
     "uniform": (masks.INEXACT, uniform),
 }
