@@ -102,8 +102,9 @@ def test_second_derivatives_and_vmap():
     with profile() as p:
         (g,) = pb.autograd.grad((x**3).sum(), x, create_graph=True)
         g.sum().backward()
-        pb.func.vmap(pb.sin)(pb.randn(3, 2))
+        pb.func.vmap(lambda t: t.sin() * 2)(x.reshape(1, 5)).sum().backward()
     assert names(p).count("PowBackward0") == 2
+    assert named(p, "pullback::sin").sequence_nr == named(p, "SinBackward0").sequence_nr >= 0
     assert "pullback::sin" in names(p)
     assert_sums_hold(p.function_events)
     assert_every_node_has_its_forward(p)
@@ -146,6 +147,12 @@ def test_one_block_entered_twice_at_once():
         with block:
             pb.zeros(1)
     assert names(p) == ["again", "pullback::ones", "again", "pullback::zeros"]
+
+
+def test_name_that_no_file_can_hold():
+    with profile() as p, record_function("half \ud800"):
+        pass
+    assert names(p) == ["half ?"]
 
 
 def test_block_checks_its_arguments():

@@ -15,8 +15,8 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_RANGE, PB_MESSAGE_SIZE, PB_OBSERVER_CAPSULE,
-    pb_backend, pb_event, pb_observer)
+    PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE,
+    PB_OBSERVER_CAPSULE, pb_backend, pb_event, pb_observer)
 from pullback_profiler._log cimport (
     BLOCK_RECORDS, block_t, base_t, log_t, mark_t, read_details, record_t, write_details)
 
@@ -267,7 +267,7 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
             record.end = time
             if record.kind == PB_EVENT_KERNEL and record.details >= 0:
                 end_mark(&log.marks[record.details])
-            elif record.kind == PB_EVENT_FUNCTION:
+            elif record.kind == PB_EVENT_FUNCTION or record.kind == PB_EVENT_OP:
                 record.sequence = event.sequence
             return
     if event.kind == PB_EVENT_RANGE:

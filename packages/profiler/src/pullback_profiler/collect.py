@@ -129,6 +129,8 @@ class _Collector:
             with_flops=options.with_flops,
         )
         self.allocations: list[Allocation] = []
+        self.kernels: list[tuple[FunctionEvent, int, int]] = []  # with start and end
+        self.early: dict[int, int] = {}  # nanoseconds that the clock of a device is behind
         self.names: dict[tuple[int, str], str] = {}
         self.frames: dict[Any, str | None] = {}
         self.deadline = (
@@ -144,6 +146,7 @@ class _Collector:
                     self.options.timeout,
                 )
                 break
+        self.place_kernels()
         self.events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
         self.events.build_tree()
         self.allocations.sort(key=lambda allocation: allocation.time)
@@ -249,23 +252,31 @@ class _Collector:
         shown = f"pullback::{name}"
         if launcher is not None:
             launcher.append_kernel(shown, index, (end - start) / 1000)
-        self.events.append(
-            FunctionEvent(
-                len(self.events) + 1,
-                shown,
-                index,
-                self.microseconds(start),
-                self.microseconds(end),
-                use_device=kind,
-                device_type=kind,
-                device_index=index,
-                device_resource_id=index,
-                activity_type="kernel",
-                input_shapes=[],
-                stack=[],
-                linked_correlation_id=0 if launcher is None else launcher.id,
-            )
+        event = FunctionEvent(
+            len(self.events) + 1,
+            shown,
+            index,
+            0.0,
+            0.0,
+            use_device=kind,
+            device_type=kind,
+            device_index=index,
+            device_resource_id=index,
+            activity_type="kernel",
+            input_shapes=[],
+            stack=[],
+            linked_correlation_id=0 if launcher is None else launcher.id,
         )
+        self.events.append(event)
+        self.kernels.append((event, start, end))
+        self.early[index] = max(self.early.get(index, 0), launched - start)
+
+    def place_kernels(self) -> None:
+        """Set when kernels ran: none can have begun before it was launched."""
+        for event, start, end in self.kernels:
+            early = self.early[event.device_index]
+            event.time_range.start = self.microseconds(start + early)
+            event.time_range.end = self.microseconds(end + early)
 
     def microseconds(self, time_ns: int) -> float:
         return (time_ns - self.recording.started) / 1000

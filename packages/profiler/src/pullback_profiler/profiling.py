@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,7 @@ class profile:
         self._recording: Recording | None = None
         self._collected: Collected | None = None
         self._entered = False
+        self._began = 0  # nanoseconds since 1970
 
     def __enter__(self) -> profile:
         self._start()
@@ -122,6 +124,7 @@ class profile:
             kernels=self.use_device is not None,
             all_threads=self.all_threads,
         )
+        self._began = time.time_ns()
         recorder.start()
         self._recorder = recorder
         self._entered = True
@@ -272,8 +275,8 @@ class profile:
         """Write a trace for chrome://tracing and Perfetto; ``.gz`` at the end compresses.
 
         ``metadata`` is added to the trace. With ``use_python_export`` the file has the simple form
-        of ``EventList.export_chrome_trace``. Raises: TypeError for metadata that JSON cannot hold;
-        OSError.
+        of ``EventList.export_chrome_trace``. Raises: TypeError or ValueError for metadata that JSON
+        cannot hold; ValueError for a key of it that every trace has; OSError.
 
         >>> import os, pullback
         >>> from pullback_profiler import profile
@@ -286,8 +289,9 @@ class profile:
             return
         from pullback_profiler.trace import trace_parts
 
+        parts = trace_parts(self, {**self.metadata, **(metadata or {})})
         with open_text(path) as file:
-            file.writelines(trace_parts(self, {**self.metadata, **(metadata or {})}))
+            file.writelines(parts)
 
     def export_stacks(
         self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total"

@@ -2,247 +2,250 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pullback_profiler.collect import HOST_TYPES, MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
-from pullback_profiler.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
+from pullback_profiler.function_event import CPU, FunctionEvent
+from pullback_profiler.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
+from pullback_profiler.trace_links import Link, links_of
 
 if TYPE_CHECKING:
+    from pullback_profiler.collect import Allocation, Collected, Recording
     from pullback_profiler.profiling import profile
 
 PRODUCT = "Pullback Profiler"
 USER_SCOPE = 7
+SPAN_ORDER = 10_000_000  # viewers show what covers the whole recording last
 Entry = dict[str, Any]
-# What viewers sort processes by: the host first, devices after it, the whole span last.
-DEVICE_ORDER = 5_000_000
-SPAN_ORDER = 10_000_000
 
 
 def trace_parts(profiled: profile, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the text of the trace, piece by piece.
+    """Return the text of the trace, piece by piece.
 
-    Times are in microseconds since ``baseTimeNanoseconds``, with three decimals.
+    Times are in microseconds since ``baseTimeNanoseconds``, with three decimals. Raises, before
+    there is a piece: TypeError or ValueError for metadata that JSON cannot hold, ValueError for a
+    key that traces have anyway.
     """
-    recording = profiled._recording
-    allocations = profiled._results().allocations
+    collected, recording = profiled._results(), profiled._recording
     head = {
         "schemaVersion": 1,
         "deviceProperties": [],
         "trace_id": profiled.trace_id,
         "host_name": socket.gethostname(),
-        **metadata,
         "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": recording.started if recording else 0,
+        "baseTimeNanoseconds": profiled._began,
     }
-    yield json.dumps(head, allow_nan=False)[:-1] + ', "traceEvents": [\n'
-    stopped = (recording.stopped - recording.started) / 1000 if recording else 0.0
-    events = profiled.function_events
-    threads = {} if recording is None else {t.number: t for t in recording.threads}
-    writer = _Writer({number: (t.native, t.name) for number, t in threads.items()})
+    tail = {"traceName": PRODUCT}
+    for key in metadata:
+        if key in head or key in tail or key == "traceEvents":
+            raise ValueError(
+                f"export_chrome_trace(): metadata cannot have the key {key!r}: every trace has it"
+            )
+        if not isinstance(key, str):
+            raise TypeError(
+                f"export_chrome_trace(): expected keys of metadata to be str, got {key!r}"
+            )
+    try:
+        first = _json({**head, **metadata})
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"export_chrome_trace(): metadata is not JSON: {error}") from error
+    return chain(
+        (first[:-1], ', "traceEvents": [\n'),
+        _joined(_entries(collected, recording)),
+        ("\n], ", _json(tail)[1:], "\n"),
+    )
+
+
+def _joined(entries: Iterable[Entry]) -> Iterator[str]:
     separator = ""
-    entries = writer.entries(events, allocations, recording.started if recording else 0, stopped)
     for entry in entries:
-        yield separator + json.dumps(entry, allow_nan=False)
+        yield separator + _json(entry)
         separator = ",\n"
-    yield '\n], "traceName": ' + json.dumps(PRODUCT) + "}\n"
 
 
-class _Writer:
-    """Makes the entries of a trace; threads are known by their numbers in the system."""
+def _json(value: Any) -> str:
+    """Return strict JSON; halves of characters, which no UTF-8 file can hold, become U+FFFD."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def __init__(self, threads: Mapping[int, tuple[int, str | None]]) -> None:
-        self.pid = os.getpid()
-        self.threads = threads
 
-    def entries(
-        self, events: Iterable[FunctionEvent], allocations: Any, started: int, stopped: float
-    ) -> Iterator[Entry]:
-        """Yield everything: names of lanes, events by time, flows, memory, and the whole span."""
-        events = list(events)
-        devices = sorted({e.device_index for e in events if e.device_type != CPU})
-        yield from self.lanes(devices, events)
-        for number, event in enumerate(events):
-            if event.name not in (MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME):
-                yield self.complete(event, number)
-        yield from self.annotations(events)
-        yield from self.backward_flows(events)
-        yield from self.launch_flows(events)
-        yield from self.memory(allocations, started)
-        yield from self.span(stopped)
+def _entries(collected: Collected, recording: Recording | None) -> Iterator[Entry]:
+    """Yield everything: names of lanes, what happened by time, and the whole span."""
+    events = collected.events
+    started, stopped = (recording.started, recording.stopped) if recording else (0, 0)
+    threads = [thread for thread in recording.threads if thread.records] if recording else []
+    lanes = Lanes(os.getpid(), threads)
+    yield from _names(lanes, events)
+    numbered = [(n, event) for n, event in enumerate(events) if event.activity_type is not None]
+    blocks = [(-1, block) for block in device_blocks(events)]
+    if blocks:
+        numbered = list(heapq.merge(blocks, numbered, key=_order))
+    ends, apart = drawable((event for _, event in numbered), lanes)
+    yield from heapq.merge(
+        _bars(numbered, lanes, ends, links_of(events, apart)),
+        _separate(numbered, lanes, apart),
+        _memory(collected.allocations, lanes, started),
+        key=itemgetter("ts"),
+    )
+    yield from _span((stopped - started) / 1000)
 
-    def tid(self, thread: int) -> int:
-        return (self.threads.get(thread) or (thread, None))[0] or thread
 
-    def lanes(self, devices: Iterable[int], events: Iterable[FunctionEvent]) -> Iterator[Entry]:
-        """Yield the names and the order of processes and threads."""
-        yield from _process(self.pid, "python", "CPU", self.pid)
-        for number, (native, name) in self.threads.items():
-            tid = native or number
-            yield _metadata("thread_name", self.pid, tid, name=f"thread {tid} ({name or 'python'})")
-            yield _metadata("thread_sort_index", self.pid, tid, sort_index=number)
-        for index in devices:
-            yield from _process(index, "python", f"GPU {index}", DEVICE_ORDER + index)
-        lanes = {(e.device_index, e.device_resource_id) for e in events if e.device_type != CPU}
-        for index, stream in sorted(lanes):
-            yield _metadata("thread_name", index, stream, name=f"stream {stream}")
-            yield _metadata("thread_sort_index", index, stream, sort_index=stream)
+def _order(numbered: tuple[int, FunctionEvent]) -> tuple[float, float]:
+    span = numbered[1].time_range
+    return span.start, -span.end
 
-    def complete(self, event: FunctionEvent, number: int) -> Entry:
-        """Return an event with its duration and what is known of it."""
-        args: Entry = {"External id": event.external_id}
-        if event.device_type != CPU:
-            args = {
-                "External id": event.linked_correlation_id,
-                "device": event.device_index,
-                "stream": event.device_resource_id,
-                "correlation": event.id,
-            }
-        elif event.scope == USER_SCOPE:
-            args["Ev Idx"] = number
-            args.update(event.kwinputs or {})
-        else:
-            if event.sequence_nr >= 0:
-                args["Sequence number"] = event.sequence_nr
-            args["Fwd thread id"] = event.fwd_thread or 0
-            args["Record function id"] = 0
-            args["Ev Idx"] = number
-            if event.structured_input_shapes is not None:
-                args["Input Dims"] = event.structured_input_shapes
-                args["Input type"] = event.input_dtypes
-                args["Input Strides"] = event.structured_input_strides
-                args["Concrete Inputs"] = [
-                    "" if value is None else str(value) for value in event.concrete_inputs or ()
-                ]
-            if event.stack:
-                args["Call stack"] = ";".join(event.stack)
-        return {
-            "ph": "X",
-            "cat": event.activity_type or "cpu_op",
-            "name": event.trace_name,
-            **self.place(event),
-            "ts": _microseconds(event.time_range.start),
-            "dur": _microseconds(event.time_range.elapsed_us()),
-            "args": args,
-        }
 
-    def place(self, event: FunctionEvent) -> Entry:
-        if event.device_type != CPU:
-            return {"pid": event.device_index, "tid": event.device_resource_id}
-        return {"pid": self.pid, "tid": self.tid(event.thread)}
+def _names(lanes: Lanes, events: Sequence[FunctionEvent]) -> Iterator[Entry]:
+    """Yield the names and the order of processes and threads."""
+    yield from _process(lanes.pid, "CPU", lanes.pid)
+    for number, tid in lanes.tids.items():
+        name = f"thread {tid} ({lanes.names[number]})"
+        yield _metadata("thread_name", lanes.pid, tid, name=name)
+        yield _metadata("thread_sort_index", lanes.pid, tid, sort_index=number)
+    streams = {(e.device_index, e.device_resource_id) for e in events if e.device_type != CPU}
+    for index in sorted({index for index, _ in streams}):
+        yield from _process(lanes.device(index), f"GPU {index}", DEVICE_ORDER + index)
+    for index, stream in sorted(streams):
+        pid = lanes.device(index)
+        yield _metadata("thread_name", pid, stream, name=f"stream {stream}")
+        yield _metadata("thread_sort_index", pid, stream, sort_index=stream)
 
-    def annotations(self, events: Iterable[FunctionEvent]) -> Iterator[Entry]:
-        """Yield the user's blocks again on devices, over the kernels that were launched inside."""
-        spans: dict[tuple[int, int, int], list[float]] = {}
-        by_id = {event.id: event for event in events}
-        for event in events:
-            if event.device_type == CPU:
-                continue
-            around = by_id.get(event.linked_correlation_id)
-            while around is not None:
-                if around.is_user_annotation:
-                    key = (around.id, event.device_index, event.device_resource_id)
-                    span = spans.setdefault(key, [float("inf"), 0.0])
-                    span[0] = min(span[0], event.time_range.start)
-                    span[1] = max(span[1], event.time_range.end)
-                around = around.cpu_parent
-        for (number, device, stream), (start, end) in spans.items():
-            yield {
-                "ph": "X",
-                "cat": "gpu_user_annotation",
-                "name": by_id[number].trace_name,
-                "pid": device,
-                "tid": stream,
-                "ts": _microseconds(start),
-                "dur": _microseconds(end - start),
-                "args": {"External id": number},
-            }
 
-    def backward_flows(self, events: Iterable[FunctionEvent]) -> Iterator[Entry]:
-        """Yield an arrow from the innermost op that made a node to each run of the node."""
-        makers: dict[tuple[int, int], FunctionEvent] = {}
-        for event in events:  # by start: what lies inside comes later
-            if event.scope == 0 and event.sequence_nr >= 0 and not event.fwd_thread:
-                makers[event.thread, event.sequence_nr] = event
-        number = 0
-        for event in events:
-            if event.scope != BACKWARD_FUNCTION or event.sequence_nr < 0:
-                continue
-            maker = makers.get((event.fwd_thread or 0, event.sequence_nr))
-            if maker is not None:
-                number += 1
-                yield from self.flow("fwdbwd", number, maker, event)
-
-    def launch_flows(self, events: Iterable[FunctionEvent]) -> Iterator[Entry]:
-        """Yield an arrow from what launched a kernel to the kernel."""
-        by_id = {event.id: event for event in events}
-        for event in events:
-            launcher = by_id.get(event.linked_correlation_id)
-            if event.device_type != CPU and launcher is not None:
-                yield from self.flow("ac2g", event.id, launcher, event)
-
-    def flow(
-        self, category: str, number: int, first: FunctionEvent, last: FunctionEvent
-    ) -> Iterator[Entry]:
-        common = {"id": number, "cat": category, "name": category}
-        start, end = (_microseconds(event.time_range.start) for event in (first, last))
-        yield {"ph": "s", **common, **self.place(first), "ts": start}
-        yield {"ph": "f", **common, **self.place(last), "ts": end, "bp": "e"}
-
-    def memory(self, allocations: Iterable[Any], started: int) -> Iterator[Entry]:
-        """Yield changes of memory with what all of them have come to on that device."""
-        totals: dict[tuple[str, int], int] = {}
-        for change in allocations:
-            where = (change.device_type, change.device_index)
-            if change.address:
-                totals[where] = totals.get(where, 0) + change.nbytes
-            on_host = change.device_type in HOST_TYPES
-            yield {
-                "ph": "i",
-                "cat": "cpu_instant_event",
-                "s": "t",
-                "name": MEMORY_EVENT_NAME if change.address else OUT_OF_MEMORY_EVENT_NAME,
-                "pid": self.pid,
-                "tid": self.tid(change.thread),
-                "ts": _microseconds((change.time - started) / 1000),
-                "args": {
-                    "Bytes": change.nbytes,
-                    "Total Allocated": totals.get(where, 0),  # since recording began
-                    "Total Reserved": 0,
-                    "Addr": change.address,
-                    "Device Id": -1 if on_host else change.device_index,
-                    "Device Type": 0 if on_host else 1,
-                },
-            }
-
-    def span(self, stopped: float) -> Iterator[Entry]:
-        """Yield the whole recording as one bar, with marks at both ends."""
-        end = _microseconds(stopped)
-        yield _metadata("process_name", "Spans", 0, name="Spans")
-        yield _metadata("process_sort_index", "Spans", 0, sort_index=SPAN_ORDER)
+def _bars(
+    numbered: Iterable[tuple[int, FunctionEvent]],
+    lanes: Lanes,
+    ends: Mapping[int, float],
+    links: Mapping[int, list[Link]],
+) -> Iterator[Entry]:
+    """Yield events with their duration, each followed by the arrows that begin or end there."""
+    for number, event in numbered:
+        end = ends.get(id(event))
+        if end is None:
+            continue
+        place = _at(lanes.place(event))
+        start = event.time_range.start
+        ts = _microseconds(start)
         yield {
             "ph": "X",
-            "cat": "Trace",
-            "name": f"{PRODUCT} (0)",
-            "pid": "Spans",
-            "tid": PRODUCT,
-            "ts": 0.0,
-            "dur": end,
-            "args": {"Op count": 0},
+            "cat": event.activity_type,
+            "name": event.trace_name,
+            **place,
+            "ts": ts,
+            "dur": _microseconds(end - start),
+            "args": _arguments(event, number),
         }
-        for name, time in ((f"Iteration Start: {PRODUCT}", 0.0), ("Record Window End", end)):
-            yield {"ph": "i", "s": "g", "name": name, "pid": "Spans", "tid": PRODUCT, "ts": time}
+        for link in links.get(id(event), ()):
+            arrow = {"id": link.number, "cat": link.category, "name": link.category}
+            if link.begins:
+                yield {"ph": "s", **arrow, **place, "ts": ts}
+            else:
+                yield {"ph": "f", **arrow, **place, "ts": ts, "bp": "e"}
 
 
-def _microseconds(time: float) -> float:
-    return round(time, 3)
+def _separate(
+    numbered: Iterable[tuple[int, FunctionEvent]], lanes: Lanes, apart: set[int]
+) -> Iterator[Entry]:
+    """Yield begin and end, apart from each other, of events that fit no stack of bars."""
+    found: list[Entry] = []
+    for number, event in numbered:
+        if id(event) in apart:
+            common = {"cat": event.activity_type, "name": event.trace_name, "id": event.id}
+            common.update(_at(lanes.place(event)))
+            begin, end = event.time_range.start, event.time_range.end
+            arguments = _arguments(event, number)
+            arguments["Async"] = event.is_async
+            found.append({"ph": "b", **common, "ts": _microseconds(begin), "args": arguments})
+            found.append({"ph": "e", **common, "ts": _microseconds(end)})
+    found.sort(key=itemgetter("ts"))
+    yield from found
 
 
-def _process(pid: int, name: str, label: str, order: int) -> Iterator[Entry]:
-    yield _metadata("process_name", pid, 0, name=name)
+def _arguments(event: FunctionEvent, number: int) -> Entry:
+    """Return what is known of an event beside its time."""
+    if event.device_type != CPU:
+        return {
+            "External id": event.linked_correlation_id,
+            "device": event.device_index,
+            "stream": event.device_resource_id,
+            "correlation": event.id,
+        }
+    args: Entry = {"External id": event.external_id, "Record function id": 0, "Ev Idx": number}
+    if event.scope == USER_SCOPE:
+        args.update(event.kwinputs or {})
+        return args
+    if event.sequence_nr >= 0:
+        args["Sequence number"] = event.sequence_nr
+        args["Fwd thread id"] = event.fwd_thread or 0
+    if event.structured_input_shapes is not None:
+        args["Input Dims"] = event.structured_input_shapes
+        args["Input type"] = event.input_dtypes
+        args["Input Strides"] = event.structured_input_strides
+        args["Concrete Inputs"] = [
+            "" if value is None else str(value) for value in event.concrete_inputs or ()
+        ]
+    if event.stack:
+        args["Call stack"] = ";".join(event.stack)
+    return args
+
+
+def _memory(allocations: Iterable[Allocation], lanes: Lanes, started: int) -> Iterator[Entry]:
+    """Yield changes of memory with what all of them have come to on that device."""
+    totals: dict[tuple[str, int], int] = {}
+    for change in allocations:
+        where = (change.device_type, change.device_index)
+        if change.address:
+            totals[where] = totals.get(where, 0) + change.nbytes
+        on_host = change.device_type in HOST_TYPES
+        yield {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "s": "t",
+            "name": MEMORY_EVENT_NAME if change.address else OUT_OF_MEMORY_EVENT_NAME,
+            **_at(lanes.thread(change.thread)),
+            "ts": _microseconds((change.time - started) / 1000),
+            "args": {
+                "Bytes": change.nbytes,
+                "Total Allocated": totals.get(where, 0),  # since recording began
+                "Total Reserved": 0,
+                "Addr": change.address,
+                "Device Id": -1 if on_host else change.device_index,
+                "Device Type": 0 if on_host else 1,
+            },
+        }
+
+
+def _span(length: float) -> Iterator[Entry]:
+    """Yield the whole recording as one bar, with marks at both ends."""
+    end = _microseconds(length)
+    place: Entry = {"pid": "Spans", "tid": PRODUCT}
+    yield _metadata("process_name", "Spans", 0, name="Spans")
+    yield _metadata("process_sort_index", "Spans", 0, sort_index=SPAN_ORDER)
+    bar = {"ph": "X", "cat": "Trace", "name": f"{PRODUCT} (0)", **place}
+    yield {**bar, "ts": 0.0, "dur": end, "args": {"Op count": 0}}
+    for name, ts in ((f"Iteration Start: {PRODUCT}", 0.0), ("Record Window End", end)):
+        yield {"ph": "i", "s": "g", "name": name, **place, "ts": ts}
+
+
+def _microseconds(time_us: float) -> float:
+    return round(time_us, 3)
+
+
+def _at(place: Place) -> Entry:
+    return {"pid": place.pid, "tid": place.tid}
+
+
+def _process(pid: int, label: str, order: int) -> Iterator[Entry]:
+    yield _metadata("process_name", pid, 0, name="python")
     yield _metadata("process_labels", pid, 0, labels=label)
     yield _metadata("process_sort_index", pid, 0, sort_index=order)
 

@@ -24,7 +24,7 @@ from pullback._c.entry cimport (
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport layout_retain, layout_same_strides
 from pullback._c.node cimport node_release, node_set_meta
-from pullback._c.observe cimport begin_op, end_event
+from pullback._c.observe cimport begin_op, end_op
 from pullback._c.outputs cimport (
     check_fits, check_outputs, put_out, refuse_shared, writes_directly)
 from pullback._c.record cimport (
@@ -402,7 +402,7 @@ cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply a
     try:
         return apply(op, args, target)
     finally:
-        end_event(&event)
+        end_op(&event)
 
 
 cdef object op_apply(Op op, PyObject **args):

@@ -170,8 +170,8 @@ cdef int begin_op(pb_event *event, Op op, PyObject **args) except -1:
     event.sequence = -1
     if (state.grad_enabled and not state.inference
             and (op.kind == OP_COMPOSITE or op.flags & OP_DIFFERENTIABLE)
-            and needs_grad(op, args) != 0):
-        event.sequence = state.sequence
+            and (state.levels or needs_grad(op, args) != 0)):
+        event.sequence = state.sequence     # with open levels the end tells whether a node was made
     event.ninput = op.nargs
     event.inputs = <void **>args
     begin_event(event, PB_EVENT_OP, op.name_bytes)
@@ -182,8 +182,15 @@ cdef const char *lasting(str name) except NULL:
     """Return a name as C text that lives as long as the process."""
     encoded = names.get(name)
     if encoded is None:
-        encoded = names[name] = name.encode()
+        encoded = names[name] = name.encode(errors="replace")
     return <bytes>encoded
+
+
+cdef void end_op(pb_event *event) noexcept:
+    """Tell that an op ends, and whether it made a node."""
+    if event.sequence == thread_state().sequence:
+        event.sequence = -1
+    end_event(event)
 
 
 cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) except -1:
@@ -268,6 +275,10 @@ def begin_range(str name not None, args=None):
     cdef PyObject *inputs[1]
     if process.observer == NULL:
         return 0
+    try:
+        PyUnicode_AsUTF8(name)
+    except UnicodeEncodeError:          # half a character: observers are told of a question mark
+        name = name.encode(errors="replace").decode()
     memset(&event, 0, sizeof(event))
     event.sequence = -1
     event.object = <void *>name

@@ -156,7 +156,7 @@ enum pb_event_kind {
     PB_EVENT_RANGE = 2,      /* what a user named */
     PB_EVENT_EVALUATION = 3, /* all that the engine does for a node: hooks, formula, delivery */
     PB_EVENT_KERNEL = 4,     /* a kernel of a backend that has `mark` */
-    PB_EVENT_FUNCTION = 5    /* the forward pass of a user's Function; its end knows `sequence` */
+    PB_EVENT_FUNCTION = 5    /* the forward pass of a user's Function */
 };
 
 /* Events of a thread lie inside each other; a range may end on another thread or out of turn.
@@ -166,7 +166,8 @@ typedef struct pb_event {
     uint32_t size;
     int32_t kind;
     const char *name;        /* lives as long as the process; of a range as long as `object` */
-    int64_t sequence;        /* of the node run, or of the next one made; -1 if none is made */
+    int64_t sequence;        /* of the node run, or of the next one made, which the end knows best;
+                              * -1 if none is made */
     uint64_t forward_thread; /* where the node that runs was made */
     uint64_t thread;         /* the running thread: 1, 2, ... in order of first use */
     uint64_t id;             /* no two events of a process have the same */
