@@ -21,7 +21,7 @@ FOLDERS = {
 }
 TEST_TOOLS = (
     *("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
-    "threadpoolctl",
+    *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer"),
 )
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
 
@@ -77,7 +77,7 @@ def gen(session: nox.Session) -> None:
         "python", "packages/core/tools/opgen.py", *(session.posargs or ["--docs", "docs/reference"])
     )
     if not session.posargs:
-        install_wheels(session, "core", "cpu")
+        install_wheels(session, "core", "cpu", "profiler")
         session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
 
 
@@ -143,7 +143,7 @@ def gpu(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation into docs/_build; warnings are errors."""
     session.install("sphinx>=7", "myst-parser>=3")
-    install_wheels(session, "core", "cpu", others=("pytest>=8",))
+    install_wheels(session, "core", "cpu", "profiler", others=("pytest>=8",))
     shutil.rmtree(ROOT / "docs" / "_build", ignore_errors=True)
     session.run("python", "packages/core/tools/opgen.py", "--docs", "docs/reference")
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build")

@@ -21,6 +21,9 @@ def test_version_is_the_same_everywhere(root, folder, name):
     text = (root / folder / "pyproject.toml").read_text()
     assert re.search(r'^version = "(.+)"$', text, re.M).group(1) == VERSION
     assert set(re.findall(r'"pullback[a-z-]*==([^"]+)"', text)) <= {VERSION}
+    build = root / folder / "meson.build"
+    if build.exists():
+        assert re.search(r"^  version: '(.+)',$", build.read_text(), re.M).group(1) == VERSION
     assert importlib.import_module(name).__version__ == VERSION
     assert importlib.metadata.version(name.replace("_", "-")) == VERSION
 
