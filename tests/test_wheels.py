@@ -7,6 +7,7 @@ import pytest
 
 COMPILED = ("pullback", "pullback_cpu", "pullback_profiler")
 PURE = ("pullback_cuda",)
+PAGES = "pullback_profiler/pages/"
 MEGABYTE = 1_000_000
 
 
@@ -42,6 +43,7 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
         for name in inside
         if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt"))
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
+        and not (name.startswith(PAGES) and name.endswith((".html", ".css", ".js")))
     ]
     assert unwanted == []
     assert [name for name in inside if "/tests/" in name or "__pycache__" in name] == []

@@ -3,8 +3,8 @@
     python examples/digits/train.py [--epochs N] [--seed N] [--output FOLDER]
 
 Prints where the time of the last epoch goes and the accuracy on digits that the network has not
-seen, and writes the curves of loss and accuracy as a picture and the last epoch as a trace for
-https://ui.perfetto.dev. Ends with exit code 1 below 97 % accuracy.
+seen, and writes the curves of loss and accuracy as a picture, and the last epoch as a report and as
+a trace for https://ui.perfetto.dev. Ends with exit code 1 below 97 % accuracy.
 """
 
 from __future__ import annotations
@@ -196,10 +196,13 @@ def main() -> int:
     write_curves(picture, losses, accuracies)
     trace = options.output / "trace.json"
     profiled.export_chrome_trace(trace)
+    report = options.output / "report.html"
+    profiled.export_html(report, "Handwritten digits: the last epoch")
     averages = profiled.key_averages()
     print(averages.table("self_cpu_time_total", 12, header="The last epoch, by operation"))
     console.print(
-        f"trained {options.epochs} epochs in {seconds:.1f} s; curves in {picture}, trace in {trace}"
+        f"trained {options.epochs} epochs in {seconds:.1f} s; "
+        f"curves, trace.json and report.html in {options.output}"
     )
     console.print(f"test accuracy {accuracies[-1]:.4f} (required: {REQUIRED_ACCURACY})")
     return 0 if accuracies[-1] >= REQUIRED_ACCURACY else 1

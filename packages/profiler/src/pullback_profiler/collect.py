@@ -6,6 +6,7 @@ import functools
 import gc
 import logging
 import os
+import runpy
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -343,6 +344,8 @@ def internal_folders() -> tuple[str, str, str]:
 
 
 def is_internal(file: str) -> bool:
-    """True for files of this package and of core, but for ``pullback.nn``."""
+    """True for files of this package, of core but for ``pullback.nn``, and for ``python -m``."""
     core, shown, own = internal_folders()
-    return file.startswith(own) or (file.startswith(core) and not file.startswith(shown))
+    if file in ("<frozen runpy>", runpy.__file__) or file.startswith(own):
+        return True
+    return file.startswith(core) and not file.startswith(shown)

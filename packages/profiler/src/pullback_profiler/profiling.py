@@ -305,6 +305,48 @@ class profile:
         stacks.check_metric(metric)
         self.function_events.export_stacks(path, metric)
 
+    def export_html(self, path: str | os.PathLike[str], title: str | None = None) -> None:
+        """Write a report as one HTML file, which any browser shows without a network.
+
+        It has the table of averages, a flame graph, memory over time if ``profile_memory`` was on,
+        and details of each name; ``title`` stands above. ``.gz`` at the end compresses.
+        Raises: RuntimeError before the block has ended; OSError.
+
+        >>> import os, pullback
+        >>> from pullback_profiler import profile
+        >>> with profile() as p:
+        ...     y = pullback.ones(2).exp()
+        >>> p.export_html(os.devnull, title="two ops")
+        """
+        from pullback_profiler.report import write_report
+
+        write_report(self, path, title)
+
+    def export_memory_timeline(self, path: str | os.PathLike[str], device: object = None) -> None:
+        """Write how much memory tensors held on a device over time.
+
+        The path's end says as what: ``.json`` for ``[times, bytes, events]``, three lists with an
+        item for each change (microseconds and bytes since recording began, and the name of the
+        innermost event around it), ``.html`` for a page with a chart; ``.gz`` after it compresses.
+        ``device`` is a device or its name; by default that of the highest peak.
+        Raises: RuntimeError without ``profile_memory=True`` and before the block has ended;
+        ValueError for another end, and for a device on which nothing was recorded; OSError.
+
+        >>> import json, os, pullback, tempfile
+        >>> from pullback_profiler import profile
+        >>> with profile(profile_memory=True) as p:
+        ...     y = pullback.ones(256)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "memory.json")
+        ...     p.export_memory_timeline(path)
+        ...     times, nbytes, events = json.load(open(path))
+        >>> nbytes, events
+        ([1024], ['pullback::ones'])
+        """
+        from pullback_profiler.timeline import write_memory_timeline
+
+        write_memory_timeline(self, path, device)
+
 
 # Kinds of devices that programs for torch name, whether a plugin provides them or not.
 _KNOWN_DEVICES = ("cuda", "xpu", "mtia", "hpu", "privateuseone")

@@ -268,6 +268,20 @@ class profile:
         """
         self._last("export_stacks").export_stacks(path, metric)
 
+    def export_html(self, path: str | os.PathLike[str], title: str | None = None) -> None:
+        """Write a report of the last cycle; see ``pullback.autograd.profiler.profile``.
+
+        Raises: RuntimeError before anything is recorded; OSError.
+        """
+        self._last("export_html").export_html(path, title)
+
+    def export_memory_timeline(self, path: str | os.PathLike[str], device: object = None) -> None:
+        """Write memory over the last cycle; see ``pullback.autograd.profiler.profile``.
+
+        Raises: RuntimeError before anything is recorded and without ``profile_memory``; ValueError.
+        """
+        self._last("export_memory_timeline").export_memory_timeline(path, device)
+
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the trace's metadata."""
         self._metadata[key] = value

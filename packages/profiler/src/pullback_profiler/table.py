@@ -43,7 +43,48 @@ class Column(NamedTuple):
         return f"{value!s:{self.align}{self.width}}{GAP}"
 
 
+class Layout(NamedTuple):
+    """What a table shows: columns, the events with a row each, and the lines below the rows."""
+
+    columns: list[Column]
+    rows: list[Any]
+    totals: list[str]
+    source_at: int  # the column of the stack's first line, -1 without one
+
+
 def build_table(
+    events: Sequence[Any],
+    *,
+    header: str | None = None,
+    top_level_events_only: bool = False,
+    **options: Any,
+) -> str:
+    """Return a table of events; see ``EventList.table``.
+
+    >>> from pullback_profiler.function_event import FunctionEvent
+    >>> text = build_table([FunctionEvent(0, "mul", 1, 0, 1500)])
+    >>> print(text.splitlines()[-1])
+    Self CPU time total: 1.500ms
+    """
+    made = layout(events, top_level_events_only=top_level_events_only, **options)
+    if not events:
+        return ""
+    columns = made.columns
+    separator = "".join("-" * column.width + GAP for column in columns)
+    double_line = "=" * (len(separator) - len(GAP))
+    lines = [] if header is None else [double_line, header]
+    if top_level_events_only:
+        lines += [double_line, "This report only display top-level ops statistics"]
+    lines += [separator, "".join(column.text(column.header) for column in columns), separator]
+    for event in made.rows:
+        lines.append("".join(column.text(column.cell(event)) for column in columns))
+        if made.source_at >= 0:
+            lines += _lines_of_stack(event, columns, made.source_at)
+    lines += [separator, *made.totals]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def layout(
     events: Sequence[Any],
     *,
     use_device: str | None = None,
@@ -54,24 +95,20 @@ def build_table(
     max_src_column_width: int | None = 75,
     max_name_column_width: int | None = 55,
     max_shapes_column_width: int | None = 80,
-    header: str | None = None,
     top_level_events_only: bool = False,
     time_unit: str | None = None,
-) -> str:
-    """Return a table of events; see ``EventList.table``.
+) -> Layout:
+    """Return what a table of events shows; the options are those of ``EventList.table``.
 
     >>> from pullback_profiler.function_event import FunctionEvent
-    >>> text = build_table([FunctionEvent(0, "mul", 1, 0, 1500)])
-    >>> print(text.splitlines()[-1])
-    Self CPU time total: 1.500ms
+    >>> [column.header for column in layout([FunctionEvent(0, "mul", 1, 0, 1500)]).columns][:3]
+    ['Name', 'Self CPU %', 'Self CPU']
     """
     if time_unit is not None and time_unit not in US_PER_UNIT:
         raise ValueError(f"time_unit should be None, 's', 'ms' or 'us', got {time_unit!r}")
-    if not events:
-        return ""
     use_device = use_device or next((e.use_device for e in events if e.use_device), None)
     self_cpu = sum(event.self_cpu_time_total for event in events)
-    self_device = _self_device_time(events)
+    self_device = self_device_time(events)
     if self_device is not None and not use_device:
         raise RuntimeError("use_device is None, but there are times of a device")
     columns = [
@@ -82,35 +119,23 @@ def build_table(
         Column("# of Calls", WIDTH, lambda event: event.count),
         *_place_columns(events, max_shapes_column_width),
     ]
-    source_at = len(columns)
     source = _source_columns(events, max_src_column_width)
+    source_at = len(columns) if source else -1
     columns += [*source, *(_flops_columns(events) if with_flops else ())]
 
-    if sort_by is not None:
-        events = _sorted(events, sort_by)
+    rows = list(events) if sort_by is None else _sorted(events, sort_by)
     if top_level_events_only:
-        events = [event for event in events if event.cpu_parent is None]
+        rows = [event for event in rows if event.cpu_parent is None]
     if row_limit is not None and row_limit >= 0:
-        events = events[:row_limit]
-
-    separator = "".join("-" * column.width + GAP for column in columns)
-    double_line = "=" * (len(separator) - len(GAP))
-    lines = [] if header is None else [double_line, header]
-    if top_level_events_only:
-        lines += [double_line, "This report only display top-level ops statistics"]
-    lines += [separator, "".join(column.text(column.header) for column in columns), separator]
-    for event in events:
-        lines.append("".join(column.text(column.cell(event)) for column in columns))
-        if source:
-            lines += _lines_of_stack(event, columns, source_at)
-    lines += [separator, f"Self CPU time total: {format_time(self_cpu, time_unit)}"]
+        rows = rows[:row_limit]
+    totals = [f"Self CPU time total: {format_time(self_cpu, time_unit)}"]
     if use_device and self_device is not None:
         total = format_time(self_device, time_unit)
-        lines.append(f"Self {use_device.upper()} time total: {total}")
-    return "".join(f"{line}\n" for line in lines)
+        totals.append(f"Self {use_device.upper()} time total: {total}")
+    return Layout(columns, rows, totals, source_at)
 
 
-def _self_device_time(events: Sequence[Any]) -> float | None:
+def self_device_time(events: Sequence[Any]) -> float | None:
     """Return the time spent on the device, or None if no event has any.
 
     Where the device's work has events of its own, the CPU events that launched it count it again;

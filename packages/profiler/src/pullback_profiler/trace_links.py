@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from pullback_profiler.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
+from pullback_profiler.backward_links import backward_links
+from pullback_profiler.function_event import CPU, FunctionEvent
 
 FORWARD_BACKWARD = "fwdbwd"
 LAUNCH = "ac2g"
-# An op in place on a view makes a node of its own and then this one around it.
-WRAPPER = "CopySlices"
 
 
 class Link(NamedTuple):
@@ -38,7 +37,8 @@ def links_of(events: Sequence[FunctionEvent], apart: AbstractSet[int]) -> dict[i
     [Link(category='fwdbwd', number=1, begins=False)]
     """
     links: dict[int, list[Link]] = {}
-    pairs = [*_backward(events), *_launches(events)]
+    made = [(FORWARD_BACKWARD, maker, run) for maker, run in backward_links(events)]
+    pairs = [*made, *_launches(events)]
     for number, (category, first, last) in enumerate(pairs, 1):
         if {id(first), id(last)} & apart or last.time_range.start < first.time_range.start:
             continue
@@ -48,23 +48,6 @@ def links_of(events: Sequence[FunctionEvent], apart: AbstractSet[int]) -> dict[i
 
 
 Pair = tuple[str, FunctionEvent, FunctionEvent]
-
-
-def _backward(events: Sequence[FunctionEvent]) -> Iterator[Pair]:
-    """Yield each run of a node with the innermost op that made the node."""
-    makers: dict[tuple[int, int], FunctionEvent] = {}
-    for event in events:  # by start: what lies inside comes later
-        if event.scope == 0 and event.sequence_nr >= 0 and not event.fwd_thread:
-            makers[event.thread, event.sequence_nr] = event
-    for event in events:
-        if event.scope != BACKWARD_FUNCTION or event.sequence_nr < 0:
-            continue
-        thread, number = event.fwd_thread or 0, event.sequence_nr
-        maker = makers.get((thread, number))
-        if maker is None and event.name == WRAPPER:
-            maker = makers.get((thread, number - 1))
-        if maker is not None:
-            yield FORWARD_BACKWARD, maker, event
 
 
 def _launches(events: Sequence[FunctionEvent]) -> Iterator[Pair]:

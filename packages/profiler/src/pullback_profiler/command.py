@@ -1,0 +1,290 @@
+"""``python -m pullback.profiler``: run a program under the profiler and show where its time goes.
+
+The program runs as ``__main__``, as without the profiler. When it ends, the averages are printed,
+and the files written that were asked for. They go to standard error instead of standard output if
+the program ended with an exception, below its traceback. The exit code stays the program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import pkgutil
+import runpy
+import sys
+import types
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TextIO
+
+from pullback_profiler.event_list import EventList
+from pullback_profiler.profiling import profile
+from pullback_profiler.stacks import device_neutral
+from pullback_profiler.table import SORT_KEYS, layout
+
+PROGRAM = "python -m pullback.profiler"
+USAGE = f"{PROGRAM} [options] (script.py | -m module) [arguments]"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program that the command line names under the profiler.
+
+    Raises: whatever the program ends with; SystemExit with code 2, after one line about it, for
+    what can be seen to be wrong before the program runs; with code 1 if a file cannot be written.
+
+    >>> main(["--limit", "5"])
+    Traceback (most recent call last):
+    SystemExit: 2
+    """
+    parser = make_parser()
+    own, program, is_module = split(sys.argv[1:] if arguments is None else arguments, parser)
+    options = parser.parse_args(own)
+    if not program:
+        parser.error(f"expected a script or -m and a module: {USAGE}")
+    run = prepare_module(program, parser) if is_module else prepare_script(program, parser)
+    for path in (options.html, options.trace, options.stacks):
+        if path is not None:
+            check_writable(path, parser)
+    profiled = make_profile(options, parser)
+    folder = os.getcwd()  # the program may go to another
+    ending: BaseException | None = None
+    with profiled:
+        try:
+            run()
+        except BaseException as error:
+            ending = error
+    failed = ending is not None and not isinstance(ending, SystemExit)
+    if failed:
+        show_first(ending)
+    stream = sys.stderr if failed else sys.stdout
+    written = finish(profiled, options, " ".join(program), folder, stream)
+    if ending is not None:
+        raise ending
+    if not written:
+        sys.exit(1)
+
+
+# ---- the command line ------------------------------------------------------------------------
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of what stands before the program.
+
+    >>> make_parser().parse_args(["--limit", "5"]).limit
+    5
+    """
+    parser = _Parser(
+        prog=PROGRAM,
+        usage=USAGE,
+        description="Run a program under the profiler and show where its time goes.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--html", metavar="FILE", help="write a report for browsers")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace for Perfetto")
+    parser.add_argument(
+        "--stacks", metavar="FILE", help="write lines for flame graphs; implies --stack"
+    )
+    parser.add_argument(
+        "--sort",
+        metavar="KEY",
+        type=sort_key,
+        default="self_cpu_time_total",
+        help="what the table is sorted by: %(default)s, " + ", ".join(SORT_KEYS),
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=20, help="rows of the table, -1 for all (20)"
+    )
+    parser.add_argument("--shapes", action="store_true", help="tell shapes of inputs apart")
+    parser.add_argument("--memory", action="store_true", help="follow memory of tensors")
+    parser.add_argument("--stack", action="store_true", help="tell lines of the program apart")
+    parser.add_argument("--flops", action="store_true", help="estimate floating-point operations")
+    parser.add_argument("--device", metavar="KIND", help="time kernels of a device, such as cuda")
+    parser.add_argument("--all-threads", action="store_true", help="record every thread")
+    return parser
+
+
+def sort_key(text: str) -> str:
+    """Return what a table can be sorted by.
+
+    >>> sort_key("count")
+    'count'
+    """
+    if text not in SORT_KEYS and text not in map(device_neutral, SORT_KEYS):
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(SORT_KEYS)}; got {text!r}")
+    return text
+
+
+def split(
+    arguments: Sequence[str], parser: argparse.ArgumentParser
+) -> tuple[list[str], list[str], bool]:
+    """Return our own options, the program with its arguments, and whether it is a module.
+
+    >>> split(["--limit", "5", "train.py", "--limit", "9"], make_parser())
+    (['--limit', '5'], ['train.py', '--limit', '9'], False)
+    """
+    with_value = {
+        name for action in parser._actions if action.nargs is None for name in action.option_strings
+    }
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] in ("-m", "--"):
+            return list(arguments[:at]), list(arguments[at + 1 :]), arguments[at] == "-m"
+        at += 2 if arguments[at] in with_value else 1
+    return list(arguments[:at]), list(arguments[at:]), False
+
+
+def check_writable(path: str, parser: argparse.ArgumentParser) -> None:
+    """End with a message if a file cannot be written; one that is not there yet stays away."""
+    existed = os.path.exists(path)
+    if existed and not os.path.isfile(path) and not os.path.isdir(path):
+        return  # a device or a pipe, where opening may wait
+    try:
+        open(path, "ab").close()
+        if not existed:
+            os.unlink(path)
+    except OSError as error:
+        parser.error(f"cannot write {path!r}: {error.strerror}")
+
+
+def make_profile(options: argparse.Namespace, parser: argparse.ArgumentParser) -> profile:
+    """Return the profiler that the options ask for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a device that cannot be used
+        try:
+            return profile(
+                use_device=options.device,
+                record_shapes=options.shapes,
+                with_flops=options.flops,
+                profile_memory=options.memory,
+                with_stack=options.stack or options.stacks is not None,
+                all_threads=options.all_threads,
+            )
+        except UserWarning as warning:
+            parser.error(str(warning))
+
+
+# ---- the program -----------------------------------------------------------------------------
+
+
+def prepare_script(program: list[str], parser: argparse.ArgumentParser) -> Callable[[], Any]:
+    """Set the interpreter up for a script, or a folder or archive with ``__main__.py``."""
+    script = program[0]
+    try:
+        with open(script, "rb"):
+            pass
+    except IsADirectoryError:
+        pass
+    except OSError as error:
+        parser.error(f"cannot open {script!r}: {error.strerror}")
+    sys.argv = program
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        if pkgutil.get_importer(script) is None:
+            sys.path[0] = os.path.dirname(os.path.realpath(script))
+        else:
+            del sys.path[0]  # runpy puts the folder or archive there
+    return lambda: runpy.run_path(script, run_name="__main__")
+
+
+def prepare_module(program: list[str], parser: argparse.ArgumentParser) -> Callable[[], Any]:
+    """Set the interpreter up for a module, or for a package's ``__main__``."""
+    module = program[0]
+    try:
+        found = importlib.util.find_spec(module)
+        if found is not None and found.submodule_search_locations is not None:
+            found = importlib.util.find_spec(f"{module}.__main__")
+    except (ImportError, ValueError) as error:
+        parser.error(f"cannot run {module!r}: {error}")
+    if found is None:
+        parser.error(f"cannot run {module!r}: no module of that name that can be run")
+    sys.argv = program  # runpy replaces the first by the module's file
+    return lambda: runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def show_first(ending: BaseException | None) -> None:
+    """Show the program's exception now, above the table, and nothing when Python meets it again."""
+    assert ending is not None
+    ending.__traceback__ = of_program(ending.__traceback__)
+    sys.excepthook(type(ending), ending, ending.__traceback__)
+    sys.excepthook = lambda *_: None
+
+
+def of_program(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Return a traceback without what is around the program: frames of this file and of runpy."""
+    at = traceback
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if file not in (__file__, runpy.__file__, "<frozen runpy>"):
+            return at
+        at = at.tb_next
+    return None
+
+
+# ---- results ---------------------------------------------------------------------------------
+
+
+def finish(
+    profiled: profile, options: argparse.Namespace, title: str, folder: str, stream: TextIO
+) -> bool:
+    """Print the averages and write the files; False, after a line, if one could not be written."""
+    averages = profiled.key_averages(
+        group_by_input_shape=options.shapes, group_by_stack_n=1 if profiled.with_stack else 0
+    )
+    if not averages:
+        print("the profiler recorded no event", file=stream)
+    elif not print_rich(averages, options, stream):
+        print(averages.table(options.sort, options.limit), end="", file=stream)
+    good = True
+    for path, write in (
+        (options.html, lambda path: profiled.export_html(path, title)),
+        (options.trace, profiled.export_chrome_trace),
+        (options.stacks, profiled.export_stacks),
+    ):
+        if path is None:
+            continue
+        try:
+            write(os.path.join(folder, path))
+            print(f"wrote {path}", file=stream)
+        except OSError as error:
+            print(f"{PROGRAM}: cannot write {path!r}: {error.strerror}", file=sys.stderr)
+            good = False
+    stream.flush()
+    return good
+
+
+def print_rich(averages: EventList, options: argparse.Namespace, stream: TextIO) -> bool:
+    """Print the averages with rich, as wide as the terminal; False where that cannot be."""
+    if not stream.isatty():
+        return False
+    try:
+        from rich import box, console, table, text
+    except ImportError:
+        return False
+    made = layout(averages, **averages._options(), sort_by=options.sort, row_limit=options.limit)
+    shown = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    rows = [[str(column.cell(event)) for column in made.columns] for event in made.rows]
+    needed = 0
+    for at, column in enumerate(made.columns):
+        width = max(map(len, [*column.header.split(), *(row[at] for row in rows)]))
+        if column.header in ("Name", "Input Shapes", "Source Location"):  # these give way
+            least = min(width, 16)
+            shown.add_column(column.header, min_width=least)
+            needed += least + 3
+        else:
+            shown.add_column(column.header, justify="right", width=width)
+            needed += width + 3
+    for row in rows:  # as Text: a name may look like rich's markup
+        shown.add_row(*(text.Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+    terminal = console.Console(file=stream)
+    terminal.width = max(terminal.width, needed)  # rather long lines than numbers cut off
+    terminal.print(shown)
+    for line in made.totals:
+        terminal.print(text.Text(line))
+    return True
