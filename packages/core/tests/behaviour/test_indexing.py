@@ -252,7 +252,7 @@ def test_zero_dimensional_tensor_takes_few_indices():
         (1.5, IndexError, "valid indices"),
         (1j, IndexError, "valid indices"),
         ({}, IndexError, "valid indices"),
-        (object(), IndexError, "valid indices"),
+        (object, IndexError, "valid indices"),
         (slice(None, None, 0), ValueError, "step"),
         (slice(None, None, -1), ValueError, "step"),
         (slice(1, "a"), TypeError, None),

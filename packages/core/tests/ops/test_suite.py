@@ -1,5 +1,6 @@
 """The conformance suite as users run it: options, expected failures, totals."""
 
+import json
 import os
 import threading
 
@@ -11,7 +12,8 @@ from pullback.optable import ENTRIES
 from pullback.testing import Requirements, checks
 from pullback.testing.modes import MODES, differentiable
 from pullback.testing.reference import expect
-from pullback.testing.runner import run_check
+from pullback.testing.pytest_plugin import SuiteTotals
+from pullback.testing.runner import Totals, run_check
 from pullback.testing.samples import samples_of
 
 pytest_plugins = ["pytester"]
@@ -37,6 +39,18 @@ def test_all_pass_and_totals_are_shown(suite):
     result = suite(Requirements())
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*conformance*", "*value: 2 ops, * samples, 0 failures*"])
+
+
+def test_totals_of_several_processes_add_up():
+    processes = [SuiteTotals() for _ in range(2)]
+    for process in processes:
+        process.count("value", Totals(1, 5, []), False)
+        process.count("value", Totals(1, 4, ["failed"]), True)
+    shown = SuiteTotals()
+    for process in processes:
+        shown.add_plain(json.loads(json.dumps(process.as_plain())))
+    assert str(shown.found["value"]) == "4 ops, 16 samples, 0 failures"
+    assert shown.expected == {"value": 2}
 
 
 def test_device_is_chosen(suite):

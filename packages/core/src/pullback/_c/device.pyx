@@ -312,7 +312,13 @@ def device_count(str name):
 
 
 def synchronize(where):
-    """Wait until the device has done all work given to it."""
+    """Wait until the device has done all work given to it.
+
+    Raises: RuntimeError when the device reports a failure of earlier work.
+
+    >>> import pullback
+    >>> pullback.synchronize("ref")
+    """
     cdef device d = device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend
@@ -324,7 +330,14 @@ def synchronize(where):
 
 
 def memory_stats(where=None):
-    """Return bytes in use, their peak, bytes held and the number of allocations of a device."""
+    """Return bytes in use, their peak, bytes held and the number of allocations of a device.
+
+    The default device, if none is named; 0 for backends that do not count.
+
+    >>> import pullback
+    >>> sorted(pullback.memory_stats())[0]
+    'allocated_bytes.all.current'
+    """
     cdef device d = default_now() if where is None else device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend

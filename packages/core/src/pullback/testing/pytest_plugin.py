@@ -24,6 +24,21 @@ class SuiteTotals:
             totals = Totals(totals.ops, totals.samples - len(totals.failures))
         self.found.setdefault(name, Totals()).add(totals)
 
+    def as_plain(self):
+        """Return the totals in lists and texts, which one process can send another."""
+        found = {name: [t.ops, t.samples, t.failures] for name, t in self.found.items()}
+        return [found, self.expected]
+
+    def add_plain(self, plain):
+        """Add what another process counted."""
+        from pullback.testing.runner import Totals
+
+        found, expected = plain
+        for name, parts in found.items():
+            self.found.setdefault(name, Totals()).add(Totals(*parts))
+        for name, count in expected.items():
+            self.expected[name] = self.expected.get(name, 0) + count
+
 
 TOTALS = pytest.StashKey[SuiteTotals]()
 
@@ -67,6 +82,20 @@ def pullback_requirements(pullback_device):
 def pullback_totals(request):
     """Counts what ran; the totals are shown at the end."""
     return request.config.stash[TOTALS]
+
+
+def pytest_sessionfinish(session):
+    """Under pytest-xdist a worker sends its totals to the process that shows them."""
+    if hasattr(session.config, "workeroutput"):
+        plain = session.config.stash[TOTALS].as_plain()
+        session.config.workeroutput["pullback_totals"] = plain
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    output = getattr(node, "workeroutput", {})  # a worker that crashed has none
+    if "pullback_totals" in output:
+        node.config.stash[TOTALS].add_plain(output["pullback_totals"])
 
 
 def pytest_terminal_summary(terminalreporter, config):
