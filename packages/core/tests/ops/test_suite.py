@@ -11,8 +11,8 @@ from pullback._c import levels
 from pullback.optable import ENTRIES
 from pullback.testing import Requirements, checks
 from pullback.testing.modes import MODES, differentiable
-from pullback.testing.reference import expect
 from pullback.testing.pytest_plugin import SuiteTotals
+from pullback.testing.reference import expect
 from pullback.testing.runner import Totals, run_check
 from pullback.testing.samples import samples_of
 
