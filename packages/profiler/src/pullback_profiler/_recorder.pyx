@@ -79,11 +79,15 @@ cdef class Recorder:
         clear(self)
 
     def start(self):
-        """Record from now on; what was recorded before is gone."""
+        """Record from now on; once.
+
+        Raises: RuntimeError while another one records, and for a second time.
+        """
         global recordings, active
         if active is not None:
             raise RuntimeError("a profiler is recording already: end it before another begins")
-        clear(self)
+        if self.number != 0:
+            raise RuntimeError("this recorder has been used already")
         recordings += 1
         self.number = recordings
         self.thread = 0 if self.all_threads else thread_number()
@@ -109,18 +113,17 @@ cdef class Recorder:
             log = log.next
 
     def threads(self):
-        """Return what each thread recorded: (number, name, number in the system, records).
-
-        A record is (kind, name, start, end, sequence, forward thread, ending thread or 0, device,
-        details), with times in nanoseconds. Of a change of memory the name is its address, the
-        sequence counts bytes; of a kernel the details are when its device began and ended it, else
-        (inputs, stack) or None.
-        """
+        """Return what each thread recorded: (number, name, number in the system, Records)."""
         cdef list found = []
         cdef log_t *log = self.logs
+        cdef Records records
         while log != NULL:
             name, native = (None, 0) if log.names == NULL else <tuple>log.names
-            found.append((log.thread, name, native, records_of(self, log)))
+            records = Records.__new__(Records)
+            records.recorder = self
+            records.log = log
+            records.texts = {}
+            found.append((log.thread, name, native, records))
             log = log.next
         found.reverse()
         return found
@@ -393,41 +396,62 @@ cdef tuple times_of(Recorder self, mark_t *mark):
 
 # ---- afterwards ----------------------------------------------------------------------------------
 
-cdef list records_of(Recorder self, log_t *log):
-    cdef list found = []
-    cdef block_t *block = log.first
-    cdef record_t *record
-    cdef dict texts = {}
+cdef class Records:
+    """What a thread recorded, by start: it stays in C until it is iterated over.
+
+    A record is (kind, name, start, end, sequence, forward thread, ending thread or 0, device,
+    details), with times in nanoseconds. Of a change of memory the name is its address, the
+    sequence counts bytes; of a kernel the details are when its device began and ended it, else
+    (inputs, stack) or None.
+    """
+    cdef Recorder recorder              # owns the log
+    cdef log_t *log
+    cdef dict texts
+
+    def __len__(self):
+        cdef block_t *block = self.log.first
+        cdef Py_ssize_t count = 0
+        while block != NULL:
+            count += block.used
+            block = block.next
+        return count
+
+    def __iter__(self):
+        cdef block_t *block = self.log.first
+        cdef int i
+        while block != NULL:
+            for i in range(block.used):
+                record = as_tuple(self, &block.records[i])
+                if record is not None:
+                    yield record
+            block = block.next
+
+
+cdef tuple as_tuple(Records self, record_t *record):
+    """Return a record; None for one that cannot be read."""
     cdef mark_t *mark
-    cdef int i
-    while block != NULL:
-        for i in range(block.used):
-            record = &block.records[i]
-            if record.kind == MEMORY_CHANGE:
-                found.append((MEMORY_CHANGE, <size_t>record.name, record.start, record.end,
-                              record.sequence, 0, 0, record.device, None))
-                continue
-            details = None
-            device = 0
-            if record.details >= 0 and record.kind != PB_EVENT_KERNEL:
-                details = read_details(log, record.details)
-            if record.kind == PB_EVENT_RANGE:
-                if details is None:         # there was no memory for its name
-                    continue
-                name = details[0][0]
-            else:
-                name = texts.get(<size_t>record.name)
-                if name is None:
-                    name = texts[<size_t>record.name] = record.name.decode()
-            if record.kind == PB_EVENT_KERNEL:
-                if record.details < 0:
-                    continue
-                mark = &log.marks[record.details]
-                details = times_of(self, mark)
-                if details is None:
-                    continue
-                device = mark.device_type * 256 + mark.device
-            found.append((record.kind, name, record.start, record.end, record.sequence,
-                          record.forward_thread, record.ending_thread, device, details))
-        block = block.next
-    return found
+    cdef object details = None
+    cdef int device = 0
+    if record.kind == MEMORY_CHANGE:
+        return (MEMORY_CHANGE, <size_t>record.name, record.start, record.end, record.sequence, 0,
+                0, record.device, None)
+    if record.kind == PB_EVENT_KERNEL:
+        if record.details < 0:
+            return None
+        mark = &self.log.marks[record.details]
+        details = times_of(self.recorder, mark)
+        if details is None:
+            return None
+        device = mark.device_type * 256 + mark.device
+    elif record.details >= 0:
+        details = read_details(self.log, record.details)
+    if record.kind == PB_EVENT_RANGE:
+        if details is None:                 # there was no memory for its name
+            return None
+        name = details[0][0]
+    else:
+        name = self.texts.get(<size_t>record.name)
+        if name is None:
+            name = self.texts[<size_t>record.name] = record.name.decode()
+    return (record.kind, name, record.start, record.end, record.sequence, record.forward_thread,
+            record.ending_thread, device, details)

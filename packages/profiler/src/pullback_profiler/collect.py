@@ -8,7 +8,7 @@ import logging
 import os
 import runpy
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from pullback import backend
@@ -40,7 +40,7 @@ class Thread(NamedTuple):
     number: int
     name: str | None
     native: int
-    records: list[tuple[Any, ...]]
+    records: Collection[tuple[Any, ...]]
 
 
 class Allocation(NamedTuple):
