@@ -7,7 +7,7 @@ from libc.limits cimport INT_MAX
 from pullback_cpu.kernels.blas cimport (
     blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
-from pullback_cpu.kernels.matmul_loops cimport matrix, multiply_table, product
+from pullback_cpu.kernels.matmul_loops cimport is_dot, matrix, multiply_table, product
 from pullback_cpu.threads cimport parallel_body, parallel_for, thread_count
 
 from pullback_cpu.kernels.levels import load_kernels
@@ -354,6 +354,8 @@ cdef inline double work_of(const product *task) noexcept nogil:
 cdef inline bint is_large(const product *task, int dtype) noexcept nogil:
     cdef double most = SMALL if task.n > NARROW else 4 * SMALL
     if work_of(task) <= most or max(task.m, task.n, task.k) > INT_MAX:
+        return False
+    if (dtype == <int>PB_F32 or dtype == <int>PB_F64) and is_dot(task):
         return False
     return dtype >= <int>PB_F16 or uses_tiles(task, dtype)
 

@@ -21,6 +21,11 @@ ctypedef struct product:
     matrix c
 
 
+cdef inline bint is_dot(const product *task) noexcept nogil:
+    """True for a product of two vectors whose elements lie side by side."""
+    return task.m == 1 and task.n == 1 and task.a.column == 1 and task.b.row == 1
+
+
 # Returns PB_OK, or PB_E_MEMORY.
 ctypedef int (*multiply_loop)(const product *task) noexcept nogil
 

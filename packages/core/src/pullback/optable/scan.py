@@ -8,16 +8,15 @@ from pullback.optable.axes import (
     as_int,
     cast_to,
     dtype_named,
-    multiply_runs,
+    is_meta,
     recur_backwards,
     refuse_dtype,
-    scan,
     shifted,
     unsupported,
     wrap_dim,
     wrap_dims,
 )
-from pullback.optable.below import new_empty, new_filled, run_slot
+from pullback.optable.below import new_empty, new_filled, run_slot, whole_batch
 from pullback.optable.cases import KINKS, SPECIAL, Dtype, T, case, fixed
 from pullback.optable.decompositions import logcumsumexp
 from pullback.optable.schema import (
@@ -297,23 +296,35 @@ op("cumulative_trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, di
 
 # -- product of elements ---------------------------------------------------------------------------
 
-def _prod_vjp(g, self, dim, keepdim):
-    """g times the product of the others: of those before, and of those after."""
-    x = ops.conj(cast_to(self, g.dtype))
+def _prod_vjp(g, self, out, dim, keepdim):
+    """g times the product of the others."""
+    x, out = ops.conj(cast_to(self, g.dtype)), ops.conj(out)
     if not x.ndim:
         return g.reshape(()) if g.ndim else g
     if dim is None:
-        others = _others(x.reshape(-1), 0).reshape(self.shape)
-        return g.reshape((1,) * x.ndim) * others
-    dims = wrap_dims(dim, x.ndim, "prod")
-    return (g if keepdim else g.unsqueeze(dims[0])) * _others(x, dims[0])
+        g, out = (value.reshape((1,) * x.ndim) for value in (g, out))
+        return g * (out / x if _is_quotient(x, out)
+                    else _others(x.reshape(-1), 0).reshape(self.shape))
+    dim, = wrap_dims(dim, x.ndim, "prod")
+    if not keepdim:
+        g, out = g.unsqueeze(dim), out.unsqueeze(dim)
+    return g * (out / x if _is_quotient(x, out) else _others(x, dim))
+
+
+def _is_quotient(x, out):
+    """True if the product of the others is that of all divided by x: nothing is 0 or infinite."""
+    if is_meta(x):
+        return False
+    x, out = whole_batch(x), whole_batch(out)
+    return bool(((x != 0).all() & ops.isfinite(out).all()).item())
 
 
 def _others(x, dim):
+    """Return the product of those before, times that of those after."""
     if not x.numel():
         return x
     before = shifted(x, dim, 1).cumprod(dim)
-    after, = scan(multiply_runs, [shifted(x, dim, 1, forwards=False)], dim, reverse=True)
+    after = shifted(x, dim, 1, forwards=False).flip(dim).cumprod(dim).flip(dim)
     return before * after
 
 
