@@ -81,6 +81,14 @@ def test_bmm_of_nothing(dtype):
         check_bmm(np.ones((b, m, k), DTYPES[dtype]), np.ones((b, k, n), DTYPES[dtype]))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "f16", "i32"])
+@pytest.mark.parametrize("k", [2, 15, 16, 17, 63, 64, 65, 129, 1000, 5000])
+def test_product_of_two_vectors(dtype, k):
+    a, b = sample(dtype, (2, 1, k), seed=1), sample(dtype, (2, k, 1), seed=2)
+    check_bmm(a, b)
+    check_bmm(a[..., ::-1], b)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "c128", "f16", "i16"])
 @pytest.mark.parametrize("size", [(4, 5, 6), (20, 30, 40), (1, 60, 70), (60, 70, 1)], ids=str)
 def test_bmm_broadcast_operands(dtype, size):

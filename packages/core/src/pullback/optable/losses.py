@@ -61,7 +61,7 @@ op(f"l1_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Ten
 
 def _mse_loss_of(self, target, reduction):
     difference = self - target
-    return reduced(difference * difference, reduction)
+    return reduced(difference.mul_(difference), reduction)
 
 
 op("mse_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor", method=False,
