@@ -7,6 +7,11 @@ matrix products. A label is a letter, or (``...``, n): the n-th dim from the rig
 
 from __future__ import annotations
 
+import functools
+import math
+from types import SimpleNamespace
+from typing import NamedTuple
+
 from pullback.optable import references_linalg as references
 from pullback.optable.cases import T, case
 from pullback.optable.schema import NUMBERS, op, ops
@@ -41,6 +46,7 @@ def _read(text, start, where):
     return labels
 
 
+@functools.lru_cache(maxsize=1024)
 def _read_equation(equation, count):
     """Return the labels of each operand, and those of the output if it is given."""
     left, arrow, right = equation.partition("->")
@@ -174,8 +180,8 @@ def _keep_only(operand, labels, wanted):
 
 def _ordered(operand, labels, wanted):
     """Return the operand with its dims in the wanted order."""
-    order = tuple(labels.index(label) for label in wanted)
-    return operand if order == tuple(range(len(order))) else operand.permute(order)
+    order = _order(labels, wanted)
+    return operand if order is None else operand.permute(order)
 
 
 # -- two operands ----------------------------------------------------------------------------------
@@ -203,38 +209,88 @@ def _multiply(left, a, right, b, wanted):
     right, b = _keep_only(right, b, {*wanted, *a})
     if alike and left.dtype != right.dtype:     # only one of two integers was summed
         left, right = left.to(_widest(left, right)), right.to(_widest(left, right))
+    plan = _contraction(tuple(a), tuple(b), frozenset(wanted), left.shape, right.shape)
+    return plan.run(left, right), [*plan.labels]
+
+
+class _Contraction(NamedTuple):
+    """How two operands become one: their orders (None: as they are), shapes, and the result's."""
+
+    left_order: tuple[int, ...] | None
+    left_shape: tuple[int, ...]
+    right_order: tuple[int, ...] | None
+    right_shape: tuple[int, ...]
+    is_product: bool                    # of matrices; else of elements, which all dtypes have
+    shape: tuple[int, ...]
+    labels: tuple
+
+    def run(self, left, right):
+        if self.left_order is not None:
+            left = left.permute(self.left_order)
+        if self.right_order is not None:
+            right = right.permute(self.right_order)
+        left, right = left.reshape(self.left_shape), right.reshape(self.right_shape)
+        return ops.bmm(left, right).reshape(self.shape) if self.is_product else left * right
+
+
+@functools.lru_cache(maxsize=1024)
+def _contraction(a, b, wanted, left_shape, right_shape):
+    """Plan a contraction: labels of both that are not wanted are summed."""
     batch = [x for x in a if x in b and x in wanted]
     inner = [x for x in a if x in b and x not in wanted]
     rows = [x for x in a if x not in b]
     columns = [x for x in b if x not in a]
-    left = _ordered(left, a, [*batch, *rows, *inner])
-    right = _ordered(right, b, [*batch, *inner, *columns])
-    sizes = {**dict(zip([*batch, *inner, *columns], right.shape)),
-             **dict(zip([*batch, *rows, *inner], left.shape))}
-    if not inner:                       # a product of elements, which all dtypes have
-        count = len(columns)
-        shape = [sizes[x] for x in batch] + [1] * len(rows) + [sizes[x] for x in columns]
-        left = left.reshape((*left.shape, *(1,) * count))
-        return left * right.reshape(tuple(shape)), [*batch, *rows, *columns]
+    sizes = {**dict(zip(b, right_shape)), **dict(zip(a, left_shape))}
+    labels = (*batch, *rows, *columns)
+    shape = tuple(sizes[x] for x in labels)
+    orders = _order(a, [*batch, *rows, *inner]), _order(b, [*batch, *inner, *columns])
+    if not inner:
+        left = tuple(sizes[x] for x in (*batch, *rows)) + (1,) * len(columns)
+        right = (tuple(sizes[x] for x in batch) + (1,) * len(rows)
+                 + tuple(sizes[x] for x in columns))
+        return _Contraction(orders[0], left, orders[1], right, False, shape, labels)
+    count, m, k, n = (math.prod(sizes[x] for x in part) for part in (batch, rows, inner, columns))
+    return _Contraction(orders[0], (count, m, k), orders[1], (count, k, n), True, shape, labels)
 
-    def count_of(labels):
-        count = 1
-        for label in labels:
-            count *= sizes[label]
-        return count
 
-    b_, m, k, n = (count_of(labels) for labels in (batch, rows, inner, columns))
-    product = ops.bmm(left.reshape((b_, m, k)), right.reshape((b_, k, n)))
-    labels = [*batch, *rows, *columns]
-    return product.reshape(tuple(sizes[x] for x in labels)), labels
+@functools.lru_cache(maxsize=1024)
+def _plan_of_two(equation, left_shape, right_shape):
+    """Return the contraction that is all of an equation, and the order of its result.
+
+    None where something else is to be done: diagonals, dims summed alone or dropped, an error.
+    """
+    operands = [SimpleNamespace(shape=s, ndim=len(s)) for s in (left_shape, right_shape)]
+    try:
+        inputs, output = _read_equation(equation, 2)
+        a, b = inputs = [_expand_ellipsis(n, o, labels)
+                         for n, (o, labels) in enumerate(zip(operands, inputs))]
+        output = _output_labels(output, inputs)
+        _check_sizes(operands, inputs)
+    except RuntimeError:
+        return None
+    kept = {*output, *(x for x in a if x in b)}
+    sizes = dict(zip(a, left_shape))
+    if (len({*a}) < len(a) or len({*b}) < len(b) or not kept.issuperset({*a, *b})
+            or any(sizes.get(x, size) != size for x, size in zip(b, right_shape))):
+        return None
+    plan = _contraction(tuple(a), tuple(b), frozenset(output), left_shape, right_shape)
+    return plan, _order(plan.labels, output)
+
+
+def _order(labels, wanted):
+    """Return the dims in the wanted order; None if they have it."""
+    order = tuple(labels.index(label) for label in wanted)
+    return None if order == tuple(range(len(order))) else order
 
 
 # -- the order of products -------------------------------------------------------------------------
 
-def _path(inputs, output, sizes, shapes):
+@functools.lru_cache(maxsize=1024)
+def _path(inputs, output, shapes):
     """Return pairs of positions to contract, as opt_einsum finds them, or greedily by cost."""
     if len(inputs) < 3:
         return [(0, 1)] * (len(inputs) - 1)
+    sizes = {x: size for labels, shape in zip(inputs, shapes) for x, size in zip(labels, shape)}
     try:
         from opt_einsum import contract_path
     except ImportError:
@@ -276,6 +332,12 @@ def _greedy(inputs, output, sizes):
 
 
 def _einsum(equation, operands):
+    if type(equation) is str and len(operands) == 2 and all(
+            hasattr(operand, "data_ptr") for operand in operands):
+        found = _plan_of_two(equation, operands[0].shape, operands[1].shape)
+        if found is not None:
+            out = found[0].run(*operands)
+            return out if found[1] is None else out.permute(found[1])
     operands, inputs, output = _arguments(equation, operands)
     for position, operand in enumerate(operands):
         if not hasattr(operand, "data_ptr"):
@@ -286,8 +348,8 @@ def _einsum(equation, operands):
     taken = [_take_diagonals(n, o, list(labels))
              for n, (o, labels) in enumerate(zip(operands, inputs))]
     sizes = _check_sizes(*zip(*taken))
-    shapes = [tuple(sizes[x] for x in labels) for _, labels in taken]
-    path = _path([labels for _, labels in taken], output, sizes, shapes)
+    shapes = tuple(tuple(sizes[x] for x in labels) for _, labels in taken)
+    path = _path(tuple(tuple(labels) for _, labels in taken), tuple(output), shapes)
     for i, j in path:
         right, b = taken.pop(j)
         left, a = taken.pop(i)
