@@ -1,24 +1,37 @@
 """What one thread recorded: records of a fixed size, and words for what does not fit them."""
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XINCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 from libc.stdlib cimport realloc
+from libc.string cimport strcmp
 
 from pullback.abi cimport (
     PB_EVENT_FUNCTION, PB_EVENT_OP, PB_EVENT_RANGE, pb_array, pb_backend, pb_event)
 
 cdef extern from "Python.h":
-    PyObject *PyEval_GetFrame()
-    PyObject *PyFrame_GetCode(PyObject *frame)
-    PyObject *PyFrame_GetBack(PyObject *frame)
+    ctypedef struct PyTypeObject:
+        const char *tp_name
+    PyTypeObject *Py_TYPE(PyObject *value)
+    bint PyList_Check(PyObject *value)
+    bint PyTuple_Check(PyObject *value)
+    Py_ssize_t PyList_GET_SIZE(PyObject *value)
+    Py_ssize_t PyTuple_GET_SIZE(PyObject *value)
+    PyObject *PyList_GET_ITEM(PyObject *value, Py_ssize_t position)
+    PyObject *PyTuple_GET_ITEM(PyObject *value, Py_ssize_t position)
 
 cdef extern from "frame_place.h":
+    PyObject *frame_now()
+    PyObject *frame_back(PyObject *frame)
+    PyObject *frame_code(PyObject *frame)
     int64_t frame_place(PyObject *frame)
     int64_t line_of(PyObject *code, int64_t place)
 
 cdef enum:
     BLOCK_RECORDS = 1024
+    DEEPEST = 8                 # of sequences in sequences
+    LONGEST = 1000              # of a sequence
+    MOST_FRAMES = 200           # of a stack, the innermost ones
 
 
 ctypedef struct record_t:
@@ -74,7 +87,8 @@ ctypedef struct log_t:
     PyObject **held             # owned: what the words point to
     int64_t nheld
     int64_t held_room
-    PyObject *names             # owned (name, number in the system) of the thread, or NULL
+    uint64_t native             # the thread's number in the system
+    PyObject *owner             # owned threading.Thread, or NULL
 
 
 # ---- details ------------------------------------------------------------------------------------
@@ -119,31 +133,47 @@ cdef enum:
 
 cdef inline int64_t write_details(log_t *log, const pb_event *event, bint shapes,
                                   bint stacks) except -2:
-    cdef int64_t start = log.nwords
-    cdef int i, count = event.ninput if shapes else 0
-    if event.kind == PB_EVENT_RANGE:
-        write(log, 1 + event.ninput)
-        write(log, AN_OBJECT)
-        write_object(log, <PyObject *>event.object)
-        for i in range(event.ninput):
-            write_value(log, event, <PyObject *>event.inputs[i])
-    else:
-        write(log, count)
-        for i in range(count):
-            write_value(log, event, <PyObject *>event.inputs[i])
+    """Append what is known of an event; returns where it begins.
+
+    Frames are taken before the first word is written: making them may run the collector, and so
+    Python code that is recorded as well. From then on nothing of Python runs.
+    """
+    cdef PyObject *codes[MOST_FRAMES]
+    cdef int64_t places[MOST_FRAMES]
+    cdef int64_t start
+    cdef int i, nframes = 0, count = event.ninput if shapes else 0
     if stacks and (event.kind == PB_EVENT_OP or event.kind == PB_EVENT_RANGE
                    or event.kind == PB_EVENT_FUNCTION):
-        write_stack(log)
-    else:
-        write(log, 0)
+        nframes = take_frames(codes, places)
+    start = log.nwords
+    try:
+        if event.kind == PB_EVENT_RANGE:
+            write(log, 1 + event.ninput)
+            write(log, AN_OBJECT)
+            write_object(log, <PyObject *>event.object)
+            count = event.ninput
+        else:
+            write(log, count)
+        for i in range(count):
+            write_value(log, event, <PyObject *>event.inputs[i], 0)
+        write(log, nframes)
+        for i in range(nframes):
+            write_object(log, codes[i])
+            write(log, places[i])
+    finally:
+        for i in range(nframes):
+            Py_DECREF(<object>codes[i])
     return start
 
 
-cdef inline int write_value(log_t *log, const pb_event *event, PyObject *value) except -1:
-    """Append an input. What is neither a number nor a text is told by its repr: nothing is kept
-    alive."""
+cdef inline int write_value(log_t *log, const pb_event *event, PyObject *value,
+                            int depth) except -1:
+    """Append an input. Of what is neither a number nor a text the type is told: nothing is kept
+    alive, and no code of anybody's runs."""
     cdef pb_array array
-    cdef object item
+    cdef const char *kind
+    cdef int64_t counter
+    cdef Py_ssize_t i = 0
     cdef int d
     if value == NULL or value == <PyObject *>None:
         write(log, NOTHING)
@@ -157,38 +187,50 @@ cdef inline int write_value(log_t *log, const pb_event *event, PyObject *value) 
         for d in range(array.ndim):
             write(log, array.strides[d])
         return 0
-    item = <object>value
-    if isinstance(item, (list, tuple)):
+    if PyList_Check(value) or PyTuple_Check(value):
         write(log, A_SEQUENCE)
-        write(log, len(item))
-        for part in item:
-            write_value(log, event, <PyObject *>part)
+        counter = write(log, 0)
+        while depth < DEEPEST and i < LONGEST and i < (
+                PyList_GET_SIZE(value) if PyList_Check(value) else PyTuple_GET_SIZE(value)):
+            write_value(log, event, PyList_GET_ITEM(value, i) if PyList_Check(value)
+                        else PyTuple_GET_ITEM(value, i), depth + 1)
+            i += 1
+        log.words[counter] = i
         return 0
-    if not (type(item) is int or type(item) is bool or type(item) is float or type(item) is str
-            or type(item) is complex):
-        item = repr(item)
+    kind = Py_TYPE(value).tp_name
+    if is_plain(kind):
+        write(log, AN_OBJECT)
+        write_object(log, value)
+        return 0
+    text = "<" + kind.decode("utf-8", "replace") + ">"
     write(log, AN_OBJECT)
-    write_object(log, <PyObject *>item)
+    write_object(log, <PyObject *>text)
     return 0
 
 
-cdef inline int write_stack(log_t *log) except -1:
-    """Append the code and line of each Python frame, innermost first."""
-    cdef int64_t start = write(log, 0)
-    cdef PyObject *frame = <PyObject *>PyEval_GetFrame()
-    cdef PyObject *code
+cdef inline bint is_plain(const char *kind) noexcept:
+    """True for types whose values are kept: they hold nothing else."""
+    return (strcmp(kind, "int") == 0 or strcmp(kind, "bool") == 0 or strcmp(kind, "float") == 0
+            or strcmp(kind, "str") == 0 or strcmp(kind, "complex") == 0
+            or strcmp(kind, "pullback._c.dtype.dtype") == 0
+            or strcmp(kind, "pullback._c.device.device") == 0)
+
+
+cdef inline int take_frames(PyObject **codes, int64_t *places) noexcept:
+    """Return how many Python frames there are, and the code (owned) and place of each."""
+    cdef PyObject *frame = frame_now()
     cdef PyObject *outer
+    cdef int count = 0
     Py_XINCREF(frame)
-    while frame != NULL:
-        code = PyFrame_GetCode(frame)
-        write_object(log, code)
-        Py_DECREF(<object>code)
-        write(log, frame_place(frame))
-        log.words[start] += 1
-        outer = PyFrame_GetBack(frame)
+    while frame != NULL and count < MOST_FRAMES:
+        codes[count] = frame_code(frame)
+        places[count] = frame_place(frame)
+        count += 1
+        outer = frame_back(frame)
         Py_DECREF(<object>frame)
         frame = outer
-    return 0
+    Py_XDECREF(frame)
+    return count
 
 
 cdef inline tuple read_details(log_t *log, int64_t at):

@@ -5,11 +5,12 @@ thread. Names, shapes and stacks are looked at when recording has stopped. Every
 with the interpreter lock held.
 """
 
+import os
 import threading
 
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF, Py_XINCREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
@@ -27,6 +28,10 @@ __all__ = ["Recorder"]
 cdef extern from "clock.h":
     int64_t clock_now() noexcept nogil
 
+cdef extern from "this_thread.h":
+    uint64_t native_id() noexcept
+    PyObject *thread_object(object threads) noexcept
+
 cdef extern from *:
     """
     static PER_THREAD void *current_log = 0;
@@ -42,6 +47,19 @@ cdef enum:
 
 cdef uint64_t recordings = 0
 cdef Recorder active = None     # is told by core, so it has to live
+# Of threading: threads by their idents. Asking for the current one would make one up for those that
+# were not started there.
+cdef object threads_by_ident = threading._active
+
+
+def stop_in_child():
+    """Record no more in a process that was forked while a profiler recorded."""
+    if active is not None:
+        active.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=stop_in_child)
 
 
 cdef class Recorder:
@@ -117,8 +135,17 @@ cdef class Recorder:
         cdef list found = []
         cdef log_t *log = self.logs
         cdef Records records
+        cdef uint64_t highest = 0
         while log != NULL:
-            name, native = (None, 0) if log.names == NULL else <tuple>log.names
+            highest = max(highest, log.thread)
+            log = log.next
+        log = self.logs
+        while log != NULL:
+            if log.thread == 0:         # all that it did was to free memory
+                highest += 1
+                log.thread = highest
+            name = None if log.owner == NULL else (<object>log.owner).name
+            native = log.native
             records = Records.__new__(Records)
             records.recorder = self
             records.log = log
@@ -152,7 +179,7 @@ cdef void clear(Recorder self) noexcept:
         for k in range(log.nheld):
             Py_DECREF(<object>log.held[k])
         free(log.held)
-        Py_XDECREF(log.names)
+        Py_XDECREF(log.owner)
         free(log)
     for i in range(self.nbases):
         release_mark(self.bases[i].backend, self.bases[i].device, self.bases[i].mark)
@@ -169,9 +196,14 @@ cdef log_t *log_new(Recorder self, uint64_t thread) noexcept:
     """Return a log of the current thread; NULL if there is no memory."""
     global current_log, current_number
     cdef log_t *log = <log_t *>calloc(1, sizeof(log_t))
+    cdef PyObject *owner
     if log == NULL:
         return NULL
     log.thread = thread
+    log.native = native_id()
+    owner = thread_object(threads_by_ident)
+    Py_XINCREF(owner)
+    log.owner = owner
     log.next = self.logs
     self.logs = log
     current_log = log
@@ -235,27 +267,27 @@ cdef void on_begin(void *self_, const pb_event *event) noexcept:
     record.details = -1
     record.kind = <int16_t>event.kind
     record.device = 0
+    record.start = clock_now()
     log.running[log.depth] = record
     log.depth += 1
-    if (log.names == NULL or self.shapes or self.stacks or event.kind == PB_EVENT_RANGE
-            or event.kind == PB_EVENT_KERNEL):
-        look_closer(self, log, record, event)
-    record.start = clock_now()
-
-
-cdef int look_closer(Recorder self, log_t *log, record_t *record,
-                     const pb_event *event) except -1:
-    """Keep what does not fit a record."""
-    if log.names == NULL:
-        names = (threading.current_thread().name, threading.get_native_id())
-        Py_INCREF(names)
-        log.names = <PyObject *>names
+    if log.thread == 0:
         log.thread = event.thread
-    if event.kind == PB_EVENT_KERNEL:
-        record.details = begin_mark(self, log, event)
-    elif event.kind == PB_EVENT_RANGE or self.shapes or self.stacks:
-        record.details = write_details(log, event, self.shapes, self.stacks)
-    return 0
+    if self.shapes or self.stacks or event.kind == PB_EVENT_RANGE or event.kind == PB_EVENT_KERNEL:
+        look_closer(self, log, record, event)
+
+
+cdef void look_closer(Recorder self, log_t *log, record_t *record,
+                      const pb_event *event) noexcept:
+    """Keep what does not fit a record, and let it begin afterwards."""
+    try:
+        if event.kind == PB_EVENT_KERNEL:
+            record.details = begin_mark(self, log, event)
+        else:
+            record.details = write_details(log, event, self.shapes, self.stacks)
+    except MemoryError:
+        self.lost += 1
+    if record.end == OPEN:      # else it was ended by another thread that stopped recording
+        record.start = clock_now()
 
 
 cdef void on_end(void *self_, const pb_event *event) noexcept:
@@ -263,35 +295,45 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
     cdef int64_t time = clock_now()
     cdef log_t *log = <log_t *>current_log
     cdef record_t *record
-    if current_number == self.number and log.depth > 0:
-        record = log.running[log.depth - 1]
-        if record.id == event.id:
-            log.depth -= 1
-            record.end = time
-            if record.kind == PB_EVENT_KERNEL and record.details >= 0:
-                end_mark(&log.marks[record.details])
-            elif record.kind == PB_EVENT_FUNCTION or record.kind == PB_EVENT_OP:
-                record.sequence = event.sequence
-            return
+    cdef int i
+    if current_number == self.number:
+        for i in range(log.depth - 1, -1, -1):      # nearly always the last
+            record = log.running[i]
+            if record.id == event.id:
+                take_out(log, i, time)
+                if record.kind == PB_EVENT_KERNEL and record.details >= 0:
+                    end_mark(&log.marks[record.details])
+                elif record.kind == PB_EVENT_FUNCTION or record.kind == PB_EVENT_OP:
+                    record.sequence = event.sequence
+                return
     if event.kind == PB_EVENT_RANGE:
-        end_out_of_turn(self, event, time)
+        end_elsewhere(self, event, time)
 
 
-cdef void end_out_of_turn(Recorder self, const pb_event *event, int64_t time) noexcept:
-    """End a range in which others run, or that began on another thread."""
+cdef void take_out(log_t *log, int position, int64_t time) noexcept:
+    """End a running event. What runs inside ends too, but for ranges: these end when they say so."""
+    cdef int kept = position, i
+    cdef bint is_range = log.running[position].kind == PB_EVENT_RANGE
+    log.running[position].end = time
+    for i in range(position + 1, log.depth):
+        if is_range or log.running[i].kind == PB_EVENT_RANGE:
+            log.running[kept] = log.running[i]
+            kept += 1
+        else:
+            log.running[i].end = time
+    log.depth = kept
+
+
+cdef void end_elsewhere(Recorder self, const pb_event *event, int64_t time) noexcept:
+    """End a range that began on another thread."""
     cdef log_t *log = self.logs
-    cdef int i, k
+    cdef int i
     while log != NULL:
         for i in range(log.depth - 1, -1, -1):
-            if log.running[i].id != event.id:
-                continue
-            log.running[i].end = time
-            if log.thread != event.thread:
+            if log.running[i].id == event.id:
                 log.running[i].ending_thread = <int32_t>event.thread
-            for k in range(i, log.depth - 1):
-                log.running[k] = log.running[k + 1]
-            log.depth -= 1
-            return
+                take_out(log, i, time)
+                return
         log = log.next
 
 
@@ -362,7 +404,7 @@ cdef base_t *base_of(Recorder self, const pb_backend *backend, int device) noexc
     cdef int i
     for i in range(self.nbases):
         if self.bases[i].backend == backend and self.bases[i].device == device:
-            return &self.bases[i]
+            return &self.bases[i] if self.bases[i].mark != NULL else NULL
     if self.nbases == MAX_BASES:
         return NULL
     base = &self.bases[self.nbases]
@@ -372,10 +414,8 @@ cdef base_t *base_of(Recorder self, const pb_backend *backend, int device) noexc
         backend.synchronize(backend.self, device, message)
     base.mark = backend.mark(backend.self, device)
     base.time = clock_now()
-    if base.mark == NULL:
-        return NULL
     self.nbases += 1
-    return base
+    return base if base.mark != NULL else NULL
 
 
 cdef tuple times_of(Recorder self, mark_t *mark):

@@ -1,5 +1,9 @@
 """Observers written in Python: what core tells becomes calls of two functions."""
 
+import os
+import sys
+import threading
+
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uint64_t
@@ -11,6 +15,10 @@ from pullback.backend import attach_observer, detach_observer, thread_number
 
 __all__ = ["attach", "detach"]
 
+cdef extern from "raise_later.h":
+    int raise_later(object error) noexcept
+    void write_unraisable(object error, object function) noexcept
+
 cdef set attached = set()       # are told by core, so they have to live
 
 
@@ -21,7 +29,8 @@ cdef class Tap:
     cdef object on_end
     cdef bint shapes
     cdef uint64_t thread      # the only one that is told; 0: all
-    cdef dict running                   # thread -> numbers of what has begun
+    cdef dict running                   # thread -> (its ident, numbers of what has begun)
+    cdef set inside                     # threads that run one of the functions
     cdef bint leaving                   # nothing more begins
 
     def __cinit__(self, on_begin, on_end, bint shapes, bint all_threads):
@@ -30,6 +39,7 @@ cdef class Tap:
         self.shapes = shapes
         self.thread = 0 if all_threads else thread_number()
         self.running = {}
+        self.inside = set()
         self.observer.size = sizeof(pb_observer)
         self.observer.self = <void *>self
         self.observer.begin = tell_begin
@@ -43,8 +53,9 @@ def attach(begin, end, bint record_shapes=False, threads="all"):
 
     ``begin(kind, name, sequence, forward_thread, sizes)`` gets a ``pb_event_kind``, and the sizes
     of the inputs as a list if ``record_shapes``, else None; ``end()`` nothing. Both run on the
-    thread of the event, properly nested there, whatever it raises; what they raise goes to
-    ``sys.unraisablehook``. ``threads`` is "all" or "current".
+    thread of the event, properly nested there, whatever it raises. What they raise goes to
+    ``sys.unraisablehook``, but KeyboardInterrupt and SystemExit are raised in the main thread as
+    soon as it runs Python code again. What they do themselves is not told. ``threads`` is "all" or "current".
     """
     cdef Tap tap = Tap(begin, end, record_shapes, threads == "all")
     attach_observer(tap.capsule)
@@ -58,32 +69,89 @@ def detach(Tap token not None):
     What runs on other threads ends there, in its time. Raises: RuntimeError for what is not
     attached.
     """
-    cdef list running = token.running.pop(thread_number(), [])
     if token not in attached or token.leaving:
         raise RuntimeError("detach(): these functions are not attached")
     token.leaving = True
-    for _ in running:
-        token.on_end()
-    leave_when_done(token)
+    running = token.running.pop(thread_number(), (0, []))[1]
+    try:
+        for _ in running:
+            call_end(token)
+    finally:
+        leave_when_done(token)
 
 
 cdef int leave_when_done(Tap tap) except -1:
-    if tap.leaving and not any(tap.running.values()):
-        detach_observer(tap.capsule)
-        attached.discard(tap)
+    """Leave core once nothing is running that could end; threads that are gone end nothing."""
+    if not tap.leaving or tap not in attached:
+        return 0
+    alive = sys._current_frames()
+    for ident, running in tap.running.values():
+        if running and ident in alive:
+            return 0
+    attached.discard(tap)
+    detach_observer(tap.capsule)
     return 0
 
 
+def leave_in_child():
+    """Take everything off in a process that was forked."""
+    for tap in list(attached):
+        attached.discard(tap)
+        detach_observer((<Tap>tap).capsule)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=leave_in_child)
+
+
+# ---- what core tells -----------------------------------------------------------------------------
+
 cdef void tell_begin(void *self_, const pb_event *event) noexcept:
     cdef Tap self = <Tap>self_
+    try:
+        if self.leaving:
+            leave_when_done(self)
+        elif event.kind != PB_EVENT_KERNEL and (self.thread == 0 or event.thread == self.thread):
+            begin(self, event)
+    except BaseException as error:
+        pass_on(error, self.on_begin)
+
+
+cdef int begin(Tap self, const pb_event *event) except -1:
     cdef object sizes = None
-    if self.leaving or event.kind == PB_EVENT_KERNEL or (
-            self.thread != 0 and event.thread != self.thread):
-        return
+    if event.thread in self.inside:         # what the functions do themselves
+        return 0
     if self.shapes:
         sizes = [sizes_of(event, <PyObject *>event.inputs[i]) for i in range(event.ninput)]
-    self.running.setdefault(event.thread, []).append(event.id)
-    self.on_begin(event.kind, event.name.decode(), event.sequence, event.forward_thread, sizes)
+    running = self.running.get(event.thread)
+    if running is None:
+        running = self.running[event.thread] = (threading.get_ident(), [])
+    running[1].append(event.id)
+    self.inside.add(event.thread)
+    try:
+        self.on_begin(event.kind, event.name.decode(), event.sequence, event.forward_thread, sizes)
+    finally:
+        self.inside.discard(event.thread)
+    return 0
+
+
+cdef int call_end(Tap self) except -1:
+    cdef object thread = thread_number()
+    self.inside.add(thread)
+    try:
+        self.on_end()
+    except BaseException as error:
+        pass_on(error, self.on_end)
+    finally:
+        self.inside.discard(thread)
+    return 0
+
+
+cdef void pass_on(object error, object function) noexcept:
+    """Report what a function raised; what is to end the program is raised again, a little later."""
+    if isinstance(error, (KeyboardInterrupt, SystemExit)) and raise_later(error) == 0:
+        return
+    write_unraisable(error, function)
 
 
 cdef list sizes_of(const pb_event *event, PyObject *value):
@@ -103,15 +171,19 @@ cdef list sizes_of(const pb_event *event, PyObject *value):
 cdef void tell_end(void *self_, const pb_event *event) noexcept:
     """End an event and, before it, what began inside and has not ended."""
     cdef Tap self = <Tap>self_
-    cdef list running = self.running.get(event.thread)
-    if running is None or event.id not in running:
-        return
-    while running:
-        number = running.pop()
-        self.on_end()
-        if number == event.id:
-            break
-    leave_when_done(self)
+    cdef list running
+    try:
+        running = self.running.get(event.thread, (0, []))[1]
+        if event.id not in running:
+            return
+        while running:
+            number = running.pop()
+            call_end(self)
+            if number == event.id:
+                break
+        leave_when_done(self)
+    except BaseException as error:
+        pass_on(error, self.on_end)
 
 
 cdef void ignore_memory(void *self_, int backend, int device, void *data,

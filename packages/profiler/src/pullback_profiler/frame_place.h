@@ -2,7 +2,19 @@
 #ifndef PULLBACK_PROFILER_FRAME_PLACE_H
 #define PULLBACK_PROFILER_FRAME_PLACE_H
 #include <Python.h>
+#include <frameobject.h>
 #include <stdint.h>
+
+/* What runs around a frame, and its code: owned. */
+static inline PyObject *frame_back(PyObject *frame) {
+    return (PyObject *)PyFrame_GetBack((PyFrameObject *)frame);
+}
+static inline PyObject *frame_code(PyObject *frame) {
+    return (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+}
+static inline PyObject *frame_now(void) {
+    return (PyObject *)PyEval_GetFrame();
+}
 
 #if PY_VERSION_HEX >= 0x030B0000
 /* The instruction; finding its line takes a walk through the table of lines. */
