@@ -1,5 +1,7 @@
 """What is recorded: ops, nodes, blocks, shapes, memory, stacks and threads."""
 
+import _thread
+import os
 import threading
 import weakref
 from concurrent.futures import Future
@@ -375,3 +377,103 @@ def test_results_are_the_same_while_profiled():
     plain = gradient()
     with profile(record_shapes=True, profile_memory=True, with_stack=True, with_flops=True):
         assert np.array_equal(gradient(), plain)
+
+
+class Through(pb.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, *others):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad, *others):
+        return grad, *[None] * len(others)
+
+
+class Runs:
+    """Runs an op when it is shown."""
+
+    def __repr__(self):
+        return str(pb.ones(2) + 1)
+
+
+class Liar(list):
+    """Says that it is longer than it is."""
+
+    def __len__(self):
+        return 7
+
+
+def test_odd_inputs_of_functions_are_told_by_their_type():
+    endless = [1]
+    endless.append(endless)
+    long = list(range(5000))
+    with profile(record_shapes=True) as p:
+        Through.apply(pb.ones(3), Runs(), {"a": 1}, Liar([1, 2]), endless, long, pb.float32)
+    inputs = named(p, "Through").concrete_inputs
+    assert inputs[1:3] == ["<Runs>", "<dict>"]
+    assert inputs[3] == [1, 2]
+    assert inputs[4][0] == 1 and inputs[4][1][0] == 1
+    assert inputs[5] == long[:1000]
+    assert inputs[6] is pb.float32
+    assert named(p, "pullback::mul").input_shapes == [[3], []]
+
+
+def test_a_block_that_a_hook_opens_and_another_closes():
+    block = record_function("block")
+    x = pb.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: block.__enter__() and None)
+    x.register_hook(lambda grad: block.__exit__())
+    with profile() as p:
+        y.sum().backward()
+        pb.zeros(1)
+    assert named(p, "pullback::zeros").cpu_parent is None
+    assert named(p, FRAME + "MulBackward0").cpu_time_total < named(p, "block").time_range.end
+    assert all(e.time_range.end >= e.time_range.start > 0 for e in p.function_events)
+
+
+def test_deep_stacks_keep_the_innermost_frames():
+    def dive(depth):
+        return dive(depth - 1) if depth else pb.ones(1)
+
+    with profile(with_stack=True) as p:
+        dive(300)
+    (event,) = p.function_events
+    assert len(event.stack) == 200
+    assert all(frame.endswith("): dive") for frame in event.stack)
+
+
+def test_threads_of_others_are_not_made_known_to_python():
+    done = threading.Semaphore(0)
+
+    def work():
+        pb.ones(1)
+        done.release()
+
+    before = threading.active_count()
+    with profile(all_threads=True) as p:
+        for _ in range(3):
+            _thread.start_new_thread(work, ())
+        for _ in range(3):
+            done.acquire()
+    assert names(p).count("pullback::ones") == 3
+    assert threading.active_count() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_is_not_recorded_and_can_record():
+    with profile() as p:
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            code = 1
+            try:
+                with profile() as inner:
+                    pb.ones(1)
+                code = 0 if [e.name for e in inner.function_events] == ["pullback::ones"] else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        pb.zeros(1)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert names(p) == ["pullback::zeros"]

@@ -311,7 +311,7 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
 
 
 cdef void take_out(log_t *log, int position, int64_t time) noexcept:
-    """End a running event. What runs inside ends too, but for ranges: these end when they say so."""
+    """End a running event. What runs inside ends too; ranges end when they say so."""
     cdef int kept = position, i
     cdef bint is_range = log.running[position].kind == PB_EVENT_RANGE
     log.running[position].end = time

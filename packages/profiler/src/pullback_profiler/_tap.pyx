@@ -55,7 +55,8 @@ def attach(begin, end, bint record_shapes=False, threads="all"):
     of the inputs as a list if ``record_shapes``, else None; ``end()`` nothing. Both run on the
     thread of the event, properly nested there, whatever it raises. What they raise goes to
     ``sys.unraisablehook``, but KeyboardInterrupt and SystemExit are raised in the main thread as
-    soon as it runs Python code again. What they do themselves is not told. ``threads`` is "all" or "current".
+    soon as it runs Python code again. What they do themselves is not told. ``threads`` is "all" or
+    "current".
     """
     cdef Tap tap = Tap(begin, end, record_shapes, threads == "all")
     attach_observer(tap.capsule)

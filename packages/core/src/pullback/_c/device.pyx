@@ -78,8 +78,10 @@ cdef pb_device_type *device_type(int type_id) except NULL:
     try:
         load_plugin(<str>found.name_object)
     except Exception as error:
-        Py_INCREF(error)
-        found.error = <PyObject *>error
+        # A lack of stack or memory may pass; other reasons stay.
+        if not isinstance(error.__cause__ or error, (MemoryError, RecursionError)):
+            Py_INCREF(error)
+            found.error = <PyObject *>error
         raise
     found.loaded = True
     return found

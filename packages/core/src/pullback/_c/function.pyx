@@ -2,14 +2,16 @@
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from pullback.abi cimport PB_EVENT_FUNCTION
 from pullback._c.anomaly cimport note_node
 from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.formula cimport zeros_for
 from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
     Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
+from pullback._c.observe cimport begin_function, end_numbered
 from pullback._c.record cimport (
     bump_version, check_inplace, move_retained, rebase, says_requires_grad, tensor_edge,
     tensor_needs_grad)
@@ -39,6 +41,7 @@ cdef class FunctionNode(Node):
     cdef public tuple needs_input_grad
     cdef bint materialize
     cdef bint recorded
+    cdef uint64_t event             # that observers were told of, 0: none
     cdef bint clear_on_access
     cdef bint boxed_grads
     cdef bint accessed
@@ -131,14 +134,22 @@ def begin(FunctionNode ctx not None, cls, tuple args):
     ctx.recorded = any_grad and state.grad_enabled and not state.inference
 
 
-def is_recorded(FunctionNode ctx not None):
-    """True if ``finish`` will make a node, which ``begin`` found out."""
-    return ctx.recorded
+def is_observed():
+    """True if somebody watches."""
+    return process.observer != NULL
 
 
-def sequence_of(FunctionNode ctx not None):
-    """Return the node's sequence number; -1 where none was made."""
-    return -1 if ctx.node == NULL else <int64_t>ctx.node.sequence
+def tell_begin(FunctionNode ctx not None, str name not None, tuple args not None):
+    """Tell observers that forward begins. The number stays here, where no interrupt can lose it."""
+    ctx.event = begin_function(name, args, ctx.recorded)
+
+
+def tell_end(FunctionNode ctx not None):
+    """Tell observers that forward is over, and which node it made."""
+    cdef uint64_t number = ctx.event
+    ctx.event = 0
+    end_numbered(number, PB_EVENT_FUNCTION,
+                 -1 if ctx.node == NULL else <int64_t>ctx.node.sequence)
 
 
 cdef bint among(object item, tuple group) noexcept:

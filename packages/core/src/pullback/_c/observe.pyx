@@ -219,12 +219,7 @@ set_kernel_events(begin_kernel, end_event)
 
 # ---- Functions and ranges ------------------------------------------------------------------------
 
-def is_observed():
-    """True if somebody watches."""
-    return process.observer != NULL
-
-
-def begin_function(str name not None, tuple args not None, bint recorded):
+cdef uint64_t begin_function(str name, tuple args, bint recorded) except 0:
     """Tell that the forward pass of a user's Function begins; returns a number."""
     cdef pb_event event
     cdef PyObject *inputs[MAX_TOLD]
@@ -239,12 +234,8 @@ def begin_function(str name not None, tuple args not None, bint recorded):
     return event.id
 
 
-def end_function(uint64_t number, int64_t sequence):
-    """Tell that it ends, and the sequence number of the node that it made, or -1."""
-    end_numbered(number, PB_EVENT_FUNCTION, sequence)
-
-
 cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
+    """Tell that what has the number ends."""
     cdef pb_event event
     cdef pb_state *state = thread_state()
     if process.observer == NULL or number == 0:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import batch, levels, observe, state, tangents
+from pullback._c import batch, levels, state, tangents
 from pullback._c import function as _function
 from pullback._c.tensor import Tensor
 from pullback.autograd import _vmapped as vmapped
@@ -202,13 +202,13 @@ def _run(cls, args):
         return _run_with_tangents(cls, args, level)
     ctx = cls._backward_cls()
     _function.begin(ctx, cls, args)
-    if not observe.is_observed():
+    if not _function.is_observed():
         return ctx, _run_forward(cls, ctx, args)
-    number = observe.begin_function(cls.__name__, args, _function.is_recorded(ctx))
     try:
+        _function.tell_begin(ctx, cls.__name__, args)
         return ctx, _run_forward(cls, ctx, args)
     finally:
-        observe.end_function(number, _function.sequence_of(ctx))
+        _function.tell_end(ctx)
 
 
 def _run_forward(cls, ctx, args):

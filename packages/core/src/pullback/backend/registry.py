@@ -9,6 +9,7 @@ of names restricts what may be loaded.
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from functools import partial
 from importlib import import_module
@@ -28,6 +29,8 @@ _OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
 _BUILT_IN = "pullback"
 _REFERENCE = "pullback.refbackend.plugin"
 _manager = None
+_loading = threading.RLock()
+_loaded: set[str] = set()
 _threads = None                         # what was asked for, which plugins loaded later are told
 
 
@@ -196,17 +199,22 @@ def _start(manager, plugin, name: str) -> None:
 def load(name: str) -> None:
     """Load the plugin of a device type and fill its column of the kernel table.
 
-    Raises: RuntimeError naming the device and the reason.
+    Another thread that loads it at the same time is waited for. Raises: RuntimeError naming the
+    device and the reason.
     """
-    plugin = _import_plugin(name)
-    manager = plugin_manager()
-    try:
-        _start(manager, plugin, name)
-    except Exception as error:
-        if manager.is_registered(plugin):
-            manager.unregister(plugin)
-        raise RuntimeError(f"the plugin of device {name!r} cannot be used: "
-                           f"{error}{_way_out(name)}") from error
+    with _loading:
+        if name in _loaded:
+            return
+        plugin = _import_plugin(name)
+        manager = plugin_manager()
+        try:
+            _start(manager, plugin, name)
+        except Exception as error:
+            if manager.is_registered(plugin):
+                manager.unregister(plugin)
+            raise RuntimeError(f"the plugin of device {name!r} cannot be used: "
+                               f"{error}{_way_out(name)}") from error
+        _loaded.add(name)
 
 
 def choose_default() -> str:
