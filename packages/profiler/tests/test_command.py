@@ -283,3 +283,48 @@ def test_a_terminal_without_rich_gets_the_plain_table(tmp_path):
     (tmp_path / "program.py").write_text("import sys; sys.modules['rich'] = None\n" + PROGRAM)
     text = in_terminal(tmp_path, 200, "program.py")
     assert "-----" in text and "a step" in rows(text)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise")
+@pytest.mark.parametrize(("ending", "code"), [("", 0), ("sys.exit(3)", 3)])
+def test_files_are_written_and_the_code_kept_where_nobody_reads(tmp_path, ending, code):
+    (tmp_path / "program.py").write_text(PROGRAM + ending)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "--stacks", "s", "--html", "h", "program.py"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=tmp_path, timeout=99)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (code, b"")
+    assert (tmp_path / "s").stat().st_size and (tmp_path / "h").stat().st_size
+
+
+@pytest.mark.parametrize("ending", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_program_may_close_its_output(run, tmp_path, ending):
+    done = run("--trace", "t", "program.py", program=PROGRAM + ending)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "t").read_text())["traceEvents"]
+
+
+def test_names_that_the_output_cannot_encode_are_escaped(run):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = run("program.py", program=PROGRAM.replace("a step", "\\u00e9"), env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\xe9" in rows(done.stdout)
+
+
+FORK = """
+import os
+child = os.fork()
+if child == 0:
+    print("child")
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked")
+def test_forked_processes_show_nothing(run):
+    done = run("--stacks", "s", "program.py", program=PROGRAM + FORK)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("child\n5\n")
+    assert done.stdout.count("Self CPU time total") == done.stdout.count("wrote s") == 1

@@ -1,5 +1,7 @@
 """Ranges for outside tools: their order and text, the rules of the contexts, missing libraries."""
 
+import os
+import subprocess
 import sys
 import textwrap
 import threading
@@ -388,3 +390,59 @@ def test_itt_receives_exactly_the_tasks(itt_tool, tmp_path):
 def test_itt_works_without_a_collector():
     pytest.importorskip("ittapi")
     run_program(START + "with emit_itt(): training_step(tap)\nassert len(tap.log) == 2")
+
+
+@EMITTERS
+def test_an_interrupted_enter_leaves_nothing_taken(tap, monkeypatch, emitter, tool):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    interrupted = emitter(sink=Lines())
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupted._leave, "close", interrupt)  # an interrupt of what ends it
+        patch.setattr(emit, "synchronize_devices", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.__enter__()
+    with emitter(sink=Lines()) as other:
+        assert other.entered
+
+
+@EMITTERS
+def test_a_forgotten_context_ends(tap, emitter, tool):
+    forgotten = emitter(sink=Lines())
+    forgotten.__enter__()
+    del forgotten
+    sink = Lines()
+    with emitter(sink=sink), tap.run(OP, "mul", 1, []):
+        pass
+    assert sink.lines == ["pullback::mul, seq = 1", "end"]
+
+
+FORKED = """
+import os
+from pullback_profiler import emit
+
+class Lines:
+    def push(self, text): pass
+    def pop(self): pass
+
+with emit.emit_nvtx(sink=Lines()):
+    child = os.fork()
+    if child == 0:
+        assert not emit._inside and not emit._taking.locked()
+        with emit.emit_nvtx(sink=Lines()):
+            pass
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    try:
+        emit.emit_nvtx(sink=Lines()).__enter__()
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked")
+def test_a_forked_process_has_not_entered():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
+    shown = ["7", "NVTX annotation context manager is not reentrant"]
+    assert (done.stdout.splitlines(), done.stderr) == (shown, "")

@@ -284,3 +284,13 @@ def test_kernels_are_found_for_any_nesting(tmp_path, ranges, times):
         if around:
             expected[str(min(around)[1])].append(length / 1000)
     assert found == expected
+
+
+def test_a_column_whose_name_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "trace.sqlite"
+    trace(path, [("op", 0, 9)])
+    data = path.read_bytes()
+    assert b"eventType" in data
+    path.write_bytes(data.replace(b"eventType", b"eventTyp\xff"))
+    with pytest.raises(ValueError, match=r"trace\.sqlite' cannot be used: "):
+        load_nsys(path)

@@ -1,14 +1,17 @@
 """``profile``: its life, options, results, and files."""
 
+import copy
 import logging
+import pickle
 import threading
 
 import pytest
+from pullback_profiler._recorder import Recorder
 
 import pullback as pb
 import pullback_profiler
 from pullback.autograd import profiler, profiler_util
-from pullback_profiler import profile, profiling, record_function
+from pullback_profiler import _recorder, profile, profiling, record_function
 
 
 def run(**options):
@@ -189,3 +192,106 @@ def test_the_device_is_waited_for_and_recording_ends_if_it_fails(monkeypatch):
         pb.ones(1)
     assert [e.name for e in p.function_events] == ["pullback::ones"]
     assert run().function_events
+
+
+def test_a_trace_id_that_cannot_be_had_leaves_nothing_recording():
+    def fail():
+        raise LookupError("no id")
+
+    p = profile(custom_trace_id_callback=fail)
+    with pytest.raises(LookupError, match="no id"):
+        p.__enter__()
+    assert run().function_events
+
+
+def test_a_start_that_is_interrupted_leaves_nothing_recording(monkeypatch):
+    class Interrupted:
+        def __init__(self, **options):
+            self.real = Recorder(**options)
+
+        def start(self):
+            self.real.start()
+            raise KeyboardInterrupt
+
+        def stop(self):
+            self.real.stop()
+
+    p = profile()
+    with monkeypatch.context() as patch:
+        patch.setattr(_recorder, "Recorder", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            p.__enter__()
+    assert run().function_events
+    with p:  # it may try again
+        pb.ones(1)
+    assert [e.name for e in p.function_events] == ["pullback::ones"]
+
+
+COPIES = pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+
+
+@COPIES
+def test_copies_have_the_results(copied, tmp_path):
+    p = run(
+        with_stack=True,
+        record_shapes=True,
+        profile_memory=True,
+        custom_trace_id_callback=lambda: "mine",
+    )
+    other = copied(p)
+    assert other.table() == p.table()
+    assert [e.stack for e in other.function_events] == [e.stack for e in p.function_events]
+    assert other.trace_id == "mine"
+    for number, each in enumerate((p, other)):
+        each.export_chrome_trace(tmp_path / f"{number}.json")
+    assert (tmp_path / "0.json").read_text() == (tmp_path / "1.json").read_text()
+
+
+@COPIES
+def test_one_that_records_is_not_copied_and_goes_on(copied):
+    with profile() as p:
+        with pytest.raises(RuntimeError, match="cannot be copied or pickled while it records"):
+            copied(p)
+        pb.ones(1)
+    assert [e.name for e in p.function_events] == ["pullback::ones"]
+
+
+@COPIES
+def test_copies_of_unused_ones_record_for_themselves(copied):
+    p = profile(record_shapes=True)
+    with copied(p) as other:
+        pb.ones(1).neg()
+    assert other.function_events[1].input_shapes == [[1]]
+    with p:
+        pb.zeros(1)
+    assert [e.name for e in p.function_events] == ["pullback::zeros"]
+
+
+def test_threads_that_ask_at_once_get_one_result(monkeypatch):
+    """The others ask while the first one collects, and wait for it."""
+    p, found, asking = run(), [], threading.Barrier(3)
+    collect = profiling.collect
+
+    def ask():
+        asking.wait()
+        found.append(p.function_events)
+
+    others = [threading.Thread(target=ask) for _ in range(2)]
+
+    def collect_meanwhile(*arguments):
+        for other in others:
+            if other.ident is None:
+                other.start()
+        asking.wait()
+        return collect(*arguments)
+
+    monkeypatch.setattr(profiling, "collect", collect_meanwhile)
+    found.append(p.function_events)
+    for other in others:
+        other.join()
+    assert len(found) == 3
+    assert all(events is found[0] for events in found)

@@ -477,3 +477,65 @@ def test_a_forked_child_is_not_recorded_and_can_record():
         pb.zeros(1)
     assert os.waitstatus_to_exitcode(status) == 0
     assert names(p) == ["pullback::zeros"]
+
+
+def test_one_block_in_two_threads_at_once():
+    """The thread that came first leaves first."""
+    block, inside, left = record_function("shared"), threading.Event(), threading.Event()
+
+    def work():
+        with block:
+            inside.set()
+            left.wait()
+            pb.zeros(1)
+
+    other = threading.Thread(target=work)
+    with profile(all_threads=True) as p:
+        with block:
+            other.start()
+            inside.wait()
+        left.set()
+        other.join()
+        pb.ones(1)
+    assert named(p, "pullback::ones").cpu_parent is None
+    assert named(p, "pullback::zeros").cpu_parent.name == "shared"
+    assert not any(e.is_async for e in p.function_events)
+
+
+def test_a_block_ends_once_in_another_thread_than_it_began():
+    block = record_function("handed over")
+    with profile(all_threads=True) as p:
+        block.__enter__()
+        other = threading.Thread(target=block.__exit__)
+        other.start()
+        other.join()
+        block.__exit__()
+        pb.ones(1)
+    around = named(p, "handed over")
+    assert around.is_async
+    assert named(p, "pullback::ones").time_range.start >= around.time_range.end
+
+
+def test_a_block_that_ends_out_of_turn_gets_no_later_memory():
+    blocks = [record_function(name) for name in ("outer", "middle", "inner")]
+    with profile(profile_memory=True) as p:
+        for block in blocks:
+            block.__enter__()
+        kept = [pb.ones(256)]
+        blocks[1].__exit__()
+        kept.append(pb.ones(512))
+        blocks[0].__exit__()
+        kept.append(pb.ones(1024))
+        blocks[2].__exit__()
+    found = [named(p, block.name).cpu_memory_usage for block in blocks]
+    assert found == [4 * 768, 4 * 256, 4 * 1792]
+    assert len(kept) == 3
+
+
+def test_memory_of_a_block_that_outlives_the_recording():
+    block = record_function("open")
+    with profile(profile_memory=True) as p:
+        block.__enter__()
+        kept = pb.ones(256)
+    block.__exit__()
+    assert named(p, "open").cpu_memory_usage == 4 * kept.numel()

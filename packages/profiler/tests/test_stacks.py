@@ -53,3 +53,16 @@ def test_other_metrics_are_refused_before_the_file_is_made(tmp_path, metric):
     with pytest.raises(ValueError, match=r"metric should be one of: self_cpu_time_total, .*got"):
         events().export_stacks(tmp_path / "stacks.txt", metric)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_files_that_utf8_cannot_hold(tmp_path):
+    event = FunctionEvent(0, "mul", 1, 0.0, 4.0, stack=["caf\udce9.py(1): f"])
+    EventList([event]).export_stacks(tmp_path / "stacks.txt", METRICS[0])
+    assert (tmp_path / "stacks.txt").read_text("utf-8") == "caf\ufffd.py(1):_f 4\n"
+
+
+def test_lines_that_cannot_be_made_leave_no_file(tmp_path):
+    broken = EventList([FunctionEvent(0, "mul", 1, 0.0, 4.0, stack=[3])])
+    with pytest.raises(AttributeError):
+        broken.export_stacks(tmp_path / "stacks.txt", METRICS[0])
+    assert list(tmp_path.iterdir()) == []

@@ -1,7 +1,9 @@
 """``profiler.profile``: schedules, handlers, cycles."""
 
+import copy
 import gzip
 import json
+import pickle
 
 import pytest
 
@@ -15,6 +17,7 @@ from pullback.profiler import (
     tensorboard_trace_handler,
 )
 from pullback_profiler import KinetoStepTracker
+from pullback_profiler import profile as block_profile
 
 
 def steps(p):
@@ -206,3 +209,75 @@ def test_paused():
         pb.zeros(1)
     assert [e.name for e in p.events()] == ["pullback::zeros"]
     p.toggle_collection_dynamic(False)
+
+
+class Observer:
+    def __init__(self):
+        self.calls = []
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+
+
+def test_a_handler_may_stop_the_profiler_between_two_steps():
+    calls = []
+
+    def handler(p):
+        calls.append(p.step_num)
+        p.stop()
+
+    observer = Observer()
+    plan = schedule(wait=0, warmup=0, active=1)
+    p = profile(schedule=plan, on_trace_ready=handler, execution_trace_observer=observer)
+    with p:
+        p.step()
+        with pytest.raises(RuntimeError, match="is not running"):
+            p.step()
+        with block_profile() as other:
+            pb.ones(1)
+    assert (calls, observer.calls) == ([1], ["start", "stop"])
+    assert steps(p) == ["ProfilerStep#0"]
+    assert [e.name for e in other.function_events] == ["pullback::ones"]
+
+
+def test_a_cycle_that_cannot_start_ends_what_was_begun_for_it():
+    observer = Observer()
+    p = profile(execution_trace_observer=observer)
+    with block_profile(), pytest.raises(RuntimeError, match="recording already"):
+        p.start()
+    assert observer.calls == ["start", "stop"]
+    assert not KinetoStepTracker.erase_step_count("ProfilerStep")
+
+
+def test_a_later_cycle_that_cannot_start_is_not_ended_again():
+    def name():
+        names.append("id")
+        if len(names) == 2:
+            raise LookupError("no id")
+        return "id"
+
+    names, handled, observer = [], [], Observer()
+    with profile(
+        schedule=schedule(wait=0, warmup=0, active=1),
+        on_trace_ready=handled.append,
+        custom_trace_id_callback=name,
+        execution_trace_observer=observer,
+        acc_events=True,
+    ) as p:
+        with pytest.raises(LookupError, match="no id"):
+            p.step()
+    assert observer.calls == ["start", "stop"] * 2
+    assert handled == [p]
+    assert steps(p) == ["ProfilerStep#0"]
+
+
+def test_one_that_runs_is_not_copied():
+    with profile() as p:
+        with pytest.raises(RuntimeError, match="cannot be copied or pickled while it runs"):
+            copy.copy(p)
+        pb.ones(1)
+    for other in (copy.copy(p), copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert [e.name for e in other.events()] == ["pullback::ones"]

@@ -396,3 +396,10 @@ def test_time_of_an_unnamed_device_is_refused():
 def test_device_memory_needs_some_that_was_taken(amount):
     events = made([(("a", 1, 0, 1), dict(device_memory_usage=amount))], "cuda", profile_memory=True)
     assert headers(events.table())[-3:] == ["CPU Mem", "Self CPU Mem", "# of Calls"]
+
+
+@pytest.mark.parametrize("option", ["src", "name", "shapes"])
+def test_a_width_below_zero_is_refused(option):
+    name = f"max_{option}_column_width"
+    with pytest.raises(ValueError, match=f"{name} should be None or at least 0 characters, got -1"):
+        steps().table(**{name: -1})

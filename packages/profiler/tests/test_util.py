@@ -1,8 +1,11 @@
 """Formats of times and memory; values from the profiler's specification."""
 
+import gzip
+import os
+
 import pytest
 
-from pullback_profiler.util import Interval, format_memory, format_time
+from pullback_profiler.util import Interval, format_memory, format_time, open_text, without_halves
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,16 @@ def test_interval_has_a_length():
     interval = Interval(2.5, 10.0)
     assert interval.elapsed_us() == 7.5
     assert repr(interval) == "Interval(start=2.5, end=10.0)"
+
+
+@pytest.mark.parametrize(("name", "read"), [("plain.txt", open), ("packed.txt.gz", gzip.open)])
+def test_paths_may_be_bytes(tmp_path, name, read):
+    with open_text(os.fsencode(tmp_path / name)) as file:
+        file.write("frame 1")
+    with read(tmp_path / name, "rt") as file:
+        assert file.read() == "frame 1"
+
+
+def test_only_halves_of_characters_are_replaced():
+    whole = "\U0001f600 caf\u00e9"
+    assert without_halves(whole + "\ud83d!\udce9") == whole + "\ufffd!\ufffd"

@@ -653,3 +653,27 @@ def test_marking_an_input_dirty_and_not_differentiable_gives_an_alias():
     assert not y.requires_grad
     assert (y.item(), x.item(), x._version) == (2.0, 2.0, 2)
     assert x.grad_fn.name() == "MulBackward0"
+
+
+@pytest.mark.parametrize("after", ["hide", "restore", "turning off"])
+def test_an_interrupt_around_forward_leaves_grad_mode_on(monkeypatch, after):
+    class Same(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+    def interrupted(function):
+        def call(*args):
+            function(*args)
+            if args != (True,):     # turning it on again
+                raise KeyboardInterrupt
+        return call
+
+    module, name = {"hide": ("levels", "hide_all_levels"), "restore": ("levels", "restore_levels"),
+                    "turning off": ("state", "swap_grad_enabled")}[after]
+    owner = getattr(pb.autograd.function, module)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted(getattr(owner, name)))
+        with pytest.raises(KeyboardInterrupt):
+            Same.apply(pb.ones(1, requires_grad=True))
+    assert pb.is_grad_enabled()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from threading import get_ident
+from typing import Any, TypeVar, cast
 
 from pullback.backend import begin_range, end_range
 
@@ -39,16 +40,27 @@ class record_function:
             )
         self.name = name
         self.args = args
-        self._numbers: list[int] = []
+        self._numbers: dict[int, list[int | None]] = {}  # by thread; None: ends with a future
         self._ends_later = False
 
     def __enter__(self) -> record_function:
-        self._numbers.append(begin_range(self.name, self.args))
+        number = begin_range(self.name, self.args)
+        inside = self._numbers.get(get_ident())
+        if inside is None:
+            inside = self._numbers[get_ident()] = []
+        inside.append(number)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self._ends_later and self._numbers:
-            end_range(self._numbers.pop())
+        inside = self._inside()
+        number = inside.pop() if inside else None
+        if number is not None:
+            end_range(number)
+
+    def _inside(self) -> list[int | None]:
+        """Return the numbers of this thread, those of another that is inside if it has none."""
+        own = self._numbers.get(get_ident())
+        return own or next(filter(None, [*self._numbers.values()]), [])
 
     def __call__(self, function: F) -> F:
         """Return ``function`` with each call of it inside the block."""
@@ -71,15 +83,16 @@ class record_function:
         """
         if self._ends_later:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
-        if not self._numbers:
+        inside = self._inside()
+        if not inside:
             raise RuntimeError("_call_end_callbacks_on_future: the block has not begun")
         self._ends_later = True
-        number = self._numbers.pop()
+        number, inside[-1] = inside[-1], None
         lock = threading.Lock()
 
         def end(_: Any) -> None:
             if lock.acquire(blocking=False):  # a future may call twice
-                end_range(number)
+                end_range(cast(int, number))
 
         future.add_done_callback(end)
         return future

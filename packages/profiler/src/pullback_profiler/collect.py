@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import logging
+import math
 import os
 import runpy
 import time
@@ -109,14 +110,50 @@ def event_name(kind: int, name: str) -> str:
 
 
 class _Running:
-    """An event that has begun, while the records of its thread are gone through."""
+    """An event that has begun, while the records of its thread are gone through.
 
-    __slots__ = ("end", "event", "has_flops")
+    What its memory changed by since it was last handed on to the event around it is kept here.
+    """
+
+    __slots__ = ("device_bytes", "end", "event", "first_end", "has_flops", "host_bytes")
 
     def __init__(self, event: FunctionEvent, end: int, has_flops: bool) -> None:
         self.event = event
         self.end = end
+        self.first_end = end  # of this and all that are around it
         self.has_flops = has_flops
+        self.host_bytes = 0
+        self.device_bytes = 0
+
+
+def end_until(running: list[_Running], time_ns: float) -> None:
+    """Take away what has ended by then, also from among what goes on."""
+    while running and running[-1].first_end <= time_ns:
+        at = len(running) - 1
+        while running[at].end > time_ns:  # what is around it ends out of turn
+            _hand_on(running, at)
+            at -= 1
+        _hand_on(running, at)
+        del running[at]
+        for later in range(at, len(running)):
+            _limit(running, later)
+
+
+def _hand_on(running: list[_Running], at: int) -> None:
+    """Count the changes of memory inside an event as its own, and for the one around it."""
+    inner = running[at]
+    inner.event.cpu_memory_usage += inner.host_bytes
+    inner.event.device_memory_usage += inner.device_bytes
+    if at:
+        running[at - 1].host_bytes += inner.host_bytes
+        running[at - 1].device_bytes += inner.device_bytes
+    inner.host_bytes = inner.device_bytes = 0
+
+
+def _limit(running: list[_Running], at: int) -> None:
+    """Note when the first of an event and those around it ends."""
+    inner = running[at]
+    inner.first_end = min(inner.end, running[at - 1].first_end) if at else inner.end
 
 
 class _Collector:
@@ -156,12 +193,13 @@ class _Collector:
     def add_thread(self, thread: Thread) -> bool:
         """Add a thread's events; False if time ran out."""
         running: list[_Running] = []
+        in_time = True
         for count, record in enumerate(thread.records):
             if self.deadline is not None and count % 512 == 0:
-                if time.monotonic() >= self.deadline:
-                    return False
-            while running and running[-1].end <= record[2]:
-                running.pop()
+                in_time = time.monotonic() < self.deadline
+                if not in_time:
+                    break
+            end_until(running, record[2])
             kind = record[0]
             if kind == MEMORY:
                 self.add_allocation(thread, record, running)
@@ -169,7 +207,8 @@ class _Collector:
                 self.add_kernel(record, running)
             else:
                 self.add_event(thread, record, running)
-        return True
+        end_until(running, math.inf)
+        return in_time
 
     def add_event(self, thread: Thread, record: Any, running: list[_Running]) -> None:
         kind, name, start, end, sequence, forward, ending, _, details = record
@@ -208,6 +247,7 @@ class _Collector:
         self.events.append(event)
         if not event.is_async:
             running.append(_Running(event, end, has_flops))
+            _limit(running, len(running) - 1)
 
     def add_allocation(self, thread: Thread, record: Any, running: list[_Running]) -> None:
         _, address, time_ns, _, nbytes, _, _, device, _ = record
@@ -216,16 +256,11 @@ class _Collector:
             Allocation(time_ns, thread.number, address, nbytes, kind, device & 255)
         )
         on_host = kind in HOST_TYPES
-        inside = False
-        if address:
-            for around in running:
-                if around.end > time_ns:
-                    inside = True
-                    if on_host:
-                        around.event.cpu_memory_usage += nbytes
-                    else:
-                        around.event.device_memory_usage += nbytes
-        if inside:
+        if address and running:
+            if on_host:
+                running[-1].host_bytes += nbytes
+            else:
+                running[-1].device_bytes += nbytes
             return
         at = self.microseconds(time_ns)
         self.events.append(

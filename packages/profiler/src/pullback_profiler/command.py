@@ -1,13 +1,15 @@
 """``python -m pullback.profiler``: run a program under the profiler and show where its time goes.
 
 The program runs as ``__main__``, as without the profiler. When it ends, the averages are printed,
-and the files written that were asked for. They go to standard error instead of standard output if
-the program ended with an exception, below its traceback. The exit code stays the program's.
+and the files written that were asked for. The averages go to standard error instead of standard
+output if the program ended with an exception, below its traceback. The exit code stays the
+program's. Processes that the program forks have no results.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import pkgutil
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     profiled = make_profile(options, parser)
     folder = os.getcwd()  # the program may go to another
     ending: BaseException | None = None
+    process = os.getpid()
     with profiled:
         try:
             run()
@@ -64,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     failed = ending is not None and not isinstance(ending, SystemExit)
     if failed:
         show_first(ending)
-    stream = sys.stderr if failed else sys.stdout
-    written = finish(profiled, options, " ".join(program), folder, stream)
+    written = True
+    if os.getpid() == process:  # not one that the program forked, which has no results
+        stream = sys.stderr if failed else sys.stdout
+        written = finish(profiled, options, " ".join(program), folder, stream)
     if ending is not None:
         raise ending
     if not written:
@@ -231,17 +236,13 @@ def of_program(traceback: types.TracebackType | None) -> types.TracebackType | N
 
 
 def finish(
-    profiled: profile, options: argparse.Namespace, title: str, folder: str, stream: TextIO
+    profiled: profile, options: argparse.Namespace, title: str, folder: str, stream: TextIO | None
 ) -> bool:
-    """Print the averages and write the files; False, after a line, if one could not be written."""
+    """Write the files, then print the averages; False, after a line, if one cannot be written."""
     averages = profiled.key_averages(
         group_by_input_shape=options.shapes, group_by_stack_n=1 if profiled.with_stack else 0
     )
-    if not averages:
-        print("the profiler recorded no event", file=stream)
-    elif not print_rich(averages, options, stream):
-        print(averages.table(options.sort, options.limit), end="", file=stream)
-    good = True
+    written, failures = [], []
     for path, write in (
         (options.html, lambda path: profiled.export_html(path, title)),
         (options.trace, profiled.export_chrome_trace),
@@ -251,12 +252,49 @@ def finish(
             continue
         try:
             write(os.path.join(folder, path))
-            print(f"wrote {path}", file=stream)
+            written.append(f"wrote {path}\n")
         except OSError as error:
-            print(f"{PROGRAM}: cannot write {path!r}: {error.strerror}", file=sys.stderr)
-            good = False
-    stream.flush()
-    return good
+            failures.append(f"{PROGRAM}: cannot write {path!r}: {error.strerror}\n")
+
+    def show(stream: TextIO) -> None:
+        if not averages:
+            stream.write("the profiler recorded no event\n")
+        elif not print_rich(averages, options, stream):
+            stream.write(printable(averages.table(options.sort, options.limit), stream))
+        stream.write(printable("".join(written), stream))
+
+    with_stream(stream, show)
+    if failures:
+        with_stream(sys.stderr, lambda stream: stream.write(printable("".join(failures), stream)))
+    return not failures
+
+
+def with_stream(stream: TextIO | None, show: Callable[[TextIO], object]) -> None:
+    """Let ``show`` print, if somebody reads; what the program could not print stays its matter."""
+    try:
+        if stream is None:
+            return
+        stream.flush()
+    except (OSError, ValueError):  # a broken pipe, a closed file
+        return
+    try:
+        show(stream)
+        stream.flush()
+    except OSError:
+        with contextlib.suppress(OSError):  # lest Python fails to print the rest when it ends
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
+def printable(text: str, stream: TextIO) -> str:
+    """Return a text with escapes for what the stream cannot encode.
+
+    >>> printable("a\\udc80.py", sys.stdout) == "a\\\\udc80.py"
+    True
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def print_rich(averages: EventList, options: argparse.Namespace, stream: TextIO) -> bool:
@@ -281,7 +319,8 @@ def print_rich(averages: EventList, options: argparse.Namespace, stream: TextIO)
             shown.add_column(column.header, justify="right", width=width)
             needed += width + 3
     for row in rows:  # as Text: a name may look like rich's markup
-        shown.add_row(*(text.Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+        cells = (printable(cell, stream) for cell in row)
+        shown.add_row(*(text.Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     terminal = console.Console(file=stream)
     terminal.width = max(terminal.width, needed)  # rather long lines than numbers cut off
     terminal.print(shown)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import ClassVar
 
@@ -10,6 +13,31 @@ from pullback_profiler.collect import NODE, event_name
 from pullback_profiler.devices import synchronize_devices
 from pullback_profiler.ranges import range_text
 from pullback_profiler.sinks import IttSink, NvtxSink, Sink
+
+
+class _Inside:
+    """Says that somebody is inside as long as that one holds it: interrupts leave nothing taken."""
+
+    __slots__ = ("__weakref__",)
+
+
+_inside: dict[str, Callable[[], _Inside | None]] = {}  # by tool
+_taking = threading.Lock()
+
+
+def _nobody() -> None:
+    pass
+
+
+def _forget() -> None:
+    """Let a forked process enter, whatever other threads did when it was forked."""
+    global _taking
+    _taking = threading.Lock()
+    _inside.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_forget)
 
 
 class _OpenRanges(threading.local):
@@ -42,7 +70,6 @@ class _Emit:
 
     _tool: ClassVar[str]
     _default_sink: ClassVar[type]
-    _taken: ClassVar[threading.Lock]
 
     def __init__(
         self, enabled: bool = True, record_shapes: bool = False, *, sink: Sink | None = None
@@ -51,22 +78,45 @@ class _Emit:
         self.record_shapes = record_shapes
         self.entered = False
         self._sink = sink
+        self._leave = ExitStack()
+        self._own: _Inside | None = None
+        self._process = 0
 
     def __enter__(self):
         if not self.enabled:
             return self
-        with ExitStack() as stack:
-            if self.entered or not self._taken.acquire(blocking=False):
-                raise RuntimeError(f"{self._tool} annotation context manager is not reentrant")
-            stack.callback(self._taken.release)
+        if self.entered:
+            raise RuntimeError(self._refusal())
+        self._process = os.getpid()
+        try:
+            self._take()
             sink = self._default_sink() if self._sink is None else self._sink
             synchronize_devices()
             if getattr(sink, "listening", True):
-                self._attach(sink, stack)
-            stack.callback(synchronize_devices)
-            self._leave = stack.pop_all()
-        self.entered = True
+                self._attach(sink, self._leave)
+            self._leave.callback(synchronize_devices)
+            self.entered = True
+        except BaseException:
+            self._end()
+            raise
         return self
+
+    def _take(self) -> None:
+        """Become the one of this kind that is inside."""
+        self._own = _Inside()
+        with _taking:
+            if _inside.get(self._tool, _nobody)() is not None:
+                raise RuntimeError(self._refusal())
+            _inside[self._tool] = weakref.ref(self._own)
+
+    def _end(self) -> None:
+        try:
+            self._leave.close()
+        finally:
+            self._own = None
+
+    def _refusal(self) -> str:
+        return f"{self._tool} annotation context manager is not reentrant"
 
     def _attach(self, sink: Sink, stack: ExitStack) -> None:
         """Begin to pass ranges to the sink; the stack gets what ends it."""
@@ -77,8 +127,13 @@ class _Emit:
         stack.callback(detach, attach(ranges.begin, ranges.end, self.record_shapes))
 
     def __exit__(self, *error: object) -> None:
-        if self.enabled:
-            self._leave.close()
+        if self._process == os.getpid():  # a forked process has not entered
+            self._end()
+
+    def __del__(self) -> None:
+        """End what was forgotten inside its block."""
+        if getattr(self, "_process", 0) == os.getpid():
+            self._end()
 
 
 class emit_nvtx(_Emit):
@@ -108,7 +163,6 @@ class emit_nvtx(_Emit):
 
     _tool = "NVTX"
     _default_sink = NvtxSink
-    _taken = threading.Lock()
 
 
 class emit_itt(_Emit):
@@ -126,4 +180,3 @@ class emit_itt(_Emit):
 
     _tool = "ITT"
     _default_sink = IttSink
-    _taken = threading.Lock()

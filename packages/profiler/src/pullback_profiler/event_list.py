@@ -160,8 +160,8 @@ class EventList(list):
         leaves out events inside others. ``time_unit`` ("s", "ms" or "us") is used for all times;
         without it each has the largest that fits. Percentages are of all events, shown or not.
         Raises: ValueError (an AttributeError too) for a ``sort_by`` that is no number of the
-        events; ValueError for another ``time_unit``; RuntimeError if events have times of a device
-        and none says which.
+        events; ValueError for another ``time_unit`` and for a width below 0; RuntimeError if events
+        have times of a device and none says which.
 
         >>> from pullback_profiler.event_list import EventList
         >>> from pullback_profiler.function_event import FunctionEvent
@@ -208,8 +208,9 @@ class EventList(list):
         >>> events.export_stacks(os.devnull, "self_cpu_time_total")
         """
         stacks.check_metric(metric)
+        lines = [f"{line}\n" for line in stacks.stack_lines(self, metric)]
         with open_text(path) as file:
-            file.writelines(f"{line}\n" for line in stacks.stack_lines(self, metric))
+            file.writelines(lines)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events as a JSON array that chrome://tracing and Perfetto show.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 import uuid
 import warnings
@@ -19,6 +20,18 @@ from pullback_profiler.event_list import EventList
 from pullback_profiler.util import open_text
 
 logger = logging.getLogger("pullback.profiler")
+
+_collecting = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Let a forked process collect, whatever other threads did when it was forked."""
+    global _collecting
+    _collecting = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class profile:
@@ -117,6 +130,8 @@ class profile:
             raise RuntimeError("Profiler context manager is not reentrant")
         from pullback_profiler._recorder import Recorder
 
+        callback = self._trace_id_callback
+        self._trace_id = callback() if callback is not None else uuid.uuid4().hex.upper()
         recorder = Recorder(
             shapes=self.record_shapes,
             stacks=self.with_stack,
@@ -125,11 +140,14 @@ class profile:
             all_threads=self.all_threads,
         )
         self._began = time.time_ns()
-        recorder.start()
-        self._recorder = recorder
-        self._entered = True
-        callback = self._trace_id_callback
-        self._trace_id = callback() if callback is not None else uuid.uuid4().hex.upper()
+        self._recorder = recorder  # before it starts: what records has an owner that ends it
+        try:
+            recorder.start()
+            self._entered = True
+        except BaseException:
+            recorder.stop()
+            self._recorder, self._entered = None, False
+            raise
 
     def _stop(self) -> None:
         """End recording, after the device has done what it was given; once is enough."""
@@ -141,6 +159,7 @@ class profile:
         finally:
             self._recorder.stop()
             threads = [Thread(*thread) for thread in self._recorder.threads()]
+            threads = [thread for thread in threads if thread.records]
             self._recording = Recording(threads, self._recorder.started, self._recorder.stopped)
             if self._recorder.lost:
                 logger.warning(
@@ -154,6 +173,20 @@ class profile:
         recorder = getattr(self, "_recorder", None)
         if recorder is not None:
             recorder.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has, and a pickle: results instead of records.
+
+        Raises: RuntimeError while it records.
+        """
+        if self._recorder is not None:
+            raise RuntimeError("a profile cannot be copied or pickled while it records")
+        if self._recording is None:
+            return vars(self)
+        self._results()
+        threads = [thread._replace(records=()) for thread in self._recording.threads]
+        recording = self._recording._replace(threads=threads)
+        return {**vars(self), "_recording": recording, "_trace_id_callback": None}
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any] = ()) -> None:
         """Pause recording, or go on with it; ``activities`` is there for torch's sake.
@@ -176,20 +209,25 @@ class profile:
 
     def _results(self) -> Collected:
         if self._collected is None:
-            if not self.enabled:
-                self._collected = Collected(EventList(), [])
-                self._collected.events.build_tree()
-            elif self._recording is None:
-                raise RuntimeError("Profiler didn't finish running")
-            else:
-                options = Options(
-                    self.use_device,
-                    with_flops=self.with_flops,
-                    profile_memory=self.profile_memory,
-                    timeout=self._timeout,
-                )
-                self._collected = collect(self._recording, options)
+            with _collecting:
+                if self._collected is None:  # no other thread came first
+                    self._collected = self._collect()
         return self._collected
+
+    def _collect(self) -> Collected:
+        if not self.enabled:
+            nothing = Collected(EventList(), [])
+            nothing.events.build_tree()
+            return nothing
+        if self._recording is None:
+            raise RuntimeError("Profiler didn't finish running")
+        options = Options(
+            self.use_device,
+            with_flops=self.with_flops,
+            profile_memory=self.profile_memory,
+            timeout=self._timeout,
+        )
+        return collect(self._recording, options)
 
     @property
     def function_events(self) -> EventList:

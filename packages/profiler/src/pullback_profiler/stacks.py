@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pullback_profiler.util import without_halves
+
 METRICS = (
     "self_cpu_time_total",
     "self_cuda_time_total",
@@ -51,4 +53,4 @@ def stack_lines(events: Iterable[Any], metric: str) -> Iterator[str]:
         value = int(getattr(event, attribute)) if event.stack else 0
         if value > 0:
             frames = ";".join(frame.translate(_REPLACED) for frame in reversed(event.stack))
-            yield f"{frames} {value}"
+            yield f"{without_halves(frames)} {value}"

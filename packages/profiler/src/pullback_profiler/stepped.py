@@ -102,6 +102,7 @@ class profile:
         self._metadata: dict[str, Any] = {}
         self._preset: dict[str, Any] = {}
         self._cycle: block_profile | None = None  # what records, or recorded last
+        self._in_cycle = False  # it records
         self._earlier: list[EventList] = []
         self._step: record_function | None = None
         self._running = False
@@ -114,6 +115,12 @@ class profile:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has. Raises: RuntimeError between ``start`` and ``stop``."""
+        if self._running:
+            raise RuntimeError("a profile cannot be copied or pickled while it runs")
+        return vars(self)
 
     def start(self) -> None:
         """Begin with step 0, or go on after ``stop``.
@@ -128,6 +135,7 @@ class profile:
             self._move(ProfilerAction.NONE, self.current_action)
         except BaseException:
             self._running = False
+            KinetoStepTracker.erase_step_count(REQUESTER)
             raise
         self._begin_step()
 
@@ -154,7 +162,8 @@ class profile:
         KinetoStepTracker.increment_step(REQUESTER)
         self.current_action = self._action(self.step_num)
         self._move(before, self.current_action)
-        self._begin_step()
+        if self._running:  # on_trace_ready may have ended it
+            self._begin_step()
 
     def _action(self, step: int) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(step)
@@ -170,24 +179,35 @@ class profile:
                 stacklevel=3,
             )
             self._finish(call_back=False)
-        if after in RECORDING and before is not ProfilerAction.RECORD:
+        if self._running and after in RECORDING and before is not ProfilerAction.RECORD:
             self._record()
 
     def _record(self) -> None:
+        earlier = []
         if self._cycle is not None and self.acc_events:
-            self._earlier.append(self._cycle.function_events)
+            earlier.append(self._cycle.function_events)
         cycle = block_profile(custom_trace_id_callback=self._trace_id_callback, **self._options)
         cycle.metadata.update(self._preset)
         if self._observer is not None:
             self._observer.start()
-        cycle._start()
-        self._cycle = cycle
-
-    def _finish(self, call_back: bool) -> None:
-        if self._cycle is not None:
-            self._cycle._stop()
+        try:
+            cycle._start()
+        except BaseException:
             if self._observer is not None:
                 self._observer.stop()
+            raise
+        self._cycle = cycle
+        self._in_cycle = True
+        self._earlier += earlier
+
+    def _finish(self, call_back: bool) -> None:
+        if self._cycle is not None and self._in_cycle:
+            self._in_cycle = False
+            try:
+                self._cycle._stop()
+            finally:
+                if self._observer is not None:
+                    self._observer.stop()
             self._cycle.metadata.update(self._metadata)
             if call_back and self.on_trace_ready is not None:
                 self.on_trace_ready(self)

@@ -106,6 +106,13 @@ def layout(
     """
     if time_unit is not None and time_unit not in US_PER_UNIT:
         raise ValueError(f"time_unit should be None, 's', 'ms' or 'us', got {time_unit!r}")
+    for option, width in (
+        ("max_src_column_width", max_src_column_width),
+        ("max_name_column_width", max_name_column_width),
+        ("max_shapes_column_width", max_shapes_column_width),
+    ):
+        if width is not None and width < 0:
+            raise ValueError(f"{option} should be None or at least 0 characters, got {width}")
     use_device = use_device or next((e.use_device for e in events if e.use_device), None)
     self_cpu = sum(event.self_cpu_time_total for event in events)
     self_device = self_device_time(events)

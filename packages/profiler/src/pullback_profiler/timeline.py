@@ -138,7 +138,7 @@ def write_memory_timeline(
     """Write a device's memory over time; see ``profile.export_memory_timeline``."""
     if not profiled.profile_memory:
         raise RuntimeError("export_memory_timeline() requires profile_memory=True")
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     suffix = os.path.splitext(name.removesuffix(".gz"))[1]
     if suffix not in (".json", ".html"):
         raise ValueError(

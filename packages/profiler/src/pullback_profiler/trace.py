@@ -15,6 +15,7 @@ from pullback_profiler.collect import HOST_TYPES, MEMORY_EVENT_NAME, OUT_OF_MEMO
 from pullback_profiler.function_event import CPU, FunctionEvent
 from pullback_profiler.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
 from pullback_profiler.trace_links import Link, links_of
+from pullback_profiler.util import without_halves
 
 if TYPE_CHECKING:
     from pullback_profiler.collect import Allocation, Collected, Recording
@@ -72,18 +73,15 @@ def _joined(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _json(value: Any) -> str:
-    """Return strict JSON; halves of characters, which no UTF-8 file can hold, become U+FFFD."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Return strict JSON that a UTF-8 file can hold."""
+    return without_halves(json.dumps(value, allow_nan=False, ensure_ascii=False))
 
 
 def _entries(collected: Collected, recording: Recording | None) -> Iterator[Entry]:
     """Yield everything: names of lanes, what happened by time, and the whole span."""
     events = collected.events
     started, stopped = (recording.started, recording.stopped) if recording else (0, 0)
-    threads = [thread for thread in recording.threads if thread.records] if recording else []
+    threads = recording.threads if recording else []
     lanes = Lanes(os.getpid(), threads)
     yield from _names(lanes, events)
     numbered = [(n, event) for n, event in enumerate(events) if event.activity_type is not None]

@@ -72,7 +72,7 @@ class TraceFile:
     def _fetch(self, query: str) -> list[tuple]:
         try:
             return self._connection.execute(query).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:  # names of columns are decoded strictly
             raise self.error(str(error)) from error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 # How many microseconds a unit of time has; the largest comes first.
 US_PER_UNIT = {"s": 1e6, "ms": 1e3, "us": 1.0}
@@ -60,7 +60,18 @@ def format_memory(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def open_text(path: str | os.PathLike[str]) -> TextIO:
+def without_halves(text: str) -> str:
+    """Return a text with U+FFFD for each half of a character, which no UTF-8 file can hold.
+
+    >>> without_halves("a\\udc80.py") == "a\\ufffd.py"
+    True
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def open_text(path: str | bytes | os.PathLike[Any]) -> TextIO:
     """Open a file to write UTF-8 text; one whose name ends in ``.gz`` is compressed.
 
     Raises: OSError when it cannot be made.
@@ -70,7 +81,7 @@ def open_text(path: str | os.PathLike[str]) -> TextIO:
     ...     file.write("frame 1")
     7
     """
-    if os.fspath(path).endswith(".gz"):
+    if os.fsdecode(path).endswith(".gz"):
         import gzip
 
         return cast(TextIO, gzip.open(path, "wt", encoding="utf-8"))

@@ -213,17 +213,22 @@ def _run(cls, args):
 
 def _run_forward(cls, ctx, args):
     """Run forward with nothing recorded and no level in sight, and attach the node."""
-    before = state.swap_grad_enabled(False)
-    hidden = levels.hide_all_levels()
+    before = state.is_grad_enabled()    # an interrupt may come before a swap's result is kept
+    hidden = None
     try:
+        state.swap_grad_enabled(False)
+        hidden = levels.hide_all_levels()
         if cls.setup_context is not Function.setup_context:
             outputs = cls.forward(*args)
             cls.setup_context(ctx, args, outputs)
         else:
             outputs = cls.forward(ctx, *args)
     finally:
-        levels.restore_levels(hidden)
-        state.swap_grad_enabled(before)
+        try:
+            if hidden is not None:
+                levels.restore_levels(hidden)
+        finally:
+            state.swap_grad_enabled(before)
     return _function.finish(ctx, args, outputs)
 
 
@@ -318,11 +323,11 @@ def once_differentiable(fn):
     @functools.wraps(fn)
     def wrapper(ctx, *args):
         recording = state.is_grad_enabled()
-        before = state.swap_grad_enabled(False)
         try:
+            state.swap_grad_enabled(False)
             outputs = fn(ctx, *args)
         finally:
-            state.swap_grad_enabled(before)
+            state.swap_grad_enabled(recording)
         if not recording:
             return outputs
         sources = [arg for arg in args if isinstance(arg, Tensor) and arg.requires_grad]
