@@ -34,6 +34,7 @@ REASONS: dict[str, str] = {
     "elementwise/1M elements, forward and backward/*": _MEMORY,
     "elementwise/1024 x 1024, forward and backward/*": _MEMORY,
     "elementwise/2M float64/*": _MEMORY,
+    "elementwise/100k elements/sqrt*": "the divider, which both wait for",
     "elementwise/8 elements/*": _SMALL,
     "reductions/4M elements, normalised or running/*": _MEMORY,
     "reductions/*": _MEMORY,
@@ -61,6 +62,7 @@ REASONS: dict[str, str] = {
     "derivatives/*": _PYTHON,
     "Largest float32 error: sigmoid": "one division of a rounded sum; 1.5 is what torch was "
     "measured with",
+    "training/conv_net": "its convolutions: the direct loop's share of the peak",
     "training/transformer": _TILES,
     "training/mlp": _TILES,
 }
