@@ -439,3 +439,26 @@ def test_types_are_checked_before_dtypes():
     for name in ("argmax", "argmin"):
         with pytest.raises(RuntimeError, match="does not support complex input"):
             getattr(pb, name)(pb.tensor([1j]))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([2.0, -3.0, 4.0], [-12.0, 8.0, -6.0]),
+        ([2.0, 0.0, 5.0], [0.0, 10.0, 0.0]),
+        ([0.0, 0.0, 5.0], [0.0, 0.0, 0.0]),
+        ([1e200, 1e200, 1e-200], [1.0, 1.0, INF]),  # products that leave the range half-way
+        ([1e-200, 1e-200, 1e200], [1.0, 1.0, 0.0]),
+        ([1e-155, 1e-160, 3.0], [3e-160, 3e-155, 1e-315]),  # and one that loses digits
+        ([INF, 2.0, 3.0], [6.0, INF, INF]),
+    ],
+)
+def test_gradient_of_prod_is_the_product_of_the_others(values, expected):
+    assert gradient(pb.prod, values) == pytest.approx(expected, rel=1e-12)
+    columns = gradient(lambda x: x.prod(0), [[v, 1.0] for v in values])
+    assert [column[0] for column in columns] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("values", [[2.0, 0.0, 5.0], [2.0, 3.0, 5.0]])
+def test_second_derivative_of_prod(values):
+    assert pb.autograd.gradgradcheck(pb.prod, (double(values).requires_grad_(),))

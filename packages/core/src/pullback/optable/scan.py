@@ -303,20 +303,23 @@ def _prod_vjp(g, self, out, dim, keepdim):
         return g.reshape(()) if g.ndim else g
     if dim is None:
         g, out = (value.reshape((1,) * x.ndim) for value in (g, out))
-        return g * (out / x if _is_quotient(x, out)
+        return g * (out / x if _is_quotient(out)
                     else _others(x.reshape(-1), 0).reshape(self.shape))
     dim, = wrap_dims(dim, x.ndim, "prod")
     if not keepdim:
         g, out = g.unsqueeze(dim), out.unsqueeze(dim)
-    return g * (out / x if _is_quotient(x, out) else _others(x, dim))
+    return g * (out / x if _is_quotient(out) else _others(x, dim))
 
 
-def _is_quotient(x, out):
-    """True if the product of the others is that of all divided by x: nothing is 0 or infinite."""
-    if is_meta(x):
+def _is_quotient(out):
+    """True if the product of the others is that of all, divided: no product is 0, lost digits to
+    underflow, or left the range."""
+    if is_meta(out):
         return False
-    x, out = whole_batch(x), whole_batch(out)
-    return bool(((x != 0).all() & ops.isfinite(out).all()).item())
+    import pullback
+    size = ops.abs(whole_batch(out).detach())
+    limits = pullback.finfo(size.dtype)
+    return bool(((size >= limits.tiny) & (size <= limits.max)).all().item())
 
 
 def _others(x, dim):
