@@ -59,6 +59,7 @@ from pullback._c.state import (
     is_inference_mode_enabled,
     set_anomaly_enabled,
 )
+from pullback._c.storage import OutOfMemoryError
 from pullback._c.tensor import Size, Tensor
 from pullback._construct import (
     as_tensor,

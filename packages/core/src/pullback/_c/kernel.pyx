@@ -22,6 +22,7 @@ from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+from pullback._c.storage import OutOfMemoryError
 from pullback.optable.slots import SLOT_IDS, SLOTS
 
 cdef enum:
@@ -358,7 +359,7 @@ cdef int raise_code(int code, char *message, int slot) except -1:
     if not text:
         text = f"kernel {slot_names[slot]!r} failed with code {code}"
     if code == PB_E_MEMORY:
-        raise MemoryError(text)
+        raise OutOfMemoryError(text)
     if code == PB_E_INDEX:
         raise IndexError(text)
     if code == PB_E_VALUE:

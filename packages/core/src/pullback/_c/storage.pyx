@@ -1,6 +1,6 @@
 """Blocks of memory with a version counter, shared by a tensor, its views and detached aliases."""
 
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Occurred, PyErr_Restore
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
@@ -13,6 +13,18 @@ from pullback._c.types cimport STORAGE_INFERENCE, STORAGE_READONLY, pb_storage
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
+
+
+class OutOfMemoryError(MemoryError, RuntimeError):
+    """A device has no memory for what an op needs. Nothing is lost: what was there still is.
+
+    >>> import pullback
+    >>> pullback.zeros(2**60)
+    Traceback (most recent call last):
+    pullback.OutOfMemoryError: ...: cannot allocate 4611686018427387904 bytes
+    """
+
+    __module__ = "pullback"
 
 
 cdef pb_storage *block_new() except NULL:
@@ -51,7 +63,9 @@ cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) exce
     if data == NULL:
         if process.observer != NULL:
             tell_memory(device_type_id, device_index, NULL, nbytes)
-        raise MemoryError(f"{found.name.decode()}: cannot allocate {nbytes} bytes")
+        if PyErr_Occurred() != NULL:    # the backend has said more than we could
+            return NULL
+        raise OutOfMemoryError(f"{found.name.decode()}: cannot allocate {nbytes} bytes")
     return data
 
 

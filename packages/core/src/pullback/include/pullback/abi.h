@@ -121,7 +121,8 @@ enum pb_backend_flags {
 enum pb_copy_kind { PB_HOST_TO_DEVICE = 0, PB_DEVICE_TO_HOST = 1, PB_DEVICE_TO_DEVICE = 2 };
 
 /* Memory and devices. Every function may be called from any thread, with the interpreter lock
- * held. `allocate` returns NULL when there is no memory; it is never asked for zero bytes. */
+ * held. `allocate` returns NULL when there is no memory, perhaps with a Python exception set that
+ * says more; it is never asked for zero bytes. */
 typedef struct pb_backend {
     uint32_t size;
     uint32_t abi_version;
