@@ -52,6 +52,7 @@ from pullback._c.dtype import (
     promote_types,
     set_default_dtype,
 )
+from pullback._c.failures import OutOfMemoryError
 from pullback._c.state import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
@@ -59,7 +60,6 @@ from pullback._c.state import (
     is_inference_mode_enabled,
     set_anomaly_enabled,
 )
-from pullback._c.storage import OutOfMemoryError
 from pullback._c.tensor import Size, Tensor
 from pullback._construct import (
     as_tensor,

@@ -15,6 +15,7 @@ from pullback._c.dtype cimport (
     dtype_itemsize, dtype_of_scalar, scalar_check_all, scalar_read)
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
 from pullback._c.entry cimport Op, forward_register
+from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.kernel cimport (
     check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
@@ -245,8 +246,9 @@ cdef int move_bytes(Tensor out, Tensor source) except -1:
                 to.backend.self, out.storage.device_index, out.storage.data, 0, middle, 0, nbytes,
                 PB_HOST_TO_DEVICE, message)
     if failed:
-        raise RuntimeError(f"copy from {tensor_device(source)} to {tensor_device(out)} failed: "
-                           f"{message.decode('utf-8', 'replace')}")
+        keep_error(failed)
+        raise_failure(failed, message,
+                      f"copy from {tensor_device(source)} to {tensor_device(out)} failed")
     return 0
 
 
@@ -258,6 +260,7 @@ def item(Tensor self not None):
     cdef char value[16]
     cdef pb_device_type *found = device_type(self.storage.device_type)
     cdef char message[PB_MESSAGE_SIZE]
+    cdef int failed
     if self.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: It looks like you're calling .item() on a Tensor. We don't "
                            "support vmap over calling .item() on a Tensor, please try to rewrite "
@@ -270,10 +273,11 @@ def item(Tensor self not None):
     if self.storage.device_type == DEVICE_META:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     message[0] = 0
-    if found.backend.copy_bytes(found.backend.self, self.storage.device_index, value, 0,
-                                self.storage.data, self.offset * dtype_itemsize[self.dtype],
-                                dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message):
-        raise RuntimeError(f"item(): {message.decode('utf-8', 'replace')}")
+    failed = found.backend.copy_bytes(found.backend.self, self.storage.device_index, value, 0,
+                                      self.storage.data, self.offset * dtype_itemsize[self.dtype],
+                                      dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message)
+    if failed:
+        raise_failure(failed, message, "item()")
     return scalar_read(value, self.dtype)
 
 

@@ -8,8 +8,9 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE,
-    PB_NUM_DTYPES, pb_backend, pb_kernel)
+    PB_MESSAGE_SIZE, PB_NUM_DTYPES, pb_backend, pb_kernel)
 from pullback.pool cimport pb_pool_trim
+from pullback._c.failures cimport raise_failure
 from pullback._c.state cimport process_pool
 
 from pullback._c.pymemory import wrap_memory
@@ -316,7 +317,7 @@ def device_count(str name):
 def synchronize(where):
     """Wait until the device has done all work given to it.
 
-    Raises: RuntimeError when the device reports a failure of earlier work.
+    Raises: what the device reports of earlier work; a RuntimeError if it does not say more.
 
     >>> import pullback
     >>> pullback.synchronize("ref")
@@ -324,11 +325,13 @@ def synchronize(where):
     cdef device d = device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend
-    cdef char message[256]
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef int code
     message[0] = 0
     if backend != NULL and backend.synchronize != NULL:
-        if backend.synchronize(backend.self, ordinal, message):
-            raise RuntimeError(f"synchronize(): {message.decode()}")
+        code = backend.synchronize(backend.self, ordinal, message)
+        if code:
+            raise_failure(code, message, "synchronize()")
 
 
 def memory_stats(where=None):

@@ -9,12 +9,13 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_VALUE,
-    PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT,
-    PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE,
+    PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_backend,
+    pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
+from pullback._c.failures cimport raise_code
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.state cimport globals_, pb_globals, thread_state
@@ -22,7 +23,6 @@ from pullback._c.pykernel cimport run_callable, run_on_host
 from pullback._c.tensor cimport Tensor
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
-from pullback._c.storage import OutOfMemoryError
 from pullback.optable.slots import SLOT_IDS, SLOTS
 
 cdef enum:
@@ -311,13 +311,13 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
         call.backend = found.backend.self
         if found.backend.current_stream != NULL:
             call.stream = found.backend.current_stream(found.backend.self, call.device)
-    if work >= NOGIL_ELEMENTS and not keep_lock:
+    if work >= NOGIL_ELEMENTS and found.host and not keep_lock:     # else launching is quick
         with nogil:
             code = kernel(call)
     else:
         code = kernel(call)
     if code != PB_OK:
-        raise_code(code, message, call.slot)
+        raise_code(code, message, <str>slot_names[call.slot])
     return 0
 
 
@@ -348,25 +348,6 @@ cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except
         return call_kernel(device_types() + type_id, call, key, work)
     finally:
         end_kernel(&event)
-
-
-cdef int raise_code(int code, char *message, int slot) except -1:
-    cdef str text = message.decode("utf-8", "replace")
-    if code == PB_E_PYTHON:
-        raise                           # noqa: the exception is set already
-    if text == "ZeroDivisionError":
-        raise RuntimeError("ZeroDivisionError")
-    if not text:
-        text = f"kernel {slot_names[slot]!r} failed with code {code}"
-    if code == PB_E_MEMORY:
-        raise OutOfMemoryError(text)
-    if code == PB_E_INDEX:
-        raise IndexError(text)
-    if code == PB_E_VALUE:
-        raise ValueError(text)
-    if code == PB_E_DTYPE:
-        raise NotImplementedError(text)
-    raise RuntimeError(text)
 
 
 # ---- Python kernels and the fallback -------------------------------------------------------------

@@ -7,6 +7,7 @@ from pullback.abi cimport (
     PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param)
 from pullback._c.device cimport pb_device_type
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_read
+from pullback._c.failures cimport raise_failure
 from pullback.optable.slots import SLOTS
 
 cdef list slot_params = [[p.partition(":")[0] for p in slot.params] for slot in SLOTS.values()]
@@ -143,7 +144,7 @@ cdef str slot_name(int slot):
 cdef object fetch(pb_device_type *found, pb_array *array):
     """Copy an operand of a backend with its own memory to a NumPy array of the same shape."""
     cdef int64_t high = 0, low = 0
-    cdef int d
+    cdef int d, failed
     cdef char message[PB_MESSAGE_SIZE]
     cdef size_t size = dtype_itemsize[array.dtype]
     if array.flags & PB_ARRAY_HOST:
@@ -159,10 +160,11 @@ cdef object fetch(pb_device_type *found, pb_array *array):
     flat = numpy.empty((high - low + 1) * size, "u1")
     cdef size_t address = flat.ctypes.data
     message[0] = 0
-    if found.backend.copy_bytes(found.backend.self, array.device, <void *>address, 0, array.base,
-                                (array.offset + low) * size, (high - low + 1) * size,
-                                PB_DEVICE_TO_HOST, message):
-        raise RuntimeError(f"copy from device failed: {message.decode()}")
+    failed = found.backend.copy_bytes(
+        found.backend.self, array.device, <void *>address, 0, array.base,
+        (array.offset + low) * size, (high - low + 1) * size, PB_DEVICE_TO_HOST, message)
+    if failed:
+        raise_failure(failed, message, "copy from device failed")
     cdef pb_array host = array[0]
     host.data = <void *>(address - low * <int64_t>size)
     return host_array(&host).copy()
@@ -204,11 +206,13 @@ cdef int put_bytes(pb_device_type *found, pb_array *array, int64_t offset, objec
                    size_t nbytes) except -1:
     """Copy consecutive elements to the place `offset` of an array."""
     cdef char message[PB_MESSAGE_SIZE]
+    cdef int failed
     row = numpy.ascontiguousarray(source)
     cdef size_t address = row.ctypes.data
     message[0] = 0
-    if found.backend.copy_bytes(found.backend.self, array.device, array.base,
-                                offset * dtype_itemsize[array.dtype], <void *>address, 0, nbytes,
-                                PB_HOST_TO_DEVICE, message):
-        raise RuntimeError(f"copy to device failed: {message.decode()}")
+    failed = found.backend.copy_bytes(
+        found.backend.self, array.device, array.base, offset * dtype_itemsize[array.dtype],
+        <void *>address, 0, nbytes, PB_HOST_TO_DEVICE, message)
+    if failed:
+        raise_failure(failed, message, "copy to device failed")
     return 0

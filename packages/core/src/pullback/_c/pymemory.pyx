@@ -1,11 +1,11 @@
 """Backends whose memory is managed in Python: an object with a few methods becomes a pb_backend.
 
 Every function here is called with the interpreter lock held. What the object raises cannot pass
-through the C interface: a failed allocation gives NULL, a failed copy its message, and any other
-exception goes to ``sys.unraisablehook``.
+through the C interface: a failed allocation gives NULL, a failed copy its message and its code, and
+where nothing can be returned the exception goes to ``sys.unraisablehook``.
 """
 
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetObject
 from cpython.object cimport PyObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -16,12 +16,14 @@ from libc.stdlib cimport calloc
 from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE,
-    PB_MESSAGE_SIZE, pb_backend)
+    PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_DEVICE_TO_HOST,
+    PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
+    PB_NON_BLOCKING, pb_backend)
 
 __all__ = ["REQUIRED", "wrap_memory"]
 
 REQUIRED = ("allocate", "release", "write", "read", "copy")
+STREAMS = ("current_stream", "set_stream", "wait_stream")
 
 
 def wrap_memory(str device, memory):
@@ -35,6 +37,10 @@ def wrap_memory(str device, memory):
             raise TypeError(f"backend {device!r}: pullback_backend() must return a PyCapsule named "
                             f"'pb_backend', or an object with the methods {', '.join(REQUIRED)}; "
                             f"{type(memory).__name__} has no {name}()")
+    for name in STREAMS:
+        if hasattr(memory, "set_stream") and not hasattr(memory, name):
+            raise TypeError(f"backend {device!r}: for streams {type(memory).__name__} needs the "
+                            f"methods {', '.join(STREAMS)}, and has no {name}()")
     backend = <pb_backend *>calloc(1, sizeof(pb_backend))
     if backend == NULL:
         raise MemoryError()
@@ -59,6 +65,19 @@ def wrap_memory(str device, memory):
         backend.mark = mark
         backend.elapsed = elapsed
         backend.release_mark = release_mark
+    if hasattr(memory, "set_stream"):
+        backend.current_stream = current_stream
+        backend.set_stream = set_stream
+        backend.wait_stream = wait_stream
+    if hasattr(memory, "use_memory"):
+        backend.use_memory = use_memory
+    if hasattr(memory, "copy_between"):
+        backend.copy_between = copy_between
+    if hasattr(memory, "allocate_pinned"):
+        backend.allocate_pinned = allocate_pinned
+        backend.release_pinned = release_pinned
+    if getattr(memory, "non_blocking", False):
+        backend.flags |= PB_BACKEND_ASYNC
     return PyCapsule_New(backend, PB_BACKEND_CAPSULE, NULL)
 
 
@@ -90,20 +109,20 @@ cdef void call_release(object self, int device, size_t handle, size_t nbytes) no
 cdef int copy_bytes(void *self, int device, void *dst, size_t dst_offset, const void *src,
                     size_t src_offset, size_t nbytes, int kind, char *message) noexcept:
     cdef char *host
+    cdef dict options = {"non_blocking": True} if kind & PB_NON_BLOCKING else {}
     try:
-        if kind == PB_HOST_TO_DEVICE:
+        if kind & ~PB_NON_BLOCKING == PB_HOST_TO_DEVICE:
             host = <char *>src + src_offset
             (<object>self).write(device, <size_t>dst, dst_offset,
-                                 PyMemoryView_FromMemory(host, nbytes, PyBUF_READ))
-        elif kind == PB_DEVICE_TO_HOST:
+                                 PyMemoryView_FromMemory(host, nbytes, PyBUF_READ), **options)
+        elif kind & ~PB_NON_BLOCKING == PB_DEVICE_TO_HOST:
             host = <char *>dst + dst_offset
             (<object>self).read(device, <size_t>src, src_offset,
-                                PyMemoryView_FromMemory(host, nbytes, PyBUF_WRITE))
+                                PyMemoryView_FromMemory(host, nbytes, PyBUF_WRITE), **options)
         else:
             (<object>self).copy(device, <size_t>dst, dst_offset, <size_t>src, src_offset, nbytes)
     except BaseException as error:
-        fill_message(message, error)
-        return 1
+        return report(error, message)
     return 0
 
 
@@ -111,8 +130,7 @@ cdef int synchronize(void *self, int device, char *message) noexcept:
     try:
         (<object>self).synchronize(device)
     except BaseException as error:
-        fill_message(message, error)
-        return 1
+        return report(error, message)
     return 0
 
 
@@ -145,8 +163,7 @@ cdef int elapsed(void *self, int device, void *first, void *last, double *micros
     try:
         microseconds[0] = (<object>self).elapsed(device, <object>first, <object>last)
     except BaseException as error:
-        fill_message(message, error)
-        return 1
+        return describe(error, message)
     return 0
 
 
@@ -154,8 +171,77 @@ cdef void release_mark(void *self, int device, void *mark) noexcept:
     Py_DECREF(<object>mark)
 
 
-cdef int fill_message(char *message, object error) except -1:
-    text = f"{type(error).__name__}: {error}".encode()
+cdef void *current_stream(void *self, int device) noexcept:
+    return <void *><size_t>(<object>self).current_stream(device)
+
+
+cdef int set_stream(void *self, int device, void *stream, void **previous) noexcept:
+    try:
+        previous[0] = <void *><size_t>(<object>self).set_stream(device, <size_t>stream)
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
+    return 0
+
+
+cdef int wait_stream(void *self, int device, void *waiter, int other_device, void *awaited,
+                     char *message) noexcept:
+    try:
+        (<object>self).wait_stream(device, <size_t>waiter, other_device, <size_t>awaited)
+    except BaseException as error:
+        return report(error, message)
+    return 0
+
+
+cdef int use_memory(void *self, int device, void *data, void *stream) noexcept:
+    try:
+        (<object>self).use_memory(device, <size_t>data, <size_t>stream)
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
+    return 0
+
+
+cdef int copy_between(void *self, int dst_device, void *dst, size_t dst_offset, int src_device,
+                      const void *src, size_t src_offset, size_t nbytes, char *message) noexcept:
+    try:
+        (<object>self).copy_between(dst_device, <size_t>dst, dst_offset, src_device, <size_t>src,
+                                    src_offset, nbytes)
+    except BaseException as error:
+        return report(error, message)
+    return 0
+
+
+cdef void *allocate_pinned(void *self, size_t nbytes) noexcept:
+    try:
+        return <void *><size_t>(<object>self).allocate_pinned(nbytes)
+    except MemoryError:
+        return NULL
+
+
+cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
+    (<object>self).release_pinned(<size_t>data, nbytes)
+
+
+cdef int report(object error, char *message) noexcept:
+    """Return the code of an exception; an interrupt stays set, it is nobody's failure."""
+    if isinstance(error, Exception):
+        return describe(error, message)
+    PyErr_SetObject(type(error), error)
+    return PB_E_PYTHON
+
+
+cdef int describe(object error, char *message) noexcept:
+    """Write an exception down; what work given earlier may have met keeps its class."""
+    cdef bytes text
+    cdef str words
+    cdef int code = PB_E_RUNTIME
+    if isinstance(error, IndexError):
+        code = PB_E_INDEX
+    elif isinstance(error, MemoryError):
+        code = PB_E_MEMORY
+    words = str(error) if code != PB_E_RUNTIME else f"{type(error).__name__}: {error}"
+    text = words.encode("utf-8", "replace")
     strncpy(message, text, PB_MESSAGE_SIZE - 1)
     message[PB_MESSAGE_SIZE - 1] = 0
-    return 0
+    return code

@@ -11,20 +11,10 @@ from pullback._c.device cimport DEVICE_META, device_type, device_types, pb_devic
 from pullback._c.state cimport globals_, pb_globals, process_pool, thread_state
 from pullback._c.types cimport STORAGE_INFERENCE, STORAGE_READONLY, pb_storage
 
+from pullback._c.failures import OutOfMemoryError
+
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
-
-
-class OutOfMemoryError(MemoryError, RuntimeError):
-    """A device has no memory for what an op needs. Nothing is lost: what was there still is.
-
-    >>> import pullback
-    >>> pullback.zeros(2**60)
-    Traceback (most recent call last):
-    pullback.OutOfMemoryError: ...: cannot allocate 4611686018427387904 bytes
-    """
-
-    __module__ = "pullback"
 
 
 cdef pb_storage *block_new() except NULL:

@@ -18,7 +18,24 @@ class Memory(Protocol):
     ``elapsed(device, first, last)``, the microseconds between two of them, profilers time the
     kernels of the device; without them they time the host only.
 
-    What a method raises reaches the user as a RuntimeError with the text.
+    A device with streams, queues of work that run side by side, adds ``current_stream(device)``,
+    ``set_stream(device, stream)``, which makes a stream the current one of the calling thread and
+    returns the one before it, and ``wait_stream(device, waiter, other_device, awaited)``: what
+    ``waiter`` is given from now on begins after all that ``awaited`` was given so far. A stream is
+    an integer that fits a pointer; 0 is the default one. ``use_memory(device, handle, stream)``
+    tells that memory is used on a stream that it was not allocated for: once released, it must wait
+    for the work that the stream has been given until then.
+
+    ``copy_between(device, to, to_offset, source_device, source, source_offset, nbytes)`` copies
+    between two devices, after and before the work of the current streams of both; without it such
+    copies go through the host. ``allocate_pinned(nbytes)`` and ``release_pinned(address, nbytes)``
+    are for host memory that the device reaches by itself. With an attribute ``non_blocking = True``
+    ``write`` and ``read`` get ``non_blocking=True`` for copies from and to such memory that may
+    return before they are done.
+
+    What a method raises reaches the user as a RuntimeError with the text; an IndexError or a
+    MemoryError of ``write``, ``read``, ``copy`` or ``synchronize`` keeps its class, for a device
+    may tell of one when the work that met it was given long before.
 
     >>> class HostMemory:
     ...     def __init__(self):

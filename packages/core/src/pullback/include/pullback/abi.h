@@ -105,7 +105,7 @@ enum pb_error {
     PB_E_MEMORY = 2,  /* MemoryError */
     PB_E_INDEX = 3,   /* IndexError */
     PB_E_VALUE = 4,   /* ValueError */
-    PB_E_DTYPE = 5,   /* TypeError: this dtype has no kernel after all */
+    PB_E_DTYPE = 5,   /* NotImplementedError: this dtype has no kernel after all */
     PB_E_PYTHON = 6   /* a Python exception is set */
 };
 
@@ -114,15 +114,31 @@ typedef int (*pb_kernel)(pb_call *call);
 /* ---- backends ----------------------------------------------------------------------------- */
 
 enum pb_backend_flags {
-    PB_BACKEND_HOST = 1,   /* memory of this backend is host memory: core may read and write it */
-    PB_BACKEND_HANDLES = 2 /* allocate() returns handles: no arithmetic on them makes sense */
+    PB_BACKEND_HOST = 1,    /* memory of this backend is host memory: core may read and write it */
+    PB_BACKEND_HANDLES = 2, /* allocate() returns handles: no arithmetic on them makes sense */
+    PB_BACKEND_ASYNC = 4    /* copy_bytes knows PB_NON_BLOCKING */
 };
 
-enum pb_copy_kind { PB_HOST_TO_DEVICE = 0, PB_DEVICE_TO_HOST = 1, PB_DEVICE_TO_DEVICE = 2 };
+/* PB_NON_BLOCKING is or-ed into a kind where the host side is memory of `allocate_pinned`: the
+ * copy may return before it is done. Without it copies from and to the host are done on return. */
+enum pb_copy_kind {
+    PB_HOST_TO_DEVICE = 0,
+    PB_DEVICE_TO_HOST = 1,
+    PB_DEVICE_TO_DEVICE = 2,
+    PB_NON_BLOCKING = 8
+};
 
 /* Memory and devices. Every function may be called from any thread, with the interpreter lock
  * held. `allocate` returns NULL when there is no memory, perhaps with a Python exception set that
- * says more; it is never asked for zero bytes. */
+ * says more; it is never asked for zero bytes.
+ *
+ * Kernels, copies and `synchronize` may return before the device has done what it was asked for,
+ * and may report what work given earlier ran into: any pb_error code, which becomes its exception
+ * with the message as it stands. Where an int is returned without a message, 0 is success.
+ *
+ * A stream is a queue of work of one device. Each thread has a current one on each device: kernels
+ * and copies are given to it, and `allocate` returns memory for its work. The stream NULL is the
+ * default one, current in a new thread; `current_stream` may give it another address. */
 typedef struct pb_backend {
     uint32_t size;
     uint32_t abi_version;
@@ -147,6 +163,23 @@ typedef struct pb_backend {
     int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
                    char *message);
     void (*release_mark)(void *self, int device, void *mark);
+    /* Streams, which need `current_stream`, `wait_stream` and `set_stream`; all may be NULL. Work
+     * that `waiter` is given from now on begins after all that `awaited` was given so far. */
+    int (*wait_stream)(void *self, int device, void *waiter, int other_device, void *awaited,
+                       char *message);
+    /* Make a stream the current one of this thread; tells which one was. */
+    int (*set_stream)(void *self, int device, void *stream, void **previous);
+    /* Memory is used on a stream that it was not allocated for: once released, it must not be used
+     * again before the work is done that the stream has been given until then. */
+    int (*use_memory)(void *self, int device, void *data, void *stream);
+    /* Copy to another device of this backend; NULL: core copies through the host. It begins after
+     * all work given so far to the current streams of both, whose later work begins after it. */
+    int (*copy_between)(void *self, int dst_device, void *dst, size_t dst_offset, int src_device,
+                        const void *src, size_t src_offset, size_t nbytes, char *message);
+    /* Host memory that the device reads and writes by itself; both may be NULL. Once released, it
+     * must not be used again while a copy with PB_NON_BLOCKING is at work on it. */
+    void *(*allocate_pinned)(void *self, size_t nbytes);
+    void (*release_pinned)(void *self, void *data, size_t nbytes);
 } pb_backend;
 
 /* ---- observers ---------------------------------------------------------------------------- */

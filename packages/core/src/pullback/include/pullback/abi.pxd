@@ -88,9 +88,11 @@ cdef extern from "pullback/abi.h" nogil:
     enum:
         PB_BACKEND_HOST
         PB_BACKEND_HANDLES
+        PB_BACKEND_ASYNC
         PB_HOST_TO_DEVICE
         PB_DEVICE_TO_HOST
         PB_DEVICE_TO_DEVICE
+        PB_NON_BLOCKING
 
     ctypedef struct pb_backend:
         uint32_t size
@@ -111,6 +113,15 @@ cdef extern from "pullback/abi.h" nogil:
         int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
                        char *message) noexcept
         void (*release_mark)(void *self, int device, void *mark) noexcept
+        int (*wait_stream)(void *self, int device, void *waiter, int other_device, void *awaited,
+                           char *message) noexcept
+        int (*set_stream)(void *self, int device, void *stream, void **previous) noexcept
+        int (*use_memory)(void *self, int device, void *data, void *stream) noexcept
+        int (*copy_between)(void *self, int dst_device, void *dst, size_t dst_offset,
+                            int src_device, const void *src, size_t src_offset, size_t nbytes,
+                            char *message) noexcept
+        void *(*allocate_pinned)(void *self, size_t nbytes) noexcept
+        void (*release_pinned)(void *self, void *data, size_t nbytes) noexcept
 
     enum:
         PB_EVENT_OP

@@ -1,0 +1,59 @@
+"""Exceptions for the codes that kernels and backends return."""
+
+from cpython.exc cimport PyErr_Occurred
+
+from pullback.abi cimport (
+    PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE)
+
+cdef extern from *:
+    """
+    static int pb_go_on_raising(void) { return -1; }
+    """
+    int pb_go_on_raising() except -1
+
+
+class OutOfMemoryError(MemoryError, RuntimeError):
+    """A device has no memory for what an op needs. Nothing is lost: what was there still is.
+
+    >>> import pullback
+    >>> pullback.zeros(2**58)
+    Traceback (most recent call last):
+    pullback.OutOfMemoryError: ...: cannot allocate 1152921504606846976 bytes
+    """
+
+    __module__ = "pullback"
+
+
+cdef int keep_error(int code) except -1:
+    """Go on raising the Python exception that a code says is set; nothing may run in between."""
+    if code == PB_E_PYTHON and PyErr_Occurred() != NULL:
+        pb_go_on_raising()
+    return 0
+
+
+cdef int raise_code(int code, const char *message, str kernel) except -1:
+    """Raise what a kernel reports."""
+    keep_error(code)
+    return raise_text(code, message.decode("utf-8", "replace")
+                      or f"kernel {kernel!r} failed with code {code}")
+
+
+cdef int raise_failure(int code, const char *message, str what) except -1:
+    """Raise what a function of a backend reports; where that says no more, what failed is named."""
+    keep_error(code)
+    cdef str text = message.decode("utf-8", "replace")
+    if PB_E_RUNTIME < code < PB_E_PYTHON:
+        return raise_text(code, text or what)
+    raise RuntimeError(f"{what}: {text}")
+
+
+cdef int raise_text(int code, str text) except -1:
+    if code == PB_E_MEMORY:
+        raise OutOfMemoryError(text)
+    if code == PB_E_INDEX:
+        raise IndexError(text)
+    if code == PB_E_VALUE:
+        raise ValueError(text)
+    if code == PB_E_DTYPE:
+        raise NotImplementedError(text)
+    raise RuntimeError(text)
