@@ -1,23 +1,34 @@
-"""What pullback's registry calls when a ``cuda`` device is asked for the first time."""
+"""What pullback's plugin manager finds in this package: the device ``cuda`` and its kernels."""
 
 from __future__ import annotations
 
 from pullback.backend import hookimpl
 from pullback_cuda.driver import start_driver
 
-NO_KERNELS = (
-    "pullback-cuda 0.1.0 has no kernels yet, so the CUDA device here ({name}) cannot compute: "
-    "use device='cpu', with `pip install pullback[cpu]`"
-)
+DEVICE = "cuda"
 
 
 @hookimpl
-def pullback_backend(device: str) -> None:
-    """Return nothing for other devices; for ``cuda``, raise what keeps it from working.
+def pullback_backend(device: str) -> object | None:
+    """Return the capsule with memory and devices, or None for a device of another plugin.
 
-    Raises: ImportError or RuntimeError, with one sentence that says what to do.
+    Raises: ImportError or RuntimeError, with one sentence that says what is missing.
     """
-    if str(device).partition(":")[0] != "cuda":
+    if device != DEVICE:
+        return None
+    start_driver()  # before anything compiled: what is missing is said in one sentence
+    from pullback_cuda import _backend, devices
+
+    devices.connect()
+    return _backend.BACKEND
+
+
+@hookimpl
+def pullback_register_kernels(table, device: str) -> None:
+    """Register the kernels."""
+    if device != DEVICE:
         return
-    driver = start_driver()
-    raise RuntimeError(NO_KERNELS.format(name=driver.Device(0).name()))
+    from pullback_cuda.kernels import KERNELS
+
+    for slot, (mask, kernel) in KERNELS.items():
+        table.add(slot, mask, kernel)

@@ -1,0 +1,243 @@
+"""What core calls: memory, copies, streams and marks of the device type ``cuda``, as a capsule."""
+
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+from libc.string cimport memset, strncpy
+
+from pullback.abi cimport (
+    PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_RUNTIME,
+    PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK, pb_backend)
+from pullback_cuda._devices cimport (
+    current_number, device_ready, device_table, enter_context, is_closed, leave_context,
+    pb_cuda_device, set_current_number, stream_number)
+from pullback_cuda._memory cimport block_release, block_take, note_use
+from pullback_cuda._memory import memory_counts, release_cached, reset_peaks
+from pullback_cuda.kernels.launch cimport take_failure
+
+from pullback_cuda import pinned
+
+cdef object count_devices = None
+cdef object driver = None
+
+
+def bind(count, pycuda_driver):
+    """Install what counts devices, and pycuda's module."""
+    global count_devices, driver
+    count_devices = count
+    driver = pycuda_driver
+
+
+cdef int report(char *message, object error) noexcept:
+    """Keep an exception's words for core; return the code of a failure."""
+    cdef bytes text
+    try:
+        text = str(error).encode()
+    except Exception:
+        text = b"the driver failed"
+    strncpy(message, text, PB_MESSAGE_SIZE - 1)
+    message[PB_MESSAGE_SIZE - 1] = 0
+    return PB_E_RUNTIME
+
+
+cdef int device_count(void *self) noexcept:
+    try:
+        return count_devices()
+    except Exception:
+        return 0
+
+
+# ---- memory ----------------------------------------------------------------------------------------
+
+cdef void *allocate(void *self, int device, size_t nbytes) except? NULL:
+    return block_take(device, nbytes)
+
+
+cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
+    block_release(device, data)
+
+
+cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
+    counts = memory_counts(device)
+    stats[0] = counts["allocated"]
+    stats[1] = counts["allocated_peak"]
+    stats[2] = counts["reserved"]
+    stats[3] = counts["allocations"]
+
+
+cdef void empty_cache(void *self, int device) noexcept:
+    release_cached(device)
+
+
+cdef void reset_peak(void *self, int device) noexcept:
+    reset_peaks(device)
+
+
+# ---- copies ----------------------------------------------------------------------------------------
+
+cdef inline object stream_of(pb_cuda_device *device):
+    return <object>device.streams[current_number(device.number)].object
+
+
+cdef int copy_bytes(void *self, int device, void *dst, size_t dst_offset, const void *src,
+                    size_t src_offset, size_t nbytes, int kind, char *message) noexcept:
+    cdef char *to = <char *>dst + dst_offset
+    cdef char *origin = <char *>src + src_offset
+    try:
+        copy_now(device_ready(device), to, origin, nbytes, kind)
+    except BaseException as error:
+        return report(message, error)
+    return take_failure(device, message) if kind == PB_DEVICE_TO_HOST else PB_OK
+
+
+cdef int copy_now(pb_cuda_device *device, char *to, char *origin, size_t nbytes,
+                  int kind) except -1:
+    """Copy on the current stream; wait for copies from and to the host, unless told not to."""
+    cdef void *before = enter_context(device)
+    cdef int way = kind & ~<int>PB_NON_BLOCKING
+    stream = stream_of(device)
+    try:
+        if way == PB_HOST_TO_DEVICE:
+            driver.memcpy_htod_async(
+                <size_t>to, PyMemoryView_FromMemory(origin, nbytes, PyBUF_READ), stream)
+        elif way == PB_DEVICE_TO_HOST:
+            driver.memcpy_dtoh_async(
+                PyMemoryView_FromMemory(to, nbytes, PyBUF_WRITE), <size_t>origin, stream)
+        else:
+            driver.memcpy_dtod_async(<size_t>to, <size_t>origin, nbytes, stream)
+            return 0
+        if kind & PB_NON_BLOCKING:
+            pinned.in_use(<size_t>(origin if way == PB_HOST_TO_DEVICE else to),
+                          <object>device.object, current_number(device.number))
+        else:
+            stream.synchronize()
+    finally:
+        leave_context(device, before)
+    return 0
+
+
+cdef int copy_between(void *self, int dst_device, void *dst, size_t dst_offset, int src_device,
+                      const void *src, size_t src_offset, size_t nbytes, char *message) noexcept:
+    try:
+        origin = <object>device_ready(src_device).object
+        target = <object>device_ready(dst_device).object
+        target.copy_from(origin, <size_t>dst + dst_offset, <size_t>src + src_offset, nbytes)
+    except BaseException as error:
+        return report(message, error)
+    return PB_OK
+
+
+cdef void *allocate_pinned(void *self, size_t nbytes) except? NULL:
+    return <void *><size_t>pinned.take(nbytes)
+
+
+cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
+    if not is_closed():
+        pinned.give(<size_t>data)
+
+
+cdef int synchronize(void *self, int device, char *message) noexcept:
+    try:
+        (<object>device_ready(device).object).synchronize()
+    except BaseException as error:
+        return report(message, error)
+    return take_failure(device, message)
+
+
+# ---- streams and marks -----------------------------------------------------------------------------
+
+cdef void *current_stream(void *self, int device) noexcept:
+    return device_table()[device].streams[current_number(device)].handle
+
+
+cdef int set_stream(void *self, int device, void *stream, void **previous) noexcept:
+    cdef pb_cuda_device *found
+    cdef int number = 0
+    try:
+        found = device_ready(device)
+    except Exception:
+        return PB_E_RUNTIME
+    if stream != NULL:
+        number = stream_number(found, stream)
+        if number < 0:
+            return PB_E_VALUE
+    previous[0] = found.streams[set_current_number(device, number)].handle
+    return PB_OK
+
+
+cdef int wait_stream(void *self, int device, void *waiter, int other_device, void *awaited,
+                     char *message) noexcept:
+    cdef int first, second
+    try:
+        first = stream_number(device_ready(device), waiter) if waiter != NULL else 0
+        second = stream_number(device_ready(other_device), awaited) if awaited != NULL else 0
+        if first < 0 or second < 0:
+            raise ValueError("wait_stream(): this is no stream of the cuda device")
+        (<object>device_table()[device].object).wait(
+            first, <object>device_table()[other_device].object, second)
+    except BaseException as error:
+        return report(message, error)
+    return PB_OK
+
+
+cdef int use_memory(void *self, int device, void *data, void *stream) noexcept:
+    try:
+        note_use(device, data, stream)
+    except Exception:
+        return PB_E_RUNTIME
+    return PB_OK
+
+
+cdef void *mark(void *self, int device) noexcept:
+    try:
+        event = (<object>device_ready(device).object).mark(current_number(device))
+    except Exception:
+        return NULL
+    Py_INCREF(event)
+    return <void *>event
+
+
+cdef int elapsed(void *self, int device, void *first, void *last, double *microseconds,
+                 char *message) noexcept:
+    try:
+        microseconds[0] = (<object>device_ready(device).object).elapsed(<object>first,
+                                                                        <object>last)
+    except BaseException as error:
+        return report(message, error)
+    return PB_OK
+
+
+cdef void release_mark(void *self, int device, void *mark) noexcept:
+    if not is_closed():
+        (<object>device_table()[device].object).give_event(<object>mark)
+    Py_DECREF(<object>mark)
+
+
+cdef pb_backend backend
+memset(&backend, 0, sizeof(backend))
+backend.size = sizeof(pb_backend)
+backend.abi_version = PB_ABI_VERSION
+backend.flags = PB_BACKEND_ASYNC
+backend.device_count = device_count
+backend.allocate = <void *(*)(void *, int, size_t) noexcept>allocate
+backend.release = release
+backend.copy_bytes = copy_bytes
+backend.synchronize = synchronize
+backend.current_stream = current_stream
+backend.memory_stats = memory_stats
+backend.empty_cache = empty_cache
+backend.reset_peak = reset_peak
+backend.mark = mark
+backend.elapsed = elapsed
+backend.release_mark = release_mark
+backend.wait_stream = wait_stream
+backend.set_stream = set_stream
+backend.use_memory = use_memory
+backend.copy_between = copy_between
+backend.allocate_pinned = <void *(*)(void *, size_t) noexcept>allocate_pinned
+backend.release_pinned = release_pinned
+
+BACKEND = PyCapsule_New(&backend, PB_BACKEND_CAPSULE, NULL)

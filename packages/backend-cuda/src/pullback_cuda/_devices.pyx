@@ -1,0 +1,169 @@
+"""The devices of this process: started on first use, current on a thread when it calls the driver.
+
+pycuda makes contexts, streams, events and modules, and launches kernels. What it does not offer is
+to make a context current without noting that on its own stack, which must be empty when a thread
+ends; the two driver functions for that are called through their addresses. A context that somebody
+else made current is put back after each call.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    #define PB_THREAD_LOCAL __declspec(thread)
+    #else
+    #define PB_THREAD_LOCAL __thread
+    #endif
+    static PB_THREAD_LOCAL unsigned char pb_current_streams[32];
+    #define pb_current_stream_of(device) pb_current_streams[device]
+    typedef int (*pb_get_current)(void **context);
+    typedef int (*pb_set_current)(void *context);
+    """
+    unsigned char current_stream_of "pb_current_stream_of"(int device) noexcept nogil
+    unsigned char *current_streams "pb_current_streams"
+    ctypedef int (*get_current_function "pb_get_current")(void **context) noexcept nogil
+    ctypedef int (*set_current_function "pb_set_current")(void *context) noexcept nogil
+
+cdef pb_cuda_device table[MAX_DEVICES]
+memset(&table[0], 0, sizeof(table))
+cdef get_current_function get_current = NULL
+cdef set_current_function set_current = NULL
+cdef bint closed = False
+cdef object start_device = None
+
+
+def bind(start, size_t get_current_address, size_t set_current_address):
+    """Install what starts a device, and the driver's functions for the current context."""
+    global start_device, get_current, set_current
+    start_device = start
+    get_current = <get_current_function>get_current_address
+    set_current = <set_current_function>set_current_address
+
+
+def close():
+    """Make every later call fail: the driver is going away, or is another process's."""
+    global closed
+    closed = True
+
+
+cdef bint is_closed() noexcept nogil:
+    return closed
+
+
+cdef pb_cuda_device *device_table() noexcept nogil:
+    return &table[0]
+
+
+cdef pb_cuda_device *device_ready(int number) except NULL:
+    """Return a device, started.
+
+    Raises: RuntimeError if there is none of this number, or if the driver fails.
+    """
+    if closed:
+        raise RuntimeError("the cuda device cannot be used: this process was forked after CUDA "
+                           "had started, or is ending. Start processes with the method 'spawn'")
+    if not table[number].ready:
+        start_device(number)
+    return &table[number]
+
+
+def install_device(int number, object device, int processors, size_t context, size_t failure):
+    """Note what belongs to a device that was started."""
+    cdef pb_cuda_device *found = &table[number]
+    Py_INCREF(device)
+    found.object = <PyObject *>device
+    found.number = number
+    found.processors = processors
+    found.context = <void *>context
+    found.failure = <pb_failure *>failure
+    found.ready = True
+
+
+def install_stream(int number, object stream):
+    """Give a device one more stream; return its place among the device's streams."""
+    cdef pb_cuda_device *found = &table[number]
+    if found.nstreams == MAX_STREAMS:
+        raise RuntimeError(f"cuda:{number} has {MAX_STREAMS} streams already")
+    Py_INCREF(stream)
+    found.streams[found.nstreams].handle = <void *><size_t>stream.handle
+    found.streams[found.nstreams].object = <PyObject *>stream
+    found.nstreams += 1
+    return found.nstreams - 1
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+cdef int current_number(int device) noexcept nogil:
+    """Return which of a device's streams is this thread's."""
+    return current_stream_of(device)
+
+
+cdef int set_current_number(int device, int number) noexcept nogil:
+    """Make one of a device's streams this thread's; return which it was before."""
+    cdef int before = current_stream_of(device)
+    current_streams[device] = <unsigned char>number
+    return before
+
+
+cdef int stream_number(pb_cuda_device *device, void *handle) noexcept nogil:
+    """Return the place of a stream among the device's, -1 if it is not one of them."""
+    cdef int i
+    for i in range(device.nstreams):
+        if device.streams[i].handle == handle:
+            return i
+    return -1
+
+
+def current(int device):
+    """Return which of a device's streams is this thread's."""
+    return current_stream_of(device)
+
+
+def stream_at(int device, int number):
+    """Return pycuda's Stream that has a number on a device."""
+    return <object>device_ready(device).streams[number].object
+
+
+def stream_in_use(int number):
+    """Return pycuda's Stream that this thread's work on a device goes to."""
+    cdef pb_cuda_device *found = device_ready(number)
+    return <object>found.streams[current_number(number)].object
+
+
+# ---- contexts ------------------------------------------------------------------------------------
+
+cdef void *enter_context(pb_cuda_device *device) except? NULL:
+    """Make a device's context current on this thread; return the one before, for leave_context."""
+    cdef void *before = NULL
+    cdef int code = get_current(&before)
+    if code == 0 and before != device.context:
+        code = set_current(device.context)
+    if code != 0:
+        raise RuntimeError(f"cuda:{device.number}: the driver cannot make the device's context "
+                           f"current (error {code})")
+    return before
+
+
+cdef void leave_context(pb_cuda_device *device, void *previous) noexcept:
+    """Put the context back that was current before; ours may stay where there was none."""
+    if previous != NULL and previous != device.context:
+        set_current(previous)
+
+
+cdef class Current:
+    """A block in which a device's context is current."""
+    cdef pb_cuda_device *device
+    cdef void *previous
+
+    def __init__(self, int number):
+        self.device = device_ready(number)
+
+    def __enter__(self):
+        self.previous = enter_context(self.device)
+
+    def __exit__(self, kind, value, trace):
+        leave_context(self.device, self.previous)

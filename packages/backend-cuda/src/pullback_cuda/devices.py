@@ -1,0 +1,249 @@
+"""The devices: what is made when one is used for the first time, with pycuda.
+
+Everything here lives as long as the process: pycuda can destroy streams, events and modules on the
+thread alone that made their context, and tensors may die on any.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+
+from pullback_cuda import _backend, _devices
+from pullback_cuda.driver import start_driver
+from pullback_cuda.images import load_image
+
+FAILURE_BYTES = 64
+OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
+
+_starting = threading.RLock()
+_started: dict[int, Device] = {}
+_driver = None
+
+
+class Device:
+    """One GPU: its primary context, its streams, its loaded kernels and spare events."""
+
+    def __init__(self, number: int):
+        self.number = number
+        self.device = _driver.Device(number)
+        capability = self.device.compute_capability()
+        if capability < OLDEST:
+            raise RuntimeError(
+                f"cuda:{number} ({self.device.name()}) has compute capability "
+                f"{capability[0]}.{capability[1]}; pullback-cuda needs 7.5 or newer"
+            )
+        self.context = self.device.retain_primary_context()
+        # A context that is still there when the interpreter ends aborts the process.
+        atexit.register(self.close)
+        self.modules: dict[str, object] = {}
+        self.plain_events: list = []
+        self.timing_events: list = []
+        with self.pushed():
+            from pycuda.tools import DeviceMemoryPool
+
+            self.pool = DeviceMemoryPool()
+            # Memory that the device reaches at the address where the host has it.
+            flags = _driver.host_alloc_flags.PORTABLE | _driver.host_alloc_flags.DEVICEMAP
+            self.failure = _driver.pagelocked_zeros(FAILURE_BYTES, "u1", mem_flags=flags)
+            failure = self.failure.base.get_device_pointer()
+        _devices.install_device(
+            number,
+            self,
+            self.device.multiprocessor_count,
+            self.context.handle,
+            failure,
+        )
+        self.add_stream()
+
+    @contextlib.contextmanager
+    def pushed(self) -> Iterator[None]:
+        """Have the context on pycuda's stack too, as whatever makes or destroys objects needs."""
+        self.context.push()
+        try:
+            yield
+        finally:
+            self.context.pop()
+
+    def close(self) -> None:
+        """Let go of the context, before the interpreter takes everything apart."""
+        _devices.close()
+        self.context.push()
+        self.context.detach()
+
+    def add_stream(self) -> int:
+        """Make one more stream, which waits for no other; return its number on this device."""
+        with self.pushed():
+            stream = _driver.Stream(_driver_flags().NON_BLOCKING)
+        return _devices.install_stream(self.number, stream)
+
+    def function(self, family: str, name: str):
+        """Return pycuda's Function of a kernel; its family is loaded if it was not."""
+        with _starting, self.pushed():
+            module = self.modules.get(family)
+            if module is None:
+                module = _driver.module_from_buffer(load_image(family, self))
+                self.modules[family] = module
+            return module.get_function(name)
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int):
+        """Return memory of pycuda's pool, or None if there is not so much."""
+        with self.pushed():
+            try:
+                return self.pool.allocate(nbytes)
+            except _driver.MemoryError:
+                return None
+
+    def trim(self) -> None:
+        """Give what the pool holds, and nobody uses, back to the driver."""
+        with self.pushed():
+            self.pool.free_held()
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return how many bytes are free on the device, and how many there are."""
+        with self.pushed():
+            return _driver.mem_get_info()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def take_event(self, timing: bool = False):
+        """Return an event that nobody uses."""
+        spare = self.timing_events if timing else self.plain_events
+        if spare:
+            return spare.pop()
+        flags = 0 if timing else _driver.event_flags.DISABLE_TIMING
+        with self.pushed():
+            event = _driver.Event(flags)
+        return event
+
+    def give_event(self, event, timing: bool = True) -> None:
+        """Keep an event for the next use."""
+        (self.timing_events if timing else self.plain_events).append(event)
+
+    def wait(self, waiter: int, other: Device, awaited: int) -> None:
+        """Let what a stream is given from now on begin after what another one was given so far."""
+        event = other.take_event()
+        with _devices.Current(other.number):
+            event.record(_devices.stream_at(other.number, awaited))
+        with _devices.Current(self.number):
+            _devices.stream_at(self.number, waiter).wait_for_event(event)
+        other.give_event(event, timing=False)  # what waits knows this recording of it
+
+    def copy_from(self, origin: Device, to: int, source: int, nbytes: int) -> None:
+        """Copy from another device: after what both were given so far, before what comes next."""
+        here, there = _devices.current(self.number), _devices.current(origin.number)
+        self.wait(here, origin, there)
+        with _devices.Current(self.number):
+            _driver.memcpy_peer_async(
+                to, source, nbytes, self.context, origin.context,
+                _devices.stream_at(self.number, here))  # fmt: skip
+        origin.wait(there, self, here)
+
+    def record_on(self, numbers: list[int]) -> list:
+        """Record an event on each of these streams; return the events."""
+        events = []
+        with _devices.Current(self.number):
+            for number in numbers:
+                event = self.take_event()
+                event.record(_devices.stream_at(self.number, number))
+                events.append(event)
+        return events
+
+    def passed(self, events: list, wait: bool) -> bool:
+        """Tell whether all events have passed, after waiting for them if so asked; keep them then."""
+        with _devices.Current(self.number):
+            for event in events:
+                if wait:
+                    event.synchronize()
+                elif not event.query():
+                    return False
+        for event in events:
+            self.give_event(event, timing=False)
+        return True
+
+    def mark(self, number: int):
+        """Record an event that knows the time on a stream."""
+        event = self.take_event(timing=True)
+        with _devices.Current(self.number):
+            event.record(_devices.stream_at(self.number, number))
+        return event
+
+    def elapsed(self, first, last) -> float:
+        """Return the microseconds between two events that ``mark`` returned."""
+        with _devices.Current(self.number):
+            last.synchronize()
+            return first.time_till(last) * 1000
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device."""
+        with _devices.Current(self.number):
+            self.context.synchronize()
+
+
+def _driver_flags():
+    return getattr(_driver, "stream_flags", _StreamFlags)
+
+
+class _StreamFlags:
+    """CUDA's own numbers, for a pycuda that does not name them."""
+
+    NON_BLOCKING = 1
+
+
+def start(number: int) -> None:
+    """Make everything that a device needs; another thread that does it is waited for."""
+    with _starting:
+        if number not in _started:
+            count = _driver.Device.count()
+            if number >= count:
+                raise RuntimeError(f"device cuda:{number} does not exist: there are {count}")
+            _started[number] = Device(number)
+
+
+def started(number: int) -> Device:
+    """Return a device, started.
+
+    Raises: RuntimeError if there is none of this number, or if the driver fails.
+    """
+    if number not in _started:
+        start(number)
+    return _started[number]
+
+
+def pinned_array(nbytes: int):
+    """Return an array of bytes in host memory that every device reaches.
+
+    Raises: MemoryError.
+    """
+    with started(0).pushed():
+        try:
+            flags = _driver.host_alloc_flags.PORTABLE
+            return _driver.pagelocked_empty(nbytes, "u1", mem_flags=flags)
+        except _driver.MemoryError as error:
+            raise MemoryError(f"cannot pin {nbytes} bytes of host memory: {error}") from error
+
+
+def connect() -> None:
+    """Find the driver and give the compiled parts what they need of it.
+
+    Raises: ImportError or RuntimeError, with one sentence that says what is missing.
+    """
+    global _driver
+    if _driver is not None:
+        return
+    _driver = start_driver()
+    library = ctypes.WinDLL("nvcuda.dll") if os.name == "nt" else ctypes.CDLL("libcuda.so.1")
+
+    def address(name: str) -> int:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+
+    _devices.bind(start, address("cuCtxGetCurrent"), address("cuCtxSetCurrent"))
+    _backend.bind(_driver.Device.count, _driver)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_devices.close)

@@ -1,0 +1,26 @@
+"""The compiled kernels: an image for each family, from the wheel or compiled on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("kernels")
+VARIABLE = "PULLBACK_CUDA_KERNELS"
+
+
+def load_image(family: str, device) -> bytes:
+    """Return the image of a family of kernels.
+
+    ``PULLBACK_CUDA_KERNELS`` names a folder whose images are taken instead of the wheel's.
+    Raises: RuntimeError that says how to get one where there is none.
+    """
+    folder = Path(os.environ.get(VARIABLE) or FOLDER)
+    path = folder / f"{family}.fatbin"
+    if path.is_file():
+        return path.read_bytes()
+    if VARIABLE in os.environ:
+        raise RuntimeError(f"{VARIABLE}={str(folder)!r} has no {path.name}")
+    from pullback_cuda.compiling import compile_family
+
+    return compile_family(family, device)

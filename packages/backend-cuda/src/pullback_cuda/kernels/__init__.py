@@ -1,0 +1,19 @@
+"""Kernels for CUDA devices: a capsule for each slot, with the dtypes that it is good for.
+
+A module here is the host side: it looks at a call, chooses a kernel and its arguments, and launches
+it. The kernels are in the .cu files, compiled ahead; arguments are declared in the .h files.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+MODULES = (
+    "matmul",
+    "solve",
+    "svd",
+)
+
+KERNELS: dict[str, tuple[int, object]] = {}
+for _name in MODULES:
+    KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)

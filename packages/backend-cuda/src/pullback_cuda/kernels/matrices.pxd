@@ -1,0 +1,50 @@
+# Matrices as cuBLAS reads them, and the kernels that bring others into such an order.
+from libc.stdint cimport int32_t, int64_t
+
+from pullback.abi cimport pb_array, pb_call
+
+
+cdef extern from "matmul.h":
+    ctypedef struct product_arguments "struct product_arguments":
+        void *out
+        const void *left
+        const void *right
+        int64_t batch, rows, inner, columns
+        int64_t out_strides[3]
+        int64_t left_strides[3]
+        int64_t right_strides[3]
+
+    ctypedef struct pack_arguments "struct pack_arguments":
+        void *to
+        const void *from_ "from"
+        const int32_t *info
+        int64_t shape[3]
+        int64_t to_strides[3]
+        int64_t from_strides[3]
+        float fill
+
+    ctypedef struct addresses_arguments "struct addresses_arguments":
+        void **to
+        char *first
+        int64_t step
+        int64_t count
+
+
+# One operand of a product: where it is, and whether its rows or its columns lie end to end.
+ctypedef struct matrix_view:
+    void *data
+    void *scratch               # NULL, or memory to give back
+    size_t nbytes
+    int64_t leading             # stride of what lies end to end
+    int64_t batch_stride
+    bint transposed             # columns lie end to end
+
+
+cdef int64_t element_size(int dtype) noexcept nogil
+cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil
+cdef int pack(pb_call *call, int dtype, void *to, const int64_t *to_strides, const void *source,
+              const int64_t *from_strides, const int64_t *shape, const int32_t *info) noexcept nogil
+cdef int fill_matrices(pb_call *call, int dtype, void *to, const int64_t *to_strides,
+                       const int64_t *shape, float number) noexcept nogil
+cdef int list_addresses(pb_call *call, void **to, void *first, int64_t step,
+                        int64_t count) noexcept nogil
