@@ -1,10 +1,66 @@
-"""A stand-in for pycuda whose failures are those of the real one, word for word."""
+"""What the tests run on: a fake CUDA driver under the real pycuda, or a device.
+
+Tests marked ``gpu`` need a device, and run where PULLBACK_TEST_GPU=required. All others run on any
+machine. Where pycuda or a C++ compiler is missing, those that need them say so and are skipped.
+"""
 
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+
+HERE = Path(__file__).resolve().parent
+ON_DEVICE = os.environ.get("PULLBACK_TEST_GPU") == "required"
+sys.path.insert(0, str(HERE))
+
+import fake_driver  # noqa: E402
+import on_fake  # noqa: E402
+
+# Before anything of CUDA is imported: whoever looks for the driver's library finds this one.
+CONTROL = None if ON_DEVICE or fake_driver.compiler() is None else fake_driver.load()
+
+
+@pytest.fixture(scope="session")
+def images():
+    """The folder with all families of kernels, built for the CPU."""
+    if on_fake.compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    return on_fake.build_images()
+
+
+@pytest.fixture(scope="session")
+def fake_cuda(images):
+    """What steers the fake driver, with kernels in place for the device ``cuda``."""
+    if find_spec("pycuda") is None:
+        pytest.skip("needs pycuda: `python tools/pycuda_wheel.py --install` builds it anywhere")
+    os.environ[on_fake.VARIABLE] = str(images)
+    return CONTROL
+
+
+@pytest.fixture
+def cuda(request):
+    """The device, real or fake; tests that use it run on both."""
+    if ON_DEVICE:
+        return None
+    control = request.getfixturevalue("fake_cuda")
+    yield control
+    control.fail_nothing()
+
+
+@pytest.fixture
+def run_python(images):
+    """Return a function that runs Python text in a process of its own on the fake driver."""
+    import subprocess
+
+    def run(text, **environment):
+        environment = {**os.environ, on_fake.VARIABLE: str(images), **environment}
+        command = [sys.executable, str(HERE / "fake_driver" / "run_with_fake.py"), "-c", text]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+
+    return run
 
 
 class NoPycuda:
@@ -96,12 +152,7 @@ def write_pycuda(tmp_path, monkeypatch):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what needs a device where there is none, unless the run is there to test just that."""
-    import pullback_cuda
-
-    reason = pullback_cuda.why_unavailable()
-    if reason is None or os.environ.get("PULLBACK_TEST_GPU") == "required":
-        return
+    """Skip what needs a device, unless the run is there to test just that."""
     for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("gpu") and not ON_DEVICE:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device: `nox -s gpu`"))

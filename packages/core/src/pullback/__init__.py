@@ -154,7 +154,7 @@ _einops.install()
 
 
 def __getattr__(name):
-    if name in ("func", "profiler", "testing"):         # most programs do without
+    if name in ("cuda", "func", "profiler", "testing"):         # most programs do without
         import importlib
 
         return importlib.import_module(f"pullback.{name}")

@@ -172,6 +172,20 @@ def cpu(self):
     return self.to(host_device())
 
 
+def cuda(self, device=None, non_blocking=False):
+    """Return the tensor in the memory of a CUDA device, the current one by default.
+
+    ``non_blocking``: do not wait for a copy from pinned memory.
+    Raises: RuntimeError for devices of another type, or where there is no CUDA device.
+    """
+    from pullback._c.device import device as device_of
+
+    where = device_of("cuda" if device is None else device)
+    if where.type != "cuda":
+        raise RuntimeError(f"Invalid device, must be cuda device: cuda() got {where}")
+    return self.to(where, non_blocking=non_blocking)
+
+
 def type_as(self, other):
     """Return the tensor in the dtype of another one."""
     return self.to(other.dtype)
@@ -289,7 +303,7 @@ def install():
               iterate=iterate, format=format_value, backward=_entry.tensor_backward)
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
-            "item": item, "cpu": cpu, "type_as": type_as, "type": tensor_type,
+            "item": item, "cpu": cpu, "cuda": cuda, "type_as": type_as, "type": tensor_type,
             "equal": equal, "isclose": isclose, "allclose": allclose,
             "__complex__": to_complex, "as_subclass": as_subclass}.items():
         bind_attribute(name, method)

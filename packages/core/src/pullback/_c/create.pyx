@@ -37,8 +37,6 @@ cdef int place(object where, int *type_id, int *ordinal) except -1:
     if where is None:
         type_id[0] = device_default_type()
         ordinal[0] = device_default_ordinal()
-        if ordinal[0] < 0:
-            ordinal[0] = 0
         return 0
     d = device_parse(where)
     type_id[0] = d.type_id

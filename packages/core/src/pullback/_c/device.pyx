@@ -11,7 +11,7 @@ from pullback.abi cimport (
     PB_MESSAGE_SIZE, PB_NUM_DTYPES, pb_backend, pb_kernel)
 from pullback.pool cimport pb_pool_trim
 from pullback._c.failures cimport raise_failure
-from pullback._c.state cimport process_pool
+from pullback._c.state cimport process_pool, thread_state
 
 from pullback._c.pymemory import wrap_memory
 
@@ -248,7 +248,7 @@ cdef device device_parse(object value):
 cdef int device_index(device d) except -1:
     """Return the number among the backend's devices, checked."""
     cdef pb_device_type *found = device_type(d.type_id)
-    cdef int ordinal = d.ordinal if d.ordinal >= 0 else 0
+    cdef int ordinal = d.ordinal if d.ordinal >= 0 else thread_state().devices[d.type_id]
     cdef int count = 1
     if d.type_id == DEVICE_META:
         return ordinal
@@ -272,7 +272,36 @@ cdef int device_default_type() except -1:
 
 
 cdef int device_default_ordinal() noexcept:
-    return default_device.ordinal
+    """Return the number of the default device, of which the type has been asked for."""
+    if default_device.ordinal >= 0:
+        return default_device.ordinal
+    return thread_state().devices[default_device.type_id]
+
+
+def current_device(str name):
+    """Return the number that a device of this type means on this thread if none is given.
+
+    >>> import pullback
+    >>> pullback.backend.current_device("ref")
+    0
+    """
+    return thread_state().devices[device_type_id(name, True)]
+
+
+def set_current_device(str name, int number):
+    """Let a device of this type without a number mean this one, on this thread.
+
+    Raises: RuntimeError where there is no such device.
+
+    >>> import pullback
+    >>> pullback.backend.set_current_device("ref", 0)
+    """
+    cdef int type_id = device_type_id(name, True)
+    cdef int count = device_count(name)
+    if not 0 <= number < min(count, 255):
+        raise RuntimeError(f"invalid device ordinal: {name}:{number} does not exist, the backend "
+                           f"{name!r} has {count} device(s)")
+    thread_state().devices[type_id] = number
 
 
 def get_default_device():

@@ -21,6 +21,7 @@ typedef struct pb_state {
     uint64_t hidden;        /* bit i: level i is out of sight */
     PyObject *level_stack;  /* owned list of the open levels, or NULL */
     int transforms;         /* how many functions run that pullback.func transforms */
+    uint8_t devices[32];    /* of each type: the number that a device without one means */
 } pb_state;
 
 #endif

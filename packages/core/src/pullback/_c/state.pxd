@@ -23,6 +23,7 @@ cdef extern from "state.h":
         uint64_t hidden
         PyObject *level_stack
         int transforms
+        uint8_t devices[32]
 
 
 # Process-wide switches, each tested on the hot path.

@@ -5,7 +5,13 @@ See ``docs/backends.md``; the compiled contract is ``abi.h`` in ``get_include()`
 
 from __future__ import annotations
 
-from pullback._c.device import device_count, memory_stats, synchronize
+from pullback._c.device import (
+    current_device,
+    device_count,
+    memory_stats,
+    set_current_device,
+    synchronize,
+)
 from pullback._c.device import known_device_types as device_types
 from pullback._c.observe import attach_observer, begin_range, detach_observer, end_range
 from pullback._c.state import thread_number
@@ -13,9 +19,9 @@ from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
 
-__all__ = ["Memory", "attach_observer", "begin_range", "detach_observer", "device_count",
-           "device_types", "end_range", "explain", "hookimpl", "installed", "masks",
-           "memory_stats", "plugin_manager", "synchronize", "thread_number"]
+__all__ = ["Memory", "attach_observer", "begin_range", "current_device", "detach_observer",
+           "device_count", "device_types", "end_range", "explain", "hookimpl", "installed", "masks",
+           "memory_stats", "plugin_manager", "set_current_device", "synchronize", "thread_number"]
 
 
 def __getattr__(name):

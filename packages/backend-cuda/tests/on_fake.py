@@ -1,0 +1,64 @@
+"""Run a Python program on the fake CUDA driver, with the kernels built for the CPU.
+
+    python tests/on_fake.py -m pullback.testing --device cuda --op add
+    python tests/on_fake.py -m pytest --pyargs pullback.testing.suite --pullback-device cuda
+
+What ``fake_driver/run_with_fake.py`` says of environment variables holds here too.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VARIABLE = "PULLBACK_CUDA_KERNELS"
+
+
+def emulation():
+    """Return the module that builds kernels for the CPU."""
+    path = HERE / "emulation" / "build.py"
+    specification = importlib.util.spec_from_file_location("emulation_build", path)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler, or None where there is none."""
+    return shutil.which(emulation().compiler())
+
+
+def build_images(sanitize: bool = False) -> Path:
+    """Build every family of kernels for the CPU; return the folder with their images."""
+    build = emulation()
+    sources = sorted(build.KERNELS.glob("*.cu"))
+    images = build.images(sources, sanitize)
+    digest = hashlib.sha256(" ".join(path.stem for path in images).encode()).hexdigest()
+    folder = build.cache_folder() / f"images-{digest[:16]}"
+    folder.mkdir(exist_ok=True)
+    for source, image in zip(sources, images, strict=True):
+        link = folder / f"{source.stem}.fatbin"
+        if not link.is_symlink():
+            scratch = folder / f"{source.stem}.{os.getpid()}"
+            scratch.symlink_to(image)
+            scratch.replace(link)
+    return folder
+
+
+def main(arguments: list[str]) -> None:
+    """Build the kernels, then hand over to the fake driver's own program."""
+    os.environ.setdefault(VARIABLE, str(build_images()))
+    sys.path.insert(0, str(HERE / "fake_driver"))
+    try:
+        import run_with_fake
+    finally:
+        del sys.path[0]
+    run_with_fake.main(arguments)
+
+
+if __name__ == "__main__":
+    del sys.path[0]
+    main(sys.argv[1:])

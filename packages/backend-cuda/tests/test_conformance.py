@@ -1,0 +1,15 @@
+"""The conformance suite that core ships: every op, every check, on the device ``cuda``."""
+
+import pytest
+from pullback.testing.suite import *  # noqa: F403
+
+
+@pytest.fixture(scope="session")
+def pullback_device(request):
+    if request.config.getoption("--pullback-device") not in (None, "cuda"):
+        pytest.skip("another device was asked for")
+    from conftest import ON_DEVICE
+
+    if not ON_DEVICE:
+        request.getfixturevalue("fake_cuda")
+    return "cuda"

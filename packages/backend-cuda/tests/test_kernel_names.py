@@ -1,0 +1,20 @@
+"""What the host side launches is what the images have."""
+
+import importlib
+import pkgutil
+
+import on_fake
+from pullback_cuda import kernels
+from pullback_cuda.kernels import launch
+
+
+def test_host_and_images_know_the_same_kernels(images, cuda):
+    for module in pkgutil.iter_modules(kernels.__path__):
+        importlib.import_module(f"pullback_cuda.kernels.{module.name}")
+    build = on_fake.emulation()
+    found = {
+        (path.stem, name)
+        for path in images.glob("*.fatbin")
+        for name in build.Kernels(path.resolve()).records
+    }
+    assert sorted(found) == launch.kernel_names()

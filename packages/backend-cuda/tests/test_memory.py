@@ -1,0 +1,161 @@
+"""Memory: blocks that come back, what is counted, and what happens when there is none."""
+
+import gc
+
+import pytest
+
+import pullback as pb
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def empty(cuda):
+    gc.collect()
+    pb.cuda.synchronize()
+    pb.cuda.empty_cache()
+    pb.cuda.reset_peak_memory_stats()
+    yield
+    pb.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_freed_block_is_used_again():
+    x = pb.empty(1000, device="cuda")
+    place = x.data_ptr()
+    del x
+    assert pb.empty(1000, device="cuda").data_ptr() == place
+    assert pb.empty(1010, device="cuda").data_ptr() == place
+    big = pb.empty(MIB, device="cuda")
+    place = big.data_ptr()
+    del big
+    assert pb.empty(MIB - 5, device="cuda").data_ptr() == place
+
+
+def test_counts_are_bytes_of_tensors():
+    before = pb.cuda.memory_allocated()
+    x = pb.empty(100, device="cuda")
+    y = pb.empty(MIB, device="cuda")
+    assert pb.cuda.memory_allocated() - before == 400 + 4 * MIB
+    reserved = pb.cuda.memory_reserved()
+    assert reserved >= 4 * MIB
+    del y
+    assert pb.cuda.memory_allocated() - before == 400
+    assert pb.cuda.max_memory_allocated() - before == 400 + 4 * MIB
+    assert pb.cuda.memory_reserved() == reserved
+    pb.cuda.empty_cache()
+    assert pb.cuda.memory_reserved() < reserved
+    pb.cuda.reset_peak_memory_stats()
+    assert pb.cuda.max_memory_allocated() == pb.cuda.memory_allocated()
+    assert "Allocated memory" in pb.cuda.memory_summary()
+    stats = pb.cuda.memory_stats()
+    assert stats["allocation.all.current"] >= 1
+    assert pb.memory_stats("cuda")["allocated_bytes.all.current"] == pb.cuda.memory_allocated()
+    del x
+
+
+def test_every_small_size_has_its_own_place():
+    kept = [pb.full((n,), float(n), device="cuda") for n in range(1, 3000, 37)]
+    for n, x in zip(range(1, 3000, 37), kept, strict=True):
+        assert x.shape == (n,)
+        assert (x == n).all().item()
+
+
+def test_slab_goes_back_only_when_nobody_has_a_part_of_it():
+    first, second = pb.ones(10, device="cuda"), pb.ones(10, device="cuda")
+    reserved = pb.cuda.memory_reserved()
+    del first
+    pb.cuda.empty_cache()
+    assert pb.cuda.memory_reserved() == reserved
+    assert second.tolist() == [1.0] * 10
+    del second
+    pb.cuda.empty_cache()
+    assert pb.cuda.memory_reserved() < reserved
+
+
+def test_cached_blocks_make_room(fake_cuda):
+    total = pb.cuda.mem_get_info()[1]
+    for divisor in (2, 3, 5, 2, 3):  # together more than there is, of different sizes
+        x = pb.empty(total // divisor // 4, device="cuda")
+        del x
+    assert pb.cuda.memory_stats()["num_ooms"] == pb.cuda.memory_stats()["num_ooms"]
+
+
+def test_too_much_raises_and_loses_nothing():
+    kept = pb.arange(1000, device="cuda")
+    ooms = pb.cuda.memory_stats()["num_ooms"]
+    with pytest.raises(pb.OutOfMemoryError) as caught:
+        pb.empty(2**44, device="cuda")
+    assert isinstance(caught.value, (MemoryError, RuntimeError))
+    assert str(caught.value).startswith("CUDA out of memory: cuda:0 cannot allocate 64.00 TiB") or (
+        "cannot allocate 65536.00 GiB" in str(caught.value)
+    )
+    for words in ("Tensors use", "pullback holds", "the driver has", "free of"):
+        assert words in str(caught.value)
+    assert pb.cuda.memory_stats()["num_ooms"] == ooms + 1
+    assert (kept + 1).sum().item() == 500500
+
+
+def test_fraction_limits_what_is_held():
+    total = pb.cuda.mem_get_info()[1]
+    pb.cuda.set_per_process_memory_fraction(0.25)
+    with pytest.raises(pb.OutOfMemoryError, match="that it may hold"):
+        pb.empty(total // 2, dtype=pb.uint8, device="cuda")
+    x = pb.empty(total // 8, dtype=pb.uint8, device="cuda")
+    del x
+    pb.cuda.set_per_process_memory_fraction(1.0)
+    pb.empty(total // 2, dtype=pb.uint8, device="cuda")
+
+
+@pytest.mark.parametrize(("fraction", "kind"), [("x", TypeError), (-1, ValueError), (2.0, ValueError)])
+def test_wrong_fractions_are_refused(fraction, kind):
+    with pytest.raises(kind, match="fraction"):
+        pb.cuda.set_per_process_memory_fraction(fraction)
+
+
+def test_graph_is_usable_after_running_out(fake_cuda):
+    x = pb.ones(1000, device="cuda", requires_grad=True)
+    y = (x * 2).exp()
+    with pytest.raises(pb.OutOfMemoryError):
+        y.expand(2**34, 1000).contiguous()
+    y.sum().backward()
+    assert x.grad.shape == (1000,)
+
+
+def test_allocation_that_fails_once_is_tried_again(fake_cuda):
+    cached = pb.empty(8 * MIB, device="cuda")
+    del cached
+    retries = pb.cuda.memory_stats()["num_alloc_retries"]
+    fake_cuda.fail("cuMemAlloc", "OUT_OF_MEMORY", times=1)
+    assert pb.ones(16 * MIB, device="cuda").sum().item() == 16 * MIB
+    assert pb.cuda.memory_stats()["num_alloc_retries"] >= retries
+
+
+def test_other_errors_of_the_driver_are_told(fake_cuda):
+    fake_cuda.fail("cuMemAlloc", "INVALID_VALUE", times=1)
+    with pytest.raises(RuntimeError, match="cuMemAlloc"):
+        pb.empty(32 * MIB, device="cuda")
+    assert pb.ones(3, device="cuda").tolist() == [1, 1, 1]
+
+
+def test_no_memory_of_a_training_step_is_left():
+    def step():
+        w = pb.ones(50, 50, device="cuda", requires_grad=True)
+        for _ in range(5):
+            loss = (w @ w).tanh().sum()
+            loss.backward()
+        return loss.item()
+
+    step()
+    gc.collect()
+    before = pb.cuda.memory_allocated()
+    step()
+    gc.collect()
+    assert pb.cuda.memory_allocated() == before
+
+
+def test_nothing_is_written_outside_of_blocks(fake_cuda):
+    fake_cuda.check_memory()
+    x = pb.rand(257, 33, device="cuda", requires_grad=True)
+    (x.softmax(1).cumsum(0).sort(1).values[::2, 3:] @ x.T[3:, :5]).sum().backward()
+    pb.cuda.synchronize()
+    assert not fake_cuda.check_memory()

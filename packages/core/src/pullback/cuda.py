@@ -1,0 +1,184 @@
+"""torch.cuda's names, for the device type ``cuda``; what they do is in the package pullback-cuda.
+
+``is_available`` and ``device_count`` answer on every machine. The other names raise an error that
+says what is missing where there is no device.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from pullback._c.device import current_device as _current_device
+from pullback._c.device import device as _device
+from pullback._c.device import set_current_device as _set_current_device
+from pullback._c.failures import OutOfMemoryError
+
+_HOMES = {
+    "streams": ("Event", "Stream", "StreamContext", "current_stream", "default_stream",
+                "set_stream", "stream"),
+    "information": ("can_device_access_peer", "get_arch_list", "get_device_capability",
+                    "get_device_name", "get_device_properties", "mem_get_info"),
+    "memory": ("empty_cache", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
+               "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats",
+               "set_per_process_memory_fraction"),
+}
+_NAMES = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["OutOfMemoryError", "current_device", "device", "device_count", "device_of",
+           "init", "is_available", "is_initialized", "manual_seed", "manual_seed_all",
+           "set_device", "synchronize", *_NAMES]
+
+
+def __getattr__(name):
+    if name not in _NAMES:
+        raise AttributeError(f"module 'pullback.cuda' has no attribute {name!r}")
+    _require(name)
+    return getattr(import_module(f"pullback_cuda.{_NAMES[name]}"), name)
+
+
+def __dir__():
+    return __all__
+
+
+def _require(name: str) -> None:
+    if find_spec("pullback_cuda") is None:
+        raise ImportError(f"pullback.cuda.{name} needs the package pullback-cuda: install it with "
+                          f"'pip install pullback-cuda' (or pullback[cuda])")
+
+
+def is_available() -> bool:
+    """Return whether a CUDA device can be used; never raises.
+
+    >>> import pullback
+    >>> isinstance(pullback.cuda.is_available(), bool)
+    True
+    """
+    return find_spec("pullback_cuda") is not None and import_module("pullback_cuda").is_available()
+
+
+def device_count() -> int:
+    """Return how many CUDA devices there are; 0 where anything is missing.
+
+    >>> import pullback
+    >>> pullback.cuda.is_available() == (pullback.cuda.device_count() > 0)
+    True
+    """
+    if find_spec("pullback_cuda") is None:
+        return 0
+    return import_module("pullback_cuda").device_count()
+
+
+def init() -> None:
+    """Start CUDA now, not when it is used for the first time.
+
+    Raises: RuntimeError that says what is missing.
+    """
+    from pullback.backend import device_count as count
+
+    count("cuda")
+
+
+def is_initialized() -> bool:
+    """Return whether CUDA has been used in this process.
+
+    >>> import pullback
+    >>> isinstance(pullback.cuda.is_initialized(), bool)
+    True
+    """
+    import sys
+
+    return "pullback_cuda._backend" in sys.modules
+
+
+def current_device() -> int:
+    """Return the number of the device that ``cuda`` means on this thread.
+
+    >>> import pullback
+    >>> pullback.cuda.current_device()
+    0
+    """
+    return _current_device("cuda")
+
+
+def _number(where, function: str) -> int:
+    if isinstance(where, int) and not isinstance(where, bool):
+        return where
+    found = _device(where)
+    if found.type != "cuda":
+        raise ValueError(f"{function}(): expected a cuda device, but got: {found}")
+    return current_device() if found.index is None else found.index
+
+
+def set_device(device) -> None:
+    """Let ``cuda`` mean this device on this thread; a negative number changes nothing.
+
+    Raises: ValueError for devices of another type; RuntimeError where there is no such device.
+    """
+    number = _number(device, "set_device")
+    if number >= 0:
+        _set_current_device("cuda", number)
+
+
+class device:
+    """A block in which ``cuda`` means a device, by number or name; None or -1 changes nothing.
+
+    Raises: ValueError for devices of another type; RuntimeError where there is no such device.
+
+    >>> import pullback
+    >>> with pullback.cuda.device(-1):
+    ...     pullback.cuda.current_device()
+    0
+    """
+
+    def __init__(self, device):
+        self.idx = -1 if device is None else _number(device, "device")
+        self.prev_idx = -1
+
+    def __enter__(self):
+        self.prev_idx = current_device()
+        set_device(self.idx)
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if self.idx >= 0:
+            set_device(self.prev_idx)
+        return False
+
+
+class device_of(device):
+    """A block in which ``cuda`` means the device of a tensor; others change nothing.
+
+    >>> import pullback
+    >>> with pullback.cuda.device_of(pullback.ones(2, device="ref")):
+    ...     pullback.cuda.current_device()
+    0
+    """
+
+    def __init__(self, obj):
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
+
+
+def synchronize(device=None) -> None:
+    """Wait until a device, the current one by default, has done all work given to it.
+
+    Raises: RuntimeError where there is no such device; what earlier work ran into, such as an
+    IndexError.
+    """
+    from pullback._c.device import synchronize as wait
+
+    wait("cuda" if device is None else f"cuda:{_number(device, 'synchronize')}")
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the random numbers: all devices draw from one generator.
+
+    >>> import pullback
+    >>> pullback.cuda.manual_seed(3)
+    """
+    from pullback.random import manual_seed as seed_all
+
+    seed_all(seed)
+
+
+manual_seed_all = manual_seed
