@@ -60,7 +60,7 @@ static uint16_t half_bits(double value) {
     if (size >= 65520) return sign | 0x7c00;
     int exponent;
     frexp(size, &exponent);
-    if (exponent < -13) return sign | (uint16_t)nearbyint(ldexp(size, 24));
+    if (size == 0 || exponent < -13) return sign | (uint16_t)nearbyint(ldexp(size, 24));
     double mantissa = nearbyint(ldexp(size, 11 - exponent)); /* 1024 to 2048 */
     return sign | (uint16_t)(((exponent + 14) << 10) + ((int)mantissa - 1024));
 }

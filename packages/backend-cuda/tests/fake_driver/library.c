@@ -7,9 +7,16 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static library_handle *handles;
 
-library_handle *library_handle_new(void) {
+/* The current context if it is alive, or NULL. */
+static CUcontext live_context(void) {
     CUcontext context = NULL;
-    if (cuCtxGetCurrent(&context) || !context) return NULL;
+    CUdevice device;
+    return cuCtxGetDevice(&device) || cuCtxGetCurrent(&context) ? NULL : context;
+}
+
+library_handle *library_handle_new(void) {
+    CUcontext context = live_context();
+    if (!context) return NULL;
     library_handle *handle = calloc(1, sizeof *handle);
     if (!handle) abort();
     handle->live = 1;
@@ -31,8 +38,7 @@ int library_handle_is(const library_handle *handle) {
 }
 
 int library_handle_in_context(const library_handle *handle) {
-    CUcontext context = NULL;
-    return !cuCtxGetCurrent(&context) && context == handle->context;
+    return live_context() == handle->context;
 }
 
 int library_range(const void *matrix, size_t element, int64_t rows, int64_t columns, int64_t ld,

@@ -10,6 +10,7 @@ int fake_enqueue(const char *name, CUstream stream, fake_work work, const void *
 int fake_check_range(CUdeviceptr address, size_t size);
 int fake_break(int device, int code);
 CUresult cuCtxGetCurrent(CUcontext *context);
+CUresult cuCtxGetDevice(CUdevice *device);
 
 /* A handle of cuBLAS or cuSOLVER. It belongs to the context that was current when it was made. */
 typedef struct library_handle {
