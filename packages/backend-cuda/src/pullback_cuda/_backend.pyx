@@ -9,8 +9,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_RUNTIME,
-    PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK, pb_backend)
+    PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
+    PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK, pb_backend)
 from pullback_cuda._devices cimport (
     current_number, device_ready, device_table, enter_context, is_closed, leave_context,
     pb_cuda_device, set_current_number, stream_number)
@@ -214,6 +214,16 @@ cdef void release_mark(void *self, int device, void *mark) noexcept:
     if not is_closed():
         (<object>device_table()[device].object).give_event(<object>mark)
     Py_DECREF(<object>mark)
+
+
+def raise_failure(int number):
+    """Raise what a kernel that is done has met, if anything."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef int code = take_failure(number, message)
+    if code == PB_E_INDEX:
+        raise IndexError(message.decode())
+    if code != PB_OK:
+        raise RuntimeError(message.decode())
 
 
 cdef pb_backend backend

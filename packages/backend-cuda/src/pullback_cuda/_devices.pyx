@@ -34,12 +34,14 @@ cdef get_current_function get_current = NULL
 cdef set_current_function set_current = NULL
 cdef bint closed = False
 cdef object start_device = None
+cdef object driver_error = ()
 
 
-def bind(start, size_t get_current_address, size_t set_current_address):
-    """Install what starts a device, and the driver's functions for the current context."""
-    global start_device, get_current, set_current
+def bind(start, size_t get_current_address, size_t set_current_address, error):
+    """Install what starts a device, the driver's functions for contexts, and pycuda's Error."""
+    global start_device, get_current, set_current, driver_error
     start_device = start
+    driver_error = error
     get_current = <get_current_function>get_current_address
     set_current = <set_current_function>set_current_address
 
@@ -155,7 +157,7 @@ cdef void leave_context(pb_cuda_device *device, void *previous) noexcept:
 
 
 cdef class Current:
-    """A block in which a device's context is current."""
+    """A block in which a device's context is current; errors of the driver name the device."""
     cdef pb_cuda_device *device
     cdef void *previous
 
@@ -167,3 +169,5 @@ cdef class Current:
 
     def __exit__(self, kind, value, trace):
         leave_context(self.device, self.previous)
+        if isinstance(value, driver_error):
+            raise RuntimeError(f"cuda:{self.device.number}: {value}") from value

@@ -321,9 +321,11 @@ def release_cached(int number):
     """Give all memory of a device that no tensor uses back to the driver."""
     if not device_table()[number].ready or is_closed():
         return
+    device = <object>device_table()[number].object
     settle(number, True)
-    release_unused(&states[number])
-    (<object>device_table()[number].object).trim()
+    with device.pushed():       # a block that goes back to the pool ends the process without it
+        release_unused(&states[number])
+    device.trim()
 
 
 # ---- taking and releasing ------------------------------------------------------------------------

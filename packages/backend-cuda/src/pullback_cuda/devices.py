@@ -62,10 +62,15 @@ class Device:
 
     @contextlib.contextmanager
     def pushed(self) -> Iterator[None]:
-        """Have the context on pycuda's stack too, as whatever makes or destroys objects needs."""
+        """Have the context on pycuda's stack too, as whatever makes or destroys objects needs.
+
+        Raises: RuntimeError that names the device, for errors of the driver.
+        """
         self.context.push()
         try:
             yield
+        except _driver.Error as error:  # pycuda's own classes: no subclasses of Python's
+            raise RuntimeError(f"cuda:{self.number}: {error}") from error
         finally:
             self.context.pop()
 
@@ -88,7 +93,13 @@ class Device:
             if module is None:
                 module = _driver.module_from_buffer(load_image(family, self))
                 self.modules[family] = module
-            return module.get_function(name)
+            try:
+                return module.get_function(name)
+            except _driver.Error as error:
+                raise RuntimeError(
+                    f"the image of {family!r} has no kernel {name!r} ({error}): it is not of this "
+                    f"version of pullback-cuda"
+                ) from error
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -140,9 +151,8 @@ class Device:
         here, there = _devices.current(self.number), _devices.current(origin.number)
         self.wait(here, origin, there)
         with _devices.Current(self.number):
-            _driver.memcpy_peer_async(
-                to, source, nbytes, self.context, origin.context,
-                _devices.stream_at(self.number, here))  # fmt: skip
+            # Addresses say whose memory they are of; pycuda's memcpy_peer forgets the contexts.
+            _driver.memcpy_dtod_async(to, source, nbytes, _devices.stream_at(self.number, here))
         origin.wait(there, self, here)
 
     def record_on(self, numbers: list[int]) -> list:
@@ -212,8 +222,42 @@ def started(number: int) -> Device:
     Raises: RuntimeError if there is none of this number, or if the driver fails.
     """
     if number not in _started:
+        if _driver is None:
+            from pullback.backend import device_count
+
+            device_count("cuda")  # loads the plugin, or says why it cannot be used
         start(number)
     return _started[number]
+
+
+def device_number(device=None) -> int:
+    """Return the number that a device argument means; None: the current device.
+
+    Raises: ValueError for devices of another type, RuntimeError for numbers without a device.
+    """
+    import pullback as pb
+
+    if device is None:
+        return pb.cuda.current_device()
+    where = pb.device(device)
+    if where.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {where}")
+    return pb.cuda.current_device() if where.index is None else where.index
+
+
+def numbers() -> list[int]:
+    """Return the numbers of the devices that were started."""
+    return sorted(_started)
+
+
+def attribute(name: str):
+    """Return pycuda's name for something to know of a device."""
+    return getattr(_driver.device_attribute, name)
+
+
+def raise_failure(number: int) -> None:
+    """Raise what a kernel that is done has met, if anything."""
+    _backend.raise_failure(number)
 
 
 def pinned_array(nbytes: int):
@@ -243,7 +287,7 @@ def connect() -> None:
     def address(name: str) -> int:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
 
-    _devices.bind(start, address("cuCtxGetCurrent"), address("cuCtxSetCurrent"))
+    _devices.bind(start, address("cuCtxGetCurrent"), address("cuCtxSetCurrent"), _driver.Error)
     _backend.bind(_driver.Device.count, _driver)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_devices.close)
