@@ -130,13 +130,10 @@ def parity(session: nox.Session) -> None:
     run_pytest(session, "tests/parity", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
-    """Run the tests that need a CUDA device and write gpu-report.xml."""
-    session.install(*session.posargs or ["pycuda"])
-    install_wheels(session, "core", "cuda", others=("pytest>=8",))
-    session.env["PULLBACK_TEST_GPU"] = "required"
-    run_pytest(session, "-m", "gpu", "--junit-xml=gpu-report.xml", "packages/backend-cuda/tests")
+    """Test and measure the CUDA backend on this machine's device; write docs/gpu/REPORT.md."""
+    session.run("python", "tools/gpu.py", *session.posargs, external=True)
 
 
 @nox.session

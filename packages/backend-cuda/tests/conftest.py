@@ -148,7 +148,7 @@ def write_pycuda(tmp_path, monkeypatch):
 
     yield write
     for name in [name for name in sys.modules if name.partition(".")[0] == "pycuda"]:
-        del sys.modules[name]
+        del sys.modules[name]  # monkeypatch brings back those that were there before
 
 
 def pytest_collection_modifyitems(items):

@@ -104,6 +104,28 @@ def test_a_pooled_block_dropped_without_a_context_aborts(cuda):
     assert code == -6 and "no currently active context?" in complaint
 
 
+@pytest.mark.parametrize("size, problem", [(100, None), (101, "over"), (100, "freed")])
+def test_bad_reads_of_kernels_are_found(cuda, tmp_path, size, problem):
+    """With the address sanitizer, by the line in the kernel: blocks have their exact size."""
+    sys.path.insert(0, str(HERE))
+    try:
+        import emulation
+    finally:
+        del sys.path[0]
+    image = emulation.image_of_text(fixtures.KERNELS, sanitize=True)
+    text = START + "import atexit, struct\ncontext.push()\natexit.register(context.detach)\n"
+    text += f"module = cuda.module_from_buffer(open({str(image)!r}, 'rb').read())\n"
+    text += "source, target = cuda.mem_alloc(400), cuda.mem_alloc(404)\n"
+    text += f"data = struct.pack('PPqfi', int(source), int(target), {size}, 1.0, 0)\n"
+    text += "source.free()\n" if problem == "freed" else ""
+    text += "module.get_function('scale')._launch_kernel((1,), (128,), data, 0, None)\n"
+    code, _, complaint = run_program(text, **emulation.sanitizer_environment())
+    assert (code == 0) == (problem is None), complaint
+    if problem:
+        assert "ERROR: AddressSanitizer: use-after-poison" in complaint
+        assert "text.cu:9" in complaint
+
+
 def test_programs_are_run_as_python_does(cuda, tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import sys, neighbour\nprint(__name__, sys.argv[1:], neighbour.name)")

@@ -4,7 +4,7 @@
 
 #include "fake.h"
 
-/* -- the table of live handles: open addressing, keyed by the handle's address ---------------- */
+/* -- the table of live handles: open addressing, keyed by the handle's address ----------------- */
 
 static struct {
     const void *handle;
@@ -116,7 +116,7 @@ API CUresult cuCtxGetCurrent(CUcontext *context) {
     return CUDA_SUCCESS;
 }
 
-/* -- their lives -------------------------------------------------------------------------------- */
+/* -- their lives ------------------------------------------------------------------------------- */
 
 CUcontext fake_contexts;
 
@@ -235,7 +235,7 @@ API CUresult cuCtxDetach(CUcontext context) {
     return --context->uses ? CUDA_SUCCESS : destroy(context);
 }
 
-/* -- what can be asked and set ------------------------------------------------------------------ */
+/* -- what can be asked and set ----------------------------------------------------------------- */
 
 API CUresult cuCtxSynchronize(void) {
     ENTER_CONTEXT();

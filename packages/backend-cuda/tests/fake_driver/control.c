@@ -8,7 +8,7 @@
 
 fake_counts fake_count;
 
-/* -- the lock --------------------------------------------------------------------------------------- */
+/* -- the lock ---------------------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
@@ -23,7 +23,7 @@ void fake_unlock_scope(int *unused) {
     fake_lock();                                                                              \
     __attribute__((cleanup(fake_unlock_scope), unused)) int scope_ = 0
 
-/* -- failures on request ---------------------------------------------------------------------------- */
+/* -- failures on request ----------------------------------------------------------------------- */
 
 enum { MAX_FAILURES = 32 };
 
@@ -98,7 +98,7 @@ API int fake_break(int device, int code) {
     return 0;
 }
 
-/* -- devices ---------------------------------------------------------------------------------------- */
+/* -- devices ----------------------------------------------------------------------------------- */
 
 API int fake_set_device_count(int count) {
     LOCKED();
@@ -121,7 +121,7 @@ API int fake_set_block_limit(int threads) {
     return 0;
 }
 
-/* -- work ------------------------------------------------------------------------------------------- */
+/* -- work -------------------------------------------------------------------------------------- */
 
 API void fake_run_all(void) {
     LOCKED();
@@ -165,7 +165,7 @@ API int fake_check_range(CUdeviceptr address, size_t size) {
     return !size || fake_on_device(address, size);
 }
 
-/* -- what happened ---------------------------------------------------------------------------------- */
+/* -- what happened ----------------------------------------------------------------------------- */
 
 static fake_launched launches[FAKE_LAUNCHES_KEPT];
 

@@ -136,7 +136,7 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr
     return peers(to, to_context, from, from_context, size, stream, 1);
 }
 
-/* -- with pitches ----------------------------------------------------------------------------------- */
+/* -- with pitches ------------------------------------------------------------------------------ */
 
 typedef struct {
     size_t x, y;
@@ -190,7 +190,7 @@ API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *asked, CUstream handle) {
     return copy_plane(asked, stream, 1);
 }
 
-/* -- memsets ---------------------------------------------------------------------------------------- */
+/* -- memsets ----------------------------------------------------------------------------------- */
 
 struct set {
     char *to;
@@ -203,9 +203,12 @@ static void set(void *data) {
     struct set *of = data;
     for (size_t row = 0; row < of->height; row++) {
         char *to = of->to + row * of->pitch;
-        if (of->bytes == 1) memset(to, (int)of->value, of->width);
-        else
-            for (size_t i = 0; i < of->width; i++) memcpy(to + i * of->bytes, &of->value, of->bytes);
+        if (of->bytes == 1) {
+            memset(to, (int)of->value, of->width);
+            continue;
+        }
+        for (size_t i = 0; i < of->width; i++)
+            memcpy(to + i * of->bytes, &of->value, of->bytes);
     }
 }
 

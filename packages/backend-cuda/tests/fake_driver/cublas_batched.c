@@ -7,7 +7,7 @@
 
 enum { LEFT = 0, RIGHT = 1, UPPER = 1 };
 
-/* -- triangular systems ------------------------------------------------------------------------------- */
+/* -- triangular systems ------------------------------------------------------------------------ */
 
 struct triangular {
     CUcontext context;
@@ -120,7 +120,7 @@ static cublasStatus_t triangular(const char *name, cublasHandle_t handle, struct
         return triangular(__func__, handle, of, alpha);                                         \
     }
 
-/* -- elimination ----------------------------------------------------------------------------------------- */
+/* -- elimination ------------------------------------------------------------------------------- */
 
 struct elimination {
     CUcontext context;

@@ -34,7 +34,7 @@ struct product {
     int mantissa; /* bits that the inputs are rounded to, or 0 */
 };
 
-/* -- the work ----------------------------------------------------------------------------------------- */
+/* -- the work ---------------------------------------------------------------------------------- */
 
 static void scale_add(double *into, const void *product, const void *old, int64_t count,
                       int is_complex, complex_double alpha, complex_double beta) {
@@ -87,7 +87,8 @@ static void run(void *data) {
     for (int64_t i = 0; i < of->count; i++) {
         const void *a = matrix_of(of, &of->a, i), *b = matrix_of(of, &of->b, i);
         const void *c = matrix_of(of, &of->c, i);
-        int64_t a_rows = of->op_a == OP_N ? of->m : of->k, b_rows = of->op_b == OP_N ? of->k : of->n;
+        int64_t a_rows = of->op_a == OP_N ? of->m : of->k;
+        int64_t b_rows = of->op_b == OP_N ? of->k : of->n;
         if (of->is_array &&
             !(library_range(a, dense_size(of->a.type), a_rows, of->m + of->k - a_rows, of->a.ld, 0,
                             1) &&
@@ -101,7 +102,7 @@ static void run(void *data) {
     }
 }
 
-/* -- checks -------------------------------------------------------------------------------------------- */
+/* -- checks ------------------------------------------------------------------------------------ */
 
 /* What alpha and beta are, and which types of matrices a kind of computation takes. */
 static int scale_type_of(const struct product *of, int compute) {
@@ -183,7 +184,7 @@ static cublasStatus_t product(const char *name, cublasHandle_t handle, struct pr
                                                                    : CUBLAS_STATUS_SUCCESS;
 }
 
-/* -- the entry points: INT is int, or int64_t in those whose names end in _64 -------------------------- */
+/* -- the entry points: INT is int, or int64_t in those whose names end in _64 ------------------ */
 
 #define ANY(suffix, INT)                                                                        \
     API cublasStatus_t cublasGemmEx##suffix(                                                    \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* -- handles ------------------------------------------------------------------------------------------ */
+/* -- handles ----------------------------------------------------------------------------------- */
 
 API cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t *handle) {
     static fake_site site;
@@ -78,7 +78,7 @@ API cusolverStatus_t cusolverGetVersion(int *version) {
     return CUSOLVER_STATUS_SUCCESS;
 }
 
-/* -- workspaces and types -------------------------------------------------------------------------------- */
+/* -- workspaces and types ---------------------------------------------------------------------- */
 
 cusolverStatus_t workspace_check(workspace given, size_t needed) {
     REQUIRE(given.size >= needed, BAD);
@@ -95,7 +95,7 @@ int solver_type(int type, int compute) {
     return type == compute && dense_size(type) >= 4;
 }
 
-/* -- elimination ------------------------------------------------------------------------------------------ */
+/* -- elimination ------------------------------------------------------------------------------- */
 
 struct elimination {
     int type, op;

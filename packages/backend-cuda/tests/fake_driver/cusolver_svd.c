@@ -33,7 +33,7 @@ static int real_type_of(int type) {
     return type == C_32F ? R_32F : type == C_64F ? R_64F : type;
 }
 
-/* -- the work ------------------------------------------------------------------------------------------- */
+/* -- the work ---------------------------------------------------------------------------------- */
 
 static char *at(void *data, int64_t i, int64_t stride, int type) {
     return (char *)data + i * stride * (int64_t)dense_size(type);
@@ -115,7 +115,7 @@ static size_t svd_needs(int64_t m, int64_t n, int64_t count) {
     return (size_t)((m + n + 1) * (m + n + 1) * (count > 0 ? count : 1));
 }
 
-/* -- gesvdj ----------------------------------------------------------------------------------------------- */
+/* -- gesvdj ------------------------------------------------------------------------------------ */
 
 API cusolverStatus_t cusolverDnCreateGesvdjInfo(gesvdj_info **info) {
     REQUIRE(info, BAD);
@@ -218,7 +218,7 @@ GESVDJ(D, R_64F)
 GESVDJ(C, C_32F)
 GESVDJ(Z, C_64F)
 
-/* -- gesvd ------------------------------------------------------------------------------------------------ */
+/* -- gesvd ------------------------------------------------------------------------------------- */
 
 /* How many columns of U, or rows of V^H, a letter asks for; -1 for one that is not served. */
 static int64_t columns_of(signed char job, int64_t all, int64_t least) {
@@ -272,7 +272,7 @@ GESVD(D, R_64F)
 GESVD(C, C_32F)
 GESVD(Z, C_64F)
 
-/* -- 64-bit calls ------------------------------------------------------------------------------------------ */
+/* -- 64-bit calls ------------------------------------------------------------------------------ */
 
 static int types_fit(int a, int s, int u, int v, int compute) {
     return solver_type(a, compute) && s == real_type_of(a) && u == a && v == a;
@@ -341,7 +341,7 @@ API cusolverStatus_t cusolverDnXgesvdp(
     return gesvdj(__func__, handle, &of, vectors, econ, given, &any);
 }
 
-/* -- gesvdaStridedBatched ---------------------------------------------------------------------------------- */
+/* -- gesvdaStridedBatched ---------------------------------------------------------------------- */
 
 #define GESVDA(letter, data_type)                                                               \
     API cusolverStatus_t cusolverDn##letter##gesvdaStridedBatched_bufferSize(                   \

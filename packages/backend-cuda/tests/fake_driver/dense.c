@@ -30,7 +30,7 @@ void dense_substitute(int type, int op, int64_t n, int64_t count, const void *a,
     else real_substitute(op, n, count, a, pivots, b);
 }
 
-/* -- types ------------------------------------------------------------------------------------------ */
+/* -- types ------------------------------------------------------------------------------------- */
 
 size_t dense_size(int type) {
     switch (type) {

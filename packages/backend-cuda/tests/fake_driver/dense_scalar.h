@@ -81,7 +81,7 @@ static void NAME(substitute)(int op, int64_t n, int64_t count, const SCALAR *a,
     free(turned);
 }
 
-/* -- singular values: rotations of columns until all are orthogonal (one-sided Jacobi) ------------ */
+/* -- singular values: rotations of columns until all are orthogonal (one-sided Jacobi) --------- */
 
 /* Makes two columns orthogonal, and turns the same two of v; returns whether there was need. */
 static int NAME(rotate)(int64_t m, SCALAR *p, SCALAR *q, int64_t n, SCALAR *vp, SCALAR *vq) {

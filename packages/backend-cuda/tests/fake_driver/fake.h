@@ -49,7 +49,7 @@ enum {
 
 enum { FAKE_MAX_DEVICES = 8, FAKE_STACK_DEPTH = 4096, FAKE_LAUNCHES_KEPT = 64 };
 
-/* -- the lock, and the entry to every call --------------------------------------------------- */
+/* -- the lock, and the entry to every call ----------------------------------------------------- */
 
 typedef struct fake_site {
     const char *name;
@@ -99,7 +99,7 @@ CUresult fake_enter(fake_site *site, const char *name, int needs_init);
         if (!(condition)) return (code);                                                      \
     } while (0)
 
-/* -- handles: each live one stands in one table, destroyed ones are never handed out again --- */
+/* -- handles: each live one stands in one table, destroyed ones are never handed out again ----- */
 
 typedef enum {
     KIND_CONTEXT = 1,
@@ -114,7 +114,7 @@ void fake_handle_remove(const void *handle);
 int fake_handle_is(const void *handle, fake_kind kind);
 void *fake_new(size_t size);
 
-/* -- devices and contexts -------------------------------------------------------------------- */
+/* -- devices and contexts ---------------------------------------------------------------------- */
 
 typedef struct {
     CUcontext primary;
@@ -150,7 +150,7 @@ CUcontext fake_context_new(CUdevice device, unsigned flags, int is_primary);
 void fake_context_end(CUcontext context);
 int fake_device_exists(CUdevice device);
 
-/* -- memory ---------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 typedef enum {
     BLOCK_DEVICE = 1,
@@ -181,7 +181,7 @@ void fake_block_forget(void *address);
 void fake_memory_end(CUcontext context);
 long fake_guards_check(void);
 
-/* -- streams, work and events ---------------------------------------------------------------- */
+/* -- streams, work and events ------------------------------------------------------------------ */
 
 typedef void (*fake_work)(void *data);
 
@@ -221,7 +221,7 @@ void fake_force_device(CUdevice device);
 int64_t fake_work_left(void);
 void fake_modules_end(CUcontext context);
 
-/* -- counters -------------------------------------------------------------------------------- */
+/* -- counters ---------------------------------------------------------------------------------- */
 
 typedef struct {
     atomic_long allocations, frees, live_blocks, live_bytes, peak_bytes;

@@ -3,8 +3,8 @@
  * Live blocks stand in one table ordered by address. Each has a guard zone of a known pattern on
  * both sides, which is compared when the block is freed or when a test asks. Fresh memory holds
  * 0xCD, freed memory 0xDD; freed blocks wait in a queue before their memory is given back, so that
- * whoever still reads one finds 0xDD, and whoever writes one is counted. Where the address sanitizer
- * runs, it is told of guards and freed blocks, so that it reports the first bad access of a kernel.
+ * whoever still reads one finds 0xDD, and whoever writes one is counted. Where the address
+ * sanitizer runs, it is told of guards and freed blocks, so that it reports the first bad access.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static struct waiting {
 } *waiting_first, *waiting_last;
 static size_t waiting_bytes;
 
-/* -- the table ------------------------------------------------------------------------------------ */
+/* -- the table --------------------------------------------------------------------------------- */
 
 /* The number of blocks that start at or before the address. */
 static size_t blocks_up_to(uintptr_t address) {
@@ -81,7 +81,7 @@ static int overlaps(uintptr_t start, size_t size) {
     return place && blocks[place - 1].start + blocks[place - 1].size > start;
 }
 
-/* -- whole ranges --------------------------------------------------------------------------------- */
+/* -- whole ranges ------------------------------------------------------------------------------ */
 
 int fake_on_device(CUdeviceptr address, size_t size) {
     fake_block *block = fake_block_at(address);
@@ -99,7 +99,7 @@ int fake_on_host(const void *address, size_t size, int *pinned) {
     return size <= block->size - (start - block->start);
 }
 
-/* -- guards and quarantine ------------------------------------------------------------------------ */
+/* -- guards and quarantine --------------------------------------------------------------------- */
 
 /* Functions of the address sanitizer; absent without it. */
 #define SANITIZER extern __attribute__((weak, visibility("default")))
@@ -210,7 +210,7 @@ long fake_guards_check(void) {
     return found;
 }
 
-/* -- allocating ----------------------------------------------------------------------------------- */
+/* -- allocating -------------------------------------------------------------------------------- */
 
 static void used(CUdevice device, long bytes) {
     fake_devices[device].used += (size_t)bytes;
@@ -219,7 +219,8 @@ static void used(CUdevice device, long bytes) {
     fake_count.live_blocks += bytes > 0 ? 1 : -1;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t size, fake_block_kind kind, CUcontext context) {
+static CUresult allocate(CUdeviceptr *address, size_t size, fake_block_kind kind,
+                         CUcontext context) {
     REQUIRE(address && size, CUDA_ERROR_INVALID_VALUE);
     fake_device *device = &fake_devices[context->device];
     REQUIRE(device->used <= device->memory && size <= device->memory - device->used,
@@ -350,7 +351,7 @@ API CUresult cuMemHostGetFlags(unsigned *flags, void *address) {
     return CUDA_SUCCESS;
 }
 
-/* -- a module's variables, and the end of a context ----------------------------------------------- */
+/* -- a module's variables, and the end of a context -------------------------------------------- */
 
 CUresult fake_block_global(CUcontext context, void *address, size_t size) {
     if (!block_from((uintptr_t)address)) add((uintptr_t)address, size, BLOCK_GLOBAL, context);
@@ -375,7 +376,7 @@ void fake_memory_end(CUcontext context) {
     }
 }
 
-/* -- attributes of pointers ----------------------------------------------------------------------- */
+/* -- attributes of pointers -------------------------------------------------------------------- */
 
 static size_t attribute_size(int attribute) {
     switch (attribute) {
@@ -387,7 +388,8 @@ static size_t attribute_size(int attribute) {
     }
 }
 
-static void attribute_of(const fake_block *block, int attribute, uintptr_t address, uint64_t out[2]) {
+static void attribute_of(const fake_block *block, int attribute, uintptr_t address,
+                         uint64_t out[2]) {
     int is_host = block->kind == BLOCK_PINNED || block->kind == BLOCK_REGISTERED;
     out[0] = out[1] = 0;
     switch (attribute) {

@@ -35,6 +35,7 @@ struct fake_function {
 struct fake_module {
     CUcontext context;
     void *library;
+    int file; /* open as long as the library, for debuggers and sanitizers that name its lines */
     const void *base; /* where it lies in memory */
     const emulated_kernel *kernels;
     size_t count;
@@ -49,7 +50,7 @@ struct fake_module {
 enum { SHARED_BY_DEFAULT = 48 << 10, SHARED_AT_MOST = 227 << 10, MULTIPROCESSOR_THREADS = 2048 };
 int fake_block_limit = 1024;
 
-/* -- loading ---------------------------------------------------------------------------------------- */
+/* -- loading ----------------------------------------------------------------------------------- */
 
 /* Images come without their size; an ELF file ends with its section headers or its last segment. */
 static size_t elf_size(const char *image) {
@@ -105,16 +106,17 @@ static CUresult load(CUmodule *out, const void *image, CUcontext context) {
     name_file(path, file);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fprintf(stderr, "fake CUDA driver: %s\n", dlerror());
-    close(file);
-    REQUIRE(library, CUDA_ERROR_INVALID_IMAGE);
-    const emulated_kernel *(*list)(size_t *) = dlsym(library, "emulated_kernels");
+    const emulated_kernel *(*list)(size_t *) = NULL;
+    if (library) list = dlsym(library, "emulated_kernels");
     if (!list) {
-        dlclose(library);
+        if (library) dlclose(library);
+        close(file);
         return CUDA_ERROR_INVALID_IMAGE;
     }
     CUmodule module = fake_new(sizeof *module);
     module->context = context;
     module->library = library;
+    module->file = file;
     Dl_info where;
     if (dladdr(*(void **)&list, &where)) module->base = where.dli_fbase;
     module->kernels = list(&module->count);
@@ -135,6 +137,7 @@ static void unload(CUmodule module) {
     fake_handle_remove(module);
     fake_count.live_modules--;
     dlclose(module->library);
+    close(module->file);
 }
 
 API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
@@ -245,7 +248,7 @@ API CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule m
     return CUDA_SUCCESS;
 }
 
-/* -- functions -------------------------------------------------------------------------------------- */
+/* -- functions --------------------------------------------------------------------------------- */
 
 #define ENTER_FUNCTION(function)                                                              \
     ENTER();                                                                                  \
@@ -330,7 +333,7 @@ API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, CU
     return cuOccupancyMaxActiveBlocksPerMultiprocessor(count, function, threads, shared);
 }
 
-/* -- launches --------------------------------------------------------------------------------------- */
+/* -- launches ---------------------------------------------------------------------------------- */
 
 struct launch {
     CUfunction function;

@@ -29,7 +29,7 @@ static uint64_t stream_numbers;
 static CUstream const LEGACY = (CUstream)1, PER_THREAD = (CUstream)2;
 static __thread CUstream own[FAKE_MAX_DEVICES]; /* each thread's default streams */
 
-/* -- running ---------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static void pop(CUstream stream) {
     struct fake_item *item = stream->first;
@@ -96,7 +96,7 @@ int64_t fake_work_left(void) {
     return (int64_t)left;
 }
 
-/* -- queueing --------------------------------------------------------------------------------------- */
+/* -- queueing ---------------------------------------------------------------------------------- */
 
 static void append(CUstream stream, fake_work work, const void *data, size_t size, CUstream awaited,
                    uint64_t position) {
@@ -138,7 +138,7 @@ CUresult fake_queue(CUstream stream, fake_work work, const void *data, size_t si
     return CUDA_SUCCESS;
 }
 
-/* -- streams ---------------------------------------------------------------------------------------- */
+/* -- streams ----------------------------------------------------------------------------------- */
 
 CUstream fake_stream_new(CUcontext context, unsigned flags, int priority) {
     CUstream stream = fake_new(sizeof *stream);
@@ -262,7 +262,7 @@ API CUresult cuStreamIsCapturing(CUstream handle, int *status) {
     return CUDA_SUCCESS;
 }
 
-/* -- events ----------------------------------------------------------------------------------------- */
+/* -- events ------------------------------------------------------------------------------------ */
 
 API CUresult cuEventCreate(CUevent *handle, unsigned flags) {
     ENTER_CONTEXT();

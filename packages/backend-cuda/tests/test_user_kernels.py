@@ -1,0 +1,162 @@
+"""Ops that users write as a line of CUDA: values, derivatives, batches, and what is refused."""
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback.autograd import gradcheck, gradgradcheck
+
+pytestmark = pytest.mark.usefixtures("cuda")
+
+
+@pytest.fixture(autouse=True)
+def compile_for_the_cpu(monkeypatch):
+    """Where the device is fake, compile for it; else with the real compiler."""
+    import conftest
+    import on_fake
+
+    if conftest.ON_DEVICE:
+        return
+    from pullback_cuda import compiling
+
+    def compile_text(text, name, capability):
+        build = on_fake.emulation()
+        try:
+            return build.image_of_text(text, name.partition("-")[0]).read_bytes()
+        except build.BuildError as error:
+            raise compiling.CompileError(f"{name} does not compile:\n{error}") from error
+
+    monkeypatch.setattr(compiling, "compile_text", compile_text)
+
+
+@pytest.fixture
+def swish():
+    from pullback_cuda import elementwise_kernel
+
+    slope = "(1 + exp(-x) * (1 + x)) / ((1 + exp(-x)) * (1 + exp(-x)))"
+    return elementwise_kernel("swish(x)", "x / (1 + exp(-x))", {"x": slope})
+
+
+@pytest.fixture
+def product():
+    """x * x * y, whose derivatives are ops again."""
+    from pullback_cuda import elementwise_kernel
+
+    return elementwise_kernel(
+        "product(x, y)", "x * x * y", {"x": lambda x, y: 2 * x * y, "y": lambda x, y: x * x}
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_values_of_every_floating_dtype(swish, dtype):
+    x = pb.linspace(-3, 3, 1001).to(getattr(pb, dtype))
+    expected = pb.nn.functional.silu(x.double())
+    found = swish(x.cuda())
+    assert found.dtype == x.dtype
+    tolerance = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-12}[dtype]
+    assert (found.cpu().double() - expected).abs().max().item() < tolerance
+
+
+def test_integers_and_complex_numbers(product):
+    x = pb.arange(-5, 5, device="cuda")
+    assert product(x, 3).tolist() == [3 * i * i for i in range(-5, 5)]
+    assert product(x.to(pb.int32), x.to(pb.int32)).dtype == pb.int32
+    z = pb.tensor([1 + 2j, -1j], device="cuda")
+    assert np.allclose(product(z, z).cpu().numpy(), np.array([1 + 2j, -1j]) ** 3)
+
+
+def test_operands_are_broadcast_and_promoted(product):
+    x = pb.rand(4, 1, 6, device="cuda")[:, :, ::2]
+    y = pb.rand(5, 1, device="cuda", dtype=pb.float64)
+    found = product(x, y)
+    assert found.shape == (4, 5, 3) and found.dtype == pb.float64
+    assert pb.allclose(found, x.double() ** 2 * y)
+    assert product(x, 2.0).dtype == pb.float32
+    assert product(3, x.to(pb.int64)).dtype == pb.int64
+    assert product(x[:0], y).shape == (0, 5, 3)
+
+
+def test_derivatives_by_an_expression(swish):
+    x = pb.rand(7, dtype=pb.float64, device="cuda", requires_grad=True)
+    assert gradcheck(swish, (x,), check_forward_ad=True, check_batched_grad=True)
+    with pytest.raises(RuntimeError, match="derivative by 'x' was not given"):
+        (grad,) = pb.autograd.grad(swish(x).sum(), x, create_graph=True)
+        grad.sum().backward()
+
+
+def test_second_derivatives_of_ops(product):
+    x = pb.rand(3, 1, dtype=pb.float64, device="cuda", requires_grad=True)
+    y = pb.rand(4, dtype=pb.float64, device="cuda", requires_grad=True)
+    assert gradcheck(product, (x, y), check_forward_ad=True)
+    assert gradgradcheck(product, (x, y))
+
+
+def test_complex_derivatives():
+    from pullback_cuda import elementwise_kernel
+
+    square = elementwise_kernel("square_of(z)", "z * z", {"z": lambda z: 2 * z})
+    z = pb.tensor([1 + 2j, 3 - 1j], dtype=pb.complex128, device="cuda", requires_grad=True)
+    assert gradcheck(square, (z,))
+
+
+def test_batches(product):
+    x = pb.rand(3, 4, device="cuda")
+    y = pb.rand(4, 3, device="cuda")
+    found = pb.vmap(product, in_dims=(0, 1))(x, y)
+    assert pb.allclose(found, x**2 * y.T)
+    assert pb.allclose(pb.vmap(product, in_dims=(0, None))(x, y[:, 0]), x**2 * y[:, 0])
+
+
+def test_preamble_and_four_arguments():
+    from pullback_cuda import elementwise_kernel
+
+    mix = elementwise_kernel(
+        "mix(a, b, c, d)", "twice(a) + b * c - d",
+        preamble="template <class T> DEVICE T twice(T value) { return value + value; }",
+    )  # fmt: skip
+    a, b, c, d = (pb.rand(33, device="cuda") for _ in range(4))
+    assert pb.allclose(mix(a, b, c, d), 2 * a + b * c - d)
+    with pytest.raises(RuntimeError, match=r"derivative by 'a'"):
+        mix(a.requires_grad_(), b, c, d).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        (("swish", "x"), ValueError, "must look like"),
+        (("swish()", "x"), ValueError, "must look like"),
+        (("f(x, x)", "x"), ValueError, "different arguments"),
+        (("f(a, b, c, d, e)", "a"), ValueError, "1 to 4"),
+        (("f(x)", "x", {"y": "1"}), ValueError, "no argument 'y'"),
+        (("f(x)", "x", {"x": 1}), TypeError, "must be str or a function, not int"),
+    ],
+)
+def test_wrong_definitions_are_refused(arguments, kind, words):
+    from pullback_cuda import elementwise_kernel
+
+    with pytest.raises(kind, match=words):
+        elementwise_kernel(*arguments)
+
+
+def test_wrong_calls_are_refused(product):
+    x = pb.rand(3, device="cuda")
+    with pytest.raises(TypeError, match="takes 2 arguments, got 1"):
+        product(x)
+    with pytest.raises(TypeError, match="at least one argument must be a Tensor"):
+        product(1, 2)
+    with pytest.raises(RuntimeError, match="argument 'y' is on"):
+        product(x, x.cpu())
+    with pytest.raises(RuntimeError, match="must be on a cuda device, not on"):
+        product(x.cpu(), 1)
+    with pytest.raises(TypeError, match="not for bool"):
+        product(x > 1, x > 2)
+    with pytest.raises(RuntimeError, match="size of tensor|broadcast"):
+        product(x, pb.rand(4, device="cuda"))
+
+
+def test_compiler_is_heard():
+    from pullback_cuda import elementwise_kernel
+
+    broken = elementwise_kernel("broken(x)", "x +")
+    with pytest.raises(RuntimeError, match="broken.*does not compile"):
+        broken(pb.rand(3, device="cuda"))
