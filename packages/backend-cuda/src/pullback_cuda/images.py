@@ -8,6 +8,8 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("kernels")
 VARIABLE = "PULLBACK_CUDA_KERNELS"
 
+USER_TEXTS: dict[str, str] = {}  # CUDA text of families that users wrote
+
 
 def load_image(family: str, device) -> bytes:
     """Return the image of a family of kernels.
@@ -15,6 +17,11 @@ def load_image(family: str, device) -> bytes:
     ``PULLBACK_CUDA_KERNELS`` names a folder whose images are taken instead of the wheel's.
     Raises: RuntimeError that says how to get one where there is none.
     """
+    if family in USER_TEXTS:
+        from pullback_cuda import compiling
+
+        capability = device.device.compute_capability()
+        return compiling.compile_text(USER_TEXTS[family], f"{family}.cu", capability)
     folder = Path(os.environ.get(VARIABLE) or FOLDER)
     path = folder / f"{family}.fatbin"
     if path.is_file():

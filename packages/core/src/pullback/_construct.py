@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
+from pullback import _cuda_arrays
 from pullback._c import dtype as _dtype
 from pullback._c import literal
 from pullback._c.surface import require_grad_of_new
@@ -48,6 +49,8 @@ def _from_object(data, dtype, device):
         from pullback._interop import copy_array
 
         return copy_array(numpy.asarray(data), dtype, device)
+    if hasattr(data, "__cuda_array_interface__"):
+        return _copied(_cuda_arrays.adopt(data), dtype, device)
     if hasattr(data, "__dlpack__"):
         from pullback.utils.dlpack import from_dlpack
 
@@ -85,12 +88,14 @@ def as_tensor(data, dtype=None, device=None):
 
 
 def _shared_array(data):
-    """Return a tensor over the memory of a NumPy array or a DLPack exporter, or None."""
+    """Return a tensor over the memory of an array of NumPy or another library, or None."""
     if _is_array(data):
         try:
             return from_numpy(data)
         except (TypeError, ValueError):     # a layout or dtype that only a copy can have
             return None
+    if hasattr(data, "__cuda_array_interface__"):
+        return _cuda_arrays.adopt(data)
     if hasattr(data, "__dlpack__"):
         from pullback.utils.dlpack import from_dlpack
 

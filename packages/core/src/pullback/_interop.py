@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy as _copy
 import math
 
+from pullback import _cuda_arrays
 from pullback._c import create, interop, literal
 from pullback._c import dtype as _dtype
 from pullback._c.state import is_grad_enabled
@@ -275,6 +276,7 @@ def buffer(self, flags):
 def install():
     """Bind what this module has to the class."""
     interop.install()
+    _cuda_arrays.install()
     for name, value in {
             "numpy": numpy_method, "tolist": tolist, "__copy__": shallow_copy,
             "__array_interface__": property(array_interface), "__array_priority__": 1000,

@@ -15,12 +15,12 @@ from libc.string cimport memcpy
 
 from pullback.abi cimport PB_BF16, PB_I16, PB_I64, PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8
 from pullback._c.device cimport (
-    DEVICE_CPU, DEVICE_REF, device, device_default_type, device_index, device_make, device_type,
-    device_types)
+    DEVICE_CPU, DEVICE_REF, device, device_default_type, device_index, device_make, device_parse,
+    device_type, device_types)
 from pullback._c.dtype cimport dtype_code, dtype_itemsize, dtype_real
 from pullback._c.dtype import ALL
 from pullback._c.layout cimport (
-    layout_contiguous, layout_extent, layout_new, layout_release, layout_retain)
+    layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain)
 from pullback._c.record cimport tensor_needs_grad
 from pullback._c.storage cimport storage_foreign, storage_release, storage_retain
 from pullback._c.tensor cimport Tensor, tensor_data, tensor_device, tensor_wrap
@@ -164,6 +164,23 @@ def share_bytes(memory, dtype, int64_t count):
                               view.readonly)
     finally:
         PyBuffer_Release(&view)
+
+
+def share_address(size_t address, tuple shape, strides, dtype, where, owner, bint readonly):
+    """Return a tensor over memory of any device; strides, None for rows, count elements."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef int64_t steps[PB_MAX_NDIM]
+    cdef int code = dtype_code(dtype, "share_address")
+    cdef int ndim = layout_parse(shape, dims, "share_address", "shape")
+    cdef int d
+    if strides is not None:
+        if len(strides) != ndim:
+            raise ValueError(f"the memory has {ndim} dims, but {len(strides)} strides")
+        for d in range(ndim):
+            steps[d] = strides[d]
+    return foreign_tensor(<void *>address,
+                          foreign_layout(ndim, dims, NULL if strides is None else steps), code,
+                          device_parse(where), owner, readonly)
 
 
 # ---- the buffer protocol -------------------------------------------------------------------------

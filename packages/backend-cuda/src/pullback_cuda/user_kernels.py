@@ -1,0 +1,226 @@
+"""Elementwise ops from a line of CUDA, differentiable like those of the op table."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+
+import pullback as pb
+from pullback_cuda import images
+
+MOST = 4  # inputs of one kernel
+CLASSES = {"int": "ints", "long": "longs", "float": "floats", "double": "doubles",
+           "complex": "complexes"}  # fmt: skip
+NUMBERS = ("UNARY", "BINARY", "TERNARY", "QUATERNARY")
+LETTERS = "xyzv"  # what elementwise.cuh calls the inputs
+
+
+def elementwise_kernel(
+    signature: str,
+    expression: str,
+    derivatives: Mapping[str, str | Callable] | None = None,
+    *,
+    preamble: str = "",
+) -> ElementwiseKernel:
+    """Return an op that computes an expression of CUDA for each element of its inputs.
+
+    ``signature`` names the op and its one to four arguments, as in ``"swish(x)"``. ``expression``
+    is C++ for one element, in the arguments' names. Inputs are broadcast and promoted as those of
+    any op; 16-bit numbers are computed with as float. ``preamble`` is CUDA text that comes before,
+    such as a ``DEVICE`` function.
+
+    ``derivatives`` gives the derivative of the result by each argument: an expression in the same
+    names; or, to differentiate again, a function of the same arguments that is made of ops, such as
+    another such kernel. Arguments without one cannot require grad.
+
+    Compiled on first use for each class of dtypes, by NVRTC or nvcc; kept in the user's cache.
+
+    Raises: ValueError for a signature that is none; TypeError for derivatives of other kinds. When
+    called: RuntimeError for tensors that are on no CUDA device, or where there is no compiler, and
+    CompileError (a RuntimeError) with what the compiler said.
+
+    >>> from pullback_cuda import elementwise_kernel
+    >>> swish = elementwise_kernel(
+    ...     "swish(x)", "x / (1 + exp(-x))",
+    ...     {"x": "(1 + exp(-x) * (1 + x)) / ((1 + exp(-x)) * (1 + exp(-x)))"})
+    >>> swish
+    <elementwise kernel swish(x)>
+    """
+    return ElementwiseKernel(signature, expression, derivatives or {}, preamble)
+
+
+class ElementwiseKernel:
+    """A differentiable op that ``elementwise_kernel`` made; called with tensors and numbers."""
+
+    def __init__(self, signature: str, expression: str, derivatives: Mapping, preamble: str):
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\(([\w\s,]*)\)\s*", signature)
+        names = [name.strip() for name in match[2].split(",")] if match else []
+        if not match or not all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):
+            raise ValueError(
+                f"elementwise_kernel(): argument 'signature' must look like 'name(x, y)', "
+                f"got {signature!r}"
+            )
+        if not 1 <= len(names) <= MOST or len(set(names)) != len(names):
+            raise ValueError(
+                f"elementwise_kernel(): {match[1]} must have 1 to {MOST} different arguments, "
+                f"got {len(names)}"
+            )
+        unknown = set(derivatives) - set(names)
+        if unknown:
+            raise ValueError(
+                f"elementwise_kernel(): {match[1]} has no argument {min(unknown)!r} to "
+                f"differentiate by"
+            )
+        self.__name__ = match[1]
+        self.arguments = names
+        self.expression = expression
+        self.preamble = preamble
+        self.derivatives = {
+            name: self._derivative(name, given) for name, given in derivatives.items()
+        }
+        self._function = _make_function(self)
+
+    def _derivative(self, name: str, given) -> Callable:
+        if isinstance(given, str):
+            signature = f"{self.__name__}_by_{name}({', '.join(self.arguments)})"
+            return ElementwiseKernel(signature, given, {}, self.preamble)
+        if not callable(given):
+            raise TypeError(
+                f"elementwise_kernel(): the derivative of {self.__name__} by {name!r} must be str "
+                f"or a function, not {type(given).__name__}"
+            )
+        return given
+
+    def __call__(self, *inputs):
+        """Compute the op; ``inputs`` are tensors on one CUDA device, and numbers."""
+        if len(inputs) != len(self.arguments):
+            raise TypeError(
+                f"{self.__name__}() takes {len(self.arguments)} arguments, got {len(inputs)}"
+            )
+        tensors = [value for value in inputs if isinstance(value, pb.Tensor)]
+        if not tensors:
+            raise TypeError(f"{self.__name__}(): at least one argument must be a Tensor")
+        for name, value in zip(self.arguments, inputs, strict=True):
+            if isinstance(value, pb.Tensor) and value.device != tensors[0].device:
+                raise RuntimeError(
+                    f"{self.__name__}(): expected all tensors to be on {tensors[0].device}, but "
+                    f"argument {name!r} is on {value.device}"
+                )
+        if not tensors[0].is_cuda:
+            raise RuntimeError(
+                f"{self.__name__}() is a CUDA kernel: its tensors must be on a cuda device, not on "
+                f"{tensors[0].device}"
+            )
+        dtype = inputs[0] if len(inputs) == 1 else None
+        dtype = _common_dtype(inputs) if dtype is None else dtype.dtype
+        if dtype == pb.bool:
+            raise TypeError(f"{self.__name__}() is not for bool: convert the tensors first")
+        made = [
+            value.to(dtype)
+            if isinstance(value, pb.Tensor)
+            else pb.full((), value, dtype=dtype, device=tensors[0].device)
+            for value in inputs
+        ]
+        return self._function.apply(*made)
+
+    def run(self, *inputs):
+        """Compute the op without recording it; all inputs have one dtype."""
+        from pullback_cuda.kernels import user
+
+        shape = pb.broadcast_shapes(*(value.shape for value in inputs))
+        out = pb.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
+        if out.numel():
+            kind = user.class_name(out.dtype)
+            user.run(self._family(kind), f"{self.__name__}_{kind}",
+                     [out, *(value.expand(shape) for value in inputs)])  # fmt: skip
+        return out
+
+    def _family(self, kind: str) -> str:
+        text = self.text(kind)
+        family = f"{self.__name__}-{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        images.USER_TEXTS[family] = text
+        return family
+
+    def text(self, kind: str) -> str:
+        """Return the CUDA text for a class of dtypes: int, long, float, double or complex."""
+        lines = ['#include "elementwise.cuh"', self.preamble]
+        parameters = ", ".join(f"compute {name}" for name in self.arguments)
+        letters = LETTERS[: len(self.arguments)]
+        lines += [
+            f"typedef {CLASSES[kind]}::compute compute;",
+            f"static DEVICE compute {self.__name__}_of({parameters}) {{",
+            f"    return {self.expression};",
+            "}",
+            f"{NUMBERS[len(letters) - 1]}({self.__name__}_{kind}, {CLASSES[kind]}, "
+            f"{self.__name__}_of({', '.join(letters)}))",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<elementwise kernel {self.__name__}({', '.join(self.arguments)})>"
+
+
+def _common_dtype(inputs):
+    dtype = inputs[0]
+    for value in inputs[1:]:
+        dtype = pb.result_type(dtype, value) if not isinstance(dtype, pb.dtype) else (
+            pb.promote_types(dtype, pb.result_type(value, value))
+            if isinstance(value, pb.Tensor)
+            else pb.result_type(pb.empty(1, dtype=dtype, device="meta"), value)
+        )
+    return dtype
+
+
+def _make_function(kernel: ElementwiseKernel):
+    """Return the Function that records a kernel."""
+
+    def partial(index: int, inputs):
+        name = kernel.arguments[index]
+        if name not in kernel.derivatives:
+            raise RuntimeError(
+                f"{kernel.__name__}(): the derivative by {name!r} was not given to "
+                f"elementwise_kernel()"
+            )
+        return kernel.derivatives[name](*inputs)
+
+    def forward(*inputs):
+        return kernel.run(*inputs)
+
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    def backward(ctx, grad):
+        inputs = ctx.saved_tensors
+        return tuple(
+            (grad * partial(i, inputs).conj()).sum_to_size(inputs[i].shape) if needed else None
+            for i, needed in enumerate(ctx.needs_input_grad)
+        )
+
+    def jvp(ctx, *tangents):
+        inputs = ctx.saved_tensors
+        total = None
+        for i, tangent in enumerate(tangents):
+            if tangent is not None:
+                term = partial(i, inputs) * tangent
+                total = term if total is None else total + term
+        return total
+
+    def vmap(info, in_dims, *inputs):
+        most = max(
+            value.dim() - (where is not None)
+            for value, where in zip(inputs, in_dims, strict=True)
+        )
+        moved = []
+        for value, where in zip(inputs, in_dims, strict=True):
+            front = value.unsqueeze(0) if where is None else value.movedim(where, 0)
+            missing = most + 1 - front.dim()
+            moved.append(front.reshape(front.shape[:1] + (1,) * missing + front.shape[1:]))
+        return kernel._function.apply(*moved), 0
+
+    methods = {"forward": forward, "setup_context": setup_context, "backward": backward,
+               "jvp": jvp, "vmap": vmap}  # fmt: skip
+    name = "".join(part.capitalize() for part in kernel.__name__.split("_"))
+    body = {key: staticmethod(value) for key, value in methods.items()}
+    return type(name, (pb.autograd.Function,), body)
