@@ -60,9 +60,7 @@ def test_all_targets_by_default(tmp_path, compile_in):
     assert said.startswith("own.cu: 0.") and said.endswith(" bytes\n")
     assert (tmp_path / "out" / "own.fatbin").read_text() == (
         "-std=c++17 -fatbin -Werror all-warnings --compress-mode=size"
-        " -gencode arch=compute_75,code=[sm_75,compute_75]"
-        " -gencode arch=compute_80,code=[sm_80,sm_86,sm_89]"
-        " -gencode arch=compute_90,code=[sm_90,sm_100,sm_120]"
+        " -gencode arch=compute_75,code=[sm_75,sm_80,sm_90,sm_100,sm_120,compute_75]"
     )
 
 
@@ -70,7 +68,7 @@ def test_chosen_targets(tmp_path, compile_in):
     (tmp_path / "own.cu").write_text("")
     compile_in("own.cu", arguments=["--targets", "sm_89,compute_90,sm_103a"])
     assert (tmp_path / "out" / "own.fatbin").read_text().endswith(
-        " -gencode arch=compute_80,code=[sm_89] -gencode arch=compute_90,code=[compute_90]"
+        " -gencode arch=compute_75,code=[sm_89] -gencode arch=compute_90,code=[compute_90]"
         " -gencode arch=compute_103a,code=[sm_103a]"
     )  # fmt: skip
     said = compile_in("own.cu", code=2, arguments=["--targets", "sm_90,gfx90a"])

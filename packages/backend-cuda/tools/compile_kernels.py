@@ -18,11 +18,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_75")
+# The machine code of sm_80 is that of sm_86 and sm_89 too.
+TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
 FLAGS = ("-std=c++17", "-fatbin", "-Werror", "all-warnings", "--compress-mode=size")
-# Several architectures share the intermediate code of the oldest among them: to make that takes
-# most of the time, and kernels tell no finer differences than these apart.
-INTERMEDIATE = {"86": "80", "89": "80", "100": "90", "120": "90"}
+# All share the intermediate code of the oldest: to make that takes most of the time, and no kernel
+# tells architectures apart.
+INTERMEDIATE = "75"
 
 
 def sources_of(path, found=None):
@@ -44,7 +45,7 @@ def target_flags(targets):
         kind, _, number = target.partition("_")
         if kind not in ("sm", "compute") or not re.fullmatch(r"\d+[af]?", number):
             raise ValueError(f"{target!r} is no target: it is named as sm_90 or compute_75")
-        source = INTERMEDIATE.get(number, number) if kind == "sm" else number
+        source = INTERMEDIATE if kind == "sm" and not number.endswith(("a", "f")) else number
         made_from.setdefault(source, []).append(target)
     flags = []
     for source, codes in made_from.items():
