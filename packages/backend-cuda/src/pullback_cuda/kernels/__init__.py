@@ -9,9 +9,27 @@ from __future__ import annotations
 from importlib import import_module
 
 MODULES = (
+    "convolution",
+    "copy",
+    "create",
+    "gather",
+    "index",
     "matmul",
+    "move",
+    "nll",
+    "nonzero",
+    "normalize",
+    "operations",
+    "random",
+    "reduce",
+    "resample",
+    "scan",
+    "searchsorted",
+    "softmax",
     "solve",
+    "sort",
     "svd",
+    "windows",
 )
 
 KERNELS: dict[str, tuple[int, object]] = {}

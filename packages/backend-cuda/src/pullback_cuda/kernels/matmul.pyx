@@ -15,7 +15,7 @@ from pullback_cuda.kernels.launch cimport (
 from pullback_cuda.kernels.matrices cimport (
     element_size, fill_matrices, matrix_view, pack, product_arguments, view_matrix)
 
-from pullback import get_float32_matmul_precision
+from pullback.backend import get_float32_matmul_precision
 from pullback_cuda.libraries import blas_handle, product_function
 
 # cuBLAS's numbers for operations, element types and ways to compute.
