@@ -24,7 +24,7 @@ from pullback_cuda._devices cimport (
     MAX_DEVICES, MAX_STREAMS, current_number, device_ready, device_table, is_closed,
     pb_cuda_device, stream_number)
 
-from pullback import OutOfMemoryError
+from pullback.backend import OutOfMemoryError
 
 cdef extern from *:
     """

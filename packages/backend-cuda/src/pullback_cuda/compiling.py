@@ -1,7 +1,6 @@
 """Compile CUDA text on this machine: kernels that the wheel lacks, and those of users.
 
-NVRTC is asked first, which needs no toolkit (``pip install cuda-bindings nvidia-cuda-nvrtc``), then
-nvcc. What was compiled is kept in the user's cache folder, under the digest of all that it is made
+NVRTC is asked first, which needs no toolkit (``pip install pullback-cuda[nvrtc]``), then nvcc. What was compiled is kept in the user's cache folder, under the digest of all that it is made
 of.
 """
 
@@ -14,8 +13,8 @@ from pathlib import Path
 from pullback_cuda.images import FOLDER
 
 NO_COMPILER = (
-    "{name}: the cuda device needs a compiler for this, and there is none: run `pip install "
-    "cuda-bindings nvidia-cuda-nvrtc`, or put the CUDA toolkit's nvcc on PATH ({reason})"
+    "{name}: the cuda device needs a compiler for this, and there is none ({reason}): run `pip "
+    "install pullback-cuda[nvrtc]`, or put the CUDA toolkit's nvcc on PATH"
 )
 OPTIONS = ("--std=c++17",)
 

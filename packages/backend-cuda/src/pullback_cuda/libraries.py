@@ -11,7 +11,8 @@ from pullback_cuda import _devices
 
 MISSING = (
     "{what} on the cuda device needs {library}, which cannot be loaded ({reason}): run "
-    "`pip install pullback-cuda[driver]`, or put the CUDA toolkit's libraries on LD_LIBRARY_PATH"
+    "`pip install pullback-cuda[driver,blas]`, or put the CUDA toolkit's libraries on "
+    "LD_LIBRARY_PATH"
 )
 
 _handles: dict[tuple[str, int, int], int] = {}

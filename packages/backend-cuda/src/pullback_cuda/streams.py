@@ -27,11 +27,13 @@ class Stream:
 
     Raises: ValueError for devices of another type; RuntimeError where there is no device.
 
-    >>> import pullback as pb                                       # doctest: +SKIP
-    >>> side = pb.cuda.Stream()                                     # doctest: +SKIP
-    >>> with pb.cuda.stream(side):                                  # doctest: +SKIP
-    ...     y = x @ x
-    >>> pb.cuda.current_stream().wait_stream(side)                  # doctest: +SKIP
+    >>> import pullback as pb
+    >>> side = pb.cuda.Stream()
+    >>> with pb.cuda.stream(side):
+    ...     y = pb.eye(3, device="cuda") * 2
+    >>> pb.cuda.current_stream().wait_stream(side)
+    >>> y.sum().item()
+    6.0
     """
 
     __slots__ = ("_number", "device_index", "priority")
@@ -130,10 +132,12 @@ class Event:
 
     Raises: RuntimeError for ``interprocess=True``.
 
-    >>> import pullback as pb                                       # doctest: +SKIP
-    >>> start, end = pb.cuda.Event(True), pb.cuda.Event(True)       # doctest: +SKIP
-    >>> start.record(); y = x @ x; end.record()                     # doctest: +SKIP
-    >>> end.synchronize(); start.elapsed_time(end)  # milliseconds  # doctest: +SKIP
+    >>> import pullback as pb
+    >>> start, end = pb.cuda.Event(True), pb.cuda.Event(True)
+    >>> start.record(); y = pb.rand(100, device="cuda").exp(); end.record()
+    >>> end.synchronize()
+    >>> start.elapsed_time(end) >= 0        # milliseconds
+    True
     """
 
     __slots__ = ("__weakref__", "_device", "_event", "enable_timing")

@@ -13,21 +13,27 @@ from pullback._c.device import (
     synchronize,
 )
 from pullback._c.device import known_device_types as device_types
+from pullback._c.failures import OutOfMemoryError
 from pullback._c.observe import attach_observer, begin_range, detach_observer, end_range
 from pullback._c.state import thread_number
 from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
+from pullback.optable.slots import SLOT_IDS
 
-__all__ = ["Memory", "attach_observer", "begin_range", "current_device", "detach_observer",
-           "device_count", "device_types", "end_range", "explain", "hookimpl", "installed", "masks",
-           "memory_stats", "plugin_manager", "set_current_device", "synchronize", "thread_number"]
+__all__ = ["Memory", "OutOfMemoryError", "SLOT_IDS", "attach_observer", "begin_range",
+           "current_device", "detach_observer", "device_count", "device_types", "end_range", "explain",
+           "get_float32_matmul_precision", "hookimpl", "installed", "masks", "memory_stats",
+           "plugin_manager", "set_current_device", "synchronize", "thread_number"]
 
 
 def __getattr__(name):
     if name in ("hookimpl", "hookspec"):            # pluggy is imported only for plugins
         from pullback.backend import hookspecs
         return getattr(hookspecs, name)
+    if name == "get_float32_matmul_precision":
+        from pullback import _context
+        return _context.get_float32_matmul_precision
     raise AttributeError(f"module 'pullback.backend' has no attribute {name!r}")
 
 
