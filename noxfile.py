@@ -21,7 +21,7 @@ FOLDERS = {
 }
 TEST_TOOLS = (
     *("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
-    *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer"),
+    *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
 
@@ -93,6 +93,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def test(session: nox.Session) -> None:
     """Run every test on wheels, in one environment with all four packages."""
+    session.run("python", "-u", "tools/pycuda_wheel.py", "--install")
     install_wheels(session, *ALL, others=TEST_TOOLS + DEMO_TOOLS)
     folders = [f"{folder}/tests" for folder in FOLDERS.values()]
     run_pytest(session, *(session.posargs or [*folders, "tests"]))

@@ -5,13 +5,13 @@ import zipfile
 
 import pytest
 
-COMPILED = ("pullback", "pullback_cpu", "pullback_profiler")
-PURE = ("pullback_cuda",)
+COMPILED = ("pullback", "pullback_cpu", "pullback_cuda", "pullback_profiler")
+KERNELS = "pullback_cuda/kernels/"
 PAGES = "pullback_profiler/pages/"
 MEGABYTE = 1_000_000
 
 
-@pytest.fixture(params=[*COMPILED, *PURE])
+@pytest.fixture(params=COMPILED)
 def wheel(request, wheels):
     """One wheel, opened, with its import name."""
     with zipfile.ZipFile(wheels[request.param]) as archive:
@@ -35,7 +35,10 @@ def test_wheel_holds_one_import_name_only(wheel):
 
 
 def test_wheel_holds_modules_markers_and_nothing_else(wheel):
-    """No compiled sources, no caches, no tests: the shipped suite is a module like others."""
+    """No compiled sources, no caches, no tests: the shipped suite is a module like others.
+
+    The text of CUDA kernels is there, for a compiler on the user's machine.
+    """
     inside = [name for name in wheel.namelist() if ".dist-info/" not in name]
     contract = f"{wheel.import_name}/include/"
     unwanted = [
@@ -43,6 +46,7 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
         for name in inside
         if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt"))
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
+        and not (name.startswith(KERNELS) and name.endswith((".cu", ".cuh", ".h", ".fatbin")))
         and not (name.startswith(PAGES) and name.endswith((".html", ".css", ".js")))
     ]
     assert unwanted == []
@@ -73,7 +77,8 @@ def test_core_wheel_has_the_contract_and_stubs(wheels):
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"), [("core", "pullback"), ("profiler", "pullback_profiler")]
+    ("folder", "name"),
+    [("core", "pullback"), ("backend-cuda", "pullback_cuda"), ("profiler", "pullback_profiler")],
 )
 def test_wheel_has_every_module_of_the_source(root, wheels, folder, name):
     source = root / "packages" / folder / "src"
@@ -97,7 +102,7 @@ def test_backend_wheel_registers_its_device(wheels, name, device):
         assert f"{name}/plugin.py" in archive.namelist()
 
 
-@pytest.mark.parametrize("name", [*COMPILED[1:], *PURE])
+@pytest.mark.parametrize("name", COMPILED[1:])
 def test_wheel_requires_this_very_core(wheels, name):
     with zipfile.ZipFile(wheels[name]) as archive:
         requirements = read_metadata(archive).get_all("Requires-Dist")
@@ -112,10 +117,15 @@ def test_core_wheel_offers_the_extras(wheels):
     assert {"pullback-cpu==0.1.0", "pullback-cuda==0.1.0", "pullback-profiler==0.1.0"} <= required
 
 
-def test_pure_wheels_are_for_any_python(wheels):
-    assert all(wheels[name].name.endswith("-py3-none-any.whl") for name in PURE)
+def test_cuda_wheel_has_every_family_of_kernels_as_text(root, wheels):
+    source = root / "packages" / "backend-cuda" / "src"
+    names = names_of(wheels, "pullback_cuda")
+    for pattern in ("*.cu", "*.cuh"):
+        for path in (source / KERNELS).glob(pattern):
+            assert path.relative_to(source).as_posix() in names
 
 
 def test_wheels_stay_small(wheels):
-    size = sum(wheels[name].stat().st_size for name in COMPILED)
+    size = sum(path.stat().st_size for name, path in wheels.items() if name != "pullback_cuda")
     assert size <= 6 * MEGABYTE
+    assert wheels["pullback_cuda"].stat().st_size <= 12 * MEGABYTE

@@ -44,7 +44,7 @@ CONTRACT = ("packages/core/src/pullback/include", "packages/core/pyproject.toml"
 PACKAGES = {
     "core": Package("pullback", "packages/core", True),
     "cpu": Package("pullback-cpu", "packages/backend-cpu", True, CONTRACT),
-    "cuda": Package("pullback-cuda", "packages/backend-cuda", False),
+    "cuda": Package("pullback-cuda", "packages/backend-cuda", True, CONTRACT),
     "profiler": Package("pullback-profiler", "packages/profiler", True, CONTRACT),
 }
 

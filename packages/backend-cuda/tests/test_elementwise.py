@@ -3,8 +3,9 @@
 import itertools
 import math
 
-import pullback as pb
 import pytest
+
+import pullback as pb
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
@@ -107,9 +108,9 @@ def test_calls_in_several_launches(limit_launches, elements, reach):
 def test_integer_division_by_zero(dtype, name):
     x = make(dtype, 300).to("cuda")
     function = getattr(pb, name)
-    with pytest.raises(RuntimeError, match="^ZeroDivisionError$"):
+    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
         function(x, 0)
-    with pytest.raises(RuntimeError, match="^ZeroDivisionError$"):
+    with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
         function(x, pb.zeros(300, dtype=dtype, device="cuda")).cpu()
     assert function(x[:0], 0).shape == (0,)
     assert_same(lambda x: function(x, 3), x.cpu())       # the failure is told once

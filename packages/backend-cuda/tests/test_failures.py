@@ -1,0 +1,105 @@
+"""What kernels find wrong, and what the driver reports: which exception, where, and what is left."""
+
+import pytest
+
+import pullback as pb
+
+pytestmark = pytest.mark.usefixtures("cuda")
+
+
+@pytest.fixture
+def late(fake_cuda):
+    """Work waits until somebody asks for its result, as it does on a device."""
+    pb.ones(3, device="cuda") + 1
+    pb.cuda.synchronize()
+    with fake_cuda.deferred():
+        yield
+        try:
+            pb.cuda.synchronize()
+        except (IndexError, RuntimeError):
+            pass  # what the test left to be found
+
+
+BAD = [
+    (lambda x, i: x[i], r"index 7 is out of bounds for dimension 0 with size 4"),
+    (lambda x, i: x.gather(0, i), r"index 7 is out of bounds for dimension 0 with size 4"),
+    (lambda x, i: x.clone().scatter_(0, i, x[:1]), r"index 7 is out of bounds"),
+    (lambda x, i: x.clone().index_put_((i,), x[:1]), r"index 7 is out of bounds"),
+    (lambda x, i: x.index_select(0, i), r"index.*out of (range|bounds)"),
+    (lambda x, i: pb.nn.functional.embedding(i, x.reshape(4, 1)), r"index.*out of (range|bounds)"),
+]
+
+
+@pytest.mark.parametrize(("use", "words"), BAD)
+def test_bad_index_is_told_as_on_the_host(use, words):
+    x, i = pb.rand(4, device="cuda"), pb.tensor([7], device="cuda")
+    with pytest.raises((IndexError, RuntimeError), match=words) as known:
+        use(x.cpu(), i.cpu())
+    with pytest.raises((IndexError, RuntimeError), match=words) as found:
+        use(x, i).cpu()
+    assert found.type is known.type
+    assert (x + 1).cpu().shape == (4,)  # the device goes on
+
+
+def test_bad_index_is_told_when_the_result_is_asked_for(late):
+    x, i = pb.rand(4, device="cuda"), pb.tensor([0, 9], device="cuda")
+    y = x[i] * 2
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
+        y.cpu()
+    assert (x * 0).cpu().tolist() == [0] * 4
+
+
+def test_bad_index_is_told_by_synchronize(late):
+    x, i = pb.rand(4, device="cuda"), pb.tensor([-5], device="cuda")
+    x[i]
+    with pytest.raises(IndexError, match="index -5 is out of bounds"):
+        pb.cuda.synchronize()
+    pb.cuda.synchronize()  # told once
+
+
+def test_first_of_several_failures_is_told():
+    x = pb.rand(4, device="cuda")
+    with pytest.raises(IndexError):
+        x[pb.tensor([0, 1, 2, 9, 8, 7], device="cuda")].cpu()
+    x[pb.tensor([0, 1, 2], device="cuda")].cpu()
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+@pytest.mark.parametrize("dtype", [pb.uint8, pb.int8, pb.int16, pb.int32, pb.int64])
+def test_integer_division_by_zero(name, dtype):
+    x = pb.tensor([1, 2, 3], dtype=dtype, device="cuda")
+    y = pb.tensor([1, 0, 2], dtype=dtype, device="cuda")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        getattr(pb, name)(x, y).cpu()
+    assert getattr(pb, name)(x, x).cpu().shape == (3,)
+
+
+def test_class_out_of_range():
+    scores = pb.rand(3, 4, device="cuda").log_softmax(1)
+    target = pb.tensor([0, 4, 1], device="cuda")
+    with pytest.raises(IndexError, match="4 is out of bounds"):
+        pb.nn.functional.nll_loss(scores, target).item()
+
+
+@pytest.mark.parametrize("name", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync"])
+def test_errors_of_the_driver_name_device_and_call(name, fake_cuda):
+    x = pb.rand(4, device="cuda")
+    uses = {
+        "cuLaunchKernel": lambda: x + 1,
+        "cuMemcpyHtoDAsync": lambda: pb.rand(4).cuda(),
+        "cuMemcpyDtoHAsync": lambda: x.cpu(),
+    }
+    fake_cuda.fail(name, "UNKNOWN", times=1)
+    with pytest.raises(RuntimeError, match=f"{name}.*"):
+        uses[name]()
+    assert (x + 1).cpu().shape == (4,)
+
+
+def test_failed_launch_in_backward_leaves_the_graph(fake_cuda):
+    x = pb.rand(4, device="cuda", requires_grad=True)
+    y = (x * 2).tanh().sum()
+    fake_cuda.fail("cuLaunchKernel", "UNKNOWN", times=1)
+    with pytest.raises(RuntimeError, match="cuLaunchKernel"):
+        y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad is not None

@@ -1,0 +1,178 @@
+"""Windows, and weighted sums along a dim, against NumPy."""
+
+import itertools
+
+import numpy as np
+import pytest
+from slot_calls import (
+    E_INDEX,
+    E_VALUE,
+    KernelError,
+    assert_close,
+    blank,
+    reference,
+    run_slot,
+    sample,
+)
+
+TOLERANCES = {"f32": 2**-19, "f64": 2**-48}
+INDEX = np.dtype(np.int64)
+
+
+@pytest.fixture(autouse=True)
+def device(fake_cuda):
+    """The device, ready: it has memory for failures."""
+    import pullback
+
+    pullback.ones(1, device="cuda")
+    return fake_cuda
+
+
+# ---- windows: (sizes, kernel, stride, padding, dilation) -----------------------------------------
+
+CASES = [
+    ((9,), (2,), (2,), (0,), (1,)),
+    ((9,), (3,), (1,), (1,), (2,)),
+    ((7, 9), (3, 2), (2, 1), (1, 1), (1, 1)),
+    ((7, 9), (3, 3), (2, 2), (1, 1), (2, 2)),
+    ((5, 6, 7), (2, 3, 2), (1, 2, 3), (1, 0, 1), (1, 1, 2)),
+    ((40, 41), (20, 19), (7, 9), (3, 9), (1, 1)),
+    ((300,), (300,), (1,), (0,), (1,)),
+    ((4, 4), (1, 1), (3, 3), (0, 0), (1, 1)),
+]
+ADAPTIVE = [((9,), (4,)), ((7, 9), (3, 2)), ((5, 6, 7), (2, 3, 7)), ((3, 2), (7, 5)),
+            ((40, 50), (1, 2)), ((6,), (6,))]
+
+
+def count_of(size, kernel, stride, padding, dilation):
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def pooled(case):
+    """Return the sizes of the windows of a case, and its geometry."""
+    sizes, *sides = case
+    return tuple(count_of(*side) for side in zip(sizes, *sides, strict=True)), sum(sides, ())
+
+
+def all_windows(dilated):
+    """Yield (sizes, counts, geometry)."""
+    for case in CASES:
+        if dilated or max(case[4]) == 1:
+            yield (case[0], *pooled(case))
+    for sizes, counts in ADAPTIVE:
+        rank = len(sizes)
+        yield sizes, counts, (0,) * rank + (1,) * rank + (0,) * rank + (1,) * rank
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("windows", list(all_windows(True)))
+@pytest.mark.parametrize("kind", ["plain", "repeats", "special"])
+def test_max_windows(name, windows, kind):
+    sizes, counts, geometry = windows
+    values = sample(name, (2, 3, *sizes))
+    if kind == "repeats":
+        values = np.round(values)
+    elif kind == "special":
+        chosen = np.random.default_rng(0).choice([0.0, np.nan, -np.inf, np.inf], values.shape,
+                                                 p=[0.3, 0.1, 0.5, 0.1])
+        values = np.where(chosen == 0, values, chosen).astype(values.dtype)
+    outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
+    run_slot("max_windows", outs, [values], geometry)
+    expected = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
+    reference("max_windows", expected, [values], geometry=geometry)
+    np.testing.assert_array_equal(outs[0], expected[0])
+    # Where a window holds nothing larger than -inf, its place is any one near by.
+    known = expected[0] != -np.inf
+    np.testing.assert_array_equal(outs[1][known], expected[1][known])
+    assert ((outs[1] >= 0) & (outs[1] < np.prod(sizes))).all()
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("windows", list(all_windows(False)))
+@pytest.mark.parametrize("padded", [0, 1])
+@pytest.mark.parametrize("divisor", [0, 5])
+def test_mean_windows_and_their_adjoint(name, windows, padded, divisor):
+    sizes, counts, geometry = windows
+    whole, means = sample(name, (2, 3, *sizes)), sample(name, (2, 3, *counts), seed=1)
+    options = {"geometry": geometry, "padded": padded, "divisor": divisor}
+    for slot, source, shape in (
+        ("mean_windows", whole, means.shape),
+        ("mean_windows_adjoint", means, whole.shape),
+    ):
+        out, expected = blank(shape, whole.dtype), blank(shape, whole.dtype)
+        run_slot(slot, out, [source], *options.values())
+        reference(slot, expected, [source], **options)
+        assert_close(out, expected, TOLERANCES[name])
+
+
+def test_windows_of_nothing():
+    geometry = (2, 1, 0, 1)
+    for shape, count in (((0, 5), 4), ((3, 1), 0)):
+        values = np.zeros(shape, np.float32)
+        outs = blank((shape[0], count), values.dtype), blank((shape[0], count), INDEX)
+        run_slot("max_windows", outs, [values], geometry)
+        run_slot("mean_windows", outs[0], [values], geometry, 0, 0)
+    out = blank((3, 1), values.dtype)
+    run_slot("mean_windows_adjoint", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
+    assert not out.any()
+
+
+def test_windows_refuse_a_geometry_that_fits_no_dims():
+    values = np.zeros((3, 5), np.float32)
+    for geometry in ((2, 1, 0), (2, 0, 0, 1), (2, 1, -1, 1), (1,) * 12, (2, 1, 2**62, 1)):
+        with pytest.raises(KernelError) as error:
+            run_slot("mean_windows", blank((3, 4), values.dtype), [values], geometry, 0, 0)
+        assert error.value.code == E_VALUE
+
+
+# ---- weighted sums -------------------------------------------------------------------------------
+
+
+RESAMPLED = list(
+    itertools.product(
+        [((5,), 0), ((3, 6, 4), 1), ((2, 3, 7), 2), ((2, 1, 5), 1)],
+        [(1, 4), (4, 9), (3, 700), (0, 3)],
+        [True, False],
+    )
+)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("case", RESAMPLED)
+def test_resample_and_its_adjoint(name, case):
+    (shape, dim), (taps, places), weighted = case
+    if not weighted:
+        taps = 1
+    made = (*shape[:dim], places, *shape[dim + 1 :])
+    indices = np.random.default_rng(0).integers(0, shape[dim], (taps, places))
+    more = [sample(name, (taps, places), seed=2)] if weighted else []
+    whole, sums = sample(name, shape), sample(name, made, seed=1)
+    for slot, source, result in (("resample", whole, made), ("resample_adjoint", sums, shape)):
+        out, expected = blank(result, whole.dtype), blank(result, whole.dtype)
+        run_slot(slot, out, [source, indices, *more], dim)
+        reference(slot, expected, [source, indices, *more], dim=dim)
+        assert_close(out, expected, TOLERANCES[name])
+
+
+@pytest.mark.parametrize("wrong", [-1, 6, 2**40])
+@pytest.mark.parametrize("places", [3, 900])
+def test_taps_out_of_range_are_told(wrong, places):
+    indices = np.random.default_rng(0).integers(0, 6, (2, places))
+    indices[1, 2] = wrong
+    weights, whole = sample("f32", (2, places)), sample("f32", (2, 6, 3))
+    made = sample("f32", (2, places, 3))
+    for slot, source, out in (
+        ("resample", whole, blank(made.shape, made.dtype)),
+        ("resample_adjoint", made, blank(whole.shape, whole.dtype)),
+    ):
+        with pytest.raises(KernelError) as error:
+            run_slot(slot, out, [source, indices, weights], 1)
+        assert error.value.code == E_INDEX
+        assert error.value.message == f"index {wrong} is out of bounds for dimension 1 with size 6"
+
+
+def test_adjoint_of_no_sums():
+    out = blank((2, 6), np.dtype(np.float32))
+    ins = [np.zeros((2, 0), np.float32), np.zeros((2, 0), np.int64), np.zeros((2, 0), np.float32)]
+    run_slot("resample_adjoint", out, ins, 1)
+    assert not out.any()
