@@ -3,7 +3,8 @@
     python tests/on_fake.py -m pullback.testing --device cuda --op add
     python tests/on_fake.py -m pytest --pyargs pullback.testing.suite --pullback-device cuda
 
-What ``fake_driver/run_with_fake.py`` says of environment variables holds here too.
+What ``fake_driver/run_with_fake.py`` says of environment variables holds here too. With ``--sanitize``
+as the first argument every access of a kernel to memory is checked by the address sanitizer.
 """
 
 import hashlib
@@ -50,7 +51,18 @@ def build_images(sanitize: bool = False) -> Path:
 
 def main(arguments: list[str]) -> None:
     """Build the kernels, then hand over to the fake driver's own program."""
-    os.environ.setdefault(VARIABLE, str(build_images()))
+    sanitize = arguments[:1] == ["--sanitize"]
+    if sanitize:
+        del arguments[0]
+        environment = emulation().sanitizer_environment()
+        if os.environ.get("LD_PRELOAD") != environment["LD_PRELOAD"]:
+            again = [sys.executable, str(HERE / "on_fake.py"), "--sanitize", *arguments]
+            os.execve(sys.executable, again, environment)
+        # What is compiled here needs no sanitizer; only what is loaded does.
+        preloaded = os.environ.pop("LD_PRELOAD")
+    os.environ.setdefault(VARIABLE, str(build_images(sanitize)))
+    if sanitize:
+        os.environ["LD_PRELOAD"] = preloaded
     sys.path.insert(0, str(HERE / "fake_driver"))
     try:
         import run_with_fake

@@ -207,7 +207,8 @@ LAYOUTS = {
 
 def blank(shape, dtype, layout="plain"):
     """Return an output that is filled so that a forgotten element shows."""
-    return LAYOUTS[layout](np.ones(shape, dtype) if dtype.kind == "b" else np.full(shape, 77, dtype))
+    filled = np.ones(shape, dtype) if dtype.kind == "b" else np.full(shape, 77, dtype)
+    return LAYOUTS[layout](filled)
 
 
 def assert_close(actual, expected, tolerance):

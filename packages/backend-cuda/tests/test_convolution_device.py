@@ -121,8 +121,15 @@ def test_sums_are_the_same_every_time():
 def test_operands_that_do_not_belong_together_are_refused():
     image, weight = np.zeros((2, 4, 9), np.float32), np.zeros((6, 4, 3), np.float32)
     out = blank((2, 6, 7), image.dtype)
-    for geometry in ((1, 0, 1), (1, 0, 1, 0), (0, 0, 1, 1), (1, 0, 0, 1), (1, -1, 1, 1),
-                     (1, 0, 1, 2), (1, 0, 1, 4)):
+    for geometry in (
+        (1, 0, 1),
+        (1, 0, 1, 0),
+        (0, 0, 1, 1),
+        (1, 0, 0, 1),
+        (1, -1, 1, 1),
+        (1, 0, 1, 2),
+        (1, 0, 1, 4),
+    ):
         with pytest.raises(KernelError) as error:
             run_slot("conv", out, [image, weight], geometry)
         assert error.value.code == E_VALUE

@@ -216,9 +216,7 @@ CASES = {
 def selected(case, seed=0):
     """Return the shape of an array, and index arrays of one shape for it, negative ones too."""
     shape, shapes = CASES[case]
-    arrays = [
-        indices(one, shape[k], seed + k, low=-shape[k]) for k, one in enumerate(shapes)
-    ]
+    arrays = [indices(one, shape[k], seed + k, low=-shape[k]) for k, one in enumerate(shapes)]
     return shape, list(np.broadcast_arrays(*arrays))
 
 

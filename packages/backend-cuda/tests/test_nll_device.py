@@ -127,7 +127,7 @@ def test_no_class(wrong, reduction, classes):
 
 
 def test_bad_calls_are_refused():
-    x, target, out = sample("f32", (5, 3)), np.zeros(4, np.int64), blank((5,), np.float32)
+    x, target, out = sample("f32", (5, 3)), np.zeros(4, np.int64), np.zeros(5, np.float32)
     with pytest.raises(KernelError) as caught:
         run_slot("nll_loss", out, [x, target], IGNORED, NONE)
     assert caught.value.code == E_VALUE

@@ -40,8 +40,14 @@ CASES = [
     ((300,), (300,), (1,), (0,), (1,)),
     ((4, 4), (1, 1), (3, 3), (0, 0), (1, 1)),
 ]
-ADAPTIVE = [((9,), (4,)), ((7, 9), (3, 2)), ((5, 6, 7), (2, 3, 7)), ((3, 2), (7, 5)),
-            ((40, 50), (1, 2)), ((6,), (6,))]
+ADAPTIVE = [
+    ((9,), (4,)),
+    ((7, 9), (3, 2)),
+    ((5, 6, 7), (2, 3, 7)),
+    ((3, 2), (7, 5)),
+    ((40, 50), (1, 2)),
+    ((6,), (6,)),
+]
 
 
 def count_of(size, kernel, stride, padding, dilation):
@@ -73,8 +79,9 @@ def test_max_windows(name, windows, kind):
     if kind == "repeats":
         values = np.round(values)
     elif kind == "special":
-        chosen = np.random.default_rng(0).choice([0.0, np.nan, -np.inf, np.inf], values.shape,
-                                                 p=[0.3, 0.1, 0.5, 0.1])
+        chosen = np.random.default_rng(0).choice(
+            [0.0, np.nan, -np.inf, np.inf], values.shape, p=[0.3, 0.1, 0.5, 0.1]
+        )
         values = np.where(chosen == 0, values, chosen).astype(values.dtype)
     outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
     run_slot("max_windows", outs, [values], geometry)

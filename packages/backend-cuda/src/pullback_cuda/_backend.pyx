@@ -174,10 +174,12 @@ cdef int wait_stream(void *self, int device, void *waiter, int other_device, voi
     try:
         first = stream_number(device_ready(device), waiter) if waiter != NULL else 0
         second = stream_number(device_ready(other_device), awaited) if awaited != NULL else 0
-        if first < 0 or second < 0:
-            raise ValueError("wait_stream(): this is no stream of the cuda device")
-        (<object>device_table()[device].object).wait(
-            first, <object>device_table()[other_device].object, second)
+        other = <object>device_table()[other_device].object
+        if first >= 0 and second >= 0:
+            (<object>device_table()[device].object).wait(first, other, second)
+        else:
+            (<object>device_table()[device].object).wait_for_foreign(
+                <size_t>waiter, other, <size_t>awaited)
     except BaseException as error:
         return report(message, error)
     return PB_OK

@@ -23,6 +23,7 @@ OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
 _starting = threading.RLock()
 _started: dict[int, Device] = {}
 _driver = None
+_addresses: dict[str, int] = {}  # of functions of the driver that pycuda does not offer
 
 
 class Device:
@@ -146,6 +147,18 @@ class Device:
             _devices.stream_at(self.number, waiter).wait_for_event(event)
         other.give_event(event, timing=False)  # what waits knows this recording of it
 
+    def wait_for_foreign(self, waiter: int, other: Device, awaited: int) -> None:
+        """As ``wait``, for CUDA's handles, of which one or both are another library's streams."""
+        event = other.take_event()
+        call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
+        with _devices.Current(other.number):
+            record = call(_addresses["cuEventRecord"])
+            _check("cuEventRecord", record(event.handle, awaited, 0))
+        with _devices.Current(self.number):
+            wait = call(_addresses["cuStreamWaitEvent"])
+            _check("cuStreamWaitEvent", wait(waiter, event.handle, 0))
+        other.give_event(event, timing=False)
+
     def copy_from(self, origin: Device, to: int, source: int, nbytes: int) -> None:
         """Copy from another device: after what both were given so far, before what comes next."""
         here, there = _devices.current(self.number), _devices.current(origin.number)
@@ -194,6 +207,11 @@ class Device:
         """Wait for all work on the device."""
         with _devices.Current(self.number):
             self.context.synchronize()
+
+
+def _check(name: str, code: int) -> None:
+    if code:
+        raise RuntimeError(f"{name} failed with error {code}: is this a stream of the device?")
 
 
 def _driver_flags():
@@ -284,10 +302,11 @@ def connect() -> None:
     _driver = start_driver()
     library = ctypes.WinDLL("nvcuda.dll") if os.name == "nt" else ctypes.CDLL("libcuda.so.1")
 
-    def address(name: str) -> int:
-        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-
-    _devices.bind(start, address("cuCtxGetCurrent"), address("cuCtxSetCurrent"), _driver.Error)
+    for name in ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventRecord", "cuStreamWaitEvent"):
+        _addresses[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    _devices.bind(
+        start, _addresses["cuCtxGetCurrent"], _addresses["cuCtxSetCurrent"], _driver.Error
+    )
     _backend.bind(_driver.Device.count, _driver)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_devices.close)

@@ -83,7 +83,7 @@ def _wait_for(where, stream) -> None:
     if stream == 0:
         raise ValueError("as_tensor(): __cuda_array_interface__ says stream 0, which is not "
                          "allowed because it is ambiguous")
-    wait_stream(where, current_stream(where), where, stream)
+    wait_stream(where, current_stream(where), stream)
 
 
 def install():

@@ -11,8 +11,8 @@
 #define LARGE_DEPTH 8
 #define NOWHERE (-(1 << 30)) // a coordinate that no step brings inside
 
-// What a block works on: a group, a phase, some of the summands. It lies in shared memory, as what is
-// needed only at the begin and at the end should not fill registers.
+// What a block works on: a group, a phase, some of the summands. It lies in shared memory, as what
+// is needed only at the begin and at the end should not fill registers.
 template <class T>
 struct conv_block {
     conv_line<int64_t> lines[CONV_RANK];
@@ -271,7 +271,9 @@ struct conv_tile {
     }
 
     // A thread's rows and columns come in groups of four, SIDE * 4 apart.
-    static DEVICE int place_of(int thread, int i) { return i / 4 * (SIDE * 4) + thread * 4 + i % 4; }
+    static DEVICE int place_of(int thread, int i) {
+        return i / 4 * (SIDE * 4) + thread * 4 + i % 4;
+    }
 
     DEVICE void multiply(int buffer, T (&sums)[EACH][EACH]) const {
         const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
@@ -412,7 +414,13 @@ DEVICE void make_tile(const conv_arguments &args) {
 KERNEL(conv_large_f32, conv_arguments) { make_tile<float, CONV_LARGE, LARGE_DEPTH, false>(args); }
 KERNEL(conv_small_f32, conv_arguments) { make_tile<float, CONV_SMALL, SMALL_DEPTH, false>(args); }
 KERNEL(conv_small_f64, conv_arguments) { make_tile<double, CONV_SMALL, SMALL_DEPTH, false>(args); }
-KERNEL(conv_weight_large_f32, conv_arguments) { make_tile<float, CONV_LARGE, LARGE_DEPTH, true>(args); }
-KERNEL(conv_weight_small_f32, conv_arguments) { make_tile<float, CONV_SMALL, SMALL_DEPTH, true>(args); }
-KERNEL(conv_weight_small_f64, conv_arguments) { make_tile<double, CONV_SMALL, SMALL_DEPTH, true>(args); }
+KERNEL(conv_weight_large_f32, conv_arguments) {
+    make_tile<float, CONV_LARGE, LARGE_DEPTH, true>(args);
+}
+KERNEL(conv_weight_small_f32, conv_arguments) {
+    make_tile<float, CONV_SMALL, SMALL_DEPTH, true>(args);
+}
+KERNEL(conv_weight_small_f64, conv_arguments) {
+    make_tile<double, CONV_SMALL, SMALL_DEPTH, true>(args);
+}
 

@@ -1,8 +1,8 @@
 """Convolutions of one to three dims, and their adjoints in the image and in the weight.
 
-All are matrix products. Blocks make tiles of them, of two sizes; where there are few tiles, sums are
-split, and added up by a second launch. With few channels in a group, each thread or block makes an
-element.
+All are matrix products. Blocks make tiles of them, of two sizes; where there are few tiles, sums
+are split, and added up by a second launch. With few channels in a group, each thread or block makes
+an element.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -1,5 +1,5 @@
-// Convolutions and their adjoints with few channels in a group, a thread or a block for each element;
-// and the last step of those that were split.
+// Convolutions and their adjoints with few channels in a group, a thread or a block for each
+// element; and the last step of those that were split.
 #include "convolution.cuh"
 #include "places.cuh"
 

@@ -4,8 +4,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 from pullback.abi cimport PB_MASK_ALL, PB_OK, pb_call
 from pullback_cuda.kernels.indexed cimport (
-    FAR, FIRST_INDEX, NEAR, POSITIONS, check_indices, far_step, fold_indices, select_along, select_first,
-    selection, take_arguments, unfold, write_arrays)
+    FAR, FIRST_INDEX, NEAR, POSITIONS, check_indices, far_step, fold_indices, select_along,
+    select_first, selection, take_arguments, unfold, write_arrays)
 from pullback_cuda.kernels.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.places cimport (
     PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, merge_dims, volume, walk,

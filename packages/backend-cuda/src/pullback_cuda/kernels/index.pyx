@@ -2,8 +2,8 @@
 
 First every position gets a key, which tells its target from the others. Keys that cannot repeat
 need no more. Else, of positions with the same key the last one may write: the largest number among
-them, or the last one of a stable sort. What is combined is sorted by its keys, too, so that it comes
-in the order of positions; sums of integers need no order.
+them, or the last one of a stable sort. What is combined is sorted by its keys, too, so that it
+comes in the order of positions; sums of integers need no order.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -277,7 +277,7 @@ cdef inline bint is_plain_sum(const writing *work) noexcept nogil:
 
 
 cdef int write_part(pb_call *call, const writing *work, const part *some) noexcept nogil:
-    """Write what the dims that are left select; too many of them are walked here, in their order."""
+    """Write what the dims that are left select; too many of them are walked here, in order."""
     cdef const walk *positions = &work.chosen.positions
     cdef const walk *row = &work.chosen.row
     cdef part inner = some[0]

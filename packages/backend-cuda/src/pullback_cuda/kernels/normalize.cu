@@ -143,10 +143,11 @@ DEVICE moments join_moments(const lane_grid &grid, const moments &own) {
     return found;
 }
 
-// The mean of a row, and one over its deviation.
+// The mean of a row, what rounding took from it, and one over the deviation.
 template <class T>
 struct statistics {
     T mean;
+    T rest;
     T scale;
 };
 
@@ -156,19 +157,20 @@ DEVICE statistics<T> finish_row(const pb_normal &args, const row_place &place, b
                                 const moments &found) {
     double variance = found.squares / found.count;
     variance = variance < 0 ? 0 : variance;
-    const T mean = (T)(found.sum / found.count);
+    const double exact = found.sum / found.count;
+    const T mean = (T)exact;
     if (place.exists && is_first) {
         static_cast<T *>(args.means)[place.row] = mean;
         static_cast<T *>(args.variances)[place.row] = (T)variance;
     }
-    return {mean, (T)(1 / sqrt(variance + args.eps))};
+    return {mean, (T)(exact - mean), (T)(1 / sqrt(variance + args.eps))};
 }
 
 template <class T>
 DEVICE statistics<T> given_statistics(const pb_normal &args, const row_place &place) {
     if (!place.exists)
-        return {0, 0};
-    return {static_cast<const T *>(args.mean)[place.statistics],
+        return {0, 0, 0};
+    return {static_cast<const T *>(args.mean)[place.statistics], 0,
             static_cast<const T *>(args.scale)[place.statistics]};
 }
 
@@ -188,7 +190,7 @@ DEVICE void standardize(const pb_normal &args) {
         for (int64_t k = part.lane; place.exists && k < args.chunks; k += part.lanes)
             found = merge_moments(found, partial[k * args.rows]);
     }
-    statistics<T> row = {0, 0};
+    statistics<T> row = {0, 0, 0};
     T items[ITEMS];
     // The elements are gone through once to find the statistics, and once to write.
 #pragma unroll 1
@@ -213,7 +215,8 @@ DEVICE void standardize(const pb_normal &args) {
                 continue;
             }
 #pragma unroll
-            for (int i = 0; i < ITEMS; i++) items[i] = (items[i] - row.mean) * row.scale;
+            for (int i = 0; i < ITEMS; i++)
+                items[i] = ((items[i] - row.mean) - row.rest) * row.scale;
             scale_items(args, channels_of<T>(args, place.group), part, first, items);
             store_items<ITEMS>(static_cast<T *>(args.out) + offset + first, part, items);
         }

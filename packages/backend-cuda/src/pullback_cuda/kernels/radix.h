@@ -13,7 +13,7 @@ typedef struct {
     void *keys[2];  /* rows * n; a pass reads one buffer and writes the other */
     void *order[2];
     uint32_t *counts;  /* by row, digit and block */
-    uint64_t *starts;  /* the same: where the block's keys with the digit go, from the digit's start */
+    uint64_t *starts;  /* the same: where the block's keys go, from the start of their digit */
     uint64_t *totals;  /* by row and digit */
     const uint32_t *differ; /* two words: the bits in which keys differ, as passes over digits of
                              * which all are the same are left out; or NULL */

@@ -27,8 +27,15 @@ DEVICE int64_t position_of(const put_arguments &args, int64_t turn) {
     return args.order == nullptr ? turn : load_number(args.order, turn, args.wide);
 }
 
-DEVICE int64_t near_offset(const put_arguments &args, int64_t position) {
+// Not inlined: kernels that look up many elements at once would grow too much.
+__device__ __attribute__((noinline)) int64_t near_offset_of_dims(const put_arguments &args,
+                                                                 int64_t position) {
     return offset_of(args.where, position, args.near_steps);
+}
+
+DEVICE int64_t near_offset(const put_arguments &args, int64_t position) {
+    return args.where.ndim == 1 ? position * args.near_steps[0]
+                                : near_offset_of_dims(args, position);
 }
 
 // The offsets of an element in a row, near and far.

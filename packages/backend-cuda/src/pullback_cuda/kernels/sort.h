@@ -34,7 +34,7 @@ typedef struct {
     void *indices;       /* int64 */
     void *keys[2];       /* contiguous, n of each row */
     void *order[2];      /* uint32 or uint64 */
-    uint32_t *differ;    /* two words, zero at first: the bits in which keys differ from the first */
+    uint32_t *differ;    /* two words, 0 at first: the bits in which keys differ from the first */
     int64_t n;
     int64_t count;       /* of the first ones that are wanted */
     int64_t total;       /* elements of these rows: n, or count of each */

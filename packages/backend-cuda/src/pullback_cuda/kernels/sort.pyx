@@ -292,7 +292,7 @@ cdef int sort_all_long(pb_call *call, const sorting *task, const walk *rows, int
 
 cdef int sort_walk(pb_call *call, const sorting *task, const walk *rows, int first,
                    char **data) noexcept nogil:
-    """Sort the rows along the dims from ``first`` on; those that no kernel takes are walked here."""
+    """Sort rows along the dims from ``first`` on; those that no kernel takes are walked here."""
     cdef char *moved[3]
     cdef int64_t i
     cdef int code

@@ -75,13 +75,13 @@ DEVICE int64_t find_coordinates(const windows_arguments &args, int64_t number,
     return rest;
 }
 
-// Call `take(place)` for the elements of a window inside the plane: all of them, or every 32nd from
-// this lane's on.
+// Call `take(place)` for the elements of a window inside the plane: all of them, or those that are
+// this lane's, where a warp shares them.
 template <class Take>
-DEVICE void walk_window(const windows_arguments &args, const window_range &range, bool every,
+DEVICE void walk_window(const windows_arguments &args, const window_range &range, bool all,
                         Take take) {
     const window_side *const s = args.sides;
-    if (every) {
+    if (all) {
         for (int64_t i = range.first[0]; i < range.last[0]; i += s[0].dilation)
             for (int64_t j = range.first[1]; j < range.last[1]; j += s[1].dilation) {
                 const int64_t line = (i * s[1].size + j) * s[2].size;

@@ -10,7 +10,7 @@
 typedef struct {
     int64_t size;
     int64_t count;
-    int64_t kernel; /* 0: window i goes from floor(i * size / count) to ceil((i + 1) * size / count) */
+    int64_t kernel; /* 0: window i is floor(i * size / count) to ceil((i + 1) * size / count) */
     int64_t stride;
     int64_t padding;
     int64_t dilation;

@@ -8,6 +8,8 @@ from pullback._c import dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
+LEGACY_STREAM = 1                       # CUDA's default stream, as DLPack and CUDA write it
+
 
 class DLDeviceType(enum.IntEnum):
     """DLPack's numbers of kinds of devices.
@@ -71,14 +73,15 @@ def _pair(dl_device):
 
 
 def _wait(tensor, pair, stream):
-    """Make sure that the memory may be read on the consumer's stream."""
+    """Make sure that the memory may be read on the consumer's stream; None: the default one."""
+    from pullback.backend import current_stream, wait_stream
+
+    where = tensor.device
     if pair[0] == DLDeviceType.kDLCPU:
         if stream not in (None, -1):
             raise AssertionError("stream should be None on cpu.")
-    elif stream != -1:
-        import pullback
-
-        pullback.synchronize(tensor.device)
+    elif stream != -1 and current_stream(where):
+        wait_stream(where, LEGACY_STREAM if stream is None else stream, current_stream(where))
 
 
 def lent_device(self):
