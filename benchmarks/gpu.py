@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import itertools
 import json
 import math
 import sys
@@ -183,13 +184,13 @@ def mlp_step(lib: Library, factor: float):
         return None
     torch = lib.module
     sizes = (784, 512, 512, 10)
-    weights = [(lib.random(m, n) / 30).requires_grad_() for n, m in zip(sizes, sizes[1:])]  # noqa: B905
+    weights = [(lib.random(m, n) / 30).requires_grad_() for n, m in itertools.pairwise(sizes)]
     biases = [lib.random(m, grad=True) for m in sizes[1:]]
     x, target = lib.random(256, 784), torch.arange(256, device="cuda") % 10
 
     def run():
         value = x
-        for i, (weight, bias) in enumerate(zip(weights, biases)):  # noqa: B905
+        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             value = torch.nn.functional.linear(value, weight, bias)
             value = torch.relu(value) if i < 2 else value
         torch.nn.functional.cross_entropy(value, target).backward()

@@ -82,8 +82,9 @@ def build() -> float:
 def write_metadata(source: str) -> None:
     """Let importlib.metadata know what lies in the folder, as an installed wheel would."""
     text = (ROOT / source / "pyproject.toml").read_text()
-    name = re.search(r'^name = "(.*)"', text, re.MULTILINE)[1]
-    version = re.search(r'^version = "(.*)"', text, re.MULTILINE)[1]
+    name, version = (
+        re.findall(rf'^{key} = "(.*)"', text, re.MULTILINE)[0] for key in ("name", "version")
+    )
     folder = SITE / f"{name.replace('-', '_')}-{version}.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

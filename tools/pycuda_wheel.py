@@ -80,7 +80,7 @@ def unpack_source(folder: Path) -> Path:
 
 
 def path_without_nvcc() -> str:
-    """Return PATH without the folders that have nvcc: pycuda takes their parents for the toolkit."""
+    """Return PATH without nvcc: pycuda takes the folder above it for the toolkit."""
     folders = os.environ.get("PATH", "").split(os.pathsep)
     return os.pathsep.join(name for name in folders if not (Path(name) / "nvcc").exists())
 

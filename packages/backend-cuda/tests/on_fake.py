@@ -3,8 +3,8 @@
     python tests/on_fake.py -m pullback.testing --device cuda --op add
     python tests/on_fake.py -m pytest --pyargs pullback.testing.suite --pullback-device cuda
 
-What ``fake_driver/run_with_fake.py`` says of environment variables holds here too. With ``--sanitize``
-as the first argument every access of a kernel to memory is checked by the address sanitizer.
+What ``fake_driver/run_with_fake.py`` says of environment variables holds here too. With
+``--sanitize`` as the first argument every access of a kernel is checked by the address sanitizer.
 """
 
 import hashlib

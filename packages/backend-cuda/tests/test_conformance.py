@@ -1,7 +1,8 @@
 """The conformance suite that core ships: every op, every check, on the device ``cuda``."""
 
 import pytest
-from pullback.testing.suite import *  # noqa: F403
+
+from pullback.testing.suite import *
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What kernels find wrong, and what the driver reports: which exception, where, and what is left."""
+"""What kernels find wrong, and what the driver reports: which exception, and what is left."""
 
 import pytest
 

@@ -96,10 +96,10 @@ def test_wrong_interfaces_are_refused(change, kind, words):
 
 def test_interface_is_refused_where_it_says_too_much():
     with pytest.raises(AttributeError, match="non-CUDA tensor"):
-        pb.ones(3).__cuda_array_interface__  # noqa: B018
+        pb.ones(3).__cuda_array_interface__
     assert not hasattr(pb.ones(3), "__cuda_array_interface__")
     with pytest.raises(RuntimeError, match="requires grad"):
-        pb.ones(3, device="cuda", requires_grad=True).__cuda_array_interface__  # noqa: B018
+        pb.ones(3, device="cuda", requires_grad=True).__cuda_array_interface__
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])

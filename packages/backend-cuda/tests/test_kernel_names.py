@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 
 import on_fake
+
 from pullback_cuda import kernels
 from pullback_cuda.kernels import launch
 

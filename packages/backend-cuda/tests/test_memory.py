@@ -106,7 +106,9 @@ def test_fraction_limits_what_is_held():
     pb.empty(total // 2, dtype=pb.uint8, device="cuda")
 
 
-@pytest.mark.parametrize(("fraction", "kind"), [("x", TypeError), (-1, ValueError), (2.0, ValueError)])
+@pytest.mark.parametrize(
+    ("fraction", "kind"), [("x", TypeError), (-1, ValueError), (2.0, ValueError)]
+)
 def test_wrong_fractions_are_refused(fraction, kind):
     with pytest.raises(kind, match="fraction"):
         pb.cuda.set_per_process_memory_fraction(fraction)

@@ -29,7 +29,7 @@ TAKEN = {
     **dict.fromkeys(("sum", "prod"), SUMMED),
     **dict.fromkeys(("amax", "amin", "argmax", "argmin"), ORDERED),
     **dict.fromkeys(("any", "all", "count_nonzero"), NAMES),
-    **dict.fromkeys(("sum_squares", "moments"), ["f32", "f64"]),
+    **dict.fromkeys(("sum_squares", "moments"), ("f32", "f64")),
     "nansum": FLOATING,
 }
 CASES = [(slot, name) for slot, names in TAKEN.items() for name in names]

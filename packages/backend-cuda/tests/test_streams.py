@@ -343,5 +343,5 @@ def test_gradients_cross_devices(fake_cuda):
 
 
 def test_operands_of_two_devices_are_refused(fake_cuda):
-    with pytest.raises(RuntimeError, match="same device|cuda:1"):
+    with pytest.raises(RuntimeError, match=r"same device|cuda:1"):
         pb.ones(3, device="cuda:0") + pb.ones(3, device="cuda:1")

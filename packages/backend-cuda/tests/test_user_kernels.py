@@ -150,7 +150,7 @@ def test_wrong_calls_are_refused(product):
         product(x.cpu(), 1)
     with pytest.raises(TypeError, match="not for bool"):
         product(x > 1, x > 2)
-    with pytest.raises(RuntimeError, match="size of tensor|broadcast"):
+    with pytest.raises(RuntimeError, match=r"size of tensor|broadcast"):
         product(x, pb.rand(4, device="cuda"))
 
 
@@ -158,5 +158,5 @@ def test_compiler_is_heard():
     from pullback_cuda import elementwise_kernel
 
     broken = elementwise_kernel("broken(x)", "x +")
-    with pytest.raises(RuntimeError, match="broken.*does not compile"):
+    with pytest.raises(RuntimeError, match=r"broken.*does not compile"):
         broken(pb.rand(3, device="cuda"))

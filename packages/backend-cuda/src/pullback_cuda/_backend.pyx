@@ -50,7 +50,7 @@ cdef int device_count(void *self) noexcept:
         return 0
 
 
-# ---- memory ----------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 cdef void *allocate(void *self, int device, size_t nbytes) except? NULL:
     return block_take(device, nbytes)
@@ -76,7 +76,7 @@ cdef void reset_peak(void *self, int device) noexcept:
     reset_peaks(device)
 
 
-# ---- copies ----------------------------------------------------------------------------------------
+# ---- copies --------------------------------------------------------------------------------------
 
 cdef inline object stream_of(pb_cuda_device *device):
     return <object>device.streams[current_number(device.number)].object
@@ -147,7 +147,7 @@ cdef int synchronize(void *self, int device, char *message) noexcept:
     return take_failure(device, message)
 
 
-# ---- streams and marks -----------------------------------------------------------------------------
+# ---- streams and marks ---------------------------------------------------------------------------
 
 cdef void *current_stream(void *self, int device) noexcept:
     return device_table()[device].streams[current_number(device)].handle

@@ -1,6 +1,7 @@
 """Compile CUDA text on this machine: kernels that the wheel lacks, and those of users.
 
-NVRTC is asked first, which needs no toolkit (``pip install pullback-cuda[nvrtc]``), then nvcc. What was compiled is kept in the user's cache folder, under the digest of all that it is made
+NVRTC is asked first, which needs no toolkit (``pip install pullback-cuda[nvrtc]``), then nvcc. What
+was compiled is kept in the user's cache folder, under the digest of all that it is made
 of.
 """
 

@@ -12,6 +12,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from pullback_cuda import _backend, _devices
 from pullback_cuda.driver import start_driver
@@ -22,7 +23,7 @@ OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
 
 _starting = threading.RLock()
 _started: dict[int, Device] = {}
-_driver = None
+_driver: Any = None  # pycuda.driver, after connect()
 _addresses: dict[str, int] = {}  # of functions of the driver that pycuda does not offer
 
 
@@ -41,7 +42,7 @@ class Device:
         self.context = self.device.retain_primary_context()
         # A context that is still there when the interpreter ends aborts the process.
         atexit.register(self.close)
-        self.modules: dict[str, object] = {}
+        self.modules: dict[str, Any] = {}
         self.plain_events: list = []
         self.timing_events: list = []
         with self.pushed():
@@ -179,7 +180,7 @@ class Device:
         return events
 
     def passed(self, events: list, wait: bool) -> bool:
-        """Tell whether all events have passed, after waiting for them if so asked; keep them then."""
+        """Tell whether all events have passed, perhaps after waiting for them; keep them then."""
         with _devices.Current(self.number):
             for event in events:
                 if wait:
@@ -300,10 +301,10 @@ def connect() -> None:
     if _driver is not None:
         return
     _driver = start_driver()
-    library = ctypes.WinDLL("nvcuda.dll") if os.name == "nt" else ctypes.CDLL("libcuda.so.1")
+    library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 
     for name in ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventRecord", "cuStreamWaitEvent"):
-        _addresses[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        _addresses[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     _devices.bind(
         start, _addresses["cuCtxGetCurrent"], _addresses["cuCtxSetCurrent"], _driver.Error
     )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pullback_cuda import devices
-from pullback_cuda.images import FOLDER
 from pullback_cuda.devices import device_number
+from pullback_cuda.images import FOLDER
 
 
 @dataclass(frozen=True)

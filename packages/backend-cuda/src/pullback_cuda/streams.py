@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from pullback.backend import current_stream as core_current_stream
 from pullback.backend import set_stream as core_set_stream
@@ -148,8 +149,8 @@ class Event:
         if interprocess:
             raise RuntimeError("Event(): events for several processes are not supported")
         self.enable_timing = bool(enable_timing)
-        self._event = None
-        self._device: devices.Device | None = None
+        self._event: Any = None
+        self._device: Any = None  # the Device of the first stream that recorded it
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark this point of a stream's work, the current stream's by default.

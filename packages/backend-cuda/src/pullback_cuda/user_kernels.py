@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
 
 import pullback as pb
 from pullback_cuda import images
@@ -126,8 +128,7 @@ class ElementwiseKernel:
 
     def run(self, *inputs):
         """Compute the op without recording it; all inputs have one dtype."""
-        from pullback_cuda.kernels import user
-
+        user = import_module("pullback_cuda.kernels.user")
         shape = pb.broadcast_shapes(*(value.shape for value in inputs))
         out = pb.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
         if out.numel():
@@ -219,8 +220,10 @@ def _make_function(kernel: ElementwiseKernel):
             moved.append(front.reshape(front.shape[:1] + (1,) * missing + front.shape[1:]))
         return kernel._function.apply(*moved), 0
 
-    methods = {"forward": forward, "setup_context": setup_context, "backward": backward,
-               "jvp": jvp, "vmap": vmap}  # fmt: skip
+    methods: dict[str, Callable] = {
+        "forward": forward, "setup_context": setup_context, "backward": backward, "jvp": jvp,
+        "vmap": vmap,
+    }  # fmt: skip
     name = "".join(part.capitalize() for part in kernel.__name__.split("_"))
-    body = {key: staticmethod(value) for key, value in methods.items()}
+    body: dict[str, Any] = {key: staticmethod(value) for key, value in methods.items()}
     return type(name, (pb.autograd.Function,), body)

@@ -27,7 +27,8 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = ["OutOfMemoryError", "current_device", "device", "device_count", "device_of",
            "init", "is_available", "is_initialized", "manual_seed", "manual_seed_all",
-           "set_device", "synchronize", *_NAMES]
+           "set_device", "synchronize"]
+__all__.extend(_NAMES)                  # found when they are asked for
 
 
 def __getattr__(name):

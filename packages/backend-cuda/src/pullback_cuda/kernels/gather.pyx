@@ -8,7 +8,7 @@ from pullback_cuda.kernels.indexed cimport (
     select_first, selection, take_arguments, unfold, write_arrays)
 from pullback_cuda.kernels.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.places cimport (
-    PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, merge_dims, volume, walk,
+    PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, merge_dims, walk,
     write_dims, write_steps)
 
 cdef pb_cuda_kernel *takers[5]

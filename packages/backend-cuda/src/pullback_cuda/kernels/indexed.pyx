@@ -5,7 +5,7 @@ A position of the index arrays selects a row of elements of the "far" array, whi
 is one element. More index arrays than a kernel takes are folded first: into one array of offsets.
 """
 
-from libc.stdint cimport INT64_MIN, int32_t, int64_t
+from libc.stdint cimport INT64_MIN, int64_t
 from libc.stdio cimport snprintf
 
 from pullback.abi cimport (

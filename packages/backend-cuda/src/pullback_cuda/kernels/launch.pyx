@@ -10,7 +10,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc
-from libc.string cimport strlen, strncpy
+from libc.string cimport strncpy
 
 from pullback.abi cimport (
     PB_E_INDEX, PB_E_MEMORY, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call,

@@ -4,13 +4,13 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_BF16, PB_BOOL, PB_C64, PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F16, PB_F32, PB_F64, PB_I64,
-    PB_MASK_ALL, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+    PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F32, PB_F64, PB_I64, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK,
+    pb_array, pb_call)
 from pullback_cuda._devices cimport (
     MAX_DEVICES, MAX_STREAMS, current_number, device_ready, enter_context, leave_context,
     pb_cuda_device)
 from pullback_cuda.kernels.launch cimport (
-    fail, fail_with, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
+    fail_with, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
 from pullback_cuda.kernels.matrices cimport (
     element_size, fill_matrices, matrix_view, pack, product_arguments, view_matrix)

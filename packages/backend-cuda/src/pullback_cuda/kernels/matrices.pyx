@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from pullback.abi cimport PB_C64, PB_C128, PB_F16, PB_NUM_DTYPES, pb_array, pb_call
+from pullback.abi cimport PB_F16, PB_NUM_DTYPES, pb_array, pb_call
 from pullback_cuda.kernels.launch cimport kernel_named, launch, pb_cuda_kernel, processors
 
 cdef const char *SIZES = b"\x01\x01\x01\x02\x04\x08\x02\x02\x04\x08\x08\x10"

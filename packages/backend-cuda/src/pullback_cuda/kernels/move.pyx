@@ -7,7 +7,7 @@ from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel)
 from pullback_cuda.kernels.places cimport (
     PLACE_DIMS, THREADS, NARROW, add_dim, blocks_for, count_elements, item_sizes, make_divider,
-    merge_dims, place_dims, place_divider, start_walk, step_of, volume, walk, write_dims,
+    merge_dims, place_dims, place_divider, start_walk, step_of, walk, write_dims,
     write_steps)
 
 

@@ -200,6 +200,11 @@ DEVICE void write_rows(const sort_long_arguments &args) {
             place = static_cast<const int64_t *>(order)[from];
         else if (passes > 0)
             place = static_cast<const uint32_t *>(order)[from];
+        if (args.places != nullptr) {
+            place = args.places[row * args.n + place];
+            // Nothing outside is touched, even if elements changed while they were counted.
+            place = (uint64_t)place < (uint64_t)args.length ? place : 0;
+        }
         static_cast<int64_t *>(args.indices)[indices] = place;
         if (args.values == nullptr)
             continue;

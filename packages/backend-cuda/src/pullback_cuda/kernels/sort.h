@@ -34,8 +34,11 @@ typedef struct {
     void *indices;       /* int64 */
     void *keys[2];       /* contiguous, n of each row */
     void *order[2];      /* uint32 or uint64 */
-    uint32_t *differ;    /* two words, 0 at first: the bits in which keys differ from the first */
-    int64_t n;
+    const int64_t *places; /* where the pairs of each row come from, or NULL: all of it in order */
+    uint32_t *differ;    /* two words, 0 at first: the bits in which keys differ from the first; or
+                          * NULL */
+    int64_t n;           /* pairs of a row */
+    int64_t length;      /* elements of a row */
     int64_t count;       /* of the first ones that are wanted */
     int64_t total;       /* elements of these rows: n, or count of each */
     int64_t first;       /* the number of the first one among all rows */

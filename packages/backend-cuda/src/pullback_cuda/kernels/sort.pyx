@@ -1,6 +1,7 @@
 """Stable sorts along the last dim.
 
-Short rows are sorted by threads or blocks on their own; long ones digit by digit, by all blocks.
+Short rows are sorted by threads or blocks on their own; long ones digit by digit, by all blocks. If
+only the first few elements of long rows are wanted, they are found first.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -9,7 +10,8 @@ from pullback.abi cimport (
     PB_BF16, PB_C64, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_I8, PB_I64, PB_OK,
     pb_array, pb_call)
 from pullback_cuda.kernels.launch cimport (
-    fail, kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give, scratch_take)
+    fail, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
+    scratch_take)
 from pullback_cuda.kernels.places cimport (
     NARROW, PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, item_sizes, make_divider,
     merge_dims, place_dims, place_divider, start_walk, step_of, volume, walk, write_dims,
@@ -44,8 +46,10 @@ cdef extern from "sort.h":
         void *indices
         void *keys[2]
         void *order[2]
+        const int64_t *places
         uint32_t *differ
         int64_t n
+        int64_t length
         int64_t count
         int64_t total
         int64_t first
@@ -59,12 +63,38 @@ cdef extern from "sort.h":
         int64_t values_steps[PLACE_DIMS]
         int64_t indices_steps[PLACE_DIMS]
 
+cdef extern from "select.h":
+    enum:
+        SELECT_DIGITS
+        SELECT_TILE
+    ctypedef struct select_arguments:
+        const void *input
+        int64_t input_step
+        int64_t n
+        int64_t count
+        int64_t chunk
+        int64_t blocks
+        int64_t first_row
+        uint64_t *limits
+        int64_t *left
+        uint64_t *histogram
+        int64_t *tallies
+        void *keys
+        int64_t *places
+        int32_t digit
+        sort_keys how
+        place_dims rows
+        int64_t input_rows[PLACE_DIMS]
+
 cdef extern from "indexed.h":
     ctypedef struct clear_arguments:
         void *data
         int64_t count
 
 cdef enum:
+    SELECTED = 4        # times as many elements that make it worth while to find the first ones
+    ROWS = 1 << 14      # of which the first ones are found together
+    BLOCKS = 6          # for each multiprocessor, at most, of all rows
     INPUT = 0           # operands of the walk over rows
     VALUES = 1
     INDICES = 2
@@ -77,12 +107,19 @@ cdef pb_cuda_kernel *medium[2]
 cdef pb_cuda_kernel *large[2]
 cdef pb_cuda_kernel *begin[2]
 cdef pb_cuda_kernel *finish[2]
+cdef pb_cuda_kernel *counters[2]
+cdef pb_cuda_kernel *talliers[2]
+cdef pb_cuda_kernel *collectors[2]
 for _wide in range(2):
     small[_wide] = kernel_named("sort", f"sort_small_{4 << _wide}")
     medium[_wide] = kernel_named("sort", f"sort_medium_{4 << _wide}")
     large[_wide] = kernel_named("sort", f"sort_large_{4 << _wide}")
     begin[_wide] = kernel_named("sort", f"sort_begin_{4 << _wide}")
     finish[_wide] = kernel_named("sort", f"sort_finish_{4 << _wide}")
+    counters[_wide] = kernel_named("select", f"select_count_{4 << _wide}")
+    talliers[_wide] = kernel_named("select", f"select_tally_{4 << _wide}")
+    collectors[_wide] = kernel_named("select", f"select_collect_{4 << _wide}")
+cdef pb_cuda_kernel *digit_finder = kernel_named("select", "select_digit")
 cdef pb_cuda_kernel *clear = kernel_named("index", "clear")
 
 # A call. Operands are the input, the values and the indices.
@@ -228,7 +265,8 @@ cdef int sort_long(pb_call *call, const sorting *task, const walk *rows, int fir
     args.indices = data[INDICES]
     args.input_step = task.steps[INPUT]
     args.how = task.how
-    args.n = task.n
+    args.places = NULL
+    args.n = args.length = task.n
     args.count = task.count
     args.wide = order_bytes == 8
     args.differ = <uint32_t *>memory
@@ -288,6 +326,127 @@ cdef int sort_all_long(pb_call *call, const sorting *task, const walk *rows, int
     return code
 
 
+# ---- the first few of long rows ------------------------------------------------------------------
+
+cdef int find_first(pb_call *call, select_arguments *args, int64_t rows) noexcept nogil:
+    """Find the first elements of some rows, in the order of their places."""
+    cdef clear_arguments zeros
+    cdef bint wide = args.how.bytes == 8
+    cdef int digit, code
+    zeros.data = args.histogram
+    zeros.count = rows * SELECT_DIGITS * 2
+    code = launch(call, clear, &zeros, sizeof(zeros), blocks_for(
+        call, zeros.count, THREADS * 4), THREADS, 0)
+    for digit in range(args.how.bytes - 1, -1, -1):
+        args.digit = digit
+        if code == PB_OK:
+            code = launch(call, counters[wide], args, sizeof(args[0]), rows * args.blocks,
+                          THREADS, 0)
+        if code == PB_OK:
+            code = launch(call, digit_finder, args, sizeof(args[0]), rows, SELECT_DIGITS, 0)
+    if code == PB_OK:
+        code = launch(call, talliers[wide], args, sizeof(args[0]), rows * args.blocks, THREADS, 0)
+    if code == PB_OK:
+        code = launch(call, collectors[wide], args, sizeof(args[0]), rows * args.blocks,
+                      THREADS, 0)
+    return code
+
+
+cdef int sort_first(pb_call *call, const sorting *task, const walk *rows, int first, char **data,
+                    select_arguments *args, int64_t some, char *pairs,
+                    int64_t spare) noexcept nogil:
+    """Find the first elements of some rows, and sort them.
+
+    ``pairs`` is memory for the sorted keys, and ``spare`` bytes further for their order.
+    """
+    cdef sort_rows_arguments found
+    cdef sort_long_arguments end
+    cdef int64_t steps[3]
+    cdef int key_bytes = 8 if args.how.bytes == 8 else 4, code
+    cdef walk lines
+    code = find_first(call, args, some)
+    if code != PB_OK:
+        return code
+    start_walk(&lines, 1)
+    steps[0] = task.count
+    add_dim(&lines, some, steps)
+    write_dims(&lines, 0, lines.ndim, &found.rows)
+    write_steps(&lines, 0, lines.ndim, 0, found.input_rows)
+    write_steps(&lines, 0, lines.ndim, 0, found.values_rows)
+    write_steps(&lines, 0, lines.ndim, 0, found.indices_rows)
+    found.input = args.keys
+    found.values = pairs
+    found.indices = pairs + spare
+    found.n = found.count = task.count
+    found.input_step = found.values_step = found.indices_step = 1
+    found.index_bytes = 4
+    found.how.bytes = key_bytes
+    found.how.kind = SORT_UNSIGNED
+    found.how.infinity = found.how.flip = 0
+    code = launch_rows(call, &found)
+    if code != PB_OK:
+        return code
+    end.input = data[INPUT]
+    end.values = data[VALUES]
+    end.indices = data[INDICES]
+    end.keys[0] = end.keys[1] = pairs
+    end.order[0] = end.order[1] = pairs + spare
+    end.places = args.places
+    end.differ = NULL
+    end.n = end.count = task.count
+    end.length = task.n
+    end.first = args.first_row * task.count
+    end.total = some * task.count
+    end.wide = False
+    end.narrow = end.total < <int64_t>NARROW
+    end.input_step = task.steps[INPUT]
+    end.how = task.how
+    make_divider(&end.row, task.count)
+    write_walk(task, rows, first, True, &end)
+    return launch(call, finish[key_bytes == 8], &end, sizeof(end), blocks_for(
+        call, end.total, THREADS), THREADS, 0)
+
+
+cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, int first,
+                        char **data) noexcept nogil:
+    """Sort the first elements of long rows."""
+    cdef select_arguments args
+    cdef int64_t total = volume(rows, first, rows.ndim), most = min(total, <int64_t>ROWS), row = 0
+    cdef int64_t tiles = (task.n + SELECT_TILE - 1) // SELECT_TILE, each, cells, nbytes
+    cdef int64_t blocks = min(tiles, max(<int64_t>1, <int64_t>BLOCKS * processors(call) // most))
+    cdef char *memory
+    cdef int code = PB_OK
+    args.input = data[INPUT]
+    args.input_step = task.steps[INPUT]
+    args.n = task.n
+    args.count = task.count
+    args.chunk = (tiles + blocks - 1) // blocks * SELECT_TILE
+    args.blocks = (task.n + args.chunk - 1) // args.chunk
+    args.how = task.how
+    write_dims(rows, first, rows.ndim, &args.rows)
+    write_steps(rows, first, rows.ndim, INPUT, args.input_rows)
+    # For each row a limit, what is left of it, a histogram, tallies, and four arrays of pairs.
+    cells = most * (2 + SELECT_DIGITS + 2 * args.blocks)
+    each = most * task.count * 8
+    nbytes = cells * 8 + 4 * each
+    memory = <char *>scratch_take(call, nbytes)
+    if memory == NULL:
+        return PB_E_MEMORY
+    args.limits = <uint64_t *>memory
+    args.left = <int64_t *>memory + most
+    args.histogram = args.limits + 2 * most
+    args.tallies = <int64_t *>(args.histogram + most * SELECT_DIGITS)
+    args.keys = memory + cells * 8
+    args.places = <int64_t *>(memory + cells * 8 + each)
+    while row < total and code == PB_OK:
+        args.first_row = row
+        code = sort_first(call, task, rows, first, data, &args, min(most, total - row),
+                          memory + cells * 8 + 2 * each, each)
+        row += most
+    scratch_give(call, memory, nbytes)
+    return code
+
+
 # ---- calls ---------------------------------------------------------------------------------------
 
 cdef int sort_walk(pb_call *call, const sorting *task, const walk *rows, int first,
@@ -299,6 +458,8 @@ cdef int sort_walk(pb_call *call, const sorting *task, const walk *rows, int fir
     if rows.ndim - first < PLACE_DIMS:      # one more dim is along a row
         if task.n <= SORT_LARGE:
             return sort_short(call, task, rows, first, data)
+        if task.count <= SORT_LARGE and task.count <= task.n // SELECTED:
+            return sort_all_first(call, task, rows, first, data)
         return sort_all_long(call, task, rows, first, data)
     for i in range(rows.shape[first]):
         moved[INPUT] = data[INPUT] + i * rows.steps[INPUT][first] * task.size

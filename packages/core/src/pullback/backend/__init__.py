@@ -21,10 +21,28 @@ from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
 from pullback.optable.slots import SLOT_IDS
 
-__all__ = ["Memory", "OutOfMemoryError", "SLOT_IDS", "attach_observer", "begin_range",
-           "current_device", "detach_observer", "device_count", "device_types", "end_range", "explain",
-           "get_float32_matmul_precision", "hookimpl", "installed", "masks", "memory_stats",
-           "plugin_manager", "set_current_device", "synchronize", "thread_number"]
+__all__ = [
+    "SLOT_IDS",
+    "Memory",
+    "OutOfMemoryError",
+    "attach_observer",
+    "begin_range",
+    "current_device",
+    "detach_observer",
+    "device_count",
+    "device_types",
+    "end_range",
+    "explain",
+    "get_float32_matmul_precision",
+    "hookimpl",
+    "installed",
+    "masks",
+    "memory_stats",
+    "plugin_manager",
+    "set_current_device",
+    "synchronize",
+    "thread_number",
+]
 
 
 def __getattr__(name):
