@@ -78,7 +78,7 @@ def check(slot, name, values, dims, layout="plain", tolerance=None):
 def values_for(slot, name, shape, seed=0):
     if slot == "prod" and name != "i64":
         values = sample(name, shape, seed, 0, 1)
-        return (values / 2 + 0.75).astype(values.dtype)     # the product stays of size
+        return (values / 2 + 0.75).astype(values.dtype)  # the product stays of size
     values = sample(name, shape, seed)
     if slot in ("any", "all", "count_nonzero"):
         values[np.random.default_rng(seed).random(shape) < 0.5] = 0
@@ -239,7 +239,7 @@ def test_moments_of_numbers_far_from_zero(name):
     values = (sample(name, (3, 20_000)) * 0.5 + 1000).astype(STORED[name])
     check("moments", name, values, (1,), tolerance=2**-18 if name == "f32" else 2**-36)
     check("moments", name, plain(values.T), (0,), tolerance=2**-18 if name == "f32" else 2**-36)
-    values[:, 0] = 1e6                  # the first one is no measure for the others
+    values[:, 0] = 1e6  # the first one is no measure for the others
     check("moments", name, values, (1,), tolerance=2**-18 if name == "f32" else 2**-36)
 
 

@@ -124,7 +124,7 @@ def test_nothing():
             ins = [np.zeros(shape, STORED[name])] * (1 if slot in FORWARD else 2)
             out = output(slot, ins[0], dim)
             run_slot(slot, out, ins, dim)
-            assert (out == -np.inf).all()      # the logarithm of an empty sum, if anything
+            assert (out == -np.inf).all()  # the logarithm of an empty sum, if anything
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])

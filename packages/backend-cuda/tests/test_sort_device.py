@@ -109,11 +109,24 @@ def test_sort_of_any_layout(layout, size):
     check_sort(mixed("f32", (2, 3, size)), False, layout=layout)
 
 
-@pytest.mark.parametrize("size", [40, 900, 4500])
+@pytest.mark.parametrize("size", [40, 900])
 @pytest.mark.parametrize("count", [0, 1, 17])
-def test_first_ones_alone(size, count):
+def test_first_ones_of_short_rows(size, count):
     for descending in (False, True):
         check_sort(mixed("f32", (3, size)), descending, count)
+
+
+@pytest.mark.parametrize("name", NAMES[:10])
+@pytest.mark.parametrize("count", [1, 300, 1500])
+@pytest.mark.parametrize("descending", [False, True])
+def test_first_ones_of_long_rows(name, count, descending):
+    check_sort(mixed(name, (2, 6100)), descending, count)
+
+
+def test_first_ones_of_many_tiles():
+    values = np.random.default_rng(0).integers(-1000, 1000, (2, 50_000)).astype(np.float32)
+    check_sort(values, True, 100, layout="strided")
+    check_sort(np.zeros((1, 50_000)), False, 3000)
 
 
 def test_sort_of_odd_shapes():

@@ -12,7 +12,7 @@ from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
     PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK, pb_backend)
 from pullback_cuda._devices cimport (
-    current_number, device_ready, device_table, enter_context, is_closed, leave_context,
+    MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed, leave_context,
     pb_cuda_device, set_current_number, stream_number)
 from pullback_cuda._memory cimport block_release, block_take, note_use
 from pullback_cuda._memory import memory_counts, release_cached, reset_peaks
@@ -43,11 +43,17 @@ cdef int report(char *message, object error) noexcept:
     return PB_E_RUNTIME
 
 
+cdef int known_count = -1               # devices do not come and go
+
+
 cdef int device_count(void *self) noexcept:
-    try:
-        return count_devices()
-    except Exception:
-        return 0
+    global known_count
+    if known_count < 0:
+        try:
+            known_count = min(<int>count_devices(), <int>MAX_DEVICES)
+        except Exception:
+            return 0
+    return known_count
 
 
 # ---- memory --------------------------------------------------------------------------------------

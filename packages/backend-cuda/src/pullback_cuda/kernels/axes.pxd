@@ -12,9 +12,19 @@ cdef extern from "axes.h":
         uint32_t shift
 
 
+cdef extern from *:
+    """
+    static const int pb_item_sizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+    """
+    const int *item_sizes "pb_item_sizes"   # by dtype
+
+
 cdef enum:
     AXES_OPERANDS = 3
-    MOST_NUMBERED = 1 << 30  # positions whose numbers kernels can be sure to divide
+    MOST_NUMBERED = 1 << 30     # positions whose numbers kernels can be sure to divide
+    FULL = 2048                 # threads that keep a multiprocessor busy
+    WARP = 5                    # 2^5 threads
+    BLOCK = 8                   # 2^8 threads, the most of a block
 
 
 # Innermost first. Strides count elements.

@@ -161,6 +161,14 @@ cdef void *failure_record(pb_call *call) noexcept nogil:
 
 cdef int failure_check(pb_call *call) noexcept nogil:
     """Return the code of a failure that has been told already, with its message; else PB_OK."""
+    cdef pb_failure *failure = device_table()[call.device].failure
+    if failure == NULL or failure.code == 0:
+        return PB_OK
+    with gil:                           # the kernel may still be at it, and tell once more
+        try:
+            (<object>device_table()[call.device].object).synchronize()
+        except BaseException as error:
+            return fail_with(call, PB_E_RUNTIME, error)
     return take_failure(call.device, call.message)
 
 

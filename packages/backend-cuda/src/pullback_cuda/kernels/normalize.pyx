@@ -10,7 +10,7 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.axes cimport (
-    MOST_NUMBERED, bits_for, is_aligned, pb_axis, write_axis)
+    BLOCK, FULL, MOST_NUMBERED, WARP, bits_for, is_aligned, pb_axis, write_axis)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
@@ -73,13 +73,10 @@ cdef extern from "normalize.h":
         int32_t strided
 
 cdef enum:
-    FULL = 2048          # threads that keep a multiprocessor busy
     CHUNKS = 1024        # of a row or column, at most
     FEW = 8              # elements of a row that a thread should have
     CONTRIBUTION = 24    # bytes of what is known of a chunk
     PAIR = 16            # bytes of two sums
-    WARP = 5             # 2^5 threads
-    BLOCK = 8
 
 cdef pb_cuda_kernel *standardizes[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *slopes[PB_NUM_DTYPES]

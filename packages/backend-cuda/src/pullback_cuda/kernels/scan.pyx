@@ -9,11 +9,11 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_I8, PB_I64, PB_MASK_ALL,
+    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F64, PB_I8, PB_I64, PB_MASK_ALL,
     PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
 from pullback_cuda.kernels.axes cimport (
-    MOST_NUMBERED, add_axis, axis_list, bits_for, is_aligned, is_nearer, merge_axes, pb_axis,
-    positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, bits_for, is_aligned, is_nearer,
+    item_sizes, merge_axes, pb_axis, positions, sort_axes, start_axes, write_axes)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
@@ -45,12 +45,7 @@ cdef extern from "scan.h":
         pb_axis line[SCAN_AXES]
 
 cdef enum:
-    FULL = 2048     # threads that keep a multiprocessor busy
     CHUNKS = 4096   # of a line, at most
-    WARP = 5        # 2^5 threads
-    BLOCK = 8
-
-cdef int *item_sizes = [1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16]
 
 
 # What is done to one dtype.

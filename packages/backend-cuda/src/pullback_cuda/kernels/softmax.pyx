@@ -1,4 +1,4 @@
-"""softmax, log_softmax, logsumexp and their derivatives: a line of elements along a dim at a time."""
+"""softmax, log_softmax, logsumexp and their derivatives, by lines of elements along a dim."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -7,8 +7,8 @@ from pullback.abi cimport (
     PB_BF16, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_MASK_FLOATING, PB_NUM_DTYPES,
     PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.axes cimport (
-    MOST_NUMBERED, add_axis, axis_list, bits_for, is_aligned, is_nearer, merge_axes, pb_axis,
-    positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, bits_for, is_aligned, is_nearer,
+    item_sizes, merge_axes, pb_axis, positions, sort_axes, start_axes, write_axes)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
@@ -41,14 +41,10 @@ cdef extern from "softmax.h":
         pb_axis line[SOFTMAX_AXES]
 
 cdef enum:
-    FULL = 2048      # threads that keep a multiprocessor busy
-    CHUNKS = 1024    # of a line, at most
-    FEW = 8          # elements of a line that a thread should have
-    CONTRIBUTION = 16    # bytes
-    WARP = 5         # 2^5 threads
-    BLOCK = 8
+    CHUNKS = 1024        # of a line, at most
+    FEW = 8              # elements of a line that a thread should have
+    CONTRIBUTION = 16    # bytes of what is known of a chunk
 
-cdef int *item_sizes = [1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16]
 cdef pb_cuda_kernel *forward[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *backward[PB_NUM_DTYPES]
 
