@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from pullback._c import create
+from pullback._c import create, stream_order
 from pullback._c import dtype as _dtype
 from pullback._c import index as _index
 from pullback._c.tensor import Size, Tensor, adopt, bind_attribute, bind_late
@@ -186,6 +186,33 @@ def cuda(self, device=None, non_blocking=False):
     return self.to(where, non_blocking=non_blocking)
 
 
+def is_pinned(self, device=None):
+    """Return True if the tensor is in pinned memory: of this kind of device, if one is named.
+
+    >>> import pullback
+    >>> pullback.ones(2).is_pinned()
+    False
+    """
+    return create.is_pinned(self, device)
+
+
+def record_stream(self, stream):
+    """Tell that a stream uses the tensor, which its memory was not allocated for.
+
+    Once the memory is free, it is not used again before the stream has done what it was given
+    until then. ``stream`` is an object with its address as ``cuda_stream`` or ``handle``, or that
+    number.
+
+    Raises: NotImplementedError for tensors of devices without streams.
+
+    >>> import pullback
+    >>> pullback.ones(2, device="meta").record_stream(0)
+    Traceback (most recent call last):
+    NotImplementedError: record_stream(): the device meta has no streams
+    """
+    stream_order.record_stream(self, stream)
+
+
 def type_as(self, other):
     """Return the tensor in the dtype of another one."""
     return self.to(other.dtype)
@@ -305,7 +332,8 @@ def install():
     for name, method in {
             "item": item, "cpu": cpu, "cuda": cuda, "type_as": type_as, "type": tensor_type,
             "equal": equal, "isclose": isclose, "allclose": allclose,
-            "__complex__": to_complex, "as_subclass": as_subclass}.items():
+            "__complex__": to_complex, "as_subclass": as_subclass,
+            "is_pinned": is_pinned, "record_stream": record_stream}.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))

@@ -22,7 +22,7 @@ from pullback._c.tensor cimport (
     pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
-    STORAGE_READONLY, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
+    STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
 
 cdef int ADDCMUL = slot_id("addcmul")
 
@@ -31,6 +31,11 @@ cdef extern from "Python.h":
 
 
 cdef bint is_sole_owner(PyObject *value) noexcept:
+    """True if nobody else can reach the memory, and no other stream may still be reading it."""
+    return is_only_way(value) and (<Tensor>value).storage.flags & STORAGE_SHARED == 0
+
+
+cdef inline bint is_only_way(PyObject *value) noexcept:
     """True if the one count that the caller holds is the only way to the tensor and its memory."""
     if value.ob_refcnt != 1 or Py_TYPE(value) != <PyTypeObject *>Tensor:
         return False
@@ -85,7 +90,7 @@ cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
 
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
     """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
-    cdef bint sole = is_sole_owner(incoming)
+    cdef bint sole = is_only_way(incoming)
     cdef Tensor grad = <Tensor>incoming
     cdef pb_tensor_extra *extra = tensor_extra(leaf)
     cdef Tensor current, kept

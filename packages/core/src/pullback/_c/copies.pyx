@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.call cimport op_apply
-from pullback._c.device cimport device, device_index, device_parse
+from pullback._c.device cimport DEVICE_META, device, device_index, device_parse
 from pullback._c.dtype cimport dtype_code, dtype_object
 from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport Op, forward_register, op_named
@@ -170,18 +170,20 @@ cdef object forward_cast(Op op, PyObject **args, PyObject *target):
     return cast_tensor(<Tensor>args[0], dtype_code(<object>args[1], op.name_bytes))
 
 
-cdef object moved(Tensor self, object where):
+cdef object moved(Tensor self, object where, object non_blocking):
     """Return the tensor on a device: itself if it is there already."""
-    cdef PyObject *step[2]
+    cdef PyObject *step[3]
     cdef device to
     if where is None:
         return self
     to = device_parse(where)
     if to.type_id == self.storage.device_type and (
-            to.ordinal < 0 or device_index(to) == self.storage.device_index):
+            to.type_id == DEVICE_META and to.ordinal < 0
+            or device_index(to) == self.storage.device_index):
         return self
     step[0] = <PyObject *>self
     step[1] = <PyObject *>to
+    step[2] = <PyObject *>non_blocking
     return op_apply(op_named("move"), step)
 
 
@@ -193,6 +195,7 @@ cdef object composite_to(Op op, PyObject **args, PyObject *target):
     """
     cdef Tensor self = <Tensor>args[0]
     cdef object wanted = <object>args[5], where = <object>args[6], out
+    cdef object non_blocking = <object>args[3]
     cdef bint copy = <object>args[4]
     cdef PyObject *step[2]
     for value in (<object>args[1], <object>args[2]):
@@ -202,12 +205,13 @@ cdef object composite_to(Op op, PyObject **args, PyObject *target):
             wanted = dtype_object((<Tensor>value).dtype)
             where = tensor_device(<Tensor>value)
         elif isinstance(value, bool):
-            copy = copy or <object>args[3]
+            copy = copy or non_blocking
+            non_blocking = value
         elif isinstance(value, (device, str, int)):
             where = value
         else:
             wanted = value
-    out = moved(self, where)
+    out = moved(self, where, non_blocking)
     step[0] = <PyObject *>out
     if wanted is not None and dtype_code(wanted, op.name_bytes) != (<Tensor>out).dtype:
         step[1] = <PyObject *>wanted

@@ -5,11 +5,12 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_DEVICE_TO_HOST, PB_F64, PB_HOST_TO_DEVICE, PB_I64, PB_MAX_NDIM, PB_MESSAGE_SIZE, pb_param)
+    PB_BACKEND_ASYNC, PB_DEVICE_TO_HOST, PB_E_PYTHON, PB_F64, PB_HOST_TO_DEVICE, PB_I64,
+    PB_MAX_NDIM, PB_MESSAGE_SIZE, PB_NON_BLOCKING, pb_backend, pb_param)
 from pullback._c.call cimport composite_python, forward_python
 from pullback._c.device cimport (
-    DEVICE_META, device as device_class, device_default_ordinal, device_default_type, device_index,
-    device_parse, device_type, pb_device_type)
+    DEVICE_CUDA, DEVICE_META, device as device_class, device_default_ordinal, device_default_type,
+    device_index, device_parse, device_type, device_types, has_field, pb_device_type)
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
     dtype_itemsize, dtype_of_scalar, scalar_check_all, scalar_read)
@@ -19,13 +20,17 @@ from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.kernel cimport (
     check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_retain, layout_scalar, small_int)
-from pullback._c.storage cimport storage_alias, storage_retain
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_same_shape,
+    layout_same_strides, layout_scalar, small_int)
+from pullback._c.storage cimport storage_alias, storage_foreign, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED,
     Tensor, same_device, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_PINNED, layout_shape, layout_strides, pb_layout,
+    pb_storage)
+from pullback._c.device import known_device_types
+from pullback._c.failures import OutOfMemoryError
 
 cdef int ARANGE = slot_id("arange")
 cdef int LINSPACE = slot_id("linspace")
@@ -105,13 +110,13 @@ def fill_tensor(Tensor out not None, value):
     return out
 
 
-def copy_raw(Tensor out not None, Tensor source not None):
+def copy_raw(Tensor out not None, Tensor source not None, bint non_blocking=False):
     """Copy between tensors of broadcastable shapes, any dtypes and devices, outside the graph.
 
     Raises: RuntimeError for a source that does not broadcast to the shape of ``out``.
     """
     check_broadcast(out.layout, source.layout)
-    cross_copy(out, source)
+    cross_copy(out, source, non_blocking)
     return out
 
 
@@ -175,7 +180,7 @@ def data_alias(Tensor source not None):
                        source.dtype)
 
 
-def to_device(Tensor source not None, where):
+def to_device(Tensor source not None, where, bint non_blocking=False):
     """Return a copy on another device, outside the graph."""
     cdef int type_id, ordinal
     cdef pb_layout *layout
@@ -186,11 +191,11 @@ def to_device(Tensor source not None, where):
     else:
         layout = layout_contiguous(source.layout.ndim, layout_shape(source.layout))
     out = tensor_new(layout, source.dtype, type_id, ordinal)
-    cross_copy(out, source)
+    cross_copy(out, source, non_blocking)
     return out
 
 
-cdef int cross_copy(Tensor out, Tensor source) except -1:
+cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
     """out = source over devices: packed on the source's side, moved, unpacked on the other."""
     cdef Tensor staged, landed
     if out.storage.device_type == DEVICE_META:
@@ -202,19 +207,32 @@ cdef int cross_copy(Tensor out, Tensor source) except -1:
     staged = source
     if source.dtype != out.dtype:
         staged = cast_tensor(source, out.dtype)
+    if lies_alike(out, staged):
+        return move_bytes(out, staged, non_blocking)
     if not staged.layout.flags & LAYOUT_CONTIGUOUS:
         staged = contiguous_copy(staged)
+    if lies_alike(out, staged):
+        return move_bytes(out, staged, non_blocking)
     landed = tensor_new(layout_retain(staged.layout), out.dtype, out.storage.device_type,
                         out.storage.device_index)
-    move_bytes(landed, staged)
+    move_bytes(landed, staged, False)
     return copy_into(out, landed)
 
 
-cdef int move_bytes(Tensor out, Tensor source) except -1:
-    """Move packed bytes between two devices; at most one step through the host."""
+cdef bint lies_alike(Tensor out, Tensor source) noexcept:
+    """True if the bytes of two tensors of one dtype are in the same order, without gaps."""
+    return (source.layout.flags & LAYOUT_DENSE != 0 and layout_same_shape(out.layout, source.layout)
+            and layout_same_strides(out.layout, source.layout))
+
+
+cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
+    """Move bytes that lie alike between two devices; at most one step through the host."""
     cdef pb_device_type *to = device_type(out.storage.device_type)
     cdef pb_device_type *origin = device_type(source.storage.device_type)
     cdef size_t nbytes = out.layout.numel * dtype_itemsize[out.dtype]
+    cdef size_t to_offset = out.offset * dtype_itemsize[out.dtype]
+    cdef size_t offset = source.offset * dtype_itemsize[source.dtype]
+    cdef int index = source.storage.device_index, to_index = out.storage.device_index
     cdef char message[PB_MESSAGE_SIZE]
     cdef bytearray bridge
     cdef char *middle
@@ -226,28 +244,144 @@ cdef int move_bytes(Tensor out, Tensor source) except -1:
         memcpy(tensor_data(out), tensor_data(source), nbytes)
     elif to.host:
         failed = origin.backend.copy_bytes(
-            origin.backend.self, source.storage.device_index, tensor_data(out), 0,
-            source.storage.data, source.offset * dtype_itemsize[source.dtype], nbytes,
-            PB_DEVICE_TO_HOST, message)
+            origin.backend.self, index, tensor_data(out), 0, source.storage.data, offset, nbytes,
+            PB_DEVICE_TO_HOST | later(origin, out, non_blocking), message)
     elif origin.host:
         failed = to.backend.copy_bytes(
-            to.backend.self, out.storage.device_index, out.storage.data, 0, tensor_data(source), 0,
-            nbytes, PB_HOST_TO_DEVICE, message)
+            to.backend.self, to_index, out.storage.data, to_offset, tensor_data(source), 0, nbytes,
+            PB_HOST_TO_DEVICE | later(to, source, non_blocking), message)
+    elif (origin == to and has_field(to.backend, &to.backend.copy_between)
+            and to.backend.copy_between != NULL):
+        failed = to.backend.copy_between(
+            to.backend.self, to_index, out.storage.data, to_offset, index, source.storage.data,
+            offset, nbytes, message)
     else:
         bridge = bytearray(nbytes)
         middle = bridge
         failed = origin.backend.copy_bytes(
-            origin.backend.self, source.storage.device_index, middle, 0, source.storage.data,
-            source.offset * dtype_itemsize[source.dtype], nbytes, PB_DEVICE_TO_HOST, message)
+            origin.backend.self, index, middle, 0, source.storage.data, offset, nbytes,
+            PB_DEVICE_TO_HOST, message)
         if not failed:
             failed = to.backend.copy_bytes(
-                to.backend.self, out.storage.device_index, out.storage.data, 0, middle, 0, nbytes,
+                to.backend.self, to_index, out.storage.data, to_offset, middle, 0, nbytes,
                 PB_HOST_TO_DEVICE, message)
     if failed:
         keep_error(failed)
         raise_failure(failed, message,
                       f"copy from {tensor_device(source)} to {tensor_device(out)} failed")
     return 0
+
+
+cdef int later(pb_device_type *kind, Tensor host, bint non_blocking) noexcept:
+    """Return PB_NON_BLOCKING where a copy from or to a host tensor need not be waited for."""
+    if non_blocking and kind.backend.flags & PB_BACKEND_ASYNC and is_pinned_for(host.storage, kind):
+        return PB_NON_BLOCKING
+    return 0
+
+
+# ---- pinned memory: the host's, which a device reads and writes by itself ------------------------
+
+cdef class PinnedBlock:
+    """Memory that goes back to its backend when the last tensor over it dies."""
+    cdef pb_device_type *kind
+    cdef void *data
+    cdef size_t nbytes
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            self.kind.backend.release_pinned(self.kind.backend.self, self.data, self.nbytes)
+
+
+cdef PinnedBlock allocate_pinned(pb_device_type *kind, size_t nbytes):
+    cdef PinnedBlock block = PinnedBlock.__new__(PinnedBlock)
+    block.kind = kind
+    block.nbytes = nbytes
+    if nbytes:
+        block.data = kind.backend.allocate_pinned(kind.backend.self, nbytes)
+        if block.data == NULL:
+            keep_error(PB_E_PYTHON)     # the backend may have said more than we can
+            raise OutOfMemoryError(f"{kind.name.decode()}: cannot allocate {nbytes} bytes of "
+                                   f"pinned memory")
+    return block
+
+
+cdef bint can_pin(pb_device_type *kind) noexcept:
+    cdef pb_backend *backend = kind.backend
+    return (kind.loaded and not kind.host and backend != NULL
+            and has_field(backend, &backend.release_pinned) and backend.allocate_pinned != NULL)
+
+
+cdef pb_device_type *accelerator(object where) except NULL:
+    """Return the device type that memory is pinned for: of a device, or the one there is."""
+    cdef pb_device_type *kind
+    cdef int number
+    if where is not None:
+        kind = device_type(device_parse(where).type_id)
+        if not can_pin(kind):
+            raise RuntimeError(f"the device {where} has no pinned memory")
+        return kind
+    for number in (device_default_type(), *range(len(known_device_types()))):
+        if can_pin(device_types() + number):
+            return device_types() + number
+    error = None
+    try:
+        kind = device_type(DEVICE_CUDA)
+        if can_pin(kind):
+            return kind
+    except Exception as reason:
+        error = reason
+    raise RuntimeError("Cannot access accelerator device when none is available.") from error
+
+
+cdef bint is_pinned_for(pb_storage *storage, pb_device_type *kind) noexcept:
+    """True if memory is pinned for a type of devices."""
+    while storage.memory != NULL:
+        storage = storage.memory
+    return (storage.flags & STORAGE_PINNED != 0
+            and (<PinnedBlock><object>storage.owner).kind == kind)
+
+
+def is_pinned(Tensor self not None, device=None):
+    """Return True if the tensor is in pinned memory: of this kind of device, if one is named."""
+    if device is None:
+        return self.storage.flags & STORAGE_PINNED != 0
+    return bool(is_pinned_for(self.storage, device_types() + device_parse(device).type_id))
+
+
+cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like):
+    cdef size_t nbytes = like.layout.numel * dtype_itemsize[like.dtype]
+    cdef PinnedBlock block = allocate_pinned(kind, nbytes)
+    cdef pb_layout *layout
+    cdef pb_storage *storage
+    if like.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(like.layout)
+    else:
+        layout = layout_contiguous(like.layout.ndim, layout_shape(like.layout))
+    storage = storage_foreign(block.data, nbytes, host_type, 0, block, False)
+    storage.flags |= STORAGE_PINNED
+    return tensor_wrap(storage, layout, 0, like.dtype)
+
+
+def pinned_like(Tensor tensor not None):
+    """Return new pinned memory for a copy of a device's tensor; None if the device cannot."""
+    cdef pb_device_type *kind = device_types() + tensor.storage.device_type
+    from pullback._c.interop import host_device
+    cdef device_class host = host_device()
+    return new_pinned(kind, host.type_id, tensor) if can_pin(kind) else None
+
+
+def pinned_copy(Tensor source not None, where):
+    """Return a copy of a host tensor in pinned memory, outside the graph.
+
+    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
+    """
+    cdef Tensor out
+    if not device_types()[source.storage.device_type].host:
+        raise RuntimeError(f"cannot pin a tensor on {tensor_device(source)}: only dense CPU "
+                           f"tensors can be pinned")
+    out = new_pinned(accelerator(where), source.storage.device_type, source)
+    copy_into(out, source)
+    return out
 
 
 def item(Tensor self not None):

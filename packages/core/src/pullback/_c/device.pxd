@@ -28,6 +28,7 @@ ctypedef struct pb_device_type:
     bint loaded
     bint host                   # memory is host memory
     bint handles                # its addresses are handles, not addresses
+    bint streams                # it has streams that can be changed
     pb_entry *table             # MAX_SLOTS * PB_NUM_DTYPES
 
 

@@ -119,6 +119,8 @@ def install_backend(str name, capsule):
     found.backend = backend
     found.host = (backend.flags & PB_BACKEND_HOST) != 0
     found.handles = (backend.flags & PB_BACKEND_HANDLES) != 0
+    found.streams = (backend.current_stream != NULL and has_field(backend, &backend.set_stream)
+                     and backend.set_stream != NULL and backend.wait_stream != NULL)
 
 
 def install_kernel(str name, int slot, unsigned int mask, kernel):

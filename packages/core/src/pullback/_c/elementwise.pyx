@@ -526,7 +526,7 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     check_broadcast(self.layout, source.layout)
     if not same_device(self, source):
         from pullback._c.create import copy_raw
-        return copy_raw(self, source)
+        return copy_raw(self, source, <object>args[2])
     refuse_partial_overlap(self, source)
     if memory_overlaps(self, source):
         if same_elements(self, source):

@@ -17,7 +17,7 @@ owns; a node points to its record while the pass runs. If another pass holds the
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -38,6 +38,8 @@ from pullback._c.ready cimport ready_pop, ready_push, ready_queue, visit_t, with
 from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
+from pullback._c.stream_order cimport StreamOrder
+from pullback._c.streams cimport stream_set
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, set_run_from_scalar,
     tensor_device_index, tensor_device_type)
@@ -79,6 +81,7 @@ cdef class GraphTask:
     cdef list callbacks
     cdef uint64_t number
     cdef void *outer
+    cdef StreamOrder order              # None as long as there are only default streams
 
     def __dealloc__(self):
         task_clear(self)
@@ -250,24 +253,54 @@ cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1
 
 # ---- gradients between nodes ---------------------------------------------------------------------
 
-cdef int deliver(GraphTask task, pb_edge *edge, visit_t *below, PyObject *value) except -1:
-    """Add a gradient to the buffer of the next node; steals the count."""
+cdef int deliver(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
+                 PyObject *value) except -1:
+    """Add a gradient to the buffer of the next node; steals the count.
+
+    It comes from the node `source`, or from the caller.
+    """
     cdef PyObject **slot = visit_buffers(below) + edge.nr
     cdef object total
     cdef PyObject *before
-    if slot[0] == NULL:
+    if slot[0] == NULL and not process.streams_used:
         slot[0] = value
         return 0
     try:
-        total = sum_grads(slot[0], <Tensor>value, task.create_graph)
+        if process.streams_used:
+            total = add_in_order(task, source, edge, below, value)
+        else:
+            total = sum_grads(slot[0], <Tensor>value, task.create_graph)
     finally:
         Py_DECREF(<object>value)
     if <PyObject *>total != slot[0]:
         before = slot[0]
         Py_INCREF(total)
         slot[0] = <PyObject *>total
-        Py_DECREF(<object>before)
+        Py_XDECREF(before)
     return 0
+
+
+cdef object add_in_order(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
+                         PyObject *value):
+    """Return what the buffer holds with a gradient, added on the stream of the next node."""
+    cdef PyObject *waiting = visit_buffers(below)[edge.nr]
+    cdef uint16_t before = order_of(task).arrive(source, below, edge.nr, <Tensor>value,
+                                                 waiting != NULL)
+    if waiting == NULL:
+        return <object>value
+    try:
+        return sum_grads(waiting, <Tensor>value, task.create_graph)
+    finally:
+        stream_set(before)
+
+
+cdef StreamOrder order_of(GraphTask task):
+    """Return what keeps the streams of a pass in order, made when it is needed."""
+    if task.order is None:
+        task.order = StreamOrder()
+        if task.outer != NULL:
+            task.order.outer = order_of(<GraphTask>task.outer)
+    return task.order
 
 
 # ---- one node ------------------------------------------------------------------------------------
@@ -324,6 +357,8 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
                 grads[i] = NULL
                 Py_XDECREF(held)
             pass_on(task, node, results)
+            if nedges == 0 and process.streams_used:
+                order_of(task).finish_leaf(node)
         finally:
             release_sums(sums, nedges)
             for i in range(nedges):
@@ -355,6 +390,8 @@ cdef running_sum *find_sums(GraphTask task, pb_node *node, running_sum *places) 
         if edges[i].node == NULL:
             continue
         below = visit_find(task, edges[i].node)
+        if process.streams_used and not order_of(task).is_shared(node, below, edges[i].nr):
+            continue
         if not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
             find_sum(&places[i], &edges[i], visit_buffers(below)[edges[i].nr],
                      below.dependencies == 1 and not below.flags & VISIT_CAPTURED)
@@ -379,6 +416,9 @@ cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
     while position >= 0:
         if grads[task.inputs[position].nr] != NULL:
             task.captured[position] = <object>grads[task.inputs[position].nr]
+            if process.streams_used:
+                order_of(task).hand_over(visit.node, task.inputs[position].nr,
+                                         <Tensor>grads[task.inputs[position].nr])
         position = task.next_capture[position]
     return 0
 
@@ -410,7 +450,7 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
                         value = <PyObject *>fitted
                     fitted = None
                 results[i] = NULL
-                deliver(task, &edges[i], below, value)
+                deliver(task, node, &edges[i], below, value)
         below.dependencies -= 1
         if below.dependencies == 0 and (
                 not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
@@ -547,12 +587,18 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
             if logged:
                 log_node(visit.node, visit_buffers(visit))
             state.running_node = visit.node
+            if process.streams_used:
+                order_of(task).enter(visit)
             if process.observer == NULL:
                 run_node(task, visit)
             else:
                 run_observed(task, visit)
             visit = NULL
+        if task.order is not None:
+            task.order.leave(False)
     except BaseException:
+        if task.order is not None:
+            task.order.leave(True)
         if visit != NULL and process.anomaly:
             state.graph_task = task.outer
             note_failure(visit.node)
@@ -617,7 +663,7 @@ cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) exc
         value = grads[k]
         grads[k] = None
         Py_INCREF(value)
-        deliver(task, &edges[k], visit, <PyObject *>value)
+        deliver(task, NULL, &edges[k], visit, <PyObject *>value)
         value = None
         # A single root's hooks see its gradient even if it leads to none of the inputs.
         if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (

@@ -44,7 +44,7 @@ cdef int raise_failure(int code, const char *message, str what) except -1:
     cdef str text = message.decode("utf-8", "replace")
     if PB_E_RUNTIME < code < PB_E_PYTHON:
         return raise_text(code, text or what)
-    raise RuntimeError(f"{what}: {text}")
+    raise RuntimeError(f"{what}: {text}" if text else what)
 
 
 cdef int raise_text(int code, str text) except -1:

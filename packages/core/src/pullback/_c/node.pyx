@@ -18,6 +18,7 @@ from pullback.pool cimport PB_POOL_LARGEST, pb_pool, pb_pool_allocate, pb_pool_r
 from pullback._c.layout cimport layout_release, layout_shape_tuple
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.storage cimport storage_release
+from pullback._c.streams cimport stream_now
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT,
     SAVED_SHAPE, node_edges, node_meta, node_saved, pb_edge, pb_layout, pb_meta, pb_node,
@@ -88,6 +89,8 @@ cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
     meta.dtype = dtype
     meta.device_type = storage.device_type
     meta.device_index = storage.device_index
+    if process.streams_used:
+        meta.stream = stream_now(storage.device_type, storage.device_index)
 
 
 # ---- freeing -------------------------------------------------------------------------------------

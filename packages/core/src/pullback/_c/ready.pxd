@@ -1,7 +1,7 @@
 """The nodes of a backward pass that are ready to run: a heap, highest sequence number first."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
 from pullback._c.types cimport pb_node
@@ -16,6 +16,7 @@ ctypedef struct visit_t:
     uint32_t next_edge          # of the walk that marks paths
     uint32_t noutputs
     int32_t first_capture       # position of an input at this node, if VISIT_CAPTURED
+    uint16_t awaited[2]         # streams that what waits in its buffers comes from
     PyObject *single            # owned; the buffer of a node with one output
     PyObject **many             # owned; else
 

@@ -33,6 +33,7 @@ ctypedef struct pb_globals:
     int anomaly_check_nan
     int full_collection         # 1 while the collector runs over its oldest generation
     uint32_t gc_epoch
+    int streams_used            # 1 once a stream other than a default one was current
     int inference               # how many times inference mode is entered, over all threads
 
 cdef pb_globals *globals_() noexcept nogil

@@ -40,6 +40,7 @@ process.observer = NULL
 process.anomaly = 0
 process.anomaly_check_nan = 1
 process.full_collection = 0
+process.streams_used = 0
 process.inference = 0
 process.gc_epoch = 1
 

@@ -33,6 +33,8 @@ cdef inline int64_t *layout_strides(const pb_layout *layout) noexcept nogil:
 cdef enum:
     STORAGE_READONLY = 1
     STORAGE_INFERENCE = 2
+    STORAGE_PINNED = 4          # host memory that a device reaches by itself
+    STORAGE_SHARED = 8          # used on a stream that it was not allocated for
 
 
 ctypedef struct pb_storage:
@@ -69,6 +71,7 @@ ctypedef struct pb_meta:        # what the engine knows about one forward output
     uint8_t dtype
     int16_t device_type
     int16_t device_index
+    uint16_t stream             # number of its stream; 0: none, or none but the default is used
 
 
 ctypedef struct pb_edge:

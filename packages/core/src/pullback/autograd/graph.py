@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pullback._c import node_surface, state, surface
+from pullback._c import node_surface, state, stream_order, surface
 from pullback._c.node import Node
 from pullback._c.tensor import Tensor
 from pullback.autograd._dot import to_dot
@@ -114,7 +114,9 @@ class saved_tensors_hooks:
 class save_on_cpu(saved_tensors_hooks):
     """Keep saved tensors in host memory and bring them back when they are needed.
 
-    What is in host memory already is kept as it is. The arguments are torch's and change nothing.
+    What is in host memory already is kept as it is. With ``pin_memory`` the copies are in memory
+    that the device reaches by itself, if it can, and come back while the host goes on. The kind of
+    device is each tensor's own: ``device_type`` is torch's argument and changes nothing.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)
@@ -126,14 +128,17 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
-        from pullback._c import interop
+        from pullback._c import create, interop
 
         def pack(tensor):
-            return tensor.device, tensor if interop.is_host(tensor) else tensor.to("cpu")
+            if interop.is_host(tensor):
+                return tensor.device, tensor
+            copy = create.pinned_like(tensor) if pin_memory else None
+            return tensor.device, tensor.cpu() if copy is None else copy.copy_(tensor)
 
         def unpack(packed):
             device, tensor = packed
-            return tensor.to(device)
+            return tensor.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
 
@@ -375,7 +380,7 @@ def _switch(name, enabled):
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled):
-    """Accepted and without effect: the engine never accumulates on a stream of its own choice.
+    """Set whether a leaf's only gradient that comes from another stream is warned of, once.
 
     Raises: RuntimeError when ``enabled`` is no bool.
 
@@ -383,6 +388,7 @@ def set_warn_on_accumulate_grad_stream_mismatch(enabled):
     >>> pullback.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     """
     _switch("set_warn_on_accumulate_grad_stream_mismatch", enabled)
+    stream_order.warn_of_mismatch(enabled)
 
 
 def set_override_stale_capture_stream(enabled):

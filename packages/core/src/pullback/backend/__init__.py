@@ -16,6 +16,7 @@ from pullback._c.device import known_device_types as device_types
 from pullback._c.failures import OutOfMemoryError
 from pullback._c.observe import attach_observer, begin_range, detach_observer, end_range
 from pullback._c.state import thread_number
+from pullback._c.streams import current_stream, set_stream, wait_stream
 from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
@@ -28,6 +29,7 @@ __all__ = [
     "attach_observer",
     "begin_range",
     "current_device",
+    "current_stream",
     "detach_observer",
     "device_count",
     "device_types",
@@ -40,8 +42,10 @@ __all__ = [
     "memory_stats",
     "plugin_manager",
     "set_current_device",
+    "set_stream",
     "synchronize",
     "thread_number",
+    "wait_stream",
 ]
 
 

@@ -448,12 +448,22 @@ op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast", kernel="copy",
             case(T(3), Dtype("bool"), skip=KINKS),
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
-op("move(self: Tensor, device: device) -> Tensor",
-   jvp="linear", method=False, function=False,
-   node="ToCopyBackward0", forward=lambda self, device: _to_device(self, device),
+op("move(self: Tensor, device: device, non_blocking: bool = False) -> Tensor",
+   jvp="linear", method=False, function=False, node="ToCopyBackward0",
+   forward=lambda self, device, non_blocking: _to_device(self, device, non_blocking),
    vjp={"self": lambda g, self_like: g.to(self_like.device)},
-   doc="Return a copy on another device.",
+   doc="Return a copy on another device; one that is not waited for goes from pinned memory.",
    samples="it needs two devices; the tests of devices cover it")
+op("pin(self: Tensor, device: device? = None) -> Tensor",
+   jvp="linear", method=False, function=False, node="PinMemoryBackward0",
+   forward=lambda self, device: compiled("create", "pinned_copy")(self, device),
+   vjp={"self": lambda g: g}, doc="Return a copy in pinned memory.",
+   samples="it needs a device with pinned memory; the tests of streams cover it")
+op("pin_memory(self: Tensor, device: device? = None) -> Tensor", function=False,
+   composite=lambda self, device: (
+       self if compiled("create", "is_pinned")(self, device) else ops.pin(self, device)),
+   doc="Return a copy in host memory that a device reaches by itself; or itself if it is there.",
+   samples="it needs a device with pinned memory; the tests of streams cover it")
 
 
 op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool = False, "
