@@ -105,7 +105,12 @@ def get_deterministic_debug_mode():
 # ---- precision -----------------------------------------------------------------------------------
 
 def get_float32_matmul_precision():
-    """Return how precise products of float32 matrices must be: "highest", "high" or "medium"."""
+    """Return how precise products of float32 matrices must be: "highest", "high" or "medium".
+
+    >>> import pullback
+    >>> pullback.get_float32_matmul_precision()
+    'highest'
+    """
     return _settings.precision
 
 
