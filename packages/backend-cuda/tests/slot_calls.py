@@ -8,6 +8,7 @@ import importlib
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 NAMES = "b u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128".split()
 STORED = dict(zip(NAMES, map(np.dtype, "? u1 i1 i2 i4 i8 f2 u2 f4 f8 c8 c16".split())))
@@ -17,6 +18,18 @@ REAL = NAMES[1:10]
 FLOATING = NAMES[6:10]
 WRITE = 2
 E_RUNTIME, E_MEMORY, E_INDEX, E_VALUE, E_DTYPE = range(1, 6)
+
+
+def begin(request):
+    """Make the fake device ready: it has memory for failures then."""
+    from conftest import ON_DEVICE
+
+    if ON_DEVICE:
+        pytest.skip("kernels get memory of the host")
+    request.getfixturevalue("fake_cuda")
+    import pullback
+
+    pullback.ones(1, device="cuda")
 
 
 class Array(ctypes.Structure):

@@ -126,7 +126,7 @@ KERNEL(own, own_arguments) {
     all[threadIdx.x] = INFINITY;
     __syncthreads();
     if (args.size < INT64_MAX - 1)
-        report(args.failure, PB_E_RUNTIME, args.size, INT32_MIN);
+        report(args.failure, FAILURE_COUNT, PB_E_RUNTIME, args.size, INT32_MIN);
     args.out[threadIdx.x] = all[0];
 }
 """)

@@ -2,18 +2,15 @@
 
 import numpy as np
 import pytest
-from slot_calls import E_VALUE, KernelError, assert_close, blank, reference, run_slot, sample
+from slot_calls import E_VALUE, KernelError, assert_close, begin, blank, reference, run_slot, sample
 
 TOLERANCES = {"f32": 2**-17, "f64": 2**-46}
 
 
 @pytest.fixture(autouse=True)
-def device(fake_cuda):
-    """The device, ready."""
-    import pullback
-
-    pullback.ones(1, device="cuda")
-    return fake_cuda
+def device(request):
+    """The fake device, ready."""
+    begin(request)
 
 
 # (images, groups, channels of a group in and out, sizes, kernel, stride, padding, dilation)

@@ -147,8 +147,8 @@ KERNEL(intrinsics, arguments) {
 }
 
 KERNEL(reports, arguments) {
-    if (threadIdx.x >= 3) report(args.out, PB_E_INDEX, threadIdx.x, args.size);
-    report(nullptr, PB_E_RUNTIME, 0, 0);
+    if (threadIdx.x >= 3) report(args.out, FAILURE_INDEX, PB_E_INDEX, threadIdx.x, args.size);
+    report(nullptr, FAILURE_COUNT, PB_E_RUNTIME, 0, 0);
 }
 
 // Wrong without a barrier, and only in one order.
@@ -336,7 +336,7 @@ def test_intrinsics(right):
 
 def test_the_first_report_wins(right):
     record = run(right, "reports", 2, 64, np.zeros(3, np.int64), size=11)
-    assert record.tolist() == [3 | 1 << 32, 3, 11]
+    assert record.tolist() == [3 | 4 << 32, 3, 11]
 
 
 def test_codes_are_those_of_the_abi():

@@ -12,6 +12,7 @@ from slot_calls import (
     REAL,
     STORED,
     KernelError,
+    begin,
     blank,
     plain,
     reference,
@@ -25,12 +26,9 @@ INDEX = np.dtype(np.int64)
 
 
 @pytest.fixture(autouse=True)
-def device(fake_cuda):
-    """The device, ready."""
-    import pullback
-
-    pullback.ones(1, device="cuda")
-    return fake_cuda
+def device(request):
+    """The fake device, ready."""
+    begin(request)
 
 
 def bits(values):

@@ -9,6 +9,7 @@ from slot_calls import (
     E_VALUE,
     KernelError,
     assert_close,
+    begin,
     blank,
     reference,
     run_slot,
@@ -20,12 +21,9 @@ INDEX = np.dtype(np.int64)
 
 
 @pytest.fixture(autouse=True)
-def device(fake_cuda):
-    """The device, ready: it has memory for failures."""
-    import pullback
-
-    pullback.ones(1, device="cuda")
-    return fake_cuda
+def device(request):
+    """The fake device, ready."""
+    begin(request)
 
 
 # ---- windows: (sizes, kernel, stride, padding, dilation) -----------------------------------------

@@ -2,7 +2,6 @@
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
@@ -10,10 +9,11 @@ from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
-    PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK, pb_backend)
+    PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK,
+    pb_backend)
 from pullback_cuda._devices cimport (
-    MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed, leave_context,
-    pb_cuda_device, set_current_number, stream_number)
+    MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed,
+    leave_context, pb_cuda_device, set_current_number, stream_number)
 from pullback_cuda._memory cimport block_release, block_take, note_use
 from pullback_cuda._memory import memory_counts, release_cached, reset_peaks
 from pullback_cuda.kernels.launch cimport take_failure
@@ -156,7 +156,13 @@ cdef int synchronize(void *self, int device, char *message) noexcept:
 # ---- streams and marks ---------------------------------------------------------------------------
 
 cdef void *current_stream(void *self, int device) noexcept:
-    return device_table()[device].streams[current_number(device)].handle
+    cdef pb_cuda_device *found = device_table() + device
+    if not found.ready and not is_closed():
+        try:
+            device_ready(device)        # whoever asks so early wants the handle of a stream
+        except Exception:
+            return NULL                 # the first op says why
+    return found.streams[current_number(device)].handle
 
 
 cdef int set_stream(void *self, int device, void *stream, void **previous) noexcept:

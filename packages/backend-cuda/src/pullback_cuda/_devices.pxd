@@ -9,6 +9,11 @@ cdef enum:
 
 
 cdef extern from "kernels/failure.h":
+    enum:
+        FAILURE_ZERO_DIVISOR
+        FAILURE_COUNT
+        FAILURE_TARGET
+        FAILURE_INDEX
     ctypedef struct pb_failure "struct failure_record":
         int32_t code            # 0, or one of enum pb_error
         int32_t claimed

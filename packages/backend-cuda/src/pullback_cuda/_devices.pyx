@@ -8,7 +8,6 @@ else made current is put back after each call.
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 cdef extern from *:

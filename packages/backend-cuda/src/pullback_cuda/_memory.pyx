@@ -12,17 +12,16 @@ and the request is tried once more.
 All functions run with the interpreter lock held; there is no other lock.
 """
 
-from cpython.exc cimport PyErr_Clear, PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore
 from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from pullback_cuda._devices cimport (
     MAX_DEVICES, MAX_STREAMS, current_number, device_ready, device_table, is_closed,
-    pb_cuda_device, stream_number)
+    stream_number)
 
 from pullback.backend import OutOfMemoryError
 
@@ -268,7 +267,7 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
                      stream)
 
 
-# ---- giving memory back to the driver --------------------------------------------------------------
+# ---- giving memory back to the driver ------------------------------------------------------------
 
 cdef int settle(int number, bint wait) except -1:
     """Let blocks be used again whose other streams are done with them; or wait until they are."""
@@ -422,7 +421,7 @@ cdef int note_use(int number, void *data, void *stream) except -1:
     return 0
 
 
-# ---- for the interface of core and of users -------------------------------------------------------
+# ---- for the interface of core and of users ------------------------------------------------------
 
 def memory_counts(int number):
     """Return the counters of a device's memory, in bytes and calls."""

@@ -19,6 +19,9 @@ from pullback_cuda.driver import start_driver
 from pullback_cuda.images import load_image
 
 FAILURE_BYTES = 64
+FUNCTIONS = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventCreate", "cuEventRecord",
+             "cuStreamWaitEvent")  # fmt: skip
+NO_TIMING = 2  # CUDA's flag for events
 OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
 
 _starting = threading.RLock()
@@ -45,6 +48,7 @@ class Device:
         self.modules: dict[str, Any] = {}
         self.plain_events: list = []
         self.timing_events: list = []
+        self.bare_events: list[int] = []  # CUDA's handles, which pycuda's events do not tell
         with self.pushed():
             from pycuda.tools import DeviceMemoryPool
 
@@ -150,15 +154,12 @@ class Device:
 
     def wait_for_foreign(self, waiter: int, other: Device, awaited: int) -> None:
         """As ``wait``, for CUDA's handles, of which one or both are another library's streams."""
-        event = other.take_event()
-        call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint)
         with _devices.Current(other.number):
-            record = call(_addresses["cuEventRecord"])
-            _check("cuEventRecord", record(event.handle, awaited, 0))
+            event = other.bare_events.pop() if other.bare_events else _make_event()
+            _call("cuEventRecord", event, awaited)
         with _devices.Current(self.number):
-            wait = call(_addresses["cuStreamWaitEvent"])
-            _check("cuStreamWaitEvent", wait(waiter, event.handle, 0))
-        other.give_event(event, timing=False)
+            _call("cuStreamWaitEvent", waiter, event, 0)
+        other.bare_events.append(event)
 
     def copy_from(self, origin: Device, to: int, source: int, nbytes: int) -> None:
         """Copy from another device: after what both were given so far, before what comes next."""
@@ -210,9 +211,18 @@ class Device:
             self.context.synchronize()
 
 
-def _check(name: str, code: int) -> None:
+def _call(name: str, *arguments) -> None:
+    """Call a function of the driver that pycuda does not offer."""
+    kinds = [ctypes.c_uint if value == 0 else ctypes.c_void_p for value in arguments]
+    code = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(_addresses[name])(*arguments)
     if code:
         raise RuntimeError(f"{name} failed with error {code}: is this a stream of the device?")
+
+
+def _make_event() -> int:
+    event = ctypes.c_void_p()
+    _call("cuEventCreate", ctypes.addressof(event), NO_TIMING)
+    return event.value or 0
 
 
 def _driver_flags():
@@ -303,7 +313,7 @@ def connect() -> None:
     _driver = start_driver()
     library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 
-    for name in ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventRecord", "cuStreamWaitEvent"):
+    for name in FUNCTIONS:
         _addresses[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     _devices.bind(
         start, _addresses["cuCtxGetCurrent"], _addresses["cuCtxSetCurrent"], _driver.Error

@@ -212,7 +212,7 @@ class Event:
     def __repr__(self) -> str:
         if self._event is None:
             return "<pullback.cuda.Event uninitialized>"
-        return f"<pullback.cuda.Event {self._event.handle:#x}>"
+        return f"<pullback.cuda.Event on cuda:{self._device.number}>"
 
 
 def current_stream(device=None) -> Stream:

@@ -8,7 +8,7 @@
 #include "integers.h"
 
 /* Strides count elements, of as many operands as the kernel has. A number n below 2^31 divided by
- * the size is (high half of n * multiplier, plus n) >> shift: see axis_set_division. */
+ * the size is (high half of n * multiplier, plus n) >> shift: see write_axis of axes.pyx. */
 typedef struct pb_axis {
     int64_t size;
     int64_t strides[3];

@@ -20,7 +20,7 @@ struct unsigned_of<int64_t> {
 template <class I>
 DEVICE bool divides(const elementwise_arguments &args, I y) {
     if (y == 0)
-        report(args.failure, PB_E_RUNTIME, 0, 0);
+        report(args.failure, FAILURE_ZERO_DIVISOR, PB_E_RUNTIME, 0, 0);
     return y != 0;
 }
 

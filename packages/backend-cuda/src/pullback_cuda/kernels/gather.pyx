@@ -4,9 +4,10 @@ from libc.stdint cimport int64_t, uint64_t
 
 from pullback.abi cimport PB_MASK_ALL, PB_OK, pb_call
 from pullback_cuda.kernels.indexed cimport (
-    FAR, FIRST_INDEX, NEAR, POSITIONS, check_indices, far_step, fold_indices, select_along,
-    select_first, selection, take_arguments, unfold, write_arrays)
-from pullback_cuda.kernels.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
+    FAR, FIRST_INDEX, NEAR, POSITIONS, far_step, fold_indices, select_along, select_first,
+    selection, take_arguments, unfold, write_arrays)
+from pullback_cuda.kernels.launch cimport (
+    failure_check, kernel_named, launch, new_kernel, pb_cuda_kernel)
 from pullback_cuda.kernels.places cimport (
     PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, merge_dims, walk,
     write_dims, write_steps)
@@ -97,7 +98,7 @@ cdef int take(pb_call *call, selection *chosen) noexcept nogil:
     factor = widen_elements(chosen, &dims)
     code = take_walk(call, chosen, &args, &dims, 0, factor, offsets)
     unfold(call, chosen)
-    return check_indices(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 cdef int kernel_gather(pb_call *call) noexcept nogil:

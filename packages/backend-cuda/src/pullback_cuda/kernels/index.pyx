@@ -13,11 +13,11 @@ from pullback.abi cimport (
     PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
 from pullback_cuda.kernels.indexed cimport (
     COMBINE_LAST, COMBINE_PIECE, COMBINE_SUM, FAR, FIRST_INDEX, INDEX_ARRAYS, NEAR, POSITIONS,
-    check_indices,
     clear_arguments, far_length, far_step, fold_indices, keys_arguments, put_arguments,
     select_along, select_first, selection, unfold, write_arrays)
 from pullback_cuda.kernels.launch cimport (
-    fail, kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give, scratch_take)
+    fail, failure_check, kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give,
+    scratch_take)
 from pullback_cuda.kernels.places cimport (
     NARROW, PLACE_DIMS, THREADS, blocks_for, count_elements, make_divider, merge_dims, volume,
     walk, write_dims, write_steps)
@@ -330,7 +330,7 @@ cdef int write_all(pb_call *call, writing *work) noexcept nogil:
             chosen.folded if chosen.folded != NULL else chosen.indices[k].data)
     code = write_part(call, work, &whole)
     unfold(call, chosen)
-    return check_indices(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 cdef int write_along(pb_call *call, int mode) noexcept nogil:

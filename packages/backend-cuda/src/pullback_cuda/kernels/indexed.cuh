@@ -4,17 +4,9 @@
 #include "indexed.h"
 #include "places.cuh"
 
-// As `report`, of an index that does not fit a dim, whose number is told as well: `claimed` is 2
-// more than it.
+// Tell of an index that does not fit a dim.
 DEVICE void report_index(void *failure, int64_t index, int32_t dim, int64_t size) {
-    failure_record *const record = static_cast<failure_record *>(failure);
-    volatile failure_record *const seen = record;
-    if (record == nullptr || seen->claimed != 0 || atomicCAS(&record->claimed, 0, dim + 2) != 0)
-        return;
-    seen->index = index;
-    seen->size = size;
-    __threadfence_system();
-    seen->code = PB_E_INDEX;
+    report(failure, FAILURE_INDEX + dim, PB_E_INDEX, index, size);
 }
 
 // Positions that a thread looks up at once, so that their loads overlap.

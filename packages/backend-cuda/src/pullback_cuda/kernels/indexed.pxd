@@ -94,4 +94,3 @@ cdef int fold_indices(pb_call *call, selection *chosen, int64_t scale) noexcept 
 cdef void unfold(pb_call *call, selection *chosen) noexcept nogil
 cdef void write_arrays(pb_call *call, const selection *chosen, const walk *dims, int first,
                        int64_t scale, index_arrays *by) noexcept nogil
-cdef int check_indices(pb_call *call) noexcept nogil

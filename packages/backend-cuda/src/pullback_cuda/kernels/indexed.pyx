@@ -6,13 +6,10 @@ is one element. More index arrays than a kernel takes are folded first: into one
 """
 
 from libc.stdint cimport INT64_MIN, int64_t
-from libc.stdio cimport snprintf
 
-from pullback.abi cimport (
-    PB_E_INDEX, PB_E_MEMORY, PB_E_VALUE, PB_MESSAGE_SIZE, PB_OK, pb_array, pb_call)
-from pullback_cuda._devices cimport pb_failure
+from pullback.abi cimport PB_E_MEMORY, PB_E_VALUE, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.launch cimport (
-    fail, failure_check, failure_record, kernel_named, launch, pb_cuda_kernel, scratch_give,
+    fail, failure_record, kernel_named, launch, pb_cuda_kernel, scratch_give,
     scratch_take)
 from pullback_cuda.kernels.places cimport (
     PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, item_sizes, merge_dims, start_walk,
@@ -196,16 +193,3 @@ cdef void write_arrays(pb_call *call, const selection *chosen, const walk *dims,
         by.length[k] = far_length(chosen, k)
         by.step[k] = far_step(chosen, k) // scale
         write_steps(dims, first, dims.ndim, FIRST_INDEX + k, by.index_steps[k])
-
-
-cdef int check_indices(pb_call *call) noexcept nogil:
-    """Return the code of a failure that is known already; an index's message names the dim."""
-    cdef pb_failure *record = <pb_failure *>failure_record(call)
-    cdef int dim = record.claimed - 2 if record != NULL and record.code == PB_E_INDEX else -1
-    cdef int64_t index = record.index if dim >= 0 else 0, size = record.size if dim >= 0 else 0
-    cdef int code = failure_check(call)
-    if code == PB_E_INDEX and dim >= 0 and call.message != NULL:
-        snprintf(call.message, PB_MESSAGE_SIZE,
-                 b"index %lld is out of bounds for dimension %d with size %lld",
-                 <long long>index, dim, <long long>size)
-    return code

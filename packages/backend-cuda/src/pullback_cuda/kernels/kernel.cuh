@@ -43,16 +43,17 @@
 // The codes of abi.h that a kernel can report.
 enum { PB_E_RUNTIME = 1, PB_E_INDEX = 3 };
 
-// Tell the host of bad input. `failure` is a failure_record, or null: then nothing is told. Only
-// the first report of a record is kept; the kernel goes on and must not touch what is wrong.
-DEVICE void report(void *failure, int32_t code, int64_t index, int64_t size) {
+// Tell the host of bad input: `what` is one of FAILURE_*. `failure` is a failure_record, or null:
+// then nothing is told. Only the first report of a record is kept; the kernel goes on and must not
+// touch what is wrong.
+DEVICE void report(void *failure, int32_t what, int32_t code, int64_t index, int64_t size) {
     if (failure == nullptr)
         return;
     volatile failure_record *record = static_cast<failure_record *>(failure);
     // The look before the claim spares the bus, where many threads report.
     if (record->claimed != 0)
         return;
-    if (atomicCAS(&static_cast<failure_record *>(failure)->claimed, 0, 1) != 0)
+    if (atomicCAS(&static_cast<failure_record *>(failure)->claimed, 0, what) != 0)
         return;
     record->index = index;
     record->size = size;

@@ -13,11 +13,10 @@ from libc.stdlib cimport calloc
 from libc.string cimport strncpy
 
 from pullback.abi cimport (
-    PB_E_INDEX, PB_E_MEMORY, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call,
-    pb_kernel)
+    PB_E_MEMORY, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call, pb_kernel)
 from pullback_cuda._devices cimport (
-    current_number, device_ready, device_table, enter_context, leave_context,
-    pb_cuda_device, pb_failure)
+    FAILURE_COUNT, FAILURE_INDEX, FAILURE_TARGET, current_number, device_ready, device_table,
+    enter_context, leave_context, pb_cuda_device, pb_failure)
 from pullback_cuda._memory cimport block_release, block_take
 
 
@@ -172,6 +171,23 @@ cdef int failure_check(pb_call *call) noexcept nogil:
     return take_failure(call.device, call.message)
 
 
+cdef void tell_failure(pb_failure *failure, char *message) noexcept nogil:
+    """Write what a kernel found."""
+    cdef long long index = failure.index, size = failure.size
+    if failure.claimed >= FAILURE_INDEX:
+        snprintf(message, PB_MESSAGE_SIZE,
+                 b"index %lld is out of bounds for dimension %d with size %lld", index,
+                 <int>failure.claimed - <int>FAILURE_INDEX, size)
+    elif failure.claimed == FAILURE_TARGET:
+        snprintf(message, PB_MESSAGE_SIZE, b"Target %lld is out of bounds.", index)
+    elif failure.claimed == FAILURE_COUNT:
+        snprintf(message, PB_MESSAGE_SIZE,
+                 b"%lld elements are not 0, and there were %lld when they were counted", index,
+                 size)
+    else:
+        snprintf(message, PB_MESSAGE_SIZE, b"ZeroDivisionError")
+
+
 cdef int take_failure(int number, char *message) noexcept nogil:
     """As failure_check, for a device."""
     cdef pb_failure *failure = device_table()[number].failure
@@ -179,11 +195,8 @@ cdef int take_failure(int number, char *message) noexcept nogil:
     if failure == NULL or failure.code == 0:
         return PB_OK
     code = failure.code
-    if message != NULL and code == PB_E_INDEX:
-        snprintf(message, PB_MESSAGE_SIZE, b"index %lld is out of bounds for size %lld",
-                 <long long>failure.index, <long long>failure.size)
-    elif message != NULL:
-        snprintf(message, PB_MESSAGE_SIZE, b"ZeroDivisionError")
+    if message != NULL:
+        tell_failure(failure, message)
     failure.code = 0
     failure.claimed = 0
     return code

@@ -25,7 +25,7 @@ DEVICE bool counts(const pb_nll &args, int64_t target) {
         return false;
     if ((uint64_t)target < (uint64_t)args.classes.size)
         return true;
-    report(args.failure, PB_E_INDEX, target, args.classes.size);
+    report(args.failure, FAILURE_TARGET, PB_E_INDEX, target, args.classes.size);
     return false;
 }
 

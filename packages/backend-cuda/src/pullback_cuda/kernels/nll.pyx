@@ -1,22 +1,15 @@
 """The negative log likelihood of classes, and its adjoint."""
 
 from libc.stdint cimport int32_t, int64_t
-from libc.stdio cimport snprintf
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_E_DTYPE, PB_E_INDEX, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_MESSAGE_SIZE,
-    PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+    PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.axes cimport is_aligned, pb_axis, write_axis
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
     processors, scratch_give, scratch_take)
 
-
-cdef extern from "failure.h":
-    ctypedef struct pb_failure "struct failure_record":
-        int32_t code
-        int64_t index
 
 cdef extern from "nll.h":
     enum:
@@ -113,17 +106,6 @@ cdef int add_losses(pb_call *call, pb_nll *args) noexcept nogil:
     return code
 
 
-cdef int check_targets(pb_call *call) noexcept nogil:
-    """Return the code of a failure that is known already."""
-    cdef pb_failure *record = <pb_failure *>failure_record(call)
-    cdef int64_t target = record.index if record != NULL else 0
-    cdef int code = failure_check(call)
-    if code == PB_E_INDEX and call.message != NULL:
-        snprintf(call.message, PB_MESSAGE_SIZE, b"Target %lld is out of bounds.",
-                 <long long>target)
-    return code
-
-
 cdef int kernel_nll_loss(pb_call *call) noexcept nogil:
     cdef pb_nll args
     cdef int code = describe(call, call.in_[0], &args)
@@ -134,7 +116,7 @@ cdef int kernel_nll_loss(pb_call *call) noexcept nogil:
     elif args.count:
         code = launch(call, picks[call.in_[0].dtype], &args, sizeof(args),
                       blocks_for(call, args.count), THREADS, THREADS * PAIR)
-    return check_targets(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 cdef int kernel_nll_loss_adjoint(pb_call *call) noexcept nogil:
@@ -163,7 +145,7 @@ cdef int kernel_nll_loss_adjoint(pb_call *call) noexcept nogil:
                       blocks_for(call, count // (pack if args.packed else 1)), THREADS, 0)
     if args.total != NULL:
         scratch_give(call, args.total, PAIR)
-    return check_targets(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 KERNELS = {

@@ -121,7 +121,7 @@ DEVICE void check_rows(const nonzero_arguments &args, int64_t found) {
     if (found == args.rows)
         return;
     if (threadIdx.x == 0)
-        report(args.failure, PB_E_RUNTIME, found, args.rows);
+        report(args.failure, FAILURE_COUNT, PB_E_RUNTIME, found, args.rows);
     for (int64_t row = found + threadIdx.x; row < args.rows; row += BLOCK)
         write_coordinates(args, row, 0);
 }

@@ -7,7 +7,7 @@
 #define PULLBACK_CUDA_NORMALIZE_H
 #include "axes.h"
 
-/* The statistics of rows are found by the block that writes them, or by a launch before, or given. */
+/* Statistics of rows are found by the block that writes them, or by a launch before, or given. */
 enum normal_phase { ROWS_WHOLE = 0, ROWS_FIND = 1, ROWS_WRITE = 2, ROWS_GIVEN = 3 };
 
 /* Blocks: x has groups of rows, as many as there are slots; y has chunks. */

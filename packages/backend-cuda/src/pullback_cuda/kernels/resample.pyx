@@ -4,10 +4,9 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call)
-from pullback_cuda.kernels.indexed cimport check_indices
 from pullback_cuda.kernels.launch cimport (
-    fail, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give,
-    scratch_take)
+    fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
+    scratch_give, scratch_take)
 from pullback_cuda.kernels.places cimport (
     NARROW, THREADS, blocks_for, count_elements, make_divider, place_dims)
 from pullback_cuda.kernels.sort cimport key_sort, sort_numbers
@@ -93,7 +92,7 @@ cdef int kernel_resample(pb_call *call) noexcept nogil:
     cdef int code = read_call(call, call.in_[0], &args)
     if code == PB_OK and args.where.total > 0:
         code = launch_sum(call, samplers, &args)
-    return check_indices(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 cdef int spread_sorted(pb_call *call, resample_arguments *args) noexcept nogil:
@@ -143,7 +142,7 @@ cdef int kernel_resample_adjoint(pb_call *call) noexcept nogil:
         code = launch_sum(call, adjoints, &args)
     else:
         code = spread_sorted(call, &args)
-    return check_indices(call) if code == PB_OK else code
+    return failure_check(call) if code == PB_OK else code
 
 
 KERNELS = {

@@ -107,8 +107,9 @@ KERNEL(select_digit, select_arguments) {
 // How many of some keys of each lane lie below the limit, and how many at it, in the warp; and which
 // lanes have them.
 template <class Key>
-DEVICE void find_wanted(const Key (&keys)[ITEMS], Key limit, int64_t left, uint32_t (&below)[ITEMS],
-                        uint32_t (&at)[ITEMS], int &count_below, int &count_at) {
+DEVICE void find_wanted(const Key (&keys)[ITEMS], Key limit, int64_t left,
+                        uint32_t (&below)[ITEMS], uint32_t (&at)[ITEMS], int &count_below,
+                        int &count_at) {
     count_below = count_at = 0;
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
