@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -120,6 +121,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Build a wheel of pycuda without CUDA.")
     parser.add_argument("--install", action="store_true", help="into this Python's environment")
     options = parser.parse_args()
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        print("pycuda is built on Linux only: what needs it is skipped here")
+        return
     wheel = find_wheel()
     if wheel is None:
         with tempfile.TemporaryDirectory() as folder:
