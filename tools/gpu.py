@@ -3,8 +3,8 @@
     python tools/gpu.py             # build, test, sanitize, measure, report
     python tools/gpu.py --quick     # small measurements, no sanitizer
 
-Needs no network and no pip: Python with NumPy, pluggy, Cython, meson, ninja, pytest and pycuda, and
-a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels; nvmath-python for matrix products.
+Needs no network and no pip: Python with NumPy, SciPy, ml_dtypes, pluggy, Cython, meson, ninja, pytest,
+hypothesis and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels; nvmath-python for matrix products.
 torch and CuPy are measured beside it where they are. What is built goes into build/gpu.
 """
 
@@ -26,9 +26,13 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "gpu"
 SITE = BUILD / "site"
 TESTS = "packages/backend-cuda/tests"
-SANITIZED = ("test_devices.py", "test_memory.py", "test_streams.py", "test_on_device.py")
+SANITIZED = ("test_devices.py", "test_memory.py", "test_streams.py", "test_matrices.py")
 PACKAGES = {
     "core": ("packages/core", ()),
+    "cpu": (
+        "packages/backend-cpu",
+        (f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}",),
+    ),
     "cuda": (
         "packages/backend-cuda",
         (f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}",),
@@ -64,7 +68,7 @@ def run(command: list[str], **options) -> subprocess.CompletedProcess:
 
 
 def build() -> float:
-    """Build and install core and the plugin into build/gpu/site; return the seconds it took."""
+    """Build and install the packages into build/gpu/site; return the seconds it took."""
     start = time.perf_counter()
     shutil.rmtree(SITE, ignore_errors=True)
     folders = [f"-Dpython.{kind}libdir={SITE}" for kind in ("pure", "plat")]

@@ -32,11 +32,13 @@ def images():
 
 
 @pytest.fixture(scope="session")
-def fake_cuda(images):
+def fake_cuda(request):
     """What steers the fake driver, with kernels in place for the device ``cuda``."""
+    if ON_DEVICE:
+        pytest.skip("this is about the fake driver")
     if find_spec("pycuda") is None:
         pytest.skip("needs pycuda: `python tools/pycuda_wheel.py --install` builds it anywhere")
-    os.environ[on_fake.VARIABLE] = str(images)
+    os.environ[on_fake.VARIABLE] = str(request.getfixturevalue("images"))
     return CONTROL
 
 
@@ -51,13 +53,20 @@ def cuda(request):
 
 
 @pytest.fixture
-def run_python(images):
-    """Return a function that runs Python text in a process of its own on the fake driver."""
+def run_python(request):
+    """Return a function that runs Python text in a process of its own."""
     import subprocess
 
+    program = []
+    common = dict(os.environ)
+    if not ON_DEVICE:
+        request.getfixturevalue("fake_cuda")
+        program = [str(HERE / "fake_driver" / "run_with_fake.py")]
+        common[on_fake.VARIABLE] = str(request.getfixturevalue("images"))
+
     def run(text, **environment):
-        environment = {**os.environ, on_fake.VARIABLE: str(images), **environment}
-        command = [sys.executable, str(HERE / "fake_driver" / "run_with_fake.py"), "-c", text]
+        environment = {**common, **environment}
+        command = [sys.executable, *program, "-c", text]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
 
     return run

@@ -165,7 +165,7 @@ print((x + 1).tolist())
     assert lines[2:] == ["0", "[2.0, 2.0, 2.0]"]
 
 
-def test_old_devices_are_refused(run_python, monkeypatch):
+def test_old_devices_are_refused(run_python, fake_cuda):
     text = """
 import pullback as pb, pullback_cuda.devices as devices
 devices.OLDEST = (9, 9)

@@ -9,7 +9,7 @@ from pullback_cuda import kernels
 from pullback_cuda.kernels import launch
 
 
-def test_host_and_images_know_the_same_kernels(images, cuda):
+def test_host_and_images_know_the_same_kernels(images, fake_cuda):
     for module in pkgutil.iter_modules(kernels.__path__):
         importlib.import_module(f"pullback_cuda.kernels.{module.name}")
     build = on_fake.emulation()
