@@ -3,9 +3,10 @@
     python tools/gpu.py             # build, test, sanitize, measure, report
     python tools/gpu.py --quick     # small measurements, no sanitizer
 
-Needs no network and no pip: Python with NumPy, SciPy, ml_dtypes, pluggy, Cython, meson, ninja, pytest,
-hypothesis and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels; nvmath-python for matrix products.
-torch and CuPy are measured beside it where they are. What is built goes into build/gpu.
+Needs no network and no pip: Python with NumPy, SciPy, ml_dtypes, pluggy, Cython, meson, ninja,
+pytest, hypothesis and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels;
+nvmath-python for matrix products. torch and CuPy are measured beside it where they are. What is
+built goes into build/gpu.
 """
 
 from __future__ import annotations

@@ -61,12 +61,13 @@ def test_every_small_size_has_its_own_place():
 
 
 def test_slab_goes_back_only_when_nobody_has_a_part_of_it():
-    first, second = pb.ones(10, device="cuda"), pb.ones(10, device="cuda")
+    # Of a size that nothing else has: so they are the only ones in their slab.
+    first, second = pb.ones(70_000, device="cuda"), pb.ones(70_000, device="cuda")
     reserved = pb.cuda.memory_reserved()
     del first
     pb.cuda.empty_cache()
     assert pb.cuda.memory_reserved() == reserved
-    assert second.tolist() == [1.0] * 10
+    assert second.sum().item() == 70_000
     del second
     pb.cuda.empty_cache()
     assert pb.cuda.memory_reserved() < reserved

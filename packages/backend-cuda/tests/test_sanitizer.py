@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,4 +34,7 @@ def test_accesses_of_every_family_stay_inside(fake_cuda):
                   "--op", *OPS])  # fmt: skip
     assert "AddressSanitizer" not in result.stderr, result.stderr[-4000:]
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    assert f"value: {len(OPS)} ops" in result.stdout
+    totals = re.search(r"value: (\d+) ops, \d+ samples, (\d+) failures", result.stdout)
+    checked, failures = totals.groups()
+    assert failures == "0"
+    assert int(checked) > 50  # numbers that are random have no expected value

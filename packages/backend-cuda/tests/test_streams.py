@@ -232,6 +232,7 @@ def test_second_derivatives_over_streams(late):
     assert second.cpu().tolist() == [12.0] * 8
 
 
+@pytest.mark.filterwarnings("ignore:a leaf's only gradient comes from another stream")
 def test_threads_with_streams_of_their_own(late):
     x = pb.ones(32, device="cuda", requires_grad=True)
     pb.cuda.synchronize()
