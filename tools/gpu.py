@@ -1,7 +1,8 @@
 """Test and measure the CUDA backend on this machine's device, and write docs/gpu/REPORT.md.
 
-    python tools/gpu.py             # build, test, sanitize, measure, report
-    python tools/gpu.py --quick     # small measurements, no sanitizer
+    python tools/gpu.py                        # build, test, sanitize, measure, report
+    python tools/gpu.py --steps build test     # some of these; the report keeps what others found
+    python tools/gpu.py --quick                # small measurements, no sanitizer
 
 Needs no network and no pip: Python with NumPy, SciPy, ml_dtypes, pluggy, Cython, meson, ninja,
 pytest, hypothesis and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels;
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -39,6 +41,7 @@ PACKAGES = {
         (f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}",),
     ),
 }
+STEPS = ("build", "test", "sanitize", "measure")
 ABOUT = """
 import json, platform, pycuda, pycuda.driver as driver
 driver.init()
@@ -103,9 +106,13 @@ def write_metadata(source: str) -> None:
 
 def test(*more: str) -> tuple[int, str]:
     """Run the tests on the device; return pytest's exit code and closing line."""
+    processes = min(8, max(1, (os.cpu_count() or 1) // 2))
+    shared = importlib.util.find_spec("xdist") is not None and processes > 1
     command = [
         *(sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", TESTS),
-        *("--pullback-device", "cuda", "--junit-xml=gpu-report.xml", *more),
+        *("--pullback-device", "cuda", "--junit-xml=gpu-report.xml"),
+        *(("-n", str(processes), "--dist", "worksteal") if shared else ()),
+        *more,
     ]
     done = run(command, env=environment(), stdout=subprocess.PIPE, check=False)
     print(done.stdout[-6000:])
@@ -158,21 +165,21 @@ def write_report(path: Path, about: dict, parts: dict) -> None:
         f"| host | {platform.machine()}, {os.cpu_count()} cores, Python {about['python']} |",
         *(f"| {name} | {about[name] or 'not there'} |"
           for name in ("pycuda", "nvmath", "numpy", "torch", "cupy")),
-        f"| build | {parts['build']:.0f} s |",
+        f"| build | {parts.get('build', 'not run')} |",
         "",
         "## Tests",
         "",
         f"`python -m pytest -c pyproject.toml {TESTS}` with `PULLBACK_TEST_GPU=required`: "
-        f"{parts['tests']}.",
+        f"{parts.get('tests', 'not run')}.",
         "",
-        *(f"- compute-sanitizer, {tool}: {line}" for tool, line in parts["sanitizer"]),
+        *(f"- compute-sanitizer, {tool}: {line}" for tool, line in parts.get("sanitizer", [])),
         "",
         "## Measured",
         "",
         "Best of several rounds, the libraries in turn in one process; `us/op` and the last ratio: "
         "less is better.",
         "",
-        parts["table"].strip(),
+        parts.get("table", "Not run.").strip(),
         "",
     ]  # fmt: skip
     path.write_text("\n".join(lines))
@@ -183,16 +190,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Test and measure the CUDA backend.")
     parser.add_argument("--quick", action="store_true", help="small measurements, no sanitizer")
     parser.add_argument("--report", type=Path, default=ROOT / "docs" / "gpu" / "REPORT.md")
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, metavar="STEP")
     parser.add_argument("--tests", nargs="*", default=[], help="more arguments for pytest")
     options = parser.parse_args()
-    seconds = build()
+    kept, code = BUILD / "parts.json", 0
+    parts = json.loads(kept.read_text()) if kept.is_file() else {}
+    if "build" in options.steps:
+        parts["build"] = f"{build():.0f} s"
     answer = run([sys.executable, "-c", ABOUT], env=environment(), stdout=subprocess.PIPE,
                  check=True)  # fmt: skip
     about = json.loads(answer.stdout.splitlines()[-1])
-    code, line = test(*options.tests)
-    parts = {"build": seconds, "tests": line}
-    parts["sanitizer"] = [("not run", "quick")] if options.quick else sanitize()
-    parts["table"], _ = measure(options.quick)
+    if "test" in options.steps:
+        code, parts["tests"] = test(*options.tests)
+    if "sanitize" in options.steps and not options.quick:
+        parts["sanitizer"] = sanitize()
+    if "measure" in options.steps:
+        parts["table"], _ = measure(options.quick)
+    kept.write_text(json.dumps(parts))
     write_report(options.report, about, parts)
     print(options.report.read_text())
     sys.exit(code)
