@@ -34,6 +34,12 @@ class Backend(ctypes.Structure):
         ("mark", ctypes.c_void_p),
         ("elapsed", ctypes.c_void_p),
         ("release_mark", ctypes.c_void_p),
+        ("wait_stream", ctypes.c_void_p),
+        ("set_stream", ctypes.c_void_p),
+        ("use_memory", ctypes.c_void_p),
+        ("copy_between", ctypes.c_void_p),
+        ("allocate_pinned", ctypes.c_void_p),
+        ("release_pinned", ctypes.c_void_p),
     ]
 
 

@@ -13,11 +13,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 HERE = Path(__file__).resolve().parent
-ON_DEVICE = os.environ.get("PULLBACK_TEST_GPU") == "required"
 sys.path.insert(0, str(HERE))
 
 import fake_driver  # noqa: E402
 import on_fake  # noqa: E402
+from on_fake import ON_DEVICE  # noqa: E402
 
 # Before anything of CUDA is imported: whoever looks for the driver's library finds this one.
 CONTROL = None if ON_DEVICE or fake_driver.compiler() is None else fake_driver.load()

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ON_DEVICE = os.environ.get("PULLBACK_TEST_GPU") == "required"  # no fake: tests run on a device
 VARIABLE = "PULLBACK_CUDA_KERNELS"
 
 

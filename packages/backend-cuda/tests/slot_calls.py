@@ -22,7 +22,7 @@ E_RUNTIME, E_MEMORY, E_INDEX, E_VALUE, E_DTYPE = range(1, 6)
 
 def begin(request):
     """Make the fake device ready: it has memory for failures then."""
-    from conftest import ON_DEVICE
+    from on_fake import ON_DEVICE
 
     if ON_DEVICE:
         pytest.skip("kernels get memory of the host")

@@ -9,7 +9,7 @@ from pullback.testing.suite import *
 def pullback_device(request):
     if request.config.getoption("--pullback-device") not in (None, "cuda"):
         pytest.skip("another device was asked for")
-    from conftest import ON_DEVICE
+    from on_fake import ON_DEVICE
 
     if not ON_DEVICE:
         request.getfixturevalue("fake_cuda")

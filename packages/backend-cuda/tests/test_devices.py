@@ -139,6 +139,16 @@ def test_exception_at_the_end_is_the_only_output(run_python):
     assert "PyCUDA" not in result.stderr
 
 
+def test_pinned_memory_lives_to_the_end(run_python):
+    text = """
+import atexit, pullback as pb
+atexit.register(lambda: print(kept.sum().item()))
+kept = pb.ones(2000).pin_memory()
+"""
+    result = run_python(text)
+    assert result.stdout == "2000.0\n", result.stderr
+
+
 def test_child_of_a_fork_is_told(run_python):
     text = """
 import os, pullback as pb
@@ -183,6 +193,6 @@ def test_kernels_of_another_version_are_named(run_python, tmp_path):
     (tmp_path / "binary.fatbin").write_bytes(b"nothing")
     text = "import pullback as pb; x = pb.empty(3, device='cuda'); x + x"
     result = run_python(text, PULLBACK_CUDA_KERNELS=str(tmp_path))
-    assert "RuntimeError: cuda:0: cuModuleLoadDataEx failed" in result.stderr
+    assert "RuntimeError: cuda:0: the image of 'binary' cannot be loaded: cuModule" in result.stderr
     result = run_python(text, PULLBACK_CUDA_KERNELS=str(tmp_path / "none"))
     assert "has no binary.fatbin" in result.stderr

@@ -103,3 +103,67 @@ def test_failed_launch_in_backward_leaves_the_graph(fake_cuda):
         y.backward(retain_graph=True)
     y.backward()
     assert x.grad is not None
+
+
+def test_failure_of_an_earlier_op_is_not_taken_for_this_one_s(late):
+    x = pb.arange(6.0, device="cuda") + 10
+    bad = pb.zeros(4, device="cuda")[pb.tensor([1, 9], device="cuda")]
+    event = pb.cuda.Event()
+    event.record()
+    event.synchronize()  # the device has told it, and nobody has looked
+    taken = pb.take(x, pb.tensor([0, 1], device="cuda"))
+    gathered = x.gather(0, pb.tensor([2], device="cuda"))
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 4"):
+        taken.cpu()
+    assert taken.cpu().tolist() == [10.0, 11.0] and gathered.cpu().tolist() == [12.0]
+    assert bad.shape == (2,)
+
+
+def test_start_that_fails_can_be_tried_again(run_python, fake_cuda):
+    text = """
+import fake_driver, pullback as pb
+control = fake_driver.load()
+control.fail("cuStreamCreate", "OUT_OF_MEMORY", times=1)
+for _ in range(2):
+    try:
+        print(pb.ones(3, device='cuda').tolist())
+    except RuntimeError as error:
+        print(error)
+"""
+    first, second = run_python(text).stdout.splitlines()
+    assert first.startswith("cuda:0: cuStreamCreate failed")
+    assert second == "[1.0, 1.0, 1.0]"
+
+
+def test_libraries_work_beside_a_context_of_the_user(run_python, fake_cuda):
+    text = """
+import pycuda.autoinit, pullback as pb
+a = pb.rand(30, 30, dtype=pb.float64)
+u, s, vh = pb.linalg.svd(a.cuda())
+print(((u * s) @ vh - a.cuda()).abs().max().item() < 1e-10)
+b = pb.rand(300, 300, dtype=pb.float64) + 300 * pb.eye(300, dtype=pb.float64)
+x = pb.linalg.solve(b.cuda(), pb.ones(300, 1, dtype=pb.float64, device='cuda'))
+print((b.cuda() @ x - 1).abs().max().item() < 1e-10)
+"""
+    result = run_python(text)
+    assert result.stdout.split() == ["True", "True"], result.stderr
+
+
+def test_interrupt_is_no_other_error(run_python, fake_cuda):
+    text = """
+import signal, pullback as pb
+class Stop(BaseException): pass
+def handler(*args): raise Stop
+signal.signal(signal.SIGALRM, handler)
+x = pb.ones(3000, device='cuda')
+def run():
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        while True:
+            (x * 2 + 1).cpu()
+    except BaseException as error:
+        return type(error).__name__
+print({run() for _ in range(300)})
+"""
+    result = run_python(text)
+    assert result.stdout == "{'Stop'}\n", result.stderr

@@ -162,3 +162,39 @@ def test_nothing_is_written_outside_of_blocks(fake_cuda):
     (x.softmax(1).cumsum(0).sort(1).values[::2, 3:] @ x.T[3:, :5]).sum().backward()
     pb.cuda.synchronize()
     assert not fake_cuda.check_memory()
+
+
+def test_memory_used_by_streams_of_others_waits_for_everything(fake_cuda):
+    x = pb.ones(5000, device="cuda")
+    place = x.data_ptr()
+    x.record_stream(12345)  # another library's stream: what it does is not known here
+    del x
+    assert pb.empty(5000, device="cuda").data_ptr() != place
+    pb.cuda.empty_cache()
+
+
+def test_events_that_fail_lose_no_memory(fake_cuda):
+    side = pb.cuda.Stream()
+    for _ in range(3):
+        x = pb.ones(MIB, device="cuda")
+        x.record_stream(side)
+        fake_cuda.fail("cuEventRecord", "UNKNOWN", times=1)
+        del x
+        fake_cuda.fail_nothing()
+    pb.cuda.synchronize()
+    pb.cuda.empty_cache()
+    assert pb.cuda.memory_reserved() < 4 * MIB
+
+
+def test_cache_is_not_given_to_others_while_the_device_uses_it(fake_cuda):
+    side = pb.cuda.Stream()
+    with fake_cuda.deferred():
+        x = pb.ones(8 * MIB, device="cuda")
+        y = x + 1
+        del x
+        pb.cuda.empty_cache()
+        with pb.cuda.stream(side):
+            z = pb.full((8 * MIB,), 5.0, device="cuda")
+        assert y.sum().item() == 16 * MIB
+        side.synchronize()
+        del z

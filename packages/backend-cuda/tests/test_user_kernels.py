@@ -12,10 +12,9 @@ pytestmark = pytest.mark.usefixtures("cuda")
 @pytest.fixture(autouse=True)
 def compile_for_the_cpu(monkeypatch):
     """Where the device is fake, compile for it; else with the real compiler."""
-    import conftest
     import on_fake
 
-    if conftest.ON_DEVICE:
+    if on_fake.ON_DEVICE:
         return
     from pullback_cuda import compiling
 

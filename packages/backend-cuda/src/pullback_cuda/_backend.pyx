@@ -1,5 +1,6 @@
 """What core calls: memory, copies, streams and marks of the device type ``cuda``, as a capsule."""
 
+from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_New
@@ -9,7 +10,7 @@ from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
-    PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK,
+    PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK,
     pb_backend)
 from pullback_cuda._devices cimport (
     MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed,
@@ -32,8 +33,11 @@ def bind(count, pycuda_driver):
 
 
 cdef int report(char *message, object error) noexcept:
-    """Keep an exception's words for core; return the code of a failure."""
+    """Keep an exception's words for core; return the code of a failure. Interrupts go on."""
     cdef bytes text
+    if not isinstance(error, Exception):
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
     try:
         text = str(error).encode()
     except Exception:
@@ -104,6 +108,7 @@ cdef int copy_now(pb_cuda_device *device, char *to, char *origin, size_t nbytes,
     """Copy on the current stream; wait for copies from and to the host, unless told not to."""
     cdef void *before = enter_context(device)
     cdef int way = kind & ~<int>PB_NON_BLOCKING
+    cdef bint noted = False
     stream = stream_of(device)
     try:
         if way == PB_HOST_TO_DEVICE:
@@ -116,10 +121,17 @@ cdef int copy_now(pb_cuda_device *device, char *to, char *origin, size_t nbytes,
             driver.memcpy_dtod_async(<size_t>to, <size_t>origin, nbytes, stream)
             return 0
         if kind & PB_NON_BLOCKING:
-            pinned.in_use(<size_t>(origin if way == PB_HOST_TO_DEVICE else to),
-                          <object>device.object, current_number(device.number))
+            try:
+                pinned.in_use(<size_t>(origin if way == PB_HOST_TO_DEVICE else to),
+                              <object>device.object, current_number(device.number))
+                noted = True
+            finally:
+                if not noted:           # nobody would know that the memory is in use
+                    stream.synchronize()
         else:
             stream.synchronize()
+    except driver.Error as error:
+        raise RuntimeError(f"cuda:{device.number}: {error}") from error
     finally:
         leave_context(device, before)
     return 0
@@ -141,8 +153,13 @@ cdef void *allocate_pinned(void *self, size_t nbytes) except? NULL:
 
 
 cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
-    if not is_closed():
+    if is_closed():
+        return
+    try:
         pinned.give(<size_t>data)
+    except BaseException:
+        pinned.give(<size_t>data)       # an interrupt came in between; it comes again
+        PyErr_SetInterrupt()
 
 
 cdef int synchronize(void *self, int device, char *message) noexcept:

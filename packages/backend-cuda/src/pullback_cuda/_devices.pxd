@@ -34,7 +34,7 @@ ctypedef struct pb_cuda_device:
     void *context               # CUcontext: the primary one
     PyObject *object            # the Device of devices.py; lives as long as the process
     pb_failure *failure         # pinned; devices read and write it at the same address
-    const char *failed_at       # the slot whose kernel may have written `failure`
+    pb_failure earlier          # what an op told that nobody has asked yet
     pb_cuda_stream streams[MAX_STREAMS]
 
 

@@ -51,6 +51,13 @@ def close():
     closed = True
 
 
+def require_open():
+    """Raise after the end: the driver is going away, or is another process's."""
+    if closed:
+        raise RuntimeError("the cuda device cannot be used: this process was forked after CUDA "
+                           "had started, or is ending. Start processes with the method 'spawn'")
+
+
 cdef bint is_closed() noexcept nogil:
     return closed
 
@@ -65,15 +72,15 @@ cdef pb_cuda_device *device_ready(int number) except NULL:
     Raises: RuntimeError if there is none of this number, or if the driver fails.
     """
     if closed:
-        raise RuntimeError("the cuda device cannot be used: this process was forked after CUDA "
-                           "had started, or is ending. Start processes with the method 'spawn'")
+        require_open()
     if not table[number].ready:
         start_device(number)
     return &table[number]
 
 
-def install_device(int number, object device, int processors, size_t context, size_t failure):
-    """Note what belongs to a device that was started."""
+def install_device(int number, object device, int processors, size_t context, size_t failure,
+                   stream):
+    """Note what belongs to a device that was started, and its default stream."""
     cdef pb_cuda_device *found = &table[number]
     Py_INCREF(device)
     found.object = <PyObject *>device
@@ -81,6 +88,7 @@ def install_device(int number, object device, int processors, size_t context, si
     found.processors = processors
     found.context = <void *>context
     found.failure = <pb_failure *>failure
+    install_stream(number, stream)
     found.ready = True
 
 
@@ -153,6 +161,21 @@ cdef void leave_context(pb_cuda_device *device, void *previous) noexcept:
     """Put the context back that was current before; ours may stay where there was none."""
     if previous != NULL and previous != device.context:
         set_current(previous)
+
+
+def context_now():
+    """Return the context that is current on this thread, 0 for none."""
+    cdef void *context = NULL
+    get_current(&context)
+    return <size_t>context
+
+
+def put_context(size_t context):
+    """Make a context current again, or none."""
+    cdef void *now = NULL
+    get_current(&now)
+    if <size_t>now != context:
+        set_current(<void *>context)
 
 
 cdef class Current:

@@ -1,4 +1,4 @@
-"""Device memory, with caches in front of pycuda's pool.
+"""Device memory, with caches in front of the driver.
 
 A block belongs to the stream that was current when it was taken. Given back, it waits for the next
 request on that stream: what the stream does then comes after all that it did with the block before.
@@ -12,7 +12,7 @@ and the request is tried once more.
 All functions run with the interpreter lock held; there is no other lock.
 """
 
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetInterrupt
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -45,11 +45,12 @@ cdef enum:
     SLAB = 1 << 21
     CLASSES = 8 * 64
 cdef size_t LARGEST = <size_t>1 << 46
+cdef uint64_t FOREIGN = <uint64_t>1 << 63   # the last stream's bit: no stream is dealt out for it
 
 
-# Memory that pycuda's pool gave: one large block, or a slab that is cut into small ones.
+# Memory that the driver gave: one large block, or a slab that is cut into small ones.
 ctypedef struct chunk:
-    PyObject *allocation        # owned: pycuda's PooledDeviceAllocation
+    PyObject *allocation        # owned: pycuda's DeviceAllocation
     size_t nbytes
     int64_t used                # blocks that a tensor has
     int64_t cut                 # blocks that it is cut into
@@ -65,7 +66,7 @@ ctypedef struct block:
     block *next                 # in a list of free blocks, or of those that wait for events
     block *chain                # in the table of all blocks
     uint64_t used_on            # bits: other streams with work on it
-    PyObject *events            # owned list: what a block that waits waits for
+    PyObject *events            # owned list: what a block that waits waits for; NULL: everything
     int stream
     int size_class
 
@@ -181,7 +182,7 @@ cdef block *new_block(memory_state *state, chunk *source, void *data, int size_c
 # ---- chunks --------------------------------------------------------------------------------------
 
 cdef chunk *new_chunk(int number, size_t nbytes) except? NULL:
-    """Return memory of the pool; NULL if there is none."""
+    """Return memory of the driver; NULL if there is none."""
     cdef memory_state *state = &states[number]
     cdef chunk *made
     device = <object>device_ready(number).object
@@ -205,8 +206,9 @@ cdef chunk *new_chunk(int number, size_t nbytes) except? NULL:
     return made
 
 
-cdef void drop_chunk(memory_state *state, chunk *source) noexcept:
-    """Give a chunk, of which no block is known any more, back to the pool."""
+cdef object drop_chunk(memory_state *state, chunk *source):
+    """Forget a chunk, of which no block is known any more; return its memory."""
+    allocation = <object>source.allocation
     if source.previous != NULL:
         source.previous.next = source.next
     else:
@@ -214,8 +216,9 @@ cdef void drop_chunk(memory_state *state, chunk *source) noexcept:
     if source.next != NULL:
         source.next.previous = source.previous
     state.held -= <int64_t>source.nbytes
-    Py_DECREF(<object>source.allocation)
+    Py_DECREF(allocation)
     free(source)
+    return allocation
 
 
 cdef block *take_unused(memory_state *state, int stream, int size_class) noexcept:
@@ -230,14 +233,15 @@ cdef block *cut_slab(int number, int stream, int size_class) except? NULL:
     """Cut a slab into blocks of a size; return one of them, NULL if there is no memory."""
     cdef memory_state *state = &states[number]
     cdef size_t nbytes = class_size(size_class), offset = 0
-    cdef chunk *source = new_chunk(number, SLAB)
+    cdef size_t whole = min(<size_t>SLAB, max(<size_t>SLAB >> 5, 32 * nbytes))
+    cdef chunk *source = new_chunk(number, whole)
     cdef char *start
     cdef block *item
     if source == NULL:
         return NULL
     start = <char *><size_t>int(<object>source.allocation)
     # From the last to the first, so that the first is the next to be used.
-    offset = (SLAB // nbytes) * nbytes
+    offset = (whole // nbytes) * nbytes
     while offset > 0:
         offset -= nbytes
         item = new_block(state, source, start + offset, size_class, stream)
@@ -272,26 +276,33 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
 cdef int settle(int number, bint wait) except -1:
     """Let blocks be used again whose other streams are done with them; or wait until they are."""
     cdef memory_state *state = &states[number]
-    cdef block *item = state.waiting
-    cdef block *following
+    cdef block **place = &state.waiting
+    cdef block *item
+    cdef bint passed
     device = <object>device_table()[number].object
-    state.waiting = NULL
-    while item != NULL:
-        following = item.next
-        if device.passed(<object>item.events, wait):
+    if wait:
+        device.wait_for_all()
+    while place[0] != NULL:
+        item = place[0]
+        passed = wait if item.events == NULL else device.passed(<object>item.events, wait)
+        if place[0] != item:            # something else ran in between, and changed the list
+            place = &state.waiting
+            continue
+        if not passed:
+            place = &item.next
+            continue
+        if item.events != NULL:
             Py_DECREF(<object>item.events)
             item.events = NULL
-            item.next = state.unused[item.stream][item.size_class]
-            state.unused[item.stream][item.size_class] = item
-        else:
-            item.next = state.waiting
-            state.waiting = item
-        item = following
+        place[0] = item.next
+        item.next = state.unused[item.stream][item.size_class]
+        state.unused[item.stream][item.size_class] = item
     return 0
 
 
-cdef void release_unused(memory_state *state) noexcept:
-    """Give chunks of which no tensor has a block back to the pool."""
+cdef list release_unused(memory_state *state):
+    """Forget chunks of which no tensor has a block; return their memory."""
+    cdef list found = []
     cdef int stream, size_class
     cdef block **place
     cdef block *item
@@ -312,8 +323,9 @@ cdef void release_unused(memory_state *state) noexcept:
     while source != NULL:
         following = source.next
         if source.cut == 0:
-            drop_chunk(state, source)
+            found.append(drop_chunk(state, source))
         source = following
+    return found
 
 
 def release_cached(int number):
@@ -322,9 +334,7 @@ def release_cached(int number):
         return
     device = <object>device_table()[number].object
     settle(number, True)
-    with device.pushed():       # a block that goes back to the pool ends the process without it
-        release_unused(&states[number])
-    device.trim()
+    device.free(release_unused(&states[number]))
 
 
 # ---- taking and releasing ------------------------------------------------------------------------
@@ -402,11 +412,19 @@ cdef void block_release(int number, void *data) noexcept:
 cdef void wait_for_others(int number, block *item) noexcept:
     """Keep a block back until the streams that used it have passed this point."""
     cdef memory_state *state = &states[number]
-    events = (<object>device_table()[number].object).record_on(
-        [i for i in range(MAX_STREAMS) if item.used_on >> i & 1])
+    cdef uint64_t used_on = item.used_on
     item.used_on = 0
-    Py_INCREF(events)
-    item.events = <PyObject *>events
+    item.events = NULL
+    if not used_on & FOREIGN:
+        try:
+            events = (<object>device_table()[number].object).record_on(
+                [i for i in range(MAX_STREAMS) if used_on >> i & 1])
+            Py_INCREF(events)
+            item.events = <PyObject *>events
+        except KeyboardInterrupt:
+            PyErr_SetInterrupt()
+        except Exception:
+            pass                        # without events it waits until all work is done
     item.next = state.waiting
     state.waiting = item
 
@@ -416,7 +434,9 @@ cdef int note_use(int number, void *data, void *stream) except -1:
     cdef memory_state *state = &states[number]
     cdef block *item = find_block(state, data)
     cdef int place = 0 if stream == NULL else stream_number(device_ready(number), stream)
-    if item != NULL and place >= 0 and place != item.stream:
+    if item != NULL and place < 0:      # another library's, or another device's
+        item.used_on |= FOREIGN
+    elif item != NULL and place != item.stream:
         item.used_on |= <uint64_t>1 << place
     return 0
 

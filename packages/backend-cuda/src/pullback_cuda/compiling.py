@@ -40,7 +40,7 @@ def compile_text(text: str, name: str, capability: tuple[int, int]) -> bytes:
     no compiler, CompileError where it fails.
     """
     architecture = f"sm_{capability[0]}{capability[1]}"
-    kept = _cache_folder() / f"{Path(name).stem}-{architecture}-{_digest(text)}.cubin"
+    kept = _cache_folder() / f"{Path(name).stem[:60]}-{architecture}-{_digest(text)}.cubin"
     if kept.is_file():
         return kept.read_bytes()
     image = _compile(text, name, architecture)

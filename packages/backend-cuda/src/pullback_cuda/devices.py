@@ -42,49 +42,54 @@ class Device:
                 f"cuda:{number} ({self.device.name()}) has compute capability "
                 f"{capability[0]}.{capability[1]}; pullback-cuda needs 7.5 or newer"
             )
+        self.process = os.getpid()
         self.context = self.device.retain_primary_context()
-        # A context that is still there when the interpreter ends aborts the process.
-        atexit.register(self.close)
         self.modules: dict[str, Any] = {}
         self.plain_events: list = []
         self.timing_events: list = []
         self.bare_events: list[int] = []  # CUDA's handles, which pycuda's events do not tell
         with self.pushed():
-            from pycuda.tools import DeviceMemoryPool
-
-            self.pool = DeviceMemoryPool()
+            stream = _driver.Stream(_driver_flags().NON_BLOCKING)
             # Memory that the device reaches at the address where the host has it.
             flags = _driver.host_alloc_flags.PORTABLE | _driver.host_alloc_flags.DEVICEMAP
             self.failure = _driver.pagelocked_zeros(FAILURE_BYTES, "u1", mem_flags=flags)
             failure = self.failure.base.get_device_pointer()
+        atexit.register(self.close)
         _devices.install_device(
             number,
             self,
             self.device.multiprocessor_count,
             self.context.handle,
             failure,
+            stream,
         )
-        self.add_stream()
 
     @contextlib.contextmanager
     def pushed(self) -> Iterator[None]:
         """Have the context on pycuda's stack too, as whatever makes or destroys objects needs.
 
-        Raises: RuntimeError that names the device, for errors of the driver.
+        Raises: RuntimeError that names the device, for errors of the driver, and after the end.
         """
-        self.context.push()
+        _devices.require_open()
+        before = _devices.context_now()  # pycuda's pop would leave what is on its own stack
         try:
-            yield
+            self.context.push()
+            try:
+                yield
+            finally:
+                self.context.pop()
+                _devices.put_context(before)
         except _driver.Error as error:  # pycuda's own classes: no subclasses of Python's
             raise RuntimeError(f"cuda:{self.number}: {error}") from error
-        finally:
-            self.context.pop()
 
     def close(self) -> None:
-        """Let go of the context, before the interpreter takes everything apart."""
-        _devices.close()
-        self.context.push()
-        self.context.detach()
+        """Stop using the driver, before the interpreter takes everything apart.
+
+        The context stays: pinned memory and tensors may be used until the very end. Nothing of
+        pycuda's is on a thread's stack or is destroyed, so the driver ends with the process.
+        """
+        if os.getpid() == self.process:
+            _devices.close()
 
     def add_stream(self) -> int:
         """Make one more stream, which waits for no other; return its number on this device."""
@@ -97,7 +102,13 @@ class Device:
         with _starting, self.pushed():
             module = self.modules.get(family)
             if module is None:
-                module = _driver.module_from_buffer(load_image(family, self))
+                image = load_image(family, self)
+                try:
+                    module = _driver.module_from_buffer(image)
+                except _driver.Error as error:
+                    raise RuntimeError(
+                        f"cuda:{self.number}: the image of {family!r} cannot be loaded: {error}"
+                    ) from error
                 self.modules[family] = module
             try:
                 return module.get_function(name)
@@ -110,17 +121,18 @@ class Device:
     # -- memory ------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int):
-        """Return memory of pycuda's pool, or None if there is not so much."""
+        """Return memory of the device, or None if there is not so much."""
         with self.pushed():
             try:
-                return self.pool.allocate(nbytes)
+                return _driver.mem_alloc(nbytes)
             except _driver.MemoryError:
                 return None
 
-    def trim(self) -> None:
-        """Give what the pool holds, and nobody uses, back to the driver."""
+    def free(self, allocations: list) -> None:
+        """Give memory back to the driver, which waits for all work on it first."""
         with self.pushed():
-            self.pool.free_held()
+            while allocations:
+                allocations.pop().free()
 
     def memory_info(self) -> tuple[int, int]:
         """Return how many bytes are free on the device, and how many there are."""
@@ -146,20 +158,25 @@ class Device:
     def wait(self, waiter: int, other: Device, awaited: int) -> None:
         """Let what a stream is given from now on begin after what another one was given so far."""
         event = other.take_event()
-        with _devices.Current(other.number):
-            event.record(_devices.stream_at(other.number, awaited))
-        with _devices.Current(self.number):
-            _devices.stream_at(self.number, waiter).wait_for_event(event)
-        other.give_event(event, timing=False)  # what waits knows this recording of it
+        try:
+            with _devices.Current(other.number):
+                event.record(_devices.stream_at(other.number, awaited))
+            with _devices.Current(self.number):
+                _devices.stream_at(self.number, waiter).wait_for_event(event)
+        finally:
+            other.give_event(event, timing=False)  # what waits knows this recording of it
 
     def wait_for_foreign(self, waiter: int, other: Device, awaited: int) -> None:
         """As ``wait``, for CUDA's handles, of which one or both are another library's streams."""
         with _devices.Current(other.number):
             event = other.bare_events.pop() if other.bare_events else _make_event()
-            _call("cuEventRecord", event, awaited)
-        with _devices.Current(self.number):
-            _call("cuStreamWaitEvent", waiter, event, 0)
-        other.bare_events.append(event)
+        try:
+            with _devices.Current(other.number):
+                _call("cuEventRecord", event, awaited)
+            with _devices.Current(self.number):
+                _call("cuStreamWaitEvent", waiter, event, 0)
+        finally:
+            other.bare_events.append(event)
 
     def copy_from(self, origin: Device, to: int, source: int, nbytes: int) -> None:
         """Copy from another device: after what both were given so far, before what comes next."""
@@ -172,12 +189,16 @@ class Device:
 
     def record_on(self, numbers: list[int]) -> list:
         """Record an event on each of these streams; return the events."""
-        events = []
-        with _devices.Current(self.number):
-            for number in numbers:
-                event = self.take_event()
-                event.record(_devices.stream_at(self.number, number))
-                events.append(event)
+        events: list[Any] = []
+        try:
+            with _devices.Current(self.number):
+                for number in numbers:
+                    events.append(self.take_event())
+                    events[-1].record(_devices.stream_at(self.number, number))
+        except BaseException:
+            for event in events:
+                self.give_event(event, timing=False)
+            raise
         return events
 
     def passed(self, events: list, wait: bool) -> bool:
@@ -204,6 +225,11 @@ class Device:
         with _devices.Current(self.number):
             last.synchronize()
             return first.time_till(last) * 1000
+
+    def wait_for_all(self) -> None:
+        """Wait for all work on every device in use."""
+        for device in list(_started.values()):
+            device.synchronize()
 
     def synchronize(self) -> None:
         """Wait for all work on the device."""
@@ -290,16 +316,21 @@ def raise_failure(number: int) -> None:
 
 
 def pinned_array(nbytes: int):
-    """Return an array of bytes in host memory that every device reaches.
-
-    Raises: MemoryError.
-    """
-    with started(0).pushed():
+    """Return an array of bytes in host memory that every device reaches; None: there is no more."""
+    device = next(iter(_started.values()), None) or started(0)
+    with device.pushed():
         try:
             flags = _driver.host_alloc_flags.PORTABLE
             return _driver.pagelocked_empty(nbytes, "u1", mem_flags=flags)
-        except _driver.MemoryError as error:
-            raise MemoryError(f"cannot pin {nbytes} bytes of host memory: {error}") from error
+        except _driver.MemoryError:
+            return None
+
+
+def unpin(arrays: list) -> None:
+    """Give pinned memory back to the system."""
+    with next(iter(_started.values())).pushed():
+        while arrays:
+            arrays.pop().base.free()
 
 
 def connect() -> None:

@@ -26,7 +26,7 @@ def load_image(family: str, device) -> bytes:
     path = folder / f"{family}.fatbin"
     if path.is_file():
         return path.read_bytes()
-    if VARIABLE in os.environ:
+    if os.environ.get(VARIABLE):
         raise RuntimeError(f"{VARIABLE}={str(folder)!r} has no {path.name}")
     from pullback_cuda.compiling import compile_family
 

@@ -40,11 +40,17 @@ def handle(name: str, library: str, what: str, device: int, stream: int) -> int:
         bindings = load(name, library, what)
         try:
             found = bindings.create()
-            bindings.set_stream(found, _devices.stream_at(device, stream).handle)
         except Exception as error:  # nvmath's own classes, and those of its loader
-            raise RuntimeError(
-                MISSING.format(what=what, library=library, reason=error)
-            ) from error
+            if type(error).__name__.endswith(f"{library}Error"):
+                text = f"cuda:{device}: {library} cannot start: {error}"
+            else:
+                text = MISSING.format(what=what, library=library, reason=error)
+            raise RuntimeError(text) from error
+        try:
+            bindings.set_stream(found, _devices.stream_at(device, stream).handle)
+        except Exception as error:
+            bindings.destroy(found)
+            raise RuntimeError(f"cuda:{device}: {library} cannot start: {error}") from error
         _handles[key] = found
     return found
 

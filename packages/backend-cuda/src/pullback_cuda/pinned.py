@@ -50,17 +50,39 @@ def take(nbytes: int) -> int:
             if block.is_idle():
                 _unused[size].remove(block)
                 return block.address
-        block = Block(devices.pinned_array(size))
+        array = devices.pinned_array(size)
+        if array is None:
+            _shrink()
+            array = devices.pinned_array(size)
+        if array is None:
+            raise MemoryError(f"pin_memory(): cannot pin {size} bytes of host memory")
+        block = Block(array)
         bisect.insort(_addresses, block.address)
         _blocks[block.address] = block
         return block.address
+
+
+def _shrink() -> None:
+    """Give memory that nobody uses back to the system."""
+    from pullback_cuda import devices
+
+    arrays = []
+    for size, blocks in _unused.items():
+        for block in [block for block in blocks if block.is_idle()]:
+            _unused[size].remove(block)
+            _addresses.remove(block.address)
+            del _blocks[block.address]
+            arrays.append(block.array)
+    devices.unpin(arrays)
 
 
 def give(address: int) -> None:
     """Keep memory for the next use, which waits for the copies that are at work on it."""
     with _lock:
         block = _blocks[address]
-        _unused.setdefault(block.nbytes, []).append(block)
+        waiting = _unused.setdefault(block.nbytes, [])
+        if block not in waiting:
+            waiting.append(block)
 
 
 def in_use(address: int, device, stream: int) -> None:

@@ -10,10 +10,18 @@ from pullback.backend import set_stream as core_set_stream
 from pullback_cuda import _devices, devices
 from pullback_cuda.devices import device_number
 
-POOL = 32  # streams that Stream() deals out in turn, for each of two priorities
+POOL = 32  # streams that Stream() deals out in turn; of those below priority 0, two fewer
 
 _dealing = threading.Lock()
 _dealt: dict[tuple[int, bool], list] = {}
+
+
+def _check(value, kind: type, function: str, argument: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"{function}(): argument {argument!r} must be {kind.__name__}, not "
+            f"{type(value).__name__}"
+        )
 
 
 class Stream:
@@ -46,10 +54,10 @@ class Stream:
         found = devices.started(number)
         with _dealing:
             made = _dealt.setdefault((number, priority < 0), [0])
-            turn = made[0] % (POOL - (priority < 0))
-            made[0] += 1
+            turn = made[0] % (POOL - 2 * (priority < 0))
             if len(made) - 1 <= turn:
                 made.append(found.add_stream())
+            made[0] += 1
             self._number = made[1 + turn]
         self.device_index = number
         self.priority = min(priority, 0)
@@ -99,17 +107,20 @@ class Stream:
 
     def wait_stream(self, stream: Stream) -> None:
         """Let what is given to this stream from now on begin after the other's work so far."""
+        _check(stream, Stream, "wait_stream", "stream")
         devices.started(self.device_index).wait(
             self._number, devices.started(stream.device_index), stream._number
         )
 
     def wait_event(self, event: Event) -> None:
         """Let what is given to this stream from now on begin after what an event marks."""
+        _check(event, Event, "wait_event", "event")
         event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
         """Mark this point of the stream's work by an event, a new one by default; return it."""
         event = Event() if event is None else event
+        _check(event, Event, "record_event", "event")
         event.record(self)
         return event
 
@@ -158,6 +169,7 @@ class Event:
         Raises: RuntimeError if the event belongs to another device already.
         """
         stream = current_stream() if stream is None else stream
+        _check(stream, Stream, "record", "stream")
         found = devices.started(stream.device_index)
         if self._device not in (None, found):
             raise RuntimeError(
@@ -173,6 +185,7 @@ class Event:
     def wait(self, stream: Stream | None = None) -> None:
         """Let what is given to a stream from now on begin after this point."""
         stream = current_stream() if stream is None else stream
+        _check(stream, Stream, "wait", "stream")
         if self._event is not None:
             with _devices.Current(stream.device_index):
                 stream.pycuda.wait_for_event(self._event)
@@ -195,10 +208,13 @@ class Event:
 
         Raises: RuntimeError for events that do not know the time, or were not recorded.
         """
+        _check(end_event, Event, "elapsed_time", "end_event")
         if not (self.enable_timing and end_event.enable_timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         if self._event is None or end_event._event is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        if self._device is not end_event._device:
+            raise RuntimeError("Both events must be recorded on the same device.")
         if not (self.query() and end_event.query()):
             raise RuntimeError("Both events must be completed before calculating elapsed time.")
         with _devices.Current(self._device.number):
@@ -232,6 +248,7 @@ def default_stream(device=None) -> Stream:
 def set_stream(stream: Stream | None) -> None:
     """Make a stream the current one of this thread and its device; None changes nothing."""
     if stream is not None:
+        _check(stream, Stream, "set_stream", "stream")
         core_set_stream(stream.device, stream.cuda_stream)
 
 
@@ -264,6 +281,6 @@ def stream(stream: Stream | None) -> StreamContext:
 
     Raises: TypeError for anything else.
     """
-    if stream is not None and not isinstance(stream, Stream):
-        raise TypeError(f"stream(): expected a Stream, got {type(stream).__name__}")
+    if stream is not None:
+        _check(stream, Stream, "stream", "stream")
     return StreamContext(stream)

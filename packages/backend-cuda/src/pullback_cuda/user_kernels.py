@@ -56,6 +56,18 @@ class ElementwiseKernel:
     """A differentiable op that ``elementwise_kernel`` made; called with tensors and numbers."""
 
     def __init__(self, signature: str, expression: str, derivatives: Mapping, preamble: str):
+        for name, value in (("signature", signature), ("expression", expression),
+                            ("preamble", preamble)):  # fmt: skip
+            if not isinstance(value, str):
+                raise TypeError(
+                    f"elementwise_kernel(): argument {name!r} must be str, not "
+                    f"{type(value).__name__}"
+                )
+        if not isinstance(derivatives, Mapping):
+            raise TypeError(
+                f"elementwise_kernel(): argument 'derivatives' must map arguments to derivatives, "
+                f"not be {type(derivatives).__name__}"
+            )
         match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\(([\w\s,]*)\)\s*", signature)
         names = [name.strip() for name in match[2].split(",")] if match else []
         if not match or not all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in names):

@@ -80,6 +80,9 @@ def _wait_for(where, stream) -> None:
 
     if stream is None:
         return
+    if type(stream) is not int or stream < 0:
+        raise TypeError(f"as_tensor(): __cuda_array_interface__ must give the stream as int, not "
+                        f"{stream!r}")
     if stream == 0:
         raise ValueError("as_tensor(): __cuda_array_interface__ says stream 0, which is not "
                          "allowed because it is ambiguous")

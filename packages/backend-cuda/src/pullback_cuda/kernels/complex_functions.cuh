@@ -18,12 +18,12 @@ DEVICE bool is_infinite(c128 z) {
 DEVICE c128 times_i(c128 z) { return c128{-z.imag, z.real}; }
 DEVICE c128 over_i(c128 z) { return c128{z.imag, -z.real}; }
 
-// e^x * y, where e^x alone may overflow.
-DEVICE double scaled_power(double x, double y) {
+// e^x * y * factor, where e^x alone may overflow. Three roots: y may be as small as e^-744.
+DEVICE double scaled_power(double x, double y, double factor = 1) {
     if (!(x > EXP_LARGE))
-        return exp(x) * y;
-    double root = exp(fmin(x, 2 * EXP_LARGE) / 2);
-    return root * y * root;
+        return exp(x) * y * factor;
+    double root = exp(fmin(x, 3 * EXP_LARGE) / 3);
+    return root * y * factor * root * root;
 }
 
 OUT_OF_LINE c128 exp_of(c128 z) {
@@ -91,10 +91,10 @@ OUT_OF_LINE c128 sqrt_of(c128 z) {
 
 // (e^x + e^-x) / 2 * y and (e^x - e^-x) / 2 * y, where the first factor may overflow.
 DEVICE double cosh_times(double x, double y) {
-    return fabs(x) > EXP_LARGE ? scaled_power(fabs(x), 0.5 * y) : cosh(x) * y;
+    return fabs(x) > EXP_LARGE ? scaled_power(fabs(x), y, 0.5) : cosh(x) * y;
 }
 DEVICE double sinh_times(double x, double y) {
-    return fabs(x) > EXP_LARGE ? scaled_power(fabs(x), copysign(0.5, x) * y) : sinh(x) * y;
+    return fabs(x) > EXP_LARGE ? scaled_power(fabs(x), y, copysign(0.5, x)) : sinh(x) * y;
 }
 
 OUT_OF_LINE c128 sinh_of(c128 z) {

@@ -3,6 +3,7 @@
 A kernel is looked for in its family's image when it is launched for the first time on a device.
 """
 
+from cpython.exc cimport PyErr_SetObject
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
@@ -13,10 +14,10 @@ from libc.stdlib cimport calloc
 from libc.string cimport strncpy
 
 from pullback.abi cimport (
-    PB_E_MEMORY, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call, pb_kernel)
+    PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call, pb_kernel)
 from pullback_cuda._devices cimport (
     FAILURE_COUNT, FAILURE_INDEX, FAILURE_TARGET, current_number, device_ready, device_table,
-    enter_context, leave_context, pb_cuda_device, pb_failure)
+    enter_context, is_closed, leave_context, pb_cuda_device, pb_failure)
 from pullback_cuda._memory cimport block_release, block_take
 
 
@@ -59,8 +60,11 @@ cdef int fail(pb_call *call, int code, const char *text) noexcept nogil:
 
 
 cdef int fail_with(pb_call *call, int code, object error) noexcept:
-    """Say why a call failed in an exception's words; return the code."""
+    """Say why a call failed in an exception's words; return the code. Interrupts go on."""
     cdef bytes text
+    if not isinstance(error, Exception):
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
     try:
         text = str(error).encode()
     except Exception:
@@ -100,7 +104,7 @@ cdef int launch_now(int number, pb_cuda_kernel *kernel, const void *arguments, s
     cdef pb_cuda_device *device = device_table() + number
     cdef PyObject *launcher = kernel.launchers[number]
     cdef void *before
-    if launcher == NULL:
+    if launcher == NULL or is_closed():
         device_ready(number)
         launcher = find_launcher(number, kernel)
     before = enter_context(device)
@@ -154,21 +158,37 @@ cdef int processors(pb_call *call) noexcept nogil:
 # ---- failures ------------------------------------------------------------------------------------
 
 cdef void *failure_record(pb_call *call) noexcept nogil:
-    """Return where kernels of the call's device say that they met bad input."""
-    return device_table()[call.device].failure
+    """Return where kernels of the call's device say that they met bad input.
+
+    What an earlier op has told there, and nobody has asked yet, is put aside: it is not of this op.
+    """
+    cdef pb_cuda_device *device = device_table() + call.device
+    if device.failure != NULL and device.failure.code != 0 and settle_failure(call) == PB_OK:
+        if device.earlier.code == 0:
+            device.earlier = device.failure[0]
+        device.failure.code = 0
+        device.failure.claimed = 0
+    return device.failure
+
+
+cdef int settle_failure(pb_call *call) noexcept nogil:
+    """Wait for the kernel that told a failure: it may still be at it, and tell once more."""
+    with gil:
+        try:
+            (<object>device_table()[call.device].object).synchronize()
+        except BaseException as error:
+            return fail_with(call, PB_E_RUNTIME, error)
+    return PB_OK
 
 
 cdef int failure_check(pb_call *call) noexcept nogil:
     """Return the code of a failure that has been told already, with its message; else PB_OK."""
     cdef pb_failure *failure = device_table()[call.device].failure
+    cdef int code
     if failure == NULL or failure.code == 0:
         return PB_OK
-    with gil:                           # the kernel may still be at it, and tell once more
-        try:
-            (<object>device_table()[call.device].object).synchronize()
-        except BaseException as error:
-            return fail_with(call, PB_E_RUNTIME, error)
-    return take_failure(call.device, call.message)
+    code = settle_failure(call)
+    return clear_failure(failure, call.message) if code == PB_OK else code
 
 
 cdef void tell_failure(pb_failure *failure, char *message) noexcept nogil:
@@ -189,12 +209,20 @@ cdef void tell_failure(pb_failure *failure, char *message) noexcept nogil:
 
 
 cdef int take_failure(int number, char *message) noexcept nogil:
-    """As failure_check, for a device."""
-    cdef pb_failure *failure = device_table()[number].failure
-    cdef int code
-    if failure == NULL or failure.code == 0:
+    """Return the code of a failure of any op so far, with its message; else PB_OK."""
+    cdef pb_cuda_device *device = device_table() + number
+    if device.earlier.code != 0:
+        if device.failure.code != 0:    # one is told
+            clear_failure(device.failure, NULL)
+        return clear_failure(&device.earlier, message)
+    if device.failure == NULL or device.failure.code == 0:
         return PB_OK
-    code = failure.code
+    return clear_failure(device.failure, message)
+
+
+cdef int clear_failure(pb_failure *failure, char *message) noexcept nogil:
+    """Write what was found, and forget it; return the code."""
+    cdef int code = failure.code
     if message != NULL:
         tell_failure(failure, message)
     failure.code = 0

@@ -42,7 +42,7 @@ cdef int raise_failure(int code, const char *message, str what) except -1:
     """Raise what a function of a backend reports; where that says no more, what failed is named."""
     keep_error(code)
     cdef str text = message.decode("utf-8", "replace")
-    if PB_E_RUNTIME < code < PB_E_PYTHON:
+    if PB_E_RUNTIME < code < PB_E_PYTHON or text == "ZeroDivisionError":
         return raise_text(code, text or what)
     raise RuntimeError(f"{what}: {text}" if text else what)
 

@@ -32,8 +32,10 @@ def _embedding_forward(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 def _counts(like, numbers, size):
-    """Return how often each number in [0, size) occurs."""
-    return ops.index_backward(ops.new_ones(like, tuple(numbers.shape)), (size,), (numbers,))
+    """Return how often each number in [0, size) occurs; 16 bits would soon count no further."""
+    exact = dtype_named("float64" if like.dtype.name == "float64" else "float32")
+    ones = ops.new_ones(like, tuple(numbers.shape), dtype=exact)
+    return ops.index_backward(ones, (size,), (numbers,))
 
 
 def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
@@ -43,7 +45,7 @@ def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
         g = ops.where((numbers == padding_idx).unsqueeze(1), 0, g)
     if scale_grad_by_freq:
         often = _counts(g.detach(), numbers, weight_shape[0])
-        g = g / ops.index_select(often, 0, numbers).unsqueeze(1)
+        g = cast_to(g / ops.index_select(often, 0, numbers).unsqueeze(1), g.dtype)
     return ops.index_backward(g, tuple(weight_shape), (numbers,))
 
 

@@ -329,7 +329,8 @@ def _take(self, index):
         if index.dtype.name == "int64":
             return ops.index(self.reshape(-1), (index,))
     except IndexError:
-        pass                            # it is told in other words
+        _check_flat("take", index, self.numel())    # it is told in other words
+        raise                           # of an earlier op, which a device tells late
     _check_flat("take", index, self.numel())
     return ops.index(self.reshape(-1), (index,))
 

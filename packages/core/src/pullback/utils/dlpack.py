@@ -80,6 +80,8 @@ def _wait(tensor, pair, stream):
     if pair[0] == DLDeviceType.kDLCPU:
         if stream not in (None, -1):
             raise AssertionError("stream should be None on cpu.")
+    elif stream == 0 or (stream is not None and stream < -1):
+        raise BufferError(f"unsupported stream on {where.type}: {stream}")
     elif stream != -1 and current_stream(where):
         wait_stream(where, LEGACY_STREAM if stream is None else stream, current_stream(where))
 
