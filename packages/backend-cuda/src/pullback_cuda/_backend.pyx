@@ -10,8 +10,8 @@ from libc.string cimport memset, strncpy
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
-    PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING, PB_OK,
-    pb_backend)
+    PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING,
+    PB_OK, pb_backend)
 from pullback_cuda._devices cimport (
     MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed,
     leave_context, pb_cuda_device, set_current_number, stream_number)

@@ -14,7 +14,8 @@ from libc.stdlib cimport calloc
 from libc.string cimport strncpy
 
 from pullback.abi cimport (
-    PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call, pb_kernel)
+    PB_E_MEMORY, PB_E_PYTHON, PB_E_RUNTIME, PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_OK, pb_call,
+    pb_kernel)
 from pullback_cuda._devices cimport (
     FAILURE_COUNT, FAILURE_INDEX, FAILURE_TARGET, current_number, device_ready, device_table,
     enter_context, is_closed, leave_context, pb_cuda_device, pb_failure)
