@@ -198,3 +198,18 @@ def test_cache_is_not_given_to_others_while_the_device_uses_it(fake_cuda):
         assert y.sum().item() == 16 * MIB
         side.synchronize()
         del z
+
+
+def test_pinned_memory_that_nobody_uses_makes_room(fake_cuda):
+    from pullback_cuda import pinned
+
+    kept = pb.ones(3000).pin_memory()
+    del kept
+    assert any(pinned._unused.values())
+    fake_cuda.fail("cuMemHostAlloc", "OUT_OF_MEMORY", times=1)
+    x = pb.ones(90_000).pin_memory()
+    assert x.is_pinned() and x.sum().item() == 90_000
+    assert not any(pinned._unused.values())
+    fake_cuda.fail("cuMemHostAlloc", "OUT_OF_MEMORY", times=-1)
+    with pytest.raises(MemoryError, match=r"cannot pin 2097152 bytes of host memory"):
+        pb.ones(400_000).pin_memory()
