@@ -164,3 +164,11 @@ def test_attention_is_the_same_whether_it_is_recorded(shape):
 def test_wrong_arguments_of_attention(options, message):
     with pytest.raises(RuntimeError, match=message):
         F.scaled_dot_product_attention(pb.ones(2, 4), pb.ones(3, 4), pb.ones(3, 2), **options)
+
+
+@pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16])
+def test_frequencies_are_counted_beyond_what_16_bits_count(dtype):
+    weight = pb.zeros(2, 1, dtype=dtype, requires_grad=True)
+    indices = pb.zeros(3000, dtype=pb.int64)
+    F.embedding(indices, weight, scale_grad_by_freq=True).float().sum().backward()
+    assert abs(weight.grad[0, 0].item() - 1) < 0.02

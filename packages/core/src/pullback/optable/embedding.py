@@ -33,8 +33,9 @@ def _embedding_forward(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 def _counts(like, numbers, size):
     """Return how often each number in [0, size) occurs; 16 bits would soon count no further."""
-    exact = dtype_named("float64" if like.dtype.name == "float64" else "float32")
-    ones = ops.new_ones(like, tuple(numbers.shape), dtype=exact)
+    narrow = like.dtype.name in ("float16", "bfloat16")
+    ones = ops.new_ones(like, tuple(numbers.shape),
+                        dtype=dtype_named("float32") if narrow else like.dtype)
     return ops.index_backward(ones, (size,), (numbers,))
 
 
@@ -45,7 +46,8 @@ def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
         g = ops.where((numbers == padding_idx).unsqueeze(1), 0, g)
     if scale_grad_by_freq:
         often = _counts(g.detach(), numbers, weight_shape[0])
-        g = cast_to(g / ops.index_select(often, 0, numbers).unsqueeze(1), g.dtype)
+        scaled = g / ops.index_select(often, 0, numbers).unsqueeze(1)   # of 16 bits in float32
+        return cast_to(ops.index_backward(scaled, tuple(weight_shape), (numbers,)), g.dtype)
     return ops.index_backward(g, tuple(weight_shape), (numbers,))
 
 
