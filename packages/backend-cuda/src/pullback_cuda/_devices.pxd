@@ -35,6 +35,7 @@ ctypedef struct pb_cuda_device:
     PyObject *object            # the Device of devices.py; lives as long as the process
     pb_failure *failure         # pinned; devices read and write it at the same address
     pb_failure earlier          # what an op told that nobody has asked yet
+    const void *recorded        # the call that `failure` was given to last, until it has looked
     pb_cuda_stream streams[MAX_STREAMS]
 
 

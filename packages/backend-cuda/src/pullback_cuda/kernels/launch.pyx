@@ -164,11 +164,13 @@ cdef void *failure_record(pb_call *call) noexcept nogil:
     What an earlier op has told there, and nobody has asked yet, is put aside: it is not of this op.
     """
     cdef pb_cuda_device *device = device_table() + call.device
-    if device.failure != NULL and device.failure.code != 0 and settle_failure(call) == PB_OK:
+    if device.recorded != call and device.failure != NULL and device.failure.code != 0 and (
+            settle_failure(call) == PB_OK):
         if device.earlier.code == 0:
             device.earlier = device.failure[0]
         device.failure.code = 0
         device.failure.claimed = 0
+    device.recorded = call
     return device.failure
 
 
@@ -186,6 +188,7 @@ cdef int failure_check(pb_call *call) noexcept nogil:
     """Return the code of a failure that has been told already, with its message; else PB_OK."""
     cdef pb_failure *failure = device_table()[call.device].failure
     cdef int code
+    device_table()[call.device].recorded = NULL
     if failure == NULL or failure.code == 0:
         return PB_OK
     code = settle_failure(call)
