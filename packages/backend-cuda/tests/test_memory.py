@@ -5,6 +5,7 @@ import gc
 import pytest
 
 import pullback as pb
+from pullback_cuda.devices import Device
 
 MIB = 2**20
 
@@ -171,6 +172,28 @@ def test_memory_used_by_streams_of_others_waits_for_everything(fake_cuda):
     del x
     assert pb.empty(5000, device="cuda").data_ptr() != place
     pb.cuda.empty_cache()
+
+
+def test_memory_that_comes_back_while_the_driver_is_asked_is_not_lost(cuda, monkeypatch):
+    before = pb.cuda.memory_reserved()
+    stream = pb.cuda.Stream()
+    kept = [pb.ones(MIB, device="cuda") for _ in range(4)]
+    for x in kept:
+        x.record_stream(stream)
+    del kept[2:], x
+    really_passed = Device.passed
+
+    def passed(self, events, wait):  # as another thread would, while this one waits
+        if kept:
+            kept.pop()
+            pb.cuda.empty_cache()
+        return really_passed(self, events, wait)
+
+    monkeypatch.setattr(Device, "passed", passed)
+    pb.cuda.empty_cache()
+    assert not kept
+    pb.cuda.empty_cache()
+    assert pb.cuda.memory_reserved() == before
 
 
 def test_events_that_fail_lose_no_memory(fake_cuda):

@@ -5,7 +5,7 @@ request on that stream: what the stream does then comes after all that it did wi
 Work of another stream is noted (``use_memory``); then events of these streams are recorded when the
 block is given back, and it waits until they have passed.
 
-Small blocks are cut from slabs, four sizes to each power of two. Large ones are allocated one by
+Small blocks are cut from slabs, eight sizes to each power of two. Large ones are allocated one by
 one, in steps that waste at most an eighth. Without memory, whatever waits goes back to the driver,
 and the request is tried once more.
 
@@ -276,28 +276,37 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
 cdef int settle(int number, bint wait) except -1:
     """Let blocks be used again whose other streams are done with them; or wait until they are."""
     cdef memory_state *state = &states[number]
-    cdef block **place = &state.waiting
+    cdef block *left = state.waiting    # taken whole: while the driver is asked, others add to it
     cdef block *item
     cdef bint passed
     device = <object>device_table()[number].object
-    if wait:
-        device.wait_for_all()
-    while place[0] != NULL:
-        item = place[0]
-        passed = wait if item.events == NULL else device.passed(<object>item.events, wait)
-        if place[0] != item:            # something else ran in between, and changed the list
-            place = &state.waiting
-            continue
-        if not passed:
-            place = &item.next
-            continue
-        if item.events != NULL:
-            Py_DECREF(<object>item.events)
-            item.events = NULL
-        place[0] = item.next
-        item.next = state.unused[item.stream][item.size_class]
-        state.unused[item.stream][item.size_class] = item
+    state.waiting = NULL
+    try:
+        if wait:
+            device.wait_for_all()
+        while left != NULL:
+            item = left
+            passed = wait if item.events == NULL else device.passed(<object>item.events, wait)
+            left = item.next
+            if not passed:
+                keep_waiting(state, item)
+                continue
+            if item.events != NULL:
+                Py_DECREF(<object>item.events)
+                item.events = NULL
+            item.next = state.unused[item.stream][item.size_class]
+            state.unused[item.stream][item.size_class] = item
+    finally:
+        while left != NULL:
+            item = left
+            left = item.next
+            keep_waiting(state, item)
     return 0
+
+
+cdef inline void keep_waiting(memory_state *state, block *item) noexcept:
+    item.next = state.waiting
+    state.waiting = item
 
 
 cdef list release_unused(memory_state *state):
@@ -425,8 +434,7 @@ cdef void wait_for_others(int number, block *item) noexcept:
             PyErr_SetInterrupt()
         except Exception:
             pass                        # without events it waits until all work is done
-    item.next = state.waiting
-    state.waiting = item
+    keep_waiting(state, item)
 
 
 cdef int note_use(int number, void *data, void *stream) except -1:

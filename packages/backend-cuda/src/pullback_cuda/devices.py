@@ -22,6 +22,7 @@ FAILURE_BYTES = 64
 FUNCTIONS = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventCreate", "cuEventRecord",
              "cuStreamWaitEvent")  # fmt: skip
 NO_TIMING = 2  # CUDA's flag for events
+NON_BLOCKING = 1  # CUDA's flag for streams, which pycuda does not name
 OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
 
 _starting = threading.RLock()
@@ -49,7 +50,7 @@ class Device:
         self.timing_events: list = []
         self.bare_events: list[int] = []  # CUDA's handles, which pycuda's events do not tell
         with self.pushed():
-            stream = _driver.Stream(_driver_flags().NON_BLOCKING)
+            stream = _driver.Stream(NON_BLOCKING)
             # Memory that the device reaches at the address where the host has it.
             flags = _driver.host_alloc_flags.PORTABLE | _driver.host_alloc_flags.DEVICEMAP
             self.failure = _driver.pagelocked_zeros(FAILURE_BYTES, "u1", mem_flags=flags)
@@ -94,7 +95,7 @@ class Device:
     def add_stream(self) -> int:
         """Make one more stream, which waits for no other; return its number on this device."""
         with self.pushed():
-            stream = _driver.Stream(_driver_flags().NON_BLOCKING)
+            stream = _driver.Stream(NON_BLOCKING)
         return _devices.install_stream(self.number, stream)
 
     def function(self, family: str, name: str):
@@ -209,8 +210,8 @@ class Device:
                     event.synchronize()
                 elif not event.query():
                     return False
-        for event in events:
-            self.give_event(event, timing=False)
+        while events:  # none is given twice, whatever comes in between
+            self.give_event(events.pop(), timing=False)
         return True
 
     def mark(self, number: int):
@@ -238,8 +239,8 @@ class Device:
 
 
 def _call(name: str, *arguments) -> None:
-    """Call a function of the driver that pycuda does not offer."""
-    kinds = [ctypes.c_uint if value == 0 else ctypes.c_void_p for value in arguments]
+    """Call a function of the driver that pycuda does not offer, with handles and flags."""
+    kinds = [ctypes.c_void_p] * len(arguments)
     code = ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(_addresses[name])(*arguments)
     if code:
         raise RuntimeError(f"{name} failed with error {code}: is this a stream of the device?")
@@ -249,16 +250,6 @@ def _make_event() -> int:
     event = ctypes.c_void_p()
     _call("cuEventCreate", ctypes.addressof(event), NO_TIMING)
     return event.value or 0
-
-
-def _driver_flags():
-    return getattr(_driver, "stream_flags", _StreamFlags)
-
-
-class _StreamFlags:
-    """CUDA's own numbers, for a pycuda that does not name them."""
-
-    NON_BLOCKING = 1
 
 
 def start(number: int) -> None:
