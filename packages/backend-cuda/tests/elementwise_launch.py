@@ -36,7 +36,7 @@ class Arguments(ctypes.Structure):
         ("pack_blocks", ctypes.c_uint32),
         ("ndim", ctypes.c_int32),
         ("size", ctypes.c_uint32 * 12),
-        ("magic", ctypes.c_uint32 * 12),
+        ("multiplier", ctypes.c_uint32 * 12),
         ("shift", ctypes.c_uint32 * 12),
         ("stride", ctypes.c_int32 * 5 * 12),
     ]
@@ -128,7 +128,7 @@ def divide(args, dim, size):
     """Prepare divisions by the size of a dim."""
     shift = (size - 1).bit_length()
     args.size[dim], args.shift[dim] = size, shift
-    args.magic[dim] = ((1 << 32) * ((1 << shift) - size)) // size + 1
+    args.multiplier[dim] = ((1 << 32) * ((1 << shift) - size)) // size + 1
 
 
 def launch(kernels, kernel, out, inputs, types, pack, packed=None, option=0, failure=None):

@@ -6,18 +6,18 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
-from libc.string cimport memset, strncpy
+from libc.string cimport memset
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
-    PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING,
+    PB_E_PYTHON, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING,
     PB_OK, pb_backend)
 from pullback_cuda._devices cimport (
     MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed,
     leave_context, pb_cuda_device, set_current_number, stream_number)
 from pullback_cuda._memory cimport block_release, block_take, note_use
 from pullback_cuda._memory import memory_counts, release_cached, reset_peaks
-from pullback_cuda.kernels.launch cimport take_failure
+from pullback_cuda.kernels.launch cimport fail_with, take_failure
 
 from pullback_cuda import pinned
 
@@ -30,21 +30,6 @@ def bind(count, pycuda_driver):
     global count_devices, driver
     count_devices = count
     driver = pycuda_driver
-
-
-cdef int report(char *message, object error) noexcept:
-    """Keep an exception's words for core; return the code of a failure. Interrupts go on."""
-    cdef bytes text
-    if not isinstance(error, Exception):
-        PyErr_SetObject(type(error), error)
-        return PB_E_PYTHON
-    try:
-        text = str(error).encode()
-    except Exception:
-        text = b"the driver failed"
-    strncpy(message, text, PB_MESSAGE_SIZE - 1)
-    message[PB_MESSAGE_SIZE - 1] = 0
-    return PB_E_RUNTIME
 
 
 cdef int known_count = -1               # devices do not come and go
@@ -99,7 +84,7 @@ cdef int copy_bytes(void *self, int device, void *dst, size_t dst_offset, const 
     try:
         copy_now(device_ready(device), to, origin, nbytes, kind)
     except BaseException as error:
-        return report(message, error)
+        return fail_with(message, error)
     return take_failure(device, message) if kind == PB_DEVICE_TO_HOST else PB_OK
 
 
@@ -144,7 +129,7 @@ cdef int copy_between(void *self, int dst_device, void *dst, size_t dst_offset, 
         target = <object>device_ready(dst_device).object
         target.copy_from(origin, <size_t>dst + dst_offset, <size_t>src + src_offset, nbytes)
     except BaseException as error:
-        return report(message, error)
+        return fail_with(message, error)
     return PB_OK
 
 
@@ -166,7 +151,7 @@ cdef int synchronize(void *self, int device, char *message) noexcept:
     try:
         (<object>device_ready(device).object).synchronize()
     except BaseException as error:
-        return report(message, error)
+        return fail_with(message, error)
     return take_failure(device, message)
 
 
@@ -187,8 +172,9 @@ cdef int set_stream(void *self, int device, void *stream, void **previous) noexc
     cdef int number = 0
     try:
         found = device_ready(device)
-    except Exception:
-        return PB_E_RUNTIME
+    except BaseException as error:      # there is no room for words: core lets it go on
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
     if stream != NULL:
         number = stream_number(found, stream)
         if number < 0:
@@ -210,15 +196,16 @@ cdef int wait_stream(void *self, int device, void *waiter, int other_device, voi
             (<object>device_table()[device].object).wait_for_foreign(
                 <size_t>waiter, other, <size_t>awaited)
     except BaseException as error:
-        return report(message, error)
+        return fail_with(message, error)
     return PB_OK
 
 
 cdef int use_memory(void *self, int device, void *data, void *stream) noexcept:
     try:
         note_use(device, data, stream)
-    except Exception:
-        return PB_E_RUNTIME
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return PB_E_PYTHON
     return PB_OK
 
 
@@ -237,7 +224,7 @@ cdef int elapsed(void *self, int device, void *first, void *last, double *micros
         microseconds[0] = (<object>device_ready(device).object).elapsed(<object>first,
                                                                         <object>last)
     except BaseException as error:
-        return report(message, error)
+        return fail_with(message, error)
     return PB_OK
 
 

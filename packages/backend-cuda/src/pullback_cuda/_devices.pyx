@@ -137,12 +137,6 @@ def stream_at(int device, int number):
     return <object>device_ready(device).streams[number].object
 
 
-def stream_in_use(int number):
-    """Return pycuda's Stream that this thread's work on a device goes to."""
-    cdef pb_cuda_device *found = device_ready(number)
-    return <object>found.streams[current_number(number)].object
-
-
 # ---- contexts ------------------------------------------------------------------------------------
 
 cdef void *enter_context(pb_cuda_device *device) except? NULL:

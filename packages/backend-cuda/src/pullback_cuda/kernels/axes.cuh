@@ -13,7 +13,7 @@ struct offsets {
 
 // number / axis.size, for a number below 2^31.
 DEVICE uint32_t divide(uint32_t number, const pb_axis &axis) {
-    return (__umulhi(number, axis.multiplier) + number) >> axis.shift;
+    return quotient_of(number, axis.multiplier, axis.shift);
 }
 
 // Likewise for any number that is not negative.

@@ -7,8 +7,8 @@
 #define PULLBACK_CUDA_AXES_H
 #include "integers.h"
 
-/* Strides count elements, of as many operands as the kernel has. A number n below 2^31 divided by
- * the size is (high half of n * multiplier, plus n) >> shift: see write_axis of axes.pyx. */
+/* Strides count elements, of as many operands as the kernel has. The multiplier and the shift are
+ * for divisions by the size: see find_divider of arrays.pxd. */
 typedef struct pb_axis {
     int64_t size;
     int64_t strides[3];

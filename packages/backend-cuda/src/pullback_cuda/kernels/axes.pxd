@@ -12,13 +12,6 @@ cdef extern from "axes.h":
         uint32_t shift
 
 
-cdef extern from *:
-    """
-    static const int pb_item_sizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
-    """
-    const int *item_sizes "pb_item_sizes"   # by dtype
-
-
 cdef enum:
     AXES_OPERANDS = 3
     MOST_NUMBERED = 1 << 30     # positions whose numbers kernels can be sure to divide
@@ -42,7 +35,6 @@ cdef void sort_axes(axis_list *axes, int operand) noexcept nogil
 cdef void merge_axes(axis_list *axes) noexcept nogil
 cdef void write_axis(pb_axis *out, int64_t size) noexcept nogil
 cdef int write_axes(const axis_list *axes, pb_axis *out) noexcept nogil
-cdef int bits_for(int64_t count) noexcept nogil
 cdef bint is_aligned(const void *data) noexcept nogil
 
 

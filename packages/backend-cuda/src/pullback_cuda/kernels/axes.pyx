@@ -1,7 +1,8 @@
 """Dimensions of a call, brought into a good order and described to kernels."""
 
-from libc.stdint cimport INT32_MAX, int64_t, uint64_t
+from libc.stdint cimport int64_t
 
+from pullback_cuda.kernels.arrays cimport find_divider
 from pullback_cuda.kernels.axes cimport *
 
 
@@ -64,19 +65,9 @@ cdef void merge_axes(axis_list *axes) noexcept nogil:
 
 cdef void write_axis(pb_axis *out, int64_t size) noexcept nogil:
     """Describe the size of an axis, by which kernels divide."""
-    # Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, with a
-    # multiplier that lacks its leading bit. All small numbers are less than a larger size; an axis
-    # without positions has none that could be numbered.
-    cdef int shift = bits_for(size)
     out.size = size
     out.strides[0] = out.strides[1] = out.strides[2] = 0
-    if size > INT32_MAX or size < 1:
-        out.multiplier = 0
-        out.shift = 31
-    else:
-        out.multiplier = <uint32_t>(
-            ((<uint64_t>1 << 32) * ((<uint64_t>1 << shift) - <uint64_t>size)) // size + 1)
-        out.shift = shift
+    find_divider(size, &out.multiplier, &out.shift)
 
 
 cdef int write_axes(const axis_list *axes, pb_axis *out) noexcept nogil:
@@ -90,14 +81,6 @@ cdef int write_axes(const axis_list *axes, pb_axis *out) noexcept nogil:
         for k in range(axes.operands):
             out[d].strides[k] = axes.strides[d][k]
     return axes.count
-
-
-cdef int bits_for(int64_t count) noexcept nogil:
-    """Return the smallest power of two that ``count`` does not exceed, as an exponent."""
-    cdef int bits = 0
-    while bits < 62 and (<int64_t>1 << bits) < count:
-        bits += 1
-    return bits
 
 
 cdef bint is_aligned(const void *data) noexcept nogil:

@@ -9,10 +9,10 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
-from pullback_cuda.kernels.places cimport (
-    THREADS, blocks_for, count_elements, item_sizes, make_divider, place_divider)
+from pullback_cuda.kernels.places cimport THREADS, blocks_for, make_divider, place_divider
 
 
 cdef extern from "convolution.h":

@@ -4,9 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BOOL, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.elementwise cimport (
-    ELEMENTWISE_THREADS, bytes_of, class_of, elementwise_arguments, fill_loops, launch_loops,
-    pack_of, pb_loops, pb_operation, run_elementwise, set_operation)
+    ELEMENTWISE_THREADS, class_of, elementwise_arguments, fill_loops, launch_loops, pack_of,
+    pb_loops, pb_operation, run_elementwise, set_operation)
 from pullback_cuda.kernels.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 
 
@@ -45,7 +46,7 @@ cdef int fill_tables() except -1:
     for source in range(PB_NUM_DTYPES):
         for target in range(PB_NUM_DTYPES):
             if source == target and source != PB_BOOL:
-                name = str(bytes_of(source))
+                name = str(item_sizes[source])
                 set_operation(&casts[source][target], "copy", f"copy_{name}", pack_of(name), True)
                 continue
             first, second = class_of(source), class_of(target)
@@ -126,7 +127,7 @@ cdef int move_elements(pb_call *call, pb_array **arrays) noexcept nogil:
     """Copy between arrays of one dtype."""
     cdef elementwise_arguments args
     cdef pb_loops loops
-    cdef int64_t item = bytes_of(arrays[0].dtype)
+    cdef int64_t item = item_sizes[arrays[0].dtype]
     cdef int64_t items[2]
     cdef int code
     if not fill_loops(&loops, arrays, 2):

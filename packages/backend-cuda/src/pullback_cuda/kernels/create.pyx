@@ -4,7 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, PB_PARAM_INT, pb_array, pb_call)
-from pullback_cuda.kernels.elementwise cimport bytes_of, class_of
+from pullback_cuda.kernels.arrays cimport item_sizes
+from pullback_cuda.kernels.elementwise cimport class_of
 from pullback_cuda.kernels.launch cimport fail, kernel_named, launch, new_kernel, pb_cuda_kernel
 
 
@@ -43,7 +44,7 @@ cdef int create(pb_call *call, create_arguments *args) noexcept nogil:
     cdef pb_array *out = call.out[0]
     cdef int64_t each = CREATE_THREADS * CREATE_EACH
     args.data = out.data
-    args.stride = (out.strides[0] if out.ndim else 1) * bytes_of(out.dtype)
+    args.stride = (out.strides[0] if out.ndim else 1) * item_sizes[out.dtype]
     args.type = out.dtype
     if args.count == 0:
         return PB_OK

@@ -24,10 +24,10 @@ DEVICE void find_offsets(const elementwise_arguments &args, uint32_t (&index)[M]
             total[k][m] = 0;
 #pragma unroll 1
     for (int d = 0; d < last; ++d) {
-        const uint32_t size = args.size[d], magic = args.magic[d], shift = args.shift[d];
+        const uint32_t size = args.size[d], multiplier = args.multiplier[d], shift = args.shift[d];
 #pragma unroll
         for (int m = 0; m < M; ++m) {
-            const uint32_t quotient = (__umulhi(index[m], magic) + index[m]) >> shift;
+            const uint32_t quotient = quotient_of(index[m], multiplier, shift);
             const uint32_t rest = index[m] - quotient * size;
             index[m] = quotient;
 #pragma unroll

@@ -23,10 +23,10 @@ typedef struct {
     uint32_t packs;   /* the elements after them come one by one */
     uint32_t pack_blocks;
     /* Dim 0 is the fastest; sizes and strides are those of packs, if there are any. A number i is
-     * divided by size as ((i * magic >> 32) + i) >> shift. */
+     * divided by size with multiplier and shift, as find_divider of arrays.pxd prepares them. */
     int32_t ndim;
     uint32_t size[ELEMENTWISE_DIMS];
-    uint32_t magic[ELEMENTWISE_DIMS];
+    uint32_t multiplier[ELEMENTWISE_DIMS];
     uint32_t shift[ELEMENTWISE_DIMS];
     int32_t stride[ELEMENTWISE_DIMS][ELEMENTWISE_OPERANDS];
 } elementwise_arguments;

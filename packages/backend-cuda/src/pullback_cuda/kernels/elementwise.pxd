@@ -25,7 +25,7 @@ cdef extern from "elementwise.h" nogil:
         uint32_t pack_blocks
         int32_t ndim
         uint32_t size[12]
-        uint32_t magic[12]
+        uint32_t multiplier[12]
         uint32_t shift[12]
         int32_t stride[12][5]
 
@@ -50,7 +50,6 @@ cdef object class_of(int dtype)
 cdef int set_operation(pb_operation *operation, str family, str name, int pack,
                        bint moves=*) except -1
 cdef int pack_of(str name) except -1
-cdef int64_t bytes_of(int dtype) noexcept nogil
 cdef double scalar_number(const pb_array *array) noexcept nogil
 cdef void set_divisor(elementwise_arguments *args, int d, int64_t size) noexcept nogil
 cdef bint fill_loops(pb_loops *loops, pb_array **arrays, int operands) noexcept nogil

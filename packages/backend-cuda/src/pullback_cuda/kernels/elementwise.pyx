@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BF16, PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_I8, PB_I16, PB_I32, PB_I64,
     PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport find_divider, item_sizes
 from pullback_cuda.kernels.launch cimport (
     failure_check, failure_record, kernel_named, launch)
 
@@ -21,7 +22,6 @@ cdef enum:
     WHOLE = 4096                # where a row is cut, its parts stay aligned
     WIDEST = 16                 # bytes that are loaded together
 
-cdef int *sizes = [1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16]
 CLASSES = ("int", "int", "int", "int", "int", "long", "float", "float", "float", "double",
            "complex", "complex")
 # Elements that kernels load together, by class (storage.cuh), and by size of what is only moved.
@@ -43,11 +43,6 @@ cdef object class_of(int dtype):
 cdef int pack_of(str name) except -1:
     """Return how many elements of a class, or of a size, are loaded together."""
     return PACKS[name]
-
-
-cdef int64_t bytes_of(int dtype) noexcept nogil:
-    """Return the size of an element."""
-    return sizes[dtype]
 
 
 cdef int set_operation(pb_operation *operation, str family, str name, int pack,
@@ -82,7 +77,7 @@ cdef void write_scalar(const pb_array *array, bint moves, uint64_t *target) noex
     cdef uint32_t bits
     memset(target, 0, 16)
     if moves or dtype == PB_I64 or dtype == PB_F32 or dtype == PB_F64 or dtype == PB_C128:
-        memcpy(target, data, sizes[dtype])
+        memcpy(target, data, item_sizes[dtype])
     elif dtype == PB_F16:
         single = widen_f16((<const uint16_t *>data)[0])
         memcpy(target, &single, 4)
@@ -147,7 +142,7 @@ cdef bint fill_loops(pb_loops *loops, pb_array **arrays, int operands) noexcept 
         for k in range(operands):
             loops.strides[ndim][k] = (
                 0 if arrays[k].flags & PB_ARRAY_HOST
-                else arrays[k].strides[d] * sizes[arrays[k].dtype])
+                else arrays[k].strides[d] * item_sizes[arrays[k].dtype])
         if loops.strides[ndim][0] < 0:
             for k in range(operands):
                 loops.data[k] += (size - 1) * loops.strides[ndim][k]
@@ -159,7 +154,7 @@ cdef bint fill_loops(pb_loops *loops, pb_array **arrays, int operands) noexcept 
         loops.shape[0] = 1
         for k in range(operands):
             loops.strides[0][k] = (
-                0 if arrays[k].flags & PB_ARRAY_HOST else sizes[arrays[k].dtype])
+                0 if arrays[k].flags & PB_ARRAY_HOST else item_sizes[arrays[k].dtype])
         return True
     if ndim == 1:
         return True
@@ -236,14 +231,8 @@ cdef void cut_loops(pb_loops *loops, pb_loops *rest) noexcept nogil:
 
 cdef void set_divisor(elementwise_arguments *args, int d, int64_t size) noexcept nogil:
     """Prepare divisions of numbers below 2^31 by the size of a dim."""
-    # Granlund and Montgomery, Division by invariant integers using multiplication, 1994.
-    cdef uint32_t shift = 0
-    while (<uint64_t>1 << shift) < <uint64_t>size:
-        shift += 1
     args.size[d] = <uint32_t>size
-    args.shift[d] = shift
-    args.magic[d] = <uint32_t>(
-        (((<uint64_t>1 << shift) - <uint64_t>size) << 32) // <uint64_t>size + 1)
+    find_divider(size, &args.multiplier[d], &args.shift[d])
 
 
 # ---- launches ------------------------------------------------------------------------------------
@@ -317,7 +306,7 @@ cdef int run_elementwise(pb_call *call, const pb_operation *operation, pb_array 
     args.scalars = 0
     args.failure = failure_record(call) if fails else NULL
     for k in range(count + 1):
-        item[k] = sizes[arrays[k].dtype]
+        item[k] = item_sizes[arrays[k].dtype]
         if k and arrays[k].flags & PB_ARRAY_HOST:
             args.scalars |= 1u << (k - 1)
             write_scalar(arrays[k], operation.moves, args.scalar[k - 1])

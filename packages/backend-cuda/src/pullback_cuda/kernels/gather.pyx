@@ -3,14 +3,14 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from pullback.abi cimport PB_MASK_ALL, PB_OK, pb_call
+from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.indexed cimport (
     FAR, FIRST_INDEX, NEAR, POSITIONS, far_step, fold_indices, select_along, select_first,
     selection, take_arguments, unfold, write_arrays)
 from pullback_cuda.kernels.launch cimport (
     failure_check, kernel_named, launch, new_kernel, pb_cuda_kernel)
 from pullback_cuda.kernels.places cimport (
-    PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, merge_dims, walk,
-    write_dims, write_steps)
+    PLACE_DIMS, THREADS, add_dim, blocks_for, merge_dims, walk, write_dims, write_steps)
 
 cdef pb_cuda_kernel *takers[5]
 for _shift in range(5):

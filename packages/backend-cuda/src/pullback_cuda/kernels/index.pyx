@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uint64_t
 from pullback.abi cimport (
     PB_BF16, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_I16, PB_I32, PB_I64, PB_MASK_ALL,
     PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.indexed cimport (
     COMBINE_LAST, COMBINE_PIECE, COMBINE_SUM, FAR, FIRST_INDEX, INDEX_ARRAYS, NEAR, POSITIONS,
     clear_arguments, far_length, far_step, fold_indices, keys_arguments, put_arguments,
@@ -19,9 +20,11 @@ from pullback_cuda.kernels.launch cimport (
     fail, failure_check, kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give,
     scratch_take)
 from pullback_cuda.kernels.places cimport (
-    NARROW, PLACE_DIMS, THREADS, blocks_for, count_elements, make_divider, merge_dims, volume,
-    walk, write_dims, write_steps)
+    NARROW, PLACE_DIMS, THREADS, blocks_for, make_divider, merge_dims, volume, walk, write_dims,
+    write_steps)
 from pullback_cuda.kernels.sort cimport key_sort, sort_numbers
+
+from pullback_cuda.kernels.names import DTYPES
 
 cdef enum:
     COPY = -1           # how values meet what is there: not at all, or as in enum combine_mode
@@ -40,7 +43,7 @@ cdef pb_cuda_kernel *adders[2]
 adders[0] = kernel_named("index", "add_4")
 adders[1] = kernel_named("index", "add_8")
 cdef pb_cuda_kernel *combiners[PB_NUM_DTYPES]
-for _dtype, _name in enumerate("b u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128".split()):
+for _dtype, _name in enumerate(DTYPES):
     combiners[_dtype] = kernel_named("combine", f"combine_{_name}")
 # By the logarithm of the size: which of them only moves elements.
 cdef int *movers = [PB_U8, PB_I16, PB_I32, PB_I64, PB_C128]

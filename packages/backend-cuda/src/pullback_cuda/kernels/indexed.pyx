@@ -8,12 +8,13 @@ is one element. More index arrays than a kernel takes are folded first: into one
 from libc.stdint cimport INT64_MIN, int64_t
 
 from pullback.abi cimport PB_E_MEMORY, PB_E_VALUE, PB_OK, pb_array, pb_call
+from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, failure_record, kernel_named, launch, pb_cuda_kernel, scratch_give,
     scratch_take)
 from pullback_cuda.kernels.places cimport (
-    PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, item_sizes, merge_dims, start_walk,
-    step_of, volume, walk, write_dims, write_steps)
+    PLACE_DIMS, THREADS, add_dim, blocks_for, merge_dims, start_walk, step_of, volume, walk,
+    write_dims, write_steps)
 
 cdef pb_cuda_kernel *keys_8 = kernel_named("index", "keys_8")
 

@@ -40,6 +40,11 @@
 // A function for device code, or a method of a class for it.
 #define DEVICE __device__ __forceinline__
 
+// A number below 2^31, divided by what find_divider of arrays.pxd got these for.
+DEVICE uint32_t quotient_of(uint32_t number, uint32_t multiplier, uint32_t shift) {
+    return (__umulhi(number, multiplier) + number) >> shift;
+}
+
 // The codes of abi.h that a kernel can report.
 enum { PB_E_RUNTIME = 1, PB_E_INDEX = 3 };
 

@@ -26,4 +26,4 @@ cdef void *failure_record(pb_call *call) noexcept nogil
 cdef int take_failure(int number, char *message) noexcept nogil
 cdef int failure_check(pb_call *call) noexcept nogil
 cdef int fail(pb_call *call, int code, const char *text) noexcept nogil
-cdef int fail_with(pb_call *call, int code, object error) noexcept
+cdef int fail_with(char *message, object error) noexcept

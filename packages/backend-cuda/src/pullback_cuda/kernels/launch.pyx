@@ -54,14 +54,18 @@ cdef object new_kernel(int mask, pb_kernel kernel):
 
 cdef int fail(pb_call *call, int code, const char *text) noexcept nogil:
     """Say why a call failed; return the code."""
-    if call.message != NULL:
-        strncpy(call.message, text, PB_MESSAGE_SIZE - 1)
-        call.message[PB_MESSAGE_SIZE - 1] = 0
+    write_message(call.message, text)
     return code
 
 
-cdef int fail_with(pb_call *call, int code, object error) noexcept:
-    """Say why a call failed in an exception's words; return the code. Interrupts go on."""
+cdef inline void write_message(char *message, const char *text) noexcept nogil:
+    if message != NULL:
+        strncpy(message, text, PB_MESSAGE_SIZE - 1)
+        message[PB_MESSAGE_SIZE - 1] = 0
+
+
+cdef int fail_with(char *message, object error) noexcept:
+    """Say why something failed in an exception's words; return its code. Interrupts go on."""
     cdef bytes text
     if not isinstance(error, Exception):
         PyErr_SetObject(type(error), error)
@@ -70,7 +74,8 @@ cdef int fail_with(pb_call *call, int code, object error) noexcept:
         text = str(error).encode()
     except Exception:
         text = b"the driver failed"
-    return fail(call, code, text)
+    write_message(message, text)
+    return PB_E_MEMORY if isinstance(error, MemoryError) else PB_E_RUNTIME
 
 
 # ---- launches ------------------------------------------------------------------------------------
@@ -89,10 +94,8 @@ cdef int launch_grid(pb_call *call, pb_cuda_kernel *kernel, const void *argument
         try:
             launch_now(call.device, kernel, arguments, size, blocks_x, blocks_y, blocks_z, threads,
                        shared_bytes)
-        except MemoryError as error:
-            return fail_with(call, PB_E_MEMORY, error)
         except BaseException as error:
-            return fail_with(call, PB_E_RUNTIME, error)
+            return fail_with(call.message, error)
     return PB_OK
 
 
@@ -140,7 +143,7 @@ cdef void *scratch_take(pb_call *call, size_t nbytes) noexcept nogil:
         try:
             memory = block_take(call.device, nbytes)
         except BaseException as error:
-            fail_with(call, PB_E_MEMORY, error)
+            fail_with(call.message, error)
     return memory
 
 
@@ -180,7 +183,7 @@ cdef int settle_failure(pb_call *call) noexcept nogil:
         try:
             (<object>device_table()[call.device].object).synchronize()
         except BaseException as error:
-            return fail_with(call, PB_E_RUNTIME, error)
+            return fail_with(call.message, error)
     return PB_OK
 
 

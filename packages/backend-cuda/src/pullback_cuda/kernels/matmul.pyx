@@ -4,18 +4,17 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F32, PB_F64, PB_I64, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK,
+    PB_C128, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_I64, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK,
     pb_array, pb_call)
-from pullback_cuda._devices cimport (
-    MAX_DEVICES, MAX_STREAMS, current_number, device_ready, enter_context, leave_context,
-    pb_cuda_device)
+from pullback_cuda._devices cimport MAX_DEVICES, MAX_STREAMS, current_number
+from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.launch cimport (
-    fail_with, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
-    scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
 from pullback_cuda.kernels.matrices cimport (
-    element_size, fill_matrices, matrix_view, pack, product_arguments, view_matrix)
+    fill_matrices, matrix_view, pack, product_arguments, run_in_context, view_matrix)
 
 from pullback.backend import get_float32_matmul_precision
+from pullback_cuda.kernels.names import DTYPES
 from pullback_cuda.libraries import blas_handle, product_function
 
 # cuBLAS's numbers for operations, element types and ways to compute.
@@ -45,7 +44,7 @@ cdef double *zero_double = [0, 0]
 
 
 def _find():
-    for code, name in enumerate("b u8 i8 i16 i32 i64".split()):
+    for code, name in enumerate(DTYPES[:PB_F16]):
         integer_kernels[code] = kernel_named("matmul", f"bmm_{name}")
 
 
@@ -93,7 +92,7 @@ cdef int as_view(pb_call *call, pb_array *array, matrix_view *view, bint fill) n
     strides[0] = array.shape[1] * array.shape[2]
     strides[1] = array.shape[2]
     strides[2] = 1
-    view.nbytes = array.shape[0] * strides[0] * element_size(array.dtype)
+    view.nbytes = array.shape[0] * strides[0] * item_sizes[array.dtype]
     view.scratch = scratch_take(call, view.nbytes)
     if view.scratch == NULL:
         return PB_E_MEMORY
@@ -106,51 +105,38 @@ cdef int as_view(pb_call *call, pb_array *array, matrix_view *view, bint fill) n
     return pack(call, array.dtype, view.data, strides, array.data, array.strides, array.shape, NULL)
 
 
-cdef int multiply(pb_call *call, matrix_view *out, matrix_view *left,
-                  matrix_view *right) noexcept nogil:
-    """Call cuBLAS, which reads every matrix column by column: as its transpose."""
+cdef int multiply(pb_call *call, void *data) except -1:
+    """Call cuBLAS, which reads every matrix column by column: as its transpose.
+
+    ``data``: views of the output and of both operands.
+    """
+    cdef matrix_view *out = <matrix_view *>data
+    # Where the output lies row by row its transpose is computed, from the operands' the other way.
+    cdef bint swapped = not out.transposed
+    cdef matrix_view *first = out + (2 if swapped else 1)
+    cdef matrix_view *second = out + (1 if swapped else 2)
     cdef pb_array *array = call.out[0]
     cdef int64_t rows = array.shape[1], columns = array.shape[2], inner = call.in_[0].shape[2]
     cdef int kind = library_types[array.dtype]
     cdef bint double = array.dtype == PB_F64 or array.dtype == PB_C128
     cdef int compute = COMPUTE_64F if double else COMPUTE_32F
-    cdef int code = 0
+    cdef int code
     cdef void *handle
-    cdef void *before
     cdef void *one = <void *>one_double if double else <void *>one_single
     cdef void *zero = <void *>zero_double if double else <void *>zero_single
-    cdef pb_cuda_device *device
-    with gil:
-        try:
-            device = device_ready(call.device)
-            before = enter_context(device)
-            try:
-                find_routine(call, &handle)
-                if array.dtype == PB_F32 and get_float32_matmul_precision() != "highest":
-                    compute = COMPUTE_32F_FAST_TF32
-                if out.transposed:
-                    code = routine(
-                        handle, PLAIN if left.transposed else TRANSPOSED,
-                        PLAIN if right.transposed else TRANSPOSED, rows, columns, inner, one,
-                        left.data, kind, left.leading, left.batch_stride,
-                        right.data, kind, right.leading, right.batch_stride, zero,
-                        out.data, kind, out.leading, out.batch_stride, array.shape[0], compute,
-                        DEFAULT_ALGORITHM)
-                else:
-                    code = routine(
-                        handle, TRANSPOSED if right.transposed else PLAIN,
-                        TRANSPOSED if left.transposed else PLAIN, columns, rows, inner, one,
-                        right.data, kind, right.leading, right.batch_stride,
-                        left.data, kind, left.leading, left.batch_stride, zero,
-                        out.data, kind, out.leading, out.batch_stride, array.shape[0], compute,
-                        DEFAULT_ALGORITHM)
-            finally:
-                leave_context(device, before)
-            if code != 0:
-                raise RuntimeError(f"cuda:{call.device}: cuBLAS failed with status {code}")
-        except BaseException as error:
-            return fail_with(call, PB_E_RUNTIME, error)
-    return PB_OK
+    find_routine(call, &handle)
+    if array.dtype == PB_F32 and get_float32_matmul_precision() != "highest":
+        compute = COMPUTE_32F_FAST_TF32
+    code = routine(
+        handle, PLAIN if first.transposed != swapped else TRANSPOSED,
+        PLAIN if second.transposed != swapped else TRANSPOSED,
+        columns if swapped else rows, rows if swapped else columns, inner, one,
+        first.data, kind, first.leading, first.batch_stride,
+        second.data, kind, second.leading, second.batch_stride, zero,
+        out.data, kind, out.leading, out.batch_stride, array.shape[0], compute, DEFAULT_ALGORITHM)
+    if code != 0:
+        raise RuntimeError(f"cuda:{call.device}: cuBLAS failed with status {code}")
+    return 0
 
 
 cdef int product(pb_call *call) noexcept nogil:
@@ -171,7 +157,8 @@ cdef int product(pb_call *call) noexcept nogil:
         if code == PB_OK:
             code = as_view(call, call.in_[i], &views[i + 1], True)
     if code == PB_OK:
-        code = multiply(call, &views[0], &views[1], &views[2])
+        with gil:
+            code = run_in_context(call, multiply, &views[0])
     if code == PB_OK and views[0].scratch != NULL:
         strides[0] = views[0].batch_stride
         strides[1] = views[0].leading

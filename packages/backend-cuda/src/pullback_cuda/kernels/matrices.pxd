@@ -40,7 +40,13 @@ ctypedef struct matrix_view:
     bint transposed             # columns lie end to end
 
 
-cdef int64_t element_size(int dtype) noexcept nogil
+# What a library is asked to do, with the device's context current.
+ctypedef int (*library_work)(pb_call *call, void *data) except -1
+
+
+cdef unsigned int LIBRARY_DTYPES            # those of linear algebra, as a mask
+cdef str library_dtype(int dtype)
+cdef int run_in_context(pb_call *call, library_work work, void *data) noexcept
 cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil
 cdef int pack(pb_call *call, int dtype, void *to, const int64_t *to_strides, const void *source,
               const int64_t *from_strides, const int64_t *shape, const int32_t *info) noexcept nogil
@@ -48,3 +54,8 @@ cdef int fill_matrices(pb_call *call, int dtype, void *to, const int64_t *to_str
                        const int64_t *shape, float number) noexcept nogil
 cdef int list_addresses(pb_call *call, void **to, void *first, int64_t step,
                         int64_t count) noexcept nogil
+
+
+cdef inline size_t rounded(size_t nbytes) noexcept nogil:
+    """Return where the next part of a call's memory begins."""
+    return (nbytes + 255) & ~<size_t>255

@@ -3,24 +3,50 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from pullback.abi cimport PB_F16, PB_NUM_DTYPES, pb_array, pb_call
-from pullback_cuda.kernels.launch cimport kernel_named, launch, pb_cuda_kernel, processors
+from pullback.abi cimport (
+    PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda._devices cimport (
+    device_ready, enter_context, leave_context, pb_cuda_device)
+from pullback_cuda.kernels.launch cimport (
+    fail_with, kernel_named, launch, pb_cuda_kernel, processors)
 
-cdef const char *SIZES = b"\x01\x01\x01\x02\x04\x08\x02\x02\x04\x08\x08\x10"
+from pullback_cuda.kernels.names import DTYPES
+
+cdef dict library_names = {<int>PB_F32: "float32", <int>PB_F64: "float64",
+                           <int>PB_C64: "complex64", <int>PB_C128: "complex128"}
+LIBRARY_DTYPES = (
+    1 << <int>PB_F32 | 1 << <int>PB_F64 | 1 << <int>PB_C64 | 1 << <int>PB_C128)
 cdef pb_cuda_kernel *packers[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *lister = kernel_named("matmul", "addresses")
 
 
 def _find():
-    for code, name in enumerate("f16 bf16 f32 f64 c64 c128".split(), PB_F16):
+    for code, name in enumerate(DTYPES[PB_F16:], PB_F16):
         packers[code] = kernel_named("matmul", f"pack_{name}")
 
 
 _find()
 
 
-cdef int64_t element_size(int dtype) noexcept nogil:
-    return SIZES[dtype]
+cdef str library_dtype(int dtype):
+    """Return the name under which linear_algebra.py knows a dtype."""
+    return library_names[dtype]
+
+
+cdef int run_in_context(pb_call *call, library_work work, void *data) noexcept:
+    """Do a library's work in the context of the call's device; return the code of a failure."""
+    cdef pb_cuda_device *device
+    cdef void *before
+    try:
+        device = device_ready(call.device)
+        before = enter_context(device)
+        try:
+            work(call, data)
+        finally:
+            leave_context(device, before)
+    except BaseException as error:
+        return fail_with(call.message, error)
+    return PB_OK
 
 
 cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil:

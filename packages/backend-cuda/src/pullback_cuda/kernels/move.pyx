@@ -3,12 +3,12 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from pullback.abi cimport PB_E_VALUE, PB_MASK_ALL, PB_OK, pb_array, pb_call
+from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel)
 from pullback_cuda.kernels.places cimport (
-    PLACE_DIMS, THREADS, NARROW, add_dim, blocks_for, count_elements, item_sizes, make_divider,
-    merge_dims, place_dims, place_divider, start_walk, step_of, walk, write_dims,
-    write_steps)
+    PLACE_DIMS, THREADS, NARROW, add_dim, blocks_for, make_divider, merge_dims, place_dims,
+    place_divider, start_walk, step_of, walk, write_dims, write_steps)
 
 
 cdef extern from "move.h":

@@ -5,6 +5,7 @@ from libc.string cimport memset
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.axes cimport is_aligned, pb_axis, write_axis
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
@@ -50,14 +51,6 @@ def _find():
 
 
 _find()
-
-
-cdef int64_t count_elements(const pb_array *array) noexcept nogil:
-    cdef int64_t count = 1
-    cdef int d
-    for d in range(array.ndim):
-        count *= array.shape[d]
-    return count
 
 
 cdef int describe(pb_call *call, const pb_array *elements, pb_nll *args) noexcept nogil:

@@ -4,11 +4,11 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from pullback.abi cimport (
     PB_C64, PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F16, PB_MASK_ALL, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
     processors, scratch_give, scratch_take)
-from pullback_cuda.kernels.places cimport (
-    NARROW, THREADS, count_elements, item_sizes, make_divider, place_divider, step_of)
+from pullback_cuda.kernels.places cimport NARROW, THREADS, make_divider, place_divider, step_of
 
 
 cdef extern from "nonzero.h":

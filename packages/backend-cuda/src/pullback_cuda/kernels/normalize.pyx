@@ -9,8 +9,9 @@ from libc.string cimport memset
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport bits_for, count_elements
 from pullback_cuda.kernels.axes cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, bits_for, is_aligned, pb_axis, write_axis)
+    BLOCK, FULL, MOST_NUMBERED, WARP, is_aligned, pb_axis, write_axis)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
@@ -95,14 +96,6 @@ def _find():
 
 
 _find()
-
-
-cdef int64_t count_elements(const pb_array *array) noexcept nogil:
-    cdef int64_t count = 1
-    cdef int d
-    for d in range(array.ndim):
-        count *= array.shape[d]
-    return count
 
 
 # ---- rows ----------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from libc.string cimport memset
 
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BOOL, PB_E_DTYPE, PB_E_RUNTIME, PB_NUM_DTYPES, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.elementwise cimport (
-    bytes_of, class_of, pack_of, pb_operation, run_elementwise, scalar_number, set_operation)
+    class_of, pack_of, pb_operation, run_elementwise, scalar_number, set_operation)
 from pullback_cuda.kernels.launch cimport fail, new_kernel
 
 from pullback.backend import SLOT_IDS
@@ -108,7 +109,7 @@ cdef int serve_moving(str slot, dtypes, int kind) except -1:
     cdef pb_entry *entry
     for dtype in dtypes:
         entry = entry_of(slot, dtype)
-        size = "1" if kind != AS_IT_IS else str(bytes_of(dtype))
+        size = "1" if kind != AS_IT_IS else str(item_sizes[dtype])
         set_operation(&entry.operation, "copy", f"copy_{size}", pack_of(size), True)
         entry.kind = kind
         masks[slot] = masks.get(slot, 0) | 1 << dtype
@@ -138,7 +139,7 @@ cdef int fill_table() except -1:
     serve_moving("isfinite", BOOL + INTEGRAL, ALWAYS)
     serve_moving("isnan", BOOL + INTEGRAL, NEVER)
     for dtype in ALL:
-        size = str(bytes_of(dtype))
+        size = str(item_sizes[dtype])
         set_operation(&entry_of("where", dtype).operation, "ternary", f"where_{size}",
                       pack_of(size), True)
     masks["where"] = 0xFFF
@@ -175,7 +176,7 @@ cdef int run(pb_call *call, int key) noexcept nogil:
         arrays[1] = call.in_[1]
         arrays[2] = call.in_[0]
     elif entry.kind == SHIFT:
-        option = <int>(8 * bytes_of(dtype))
+        option = <int>(8 * item_sizes[dtype])
     elif entry.kind == DIVISION:
         if (call.in_[1].flags & PB_ARRAY_HOST and scalar_number(call.in_[1]) == 0
                 and not is_empty(call.out[0])):

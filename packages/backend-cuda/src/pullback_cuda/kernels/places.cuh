@@ -33,7 +33,7 @@ struct word_of<16> {
 };
 
 DEVICE uint32_t quotient(uint32_t number, const place_divider &by) {
-    return (number + __umulhi(number, by.multiplier)) >> by.shift;
+    return quotient_of(number, by.multiplier, by.shift);
 }
 
 // Divide a number of at most `narrow ? 31 : 63` bits.

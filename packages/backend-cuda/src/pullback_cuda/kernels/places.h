@@ -8,12 +8,11 @@
 
 #define PLACE_DIMS 12
 
-/* A number to divide by: the quotient of any n < 2^31 is (n + (n * multiplier >> 32)) >> shift, as
- * in Granlund and Montgomery, "Division by invariant integers using multiplication", 1994. */
+/* A number to divide by, as find_divider of arrays.pxd prepares it. */
 typedef struct {
     int64_t size;
     uint32_t multiplier;
-    int32_t shift;
+    uint32_t shift;
 } place_divider;
 
 typedef struct {

@@ -10,7 +10,7 @@ cdef extern from "places.h":
     ctypedef struct place_divider:
         int64_t size
         uint32_t multiplier
-        int32_t shift
+        uint32_t shift
     ctypedef struct place_dims:
         int64_t total
         int32_t ndim
@@ -30,7 +30,6 @@ ctypedef struct walk:
     int64_t steps[WALK_OPERANDS][PB_MAX_NDIM]
 
 
-cdef const int *item_sizes
 cdef void add_dim(walk *dims, int64_t length, const int64_t *steps) noexcept nogil
 cdef void merge_dims(walk *dims, int first) noexcept nogil
 cdef void make_divider(place_divider *divider, int64_t size) noexcept nogil
@@ -48,14 +47,6 @@ cdef inline void start_walk(walk *dims, int operands) noexcept nogil:
 cdef inline int64_t step_of(const pb_array *array, int dim) noexcept nogil:
     """Return how many elements apart neighbours along ``dim`` are."""
     return 0 if array.shape[dim] == 1 else array.strides[dim]
-
-
-cdef inline int64_t count_elements(const pb_array *array) noexcept nogil:
-    cdef int64_t count = 1
-    cdef int d
-    for d in range(array.ndim):
-        count *= array.shape[d]
-    return count
 
 
 cdef inline int64_t volume(const walk *dims, int first, int end) noexcept nogil:

@@ -1,14 +1,13 @@
 """Dims of a call as a walk over all elements, merged where they can be, and as kernels see them."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t
 
 from pullback.abi cimport pb_call
+from pullback_cuda.kernels.arrays cimport find_divider
 from pullback_cuda.kernels.launch cimport processors
 
 cdef enum:
     BLOCKS = 16     # for each multiprocessor, at most: threads go on with other elements
-
-cdef const int *item_sizes = [1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16]
 
 
 cdef void add_dim(walk *dims, int64_t length, const int64_t *steps) noexcept nogil:
@@ -45,17 +44,8 @@ cdef void merge_dims(walk *dims, int first) noexcept nogil:
 
 cdef void make_divider(place_divider *divider, int64_t size) noexcept nogil:
     """Prepare divisions by a size."""
-    cdef int shift = 0
     divider.size = size
-    divider.multiplier = 0
-    divider.shift = 0
-    if size > NARROW or size < 1:       # a dim without elements is never walked
-        return
-    while (<int64_t>1 << shift) < size:
-        shift += 1
-    divider.shift = shift
-    divider.multiplier = <uint32_t>(
-        (((<uint64_t>1 << shift) - <uint64_t>size) << 32) // <uint64_t>size + 1)
+    find_divider(size, &divider.multiplier, &divider.shift)
 
 
 cdef void write_dims(const walk *dims, int first, int end, place_dims *out) noexcept nogil:

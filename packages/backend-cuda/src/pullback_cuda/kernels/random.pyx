@@ -8,8 +8,9 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from pullback.abi cimport (
     PB_C64, PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_MASK_ALL, PB_MASK_COMPLEX, PB_MASK_FLOATING,
     PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.elementwise cimport (
-    ELEMENTWISE_THREADS, bytes_of, class_of, cut_loops, elementwise_arguments, loops_fit, pb_loops,
+    ELEMENTWISE_THREADS, class_of, cut_loops, elementwise_arguments, loops_fit, pb_loops,
     set_divisor)
 from pullback_cuda.kernels.launch cimport fail, kernel_named, launch, new_kernel, pb_cuda_kernel
 
@@ -59,7 +60,7 @@ cdef bint fill_loops(pb_loops *loops, const pb_array *out, int64_t item) noexcep
         loops.strides[0][0] = item
     for d in range(out.ndim - 1, -1, -1):
         size = out.shape[d]
-        stride = out.strides[d] * bytes_of(out.dtype)
+        stride = out.strides[d] * item_sizes[out.dtype]
         if size == 0:
             return False
         if size == 1:
@@ -123,7 +124,7 @@ cdef int run(pb_call *call, pb_cuda_kernel **kernels, random_arguments *args,
         dtype = PB_F32 if dtype == PB_C64 else PB_F64
     if kernels[dtype] == NULL:
         return fail(call, PB_E_DTYPE, b"this dtype has no CUDA kernel")
-    item = bytes_of(dtype)
+    item = item_sizes[dtype]
     if not fill_loops(&loops, out, item):
         return PB_OK
     args.seed = <uint64_t>call.param[0].i

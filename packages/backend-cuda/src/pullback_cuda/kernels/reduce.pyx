@@ -12,12 +12,15 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F16, PB_F32, PB_F64, PB_I8,
     PB_I64, PB_MASK_ALL, PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, bits_for, is_aligned, is_nearer,
-    item_sizes, merge_axes, pb_axis, positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
+    pb_axis, positions, sort_axes, start_axes, write_axes)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
+
+from pullback_cuda.kernels.names import DTYPES
 
 
 cdef extern from "reduction.h":
@@ -348,7 +351,6 @@ cdef enum:
     OPERATIONS
 
 cdef operation operations[OPERATIONS][PB_NUM_DTYPES]
-cdef list names = "b u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128".split()
 
 
 cdef operation *set_operation(int which, int code, str family, str kernel, int size) except NULL:
@@ -362,7 +364,7 @@ def _set_sums():
     cdef int code, size
     for code in range(PB_I64, PB_NUM_DTYPES):
         size = item_sizes[code]
-        name = names[code]
+        name = DTYPES[code]
         set_operation(SUM, code, "reduce", f"sum_{name}", 16 if code >= PB_C64 else 8)
         set_operation(PROD, code, "reduce", f"prod_{name}", max(size, 4))
         if PB_F16 <= code <= PB_F64:
@@ -399,7 +401,7 @@ def _set_extremes():
     cdef uint64_t turned
     for code in range(PB_C64):
         size = item_sizes[code]
-        kind = "u8" if size == 1 else names[code]
+        kind = "u8" if size == 1 else DTYPES[code]
         # The order of integers turns around with all of their bits, that of floating-point numbers
         # with the sign, and that of bool with its only bit.
         turned = <uint64_t>-1

@@ -4,11 +4,11 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
     scratch_give, scratch_take)
-from pullback_cuda.kernels.places cimport (
-    NARROW, THREADS, blocks_for, count_elements, make_divider, place_dims)
+from pullback_cuda.kernels.places cimport NARROW, THREADS, blocks_for, make_divider, place_dims
 from pullback_cuda.kernels.sort cimport key_sort, sort_numbers
 
 

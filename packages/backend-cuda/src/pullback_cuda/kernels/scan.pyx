@@ -11,12 +11,15 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F64, PB_I8, PB_I64, PB_MASK_ALL,
     PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, bits_for, is_aligned, is_nearer,
-    item_sizes, merge_axes, pb_axis, positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
+    pb_axis, positions, sort_axes, start_axes, write_axes)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
+
+from pullback_cuda.kernels.names import DTYPES
 
 
 cdef extern from "scan.h":
@@ -218,7 +221,6 @@ cdef enum:
     OPERATIONS
 
 cdef operation operations[OPERATIONS][PB_NUM_DTYPES]
-cdef list names = "b u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128".split()
 
 
 cdef operation *set_operation(int which, int code, str family, str kernel, int size) except NULL:
@@ -234,7 +236,7 @@ def _set_operations():
     cdef operation *op
     for code in range(PB_NUM_DTYPES):
         size = item_sizes[code]
-        name = names[code]
+        name = DTYPES[code]
         if PB_U8 <= code <= PB_I64:     # signed or not
             set_operation(CUMSUM, code, "scan", f"cumsum_{size}", max(size, 4))
             set_operation(CUMPROD, code, "scan", f"cumprod_{size}", max(size, 4))

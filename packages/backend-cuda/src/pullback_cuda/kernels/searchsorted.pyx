@@ -4,9 +4,10 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport (
     PB_BOOL, PB_C64, PB_E_DTYPE, PB_E_VALUE, PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.launch cimport fail, kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.places cimport (
-    NARROW, THREADS, blocks_for, count_elements, make_divider, place_divider, step_of)
+    NARROW, THREADS, blocks_for, make_divider, place_divider, step_of)
 from pullback_cuda.kernels.sort cimport describe_keys, sort_keys
 
 

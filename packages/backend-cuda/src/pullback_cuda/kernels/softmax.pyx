@@ -6,9 +6,10 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_BF16, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_MASK_FLOATING, PB_NUM_DTYPES,
     PB_OK, pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, bits_for, is_aligned, is_nearer,
-    item_sizes, merge_axes, pb_axis, positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
+    pb_axis, positions, sort_axes, start_axes, write_axes)
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)

@@ -9,13 +9,13 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from pullback.abi cimport (
     PB_BF16, PB_C64, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_I8, PB_I64, PB_OK,
     pb_array, pb_call)
+from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
     scratch_take)
 from pullback_cuda.kernels.places cimport (
-    NARROW, PLACE_DIMS, THREADS, add_dim, blocks_for, count_elements, item_sizes, make_divider,
-    merge_dims, place_dims, place_divider, start_walk, step_of, volume, walk, write_dims,
-    write_steps)
+    NARROW, PLACE_DIMS, THREADS, add_dim, blocks_for, make_divider, merge_dims, place_dims,
+    place_divider, start_walk, step_of, volume, walk, write_dims, write_steps)
 from pullback_cuda.kernels.radix cimport radix_arguments, sort_pairs
 
 

@@ -6,18 +6,14 @@ factors are the transposes of those that are wanted, in the other order.
 
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport (
-    PB_C64, PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F32, PB_F64, PB_OK, pb_array,
-    pb_call)
-from pullback_cuda._devices cimport (
-    current_number, device_ready, enter_context, leave_context, pb_cuda_device)
-from pullback_cuda.kernels.launch cimport fail_with, new_kernel, scratch_give, scratch_take
-from pullback_cuda.kernels.matrices cimport element_size, fill_matrices, pack
+from pullback.abi cimport PB_C64, PB_E_MEMORY, PB_F32, PB_F64, PB_OK, pb_array, pb_call
+from pullback_cuda._devices cimport current_number
+from pullback_cuda.kernels.arrays cimport item_sizes
+from pullback_cuda.kernels.launch cimport new_kernel, scratch_give, scratch_take
+from pullback_cuda.kernels.matrices cimport (
+    LIBRARY_DTYPES, fill_matrices, library_dtype, pack, rounded, run_in_context)
 
 from pullback_cuda import linear_algebra
-
-cdef dict dtype_names = {<int>PB_F32: "float32", <int>PB_F64: "float64", <int>PB_C64: "complex64",
-                         <int>PB_C128: "complex128"}
 
 
 # What is decomposed, and the memory that it needs for a while, in one piece.
@@ -34,10 +30,6 @@ ctypedef struct decomposition:
     char *info
 
 
-cdef inline size_t rounded(size_t nbytes) noexcept nogil:
-    return (nbytes + 255) & ~<size_t>255
-
-
 cdef void place(decomposition *of) noexcept nogil:
     """Divide the memory into its parts; before it is there, find out its size."""
     of.matrices = of.start
@@ -48,10 +40,11 @@ cdef void place(decomposition *of) noexcept nogil:
     of.nbytes = of.info + rounded(of.batch * sizeof(int32_t)) - of.start
 
 
-cdef int run(pb_call *call, decomposition *of) except -1:
+cdef int run(pb_call *call, void *data) except -1:
     """Decompose the matrices, one after the other."""
+    cdef decomposition *of = <decomposition *>data
     cdef int64_t i
-    cdef str dtype = dtype_names[call.in_[0].dtype]
+    cdef str dtype = library_dtype(call.in_[0].dtype)
     cdef bint full = of.left == of.rows and of.rows > of.columns
     where = (call.device, current_number(call.device))
     sizes = linear_algebra.workspace_of_svd(
@@ -73,23 +66,6 @@ cdef int run(pb_call *call, decomposition *of) except -1:
     finally:
         scratch_give(call, scratch, nbytes)
     return 0
-
-
-cdef int run_in_context(pb_call *call, decomposition *of) noexcept:
-    cdef pb_cuda_device *device
-    cdef void *before
-    try:
-        device = device_ready(call.device)
-        before = enter_context(device)
-        try:
-            run(call, of)
-        finally:
-            leave_context(device, before)
-    except MemoryError as error:
-        return fail_with(call, PB_E_MEMORY, error)
-    except BaseException as error:
-        return fail_with(call, PB_E_RUNTIME, error)
-    return PB_OK
 
 
 cdef int write_out(pb_call *call, decomposition *of) noexcept nogil:
@@ -141,7 +117,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     of.columns = min(a.shape[1], a.shape[2])
     of.left = call.out[2].shape[1] if of.turned else call.out[0].shape[2]
     of.right = call.out[0].shape[2] if of.turned else call.out[2].shape[1]
-    of.size = element_size(a.dtype)
+    of.size = item_sizes[a.dtype]
     of.real_size = of.size // 2 if a.dtype >= PB_C64 else of.size
     of.start = NULL
     place(&of)
@@ -157,7 +133,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
         code = write_identity(call, &of)
     elif code == PB_OK:
         with gil:
-            code = run_in_context(call, &of)
+            code = run_in_context(call, run, &of)
     if code == PB_OK:
         code = write_out(call, &of)
     scratch_give(call, of.start, of.nbytes)
@@ -180,7 +156,4 @@ cdef int write_identity(pb_call *call, decomposition *of) noexcept nogil:
     return code
 
 
-cdef unsigned int DECOMPOSED = (
-    1 << <int>PB_F32 | 1 << <int>PB_F64 | 1 << <int>PB_C64 | 1 << <int>PB_C128)
-
-KERNELS = {"svd": new_kernel(DECOMPOSED, kernel_svd)}
+KERNELS = {"svd": new_kernel(LIBRARY_DTYPES, kernel_svd)}
