@@ -6,6 +6,7 @@ import sys
 import warnings
 
 from pullback import _cuda_arrays
+from pullback._c import create
 from pullback._c import dtype as _dtype
 from pullback._c import literal
 from pullback._c.surface import require_grad_of_new
@@ -20,6 +21,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     """Return a new tensor with a copy of ``data``: a number, nested sequences or an array.
 
     Dtype: Python floats give the default dtype, ints int64, bools bool; arrays keep theirs.
+    ``pin_memory``: the host's memory that a device reaches by itself.
     Raises: ValueError for ragged sequences; TypeError and RuntimeError for data that holds no
     numbers, and for numbers that the dtype cannot hold.
 
@@ -38,6 +40,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         made = _copied(data.detach(), dtype, device)
     else:
         made = _from_object(data, dtype, device)
+    if pin_memory:
+        made = create.pinned_new(made)
     return require_grad_of_new(made) if requires_grad else made
 
 

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -100,3 +102,27 @@ def test_shapes_take_no_memory():
     x = shapes_only(10**6, 10**6)
     assert (x + x).numel() == 10**12
     assert repr(x)
+
+
+UNPINNED = """
+import pullback as pb
+if pb.cuda.is_available():
+    raise SystemExit
+for make in (pb.ones, pb.empty, pb.zeros, pb.tensor, pb.rand, pb.arange):
+    try:
+        make(3, pin_memory=True)
+    except RuntimeError as error:
+        assert "pin_memory=True requires a CUDA or other accelerator" in str(error), error
+    else:
+        raise AssertionError(make)
+try:
+    pb.ones(3).pin_memory()
+except RuntimeError as error:
+    assert "Cannot access accelerator device when none is available" in str(error), error
+"""
+
+
+def test_memory_can_be_pinned_for_an_accelerator_only():
+    done = subprocess.run([sys.executable, "-c", UNPINNED], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -200,6 +200,68 @@ def test_pinned_memory():
     assert not MEMORY.pinned
 
 
+FACTORIES = {
+    "empty": lambda **options: pb.empty(2, 3, **options),
+    "zeros": lambda **options: pb.zeros((2, 3), **options),
+    "ones": lambda **options: pb.ones(2, 3, **options),
+    "full": lambda **options: pb.full((2, 3), 7, **options),
+    "eye": lambda **options: pb.eye(2, 3, **options),
+    "arange": lambda **options: pb.arange(6, **options),
+    "linspace": lambda **options: pb.linspace(0, 1, 6, **options),
+    "logspace": lambda **options: pb.logspace(0, 1, 6, **options),
+    "rand": lambda **options: pb.rand(2, 3, **options),
+    "randn": lambda **options: pb.randn(2, 3, **options),
+    "normal": lambda **options: pb.normal(0.0, 1.0, (2, 3), **options),
+    "randint": lambda **options: pb.randint(9, (2, 3), **options),
+    "randperm": lambda **options: pb.randperm(6, **options),
+    "empty_strided": lambda **options: pb.empty_strided((2, 3), (1, 2), **options),
+    "zeros_like": lambda **options: pb.zeros_like(pb.ones(2, 3), **options),
+    "full_like": lambda **options: pb.full_like(pb.ones(2, 3), 7, **options),
+    "rand_like": lambda **options: pb.rand_like(pb.ones(2, 3), **options),
+    "randint_like": lambda **options: pb.randint_like(pb.ones(2, 3), 9, **options),
+    "new_zeros": lambda **options: pb.ones(1).new_zeros(2, 3, **options),
+    "new_full": lambda **options: pb.ones(1).new_full((2, 3), 7, **options),
+    "tensor": lambda **options: pb.tensor([[1, 2, 3], [4, 5, 6]], **options),
+}
+
+
+@pytest.mark.parametrize("make", FACTORIES.values(), ids=FACTORIES)
+def test_factories_make_pinned_memory(make):
+    pb.manual_seed(0)
+    plain = make(dtype=pb.float64)
+    pb.manual_seed(0)
+    pinned = make(dtype=pb.float64, pin_memory=True)
+    assert pinned.is_pinned("async")
+    assert not plain.is_pinned()
+    assert not pinned.requires_grad
+    assert (pinned.shape, pinned.stride(), pinned.dtype) == (
+        plain.shape,
+        plain.stride(),
+        plain.dtype,
+    )
+    if make not in (FACTORIES["empty"], FACTORIES["empty_strided"]):
+        assert pinned.tolist() == plain.tolist()
+    leaf = make(dtype=pb.float64, pin_memory=True, requires_grad=True)
+    assert leaf.is_pinned() and leaf.requires_grad and leaf.is_leaf
+    there = make(dtype=pb.float64, pin_memory=True, device="meta")
+    assert there.is_meta and not there.is_pinned()
+    with pytest.raises(RuntimeError, match="cannot pin a tensor on async:0"):
+        make(dtype=pb.float64, pin_memory=True, device="async")
+    with pb.device("async"), pytest.raises(RuntimeError, match="cannot pin"):
+        pb.ones(2, pin_memory=True)
+
+
+def test_what_is_written_into_memory_that_is_there_is_not_pinned():
+    out = pb.ones(2, 3)
+    assert pb.zeros(2, 3, out=out, pin_memory=True) is out
+    assert not out.is_pinned() and out.sum() == 0
+
+
+def test_pin_memory_is_a_bool():
+    with pytest.raises(TypeError, match="argument 'pin_memory' must be bool"):
+        pb.ones(2, pin_memory=1)
+
+
 def test_pinned_memory_refuses():
     for wrong in (pb.ones(2, device="async"), pb.ones(2, device="meta")):
         assert not wrong.is_pinned()

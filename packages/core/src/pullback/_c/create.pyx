@@ -311,7 +311,7 @@ cdef bint can_pin(pb_device_type *kind) noexcept:
             and has_field(backend, &backend.release_pinned) and backend.allocate_pinned != NULL)
 
 
-cdef pb_device_type *accelerator(object where) except NULL:
+cdef pb_device_type *accelerator(object where, str missing) except NULL:
     """Return the device type that memory is pinned for: of a device, or the one there is."""
     cdef pb_device_type *kind
     cdef int number
@@ -330,7 +330,7 @@ cdef pb_device_type *accelerator(object where) except NULL:
             return kind
     except Exception as reason:
         error = reason
-    raise RuntimeError("Cannot access accelerator device when none is available.") from error
+    raise RuntimeError(missing) from error
 
 
 cdef bint is_pinned_for(pb_storage *storage, pb_device_type *kind) noexcept:
@@ -370,18 +370,31 @@ def pinned_like(Tensor tensor not None):
     return new_pinned(kind, host.type_id, tensor) if can_pin(kind) else None
 
 
-def pinned_copy(Tensor source not None, where):
+def pinned_copy(Tensor source not None, where,
+                str missing="Cannot access accelerator device when none is available."):
     """Return a copy of a host tensor in pinned memory, outside the graph.
 
-    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
+    Raises: RuntimeError for tensors of a device, and where there is no device to pin memory for:
+    then with the text ``missing``.
     """
     cdef Tensor out
     if not device_types()[source.storage.device_type].host:
         raise RuntimeError(f"cannot pin a tensor on {tensor_device(source)}: only dense CPU "
                            f"tensors can be pinned")
-    out = new_pinned(accelerator(where), source.storage.device_type, source)
+    out = new_pinned(accelerator(where, missing), source.storage.device_type, source)
     copy_into(out, source)
     return out
+
+
+def pinned_new(Tensor made not None):
+    """Return what a factory has made, in pinned memory.
+
+    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
+    """
+    if made.storage.device_type == DEVICE_META:
+        return made
+    return pinned_copy(made, None, "pin_memory=True requires a CUDA or other accelerator backend; "
+                       "no pinned memory allocator is available on this system.")
 
 
 def item(Tensor self not None):
@@ -416,8 +429,12 @@ def item(Tensor self not None):
 # ---- factories: the common calls; their entries have Python functions for the rest ---------------
 
 cdef inline bint is_plain(PyObject **args, int absent, int requires_grad) noexcept:
-    """True without the argument `absent`, and for a result that requires no gradient."""
-    return <object>args[absent] is None and <object>args[requires_grad] is False
+    """True without the argument `absent`, for a result that requires no gradient.
+
+    Before that last argument comes ``pin_memory``, which is no common call either.
+    """
+    return (<object>args[absent] is None and <object>args[requires_grad] is False
+            and <object>args[requires_grad - 1] is False)
 
 
 cdef int code_or(object dtype, int otherwise) except -1:

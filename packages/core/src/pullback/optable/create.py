@@ -34,11 +34,10 @@ def _dtype(dtype, out):
     return out.dtype
 
 
-_OPTIONS = ("*, out: Tensor? = None, dtype: dtype? = None, layout: any = None, "
-            "device: device? = None, pin_memory: bool = False, requires_grad: bool = False")
-_LIKE = ("*, dtype: dtype? = None, layout: any = None, device: device? = None, "
-         "pin_memory: bool = False, requires_grad: bool = False, "
-         "memory_format: memory_format? = None")
+_NEW = ("*, dtype: dtype? = None, layout: any = None, device: device? = None, "
+        "pin_memory: bool = False, requires_grad: bool = False")
+_OPTIONS = "*, out: Tensor? = None, " + _NEW.removeprefix("*, ")
+_LIKE = _NEW + ", memory_format: memory_format? = None"
 
 
 def _factory(name, signature, make, doc, **fields):
@@ -199,18 +198,16 @@ op(f"full_like(self: Tensor, fill_value: Scalar, {_LIKE}) -> Tensor", method=Fal
    ref=lambda np, self, fill_value, dtype=None: np.full(self.shape, fill_value))
 
 for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", None)):
-    op(f"{_name}(self: Tensor, size: int[], *, dtype: dtype? = None, device: device? = None, "
-       f"requires_grad: bool = False) -> Tensor", function=False, varargs=True,
-       composite=lambda self, size, dtype, device, requires_grad, _value=_value: _new(
-           self, size, _value, dtype, device, requires_grad),
+    op(f"{_name}(self: Tensor, size: int[], {_NEW}) -> Tensor", function=False, varargs=True,
+       composite=lambda self, size, dtype, layout, device, pin_memory, requires_grad,
+       _value=_value: _new(self, size, _value, dtype, device, requires_grad),
        doc="Return a new tensor with the dtype and device of this one.",
        samples=[case(T(2), *size, skip=UNFILLED if _value is None else {})
                 for size in (((2, 3),), ((),), (0, 3), (4,))],
        ref=None if _value is None else lambda np, self, *size, _value=_value: np.full(
            size[0] if isinstance(size[0], tuple) else size, _value))
-op("new_full(self: Tensor, size: int[], fill_value: Scalar, *, dtype: dtype? = None, "
-   "device: device? = None, requires_grad: bool = False) -> Tensor", function=False,
-   composite=lambda self, size, fill_value, dtype, device, requires_grad: _new(
+op(f"new_full(self: Tensor, size: int[], fill_value: Scalar, {_NEW}) -> Tensor", function=False,
+   composite=lambda self, size, fill_value, dtype, layout, device, pin_memory, requires_grad: _new(
        self, size, fill_value, dtype, device, requires_grad),
    doc="Return a filled tensor with the dtype and device of this one.",
    samples=[case(T(2, 3), (2,), 1), case(T(0), (), 0),

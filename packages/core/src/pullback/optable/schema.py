@@ -152,6 +152,9 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
         jvp = "linear"
     if jvp is None and forward in POINTWISE:
         jvp = "pointwise"
+    if any(argument.name == "pin_memory" for argument in arguments):
+        composite, forward = (pinning(name, make, arguments) if callable(make) else make
+                              for make in (composite, forward))
     if inplace_function is None:        # torch has few of them as functions
         operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
@@ -162,6 +165,30 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]
+
+
+def pinning(op_name, make, arguments):
+    """Return what makes a tensor as ``make`` does, in pinned memory where ``pin_memory`` is true.
+
+    As in torch, it says nothing of memory that is there: of ``out``.
+    """
+    names = [argument.name for argument in arguments]
+    pin_memory, requires_grad = names.index("pin_memory"), names.index("requires_grad")
+    out = names.index("out") if "out" in names else None
+
+    def make_there(*values):
+        if type(values[pin_memory]) is not bool:
+            raise TypeError(f"{op_name}(): argument 'pin_memory' must be bool, not "
+                            f"{type(values[pin_memory]).__name__}")
+        if not values[pin_memory] or out is not None and values[out] is not None:
+            return make(*values)
+        from pullback.optable.below import compiled
+        plain = list(values)
+        plain[requires_grad] = False
+        made = compiled("create", "pinned_new")(make(*plain))
+        return (compiled("surface", "require_grad_of_new")(made) if values[requires_grad]
+                else made)
+    return make_there
 
 
 class Ops:
