@@ -6,9 +6,8 @@ import sys
 import warnings
 
 from pullback import _cuda_arrays
-from pullback._c import create
+from pullback._c import create, literal
 from pullback._c import dtype as _dtype
-from pullback._c import literal
 from pullback._c.surface import require_grad_of_new
 from pullback._c.tensor import Tensor
 

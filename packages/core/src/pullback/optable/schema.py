@@ -180,7 +180,7 @@ def pinning(op_name, make, arguments):
         if type(values[pin_memory]) is not bool:
             raise TypeError(f"{op_name}(): argument 'pin_memory' must be bool, not "
                             f"{type(values[pin_memory]).__name__}")
-        if not values[pin_memory] or out is not None and values[out] is not None:
+        if not values[pin_memory] or (out is not None and values[out] is not None):
             return make(*values)
         from pullback.optable.below import compiled
         plain = list(values)
