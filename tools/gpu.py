@@ -176,8 +176,8 @@ def write_report(path: Path, about: dict, parts: dict) -> None:
         "",
         "## Measured",
         "",
-        "Best of several rounds, the libraries in turn in one process; `us/op` and the last ratio: "
-        "less is better.",
+        "Best of several rounds, the libraries in turn in one process; of `us/op` and of the time "
+        "beside torch's less is better. An aim is reached if it is missed by 2 % at most.",
         "",
         parts.get("table", "Not run.").strip(),
         "",
