@@ -7,8 +7,8 @@ import itertools
 import random
 
 import pytest
-from kernel_calls import pointer_of
 
+from pullback.testing.kernel_calls import pointer_of
 from pullback_cpu import _allocator, memory_limit, set_memory_limit
 
 _Self = ctypes.c_void_p

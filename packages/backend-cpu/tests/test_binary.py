@@ -8,21 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import (
-    COMPLEX,
-    DTYPES,
-    E_DTYPE,
-    E_RUNTIME,
-    FLOATING,
-    INTEGRAL,
-    KernelError,
-    Scalar,
-    dtypes_of,
-    run_kernel,
-    takes,
-)
+from kernel_calls import COMPLEX, DTYPES, FLOATING, INTEGRAL, dtypes_of, run_kernel, takes
 from layouts import LAYOUTS, SHAPES, assert_close, empty_like, round_to, sample, widen
 from scipy import special
+
+from pullback.testing.kernel_calls import E_DTYPE, E_RUNTIME, KernelError, Scalar
 
 BINARY = {
     "add": np.add,

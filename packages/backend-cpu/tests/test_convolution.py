@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import DTYPES, E_MEMORY, KernelError, run_kernel
+from kernel_calls import DTYPES, run_kernel
 from layouts import sample
 from pullback_cpu.threads import get_num_threads, set_num_threads
+
+from pullback.testing.kernel_calls import E_MEMORY, KernelError
 
 REAL = ("f32", "f64")
 

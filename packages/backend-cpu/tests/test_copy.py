@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import BFLOAT16, COMPLEX, DTYPES, FLOATING, Scalar, run_kernel
+from kernel_calls import BFLOAT16, COMPLEX, DTYPES, FLOATING, run_kernel
 from layouts import LAYOUTS, SHAPES, empty_like, sample
+
+from pullback.testing.kernel_calls import Scalar
 
 
 def cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

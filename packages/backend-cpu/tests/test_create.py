@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import (
-    COMPLEX,
-    DTYPES,
-    E_VALUE,
-    FLOATING,
-    KernelError,
-    dtypes_of,
-    run_kernel,
-)
+from kernel_calls import COMPLEX, DTYPES, FLOATING, dtypes_of, run_kernel
 from layouts import LAYOUTS, SHAPES, empty_like
+
+from pullback.testing.kernel_calls import E_VALUE, KernelError
 
 # -- the definition of the random numbers, in NumPy -----------------------------------------------
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import DTYPES, E_DTYPE, E_INDEX, E_RUNTIME, E_VALUE, KernelError, run_kernel
+from kernel_calls import DTYPES, run_kernel
 from layouts import LAYOUTS, assert_close, empty_like, sample
 
+from pullback.testing.kernel_calls import E_DTYPE, E_INDEX, E_RUNTIME, E_VALUE, KernelError
 from pullback_cpu import threads
 
 

@@ -198,7 +198,8 @@ def test_missing_blas_is_an_import_error():
 import sys
 sys.modules["scipy"] = None
 import numpy as np
-from kernel_calls import run_kernel, E_PYTHON, Prepared
+from kernel_calls import run_kernel, Prepared
+from pullback.testing.kernel_calls import E_PYTHON
 a = np.ones((1, 32, 32), np.complex64)
 try:
     Prepared("bmm", [a.copy()], [a, a]).run()

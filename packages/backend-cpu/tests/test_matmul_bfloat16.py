@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import BFLOAT16, E_MEMORY, KernelError, run_kernel
+from kernel_calls import BFLOAT16, run_kernel
 from layouts import LAYOUTS, sample, widen
+
+from pullback.testing.kernel_calls import E_MEMORY, KernelError
 
 SIZES = (1, 15, 17, 31, 33, 63, 65, 257)
 

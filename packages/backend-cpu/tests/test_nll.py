@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import E_INDEX, E_VALUE, KernelError, run_kernel
+from kernel_calls import run_kernel
 from layouts import sample
+
+from pullback.testing.kernel_calls import E_INDEX, E_VALUE, KernelError
 
 NONE, MEAN, SUM = 0, 1, 2
 IGNORED = -100

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import DTYPES, E_VALUE, KernelError, run_kernel
+from kernel_calls import DTYPES, run_kernel
 from layouts import LAYOUTS, empty_like, sample
+
+from pullback.testing.kernel_calls import E_VALUE, KernelError
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

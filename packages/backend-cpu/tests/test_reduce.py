@@ -6,18 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from kernel_calls import (
-    COMPLEX,
-    DTYPES,
-    E_DTYPE,
-    E_VALUE,
-    FLOATING,
-    KernelError,
-    dtypes_of,
-    run_kernel,
-    takes,
-)
+from kernel_calls import COMPLEX, DTYPES, FLOATING, dtypes_of, run_kernel, takes
 from layouts import LAYOUTS, assert_close, empty_like, round_to, sample, widen
+
+from pullback.testing.kernel_calls import E_DTYPE, E_VALUE, KernelError
 
 REDUCTIONS = {
     "sum": np.sum,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import KernelError, run_kernel
+from kernel_calls import run_kernel
 from layouts import sample
+
+from pullback.testing.kernel_calls import KernelError
 
 SHAPES = [((7,), 0), ((3, 5), 1), ((3, 5, 4), 1), ((2, 6, 40), 0), ((2, 3, 9), 2)]
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import E_VALUE, FLOATING, KernelError, dtypes_of, run_kernel
+from kernel_calls import FLOATING, dtypes_of, run_kernel
 from layouts import LAYOUTS, empty_like, sample, widen
+
+from pullback.testing.kernel_calls import E_VALUE, KernelError
 
 
 def find(bounds, values, right=0, nan_last=0, layout="contiguous"):

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import COMPLEX, DTYPES, E_DTYPE, FLOATING, KernelError, dtypes_of, run_kernel
+from kernel_calls import COMPLEX, DTYPES, FLOATING, dtypes_of, run_kernel
 from layouts import LAYOUTS, empty_like, sample, widen
 
+from pullback.testing.kernel_calls import E_DTYPE, KernelError
 from pullback_cpu import threads
 
 

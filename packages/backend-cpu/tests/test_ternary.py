@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import DTYPES, Scalar, dtypes_of, run_kernel
+from kernel_calls import DTYPES, dtypes_of, run_kernel
 from layouts import LAYOUTS, SHAPES, assert_close, empty_like, is_floating, sample, widen
+
+from pullback.testing.kernel_calls import Scalar
 
 
 def lerp(x, end, weight):

@@ -9,9 +9,10 @@ import threading
 
 import numpy as np
 import pytest
-from kernel_calls import KernelError, run_kernel
+from kernel_calls import run_kernel
 
 import pullback as pb
+from pullback.testing.kernel_calls import KernelError
 from pullback_cpu import threads
 
 LARGE = 300_001

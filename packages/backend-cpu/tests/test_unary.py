@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_calls import DTYPES, E_DTYPE, KernelError, Scalar, dtypes_of, run_kernel, takes
+from kernel_calls import DTYPES, dtypes_of, run_kernel, takes
 from layouts import (
     LAYOUTS,
     SHAPES,
@@ -16,6 +16,8 @@ from layouts import (
     widen,
 )
 from scipy import special
+
+from pullback.testing.kernel_calls import E_DTYPE, KernelError, Scalar
 
 
 def _sigmoid(x):

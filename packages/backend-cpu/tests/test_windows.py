@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_calls import KernelError, run_kernel
+from kernel_calls import run_kernel
 from layouts import sample
+
+from pullback.testing.kernel_calls import KernelError
 
 TOLERANCE = {"f32": 1e-5, "f64": 1e-13}
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from slot_calls import E_VALUE, KernelError, assert_close, begin, blank, reference, run_slot, sample
+from slot_calls import assert_close, begin, blank, reference, run_slot, sample
+
+from pullback.testing.kernel_calls import E_VALUE, KernelError
 
 TOLERANCES = {"f32": 2**-17, "f64": 2**-46}
 

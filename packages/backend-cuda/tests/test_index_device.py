@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 from slot_calls import (
-    E_INDEX,
-    E_RUNTIME,
     LAYOUTS,
     NAMES,
     STORED,
-    KernelError,
     assert_close,
     begin,
     blank,
@@ -18,6 +15,8 @@ from slot_calls import (
     sample,
     strided,
 )
+
+from pullback.testing.kernel_calls import E_INDEX, E_RUNTIME, KernelError
 
 TOLERANCES = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-20, "c64": 2**-20}
 BY_SIZE = ["u8", "f16", "f32", "f64", "c128"]

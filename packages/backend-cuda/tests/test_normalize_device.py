@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from slot_calls import E_DTYPE, E_VALUE, KernelError, assert_close, blank, run_slot, sample
+from slot_calls import assert_close, blank, run_slot, sample
 
 from pullback.refbackend.fused import KERNELS as REFERENCE
+from pullback.testing.kernel_calls import E_DTYPE, E_VALUE, KernelError
 
 TOLERANCES = {"f32": 2**-18, "f64": 2**-44}
 TYPES = ["f32", "f64"]

@@ -5,12 +5,10 @@ import itertools
 import numpy as np
 import pytest
 from slot_calls import (
-    E_DTYPE,
     FLOATING,
     LAYOUTS,
     NAMES,
     STORED,
-    KernelError,
     assert_close,
     blank,
     plain,
@@ -19,6 +17,7 @@ from slot_calls import (
 )
 
 from pullback.refbackend.reductions import KERNELS as REFERENCE
+from pullback.testing.kernel_calls import E_DTYPE, KernelError
 
 TOLERANCES = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-21, "c64": 2**-20}
 TAKEN = {

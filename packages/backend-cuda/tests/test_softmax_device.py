@@ -4,20 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import (
-    E_DTYPE,
-    FLOATING,
-    LAYOUTS,
-    STORED,
-    KernelError,
-    assert_close,
-    blank,
-    plain,
-    run_slot,
-    sample,
-)
+from slot_calls import FLOATING, LAYOUTS, STORED, assert_close, blank, plain, run_slot, sample
 
 from pullback.refbackend.fused import KERNELS as REFERENCE
+from pullback.testing.kernel_calls import E_DTYPE, KernelError
 
 TOLERANCES = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-20, "f64": 2**-44}
 FORWARD = ["softmax", "log_softmax", "logsumexp"]

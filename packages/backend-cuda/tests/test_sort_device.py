@@ -6,12 +6,10 @@ import numpy as np
 import on_fake
 import pytest
 from slot_calls import (
-    E_VALUE,
     LAYOUTS,
     NAMES,
     REAL,
     STORED,
-    KernelError,
     begin,
     blank,
     plain,
@@ -20,6 +18,8 @@ from slot_calls import (
     sample,
     strided,
 )
+
+from pullback.testing.kernel_calls import E_VALUE, KernelError
 
 SIZES = [1, 2, 31, 33, 200, 256, 257, 1024, 1025, 4096]
 INDEX = np.dtype(np.int64)

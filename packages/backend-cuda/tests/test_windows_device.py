@@ -4,17 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import (
-    E_INDEX,
-    E_VALUE,
-    KernelError,
-    assert_close,
-    begin,
-    blank,
-    reference,
-    run_slot,
-    sample,
-)
+from slot_calls import assert_close, begin, blank, reference, run_slot, sample
+
+from pullback.testing.kernel_calls import E_INDEX, E_VALUE, KernelError
 
 TOLERANCES = {"f32": 2**-19, "f64": 2**-48}
 INDEX = np.dtype(np.int64)

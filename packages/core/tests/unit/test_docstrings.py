@@ -13,8 +13,8 @@ MODULES = (
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
     *("backend", "func", "testing", "utils.dlpack", "utils.hooks"),
 )
-# Here exceptions, enumerations and deprecated names do without an example.
-OTHERS = ("autograd.gradcheck", "utils.checkpoint")
+# Here exceptions, structs, enumerations and deprecated names do without an example.
+OTHERS = ("autograd.gradcheck", "testing.kernel_calls", "utils.checkpoint")
 WITHOUT_EXAMPLES = {"backend.hookimpl"}  # pluggy's own
 MEMBERS = {
     pullback: (
