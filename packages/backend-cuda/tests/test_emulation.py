@@ -110,6 +110,13 @@ KERNEL(returned, arguments) {
     ((uint32_t *)args.out)[threadIdx.x] = __ballot_sync(0xffffffffu, 1);
 }
 
+KERNEL(roundings, arguments) {
+    double *out = (double *)args.out;  // a product of its own in each line
+    out[0] = out[0] * out[1] - 1;
+    out[2] = __dmul_rn(out[2], out[3]) - 1;
+    out[4] = __dsub_rn(out[4] * out[5], 1);
+}
+
 KERNEL(atomics, arguments) {
     int *i = (int *)args.out;
     atomicAdd(i, (int)threadIdx.x), atomicSub(i + 1, 2);
@@ -308,6 +315,13 @@ def test_votes_of_part_of_a_warp(right):
 def test_lanes_that_have_returned_are_not_waited_for(right):
     out = run(right, "returned", 1, 64, np.zeros(64, np.uint32))
     assert (out[::2] == 0x55555555).all() and not out[1::2].any()
+
+
+def test_products_are_fused_with_sums_but_for_those_that_must_not_be(right):
+    tiny = 2.0**-30
+    out = run(right, "roundings", 1, 1, np.array([1 + tiny, 1 - tiny] * 3))
+    fused = build.rounding_flags()[0] != "-ffp-contract=off"
+    assert out[::2].tolist() == [-(tiny**2) if fused else 0, 0, 0]
 
 
 def test_atomics(right):

@@ -17,6 +17,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -32,8 +33,10 @@ FLAGS = (
     *("-std=c++17", "-O1", "-g1", "-x", "c++", "-DPULLBACK_EMULATION", "-fPIC", "-w"),
     # Two images in a process share nothing, and no list of threads that died lies on a stack.
     *("-fvisibility=hidden", "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti"),
-    *("-fdata-sections", "-fno-math-errno", "-ffp-contract=off", "-U_FORTIFY_SOURCE"),
+    *("-fdata-sections", "-fno-math-errno", "-U_FORTIFY_SOURCE"),
 )
+# As nvcc does: a product is fused with the sum that it goes into, where the processor can do that.
+FUSED = ("-ffp-contract=fast", "-fexpensive-optimizations")
 CHECKS = "alignment,bounds,shift-exponent,integer-divide-by-zero,float-cast-overflow"
 CHECK_FLAGS = (f"-fsanitize={CHECKS}", f"-fno-sanitize-recover={CHECKS}")  # see undefined.h
 LINK_FLAGS = ("-shared", f"-Wl,-T,{HERE / 'shared.ld'}", "-lm", "-lpthread")
@@ -47,6 +50,18 @@ class BuildError(Exception):
 def compiler():
     """Return the C++ compiler's name."""
     return os.environ.get("PULLBACK_EMULATION_CXX", "g++")
+
+
+@functools.lru_cache
+def rounding_flags():
+    """Return the flags for products that go into sums."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return FUSED if platform.machine() in ("aarch64", "arm64") else ("-ffp-contract=off",)
+    try:
+        able = " fma " in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        able = False
+    return (*FUSED, "-mfma") if able else ("-ffp-contract=off",)
 
 
 @functools.lru_cache
@@ -94,7 +109,7 @@ def run_compiler(arguments, text=b""):
 def compile_text(text, name, folders, sanitize, cache):
     """Compile source to an image, unless the cache has it; several processes may do so at once."""
     sanitize = SANITIZE if sanitize else ()
-    flags = (*FLAGS, *CHECK_FLAGS, *sanitize)
+    flags = (*FLAGS, *rounding_flags(), *CHECK_FLAGS, *sanitize)
     cache = Path(cache or cache_folder())
     cache.mkdir(parents=True, exist_ok=True)
     folders = [*folders, HERE]

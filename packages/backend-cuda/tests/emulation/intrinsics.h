@@ -22,6 +22,15 @@ template <typename To> static inline To rounded(double value) {
         return is_signed ? static_cast<To>(1ull << (8 * sizeof(To) - 1)) : 0;
     return static_cast<To>(value);
 }
+// A number that the compiler knows nothing of: it is no product that a sum could be fused with.
+template <typename T> static inline T apart(T value) {
+#if defined(__x86_64__)
+    asm("" : "+x"(value));
+#elif defined(__aarch64__)
+    asm("" : "+w"(value));
+#endif
+    return value;
+}
 } // namespace emulation
 
 // Bits and integers.
@@ -124,18 +133,18 @@ static inline double __ull2double_rn(unsigned long long v) { return static_cast<
 static inline float __double2float_rn(double value) { return static_cast<float>(value); }
 
 // Arithmetic that is never contracted into a multiplication with addition.
-static inline float __fadd_rn(float a, float b) { return a + b; }
-static inline float __fsub_rn(float a, float b) { return a - b; }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fdiv_rn(float a, float b) { return a / b; }
-static inline float __frcp_rn(float a) { return 1 / a; }
+static inline float __fadd_rn(float a, float b) { return emulation::apart(a) + emulation::apart(b); }
+static inline float __fsub_rn(float a, float b) { return emulation::apart(a) - emulation::apart(b); }
+static inline float __fmul_rn(float a, float b) { return emulation::apart(a * b); }
+static inline float __fdiv_rn(float a, float b) { return emulation::apart(a / b); }
+static inline float __frcp_rn(float a) { return emulation::apart(1 / a); }
 static inline float __fsqrt_rn(float a) { return sqrtf(a); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static inline double __dadd_rn(double a, double b) { return a + b; }
-static inline double __dsub_rn(double a, double b) { return a - b; }
-static inline double __dmul_rn(double a, double b) { return a * b; }
-static inline double __ddiv_rn(double a, double b) { return a / b; }
-static inline double __drcp_rn(double a) { return 1 / a; }
+static inline double __dadd_rn(double a, double b) { return emulation::apart(a) + emulation::apart(b); }
+static inline double __dsub_rn(double a, double b) { return emulation::apart(a) - emulation::apart(b); }
+static inline double __dmul_rn(double a, double b) { return emulation::apart(a * b); }
+static inline double __ddiv_rn(double a, double b) { return emulation::apart(a / b); }
+static inline double __drcp_rn(double a) { return emulation::apart(1 / a); }
 static inline double __dsqrt_rn(double a) { return sqrt(a); }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
