@@ -141,6 +141,43 @@ def test_other_errors_of_the_driver_are_told(fake_cuda):
     assert pb.ones(3, device="cuda").tolist() == [1, 1, 1]
 
 
+OPS_WITH_SCRATCH = {
+    "sort": lambda x: pb.sort(x),
+    "matmul": lambda x: x.view(400, 1000)[:, ::2] @ x.view(1000, 400)[::2],
+    "sum": lambda x: x.sum(),
+    "solve": lambda x: pb.linalg.solve(pb.eye(20, device="cuda"), x[:400].view(20, 20)),
+    "svd": lambda x: pb.linalg.svd(x[:400].view(20, 20)),
+    "nonzero": lambda x: x.nonzero(),
+}
+
+
+@pytest.mark.parametrize("op", OPS_WITH_SCRATCH.values(), ids=OPS_WITH_SCRATCH)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, pb.OutOfMemoryError])
+def test_whatever_ends_a_request_is_told_as_it_is(cuda, monkeypatch, op, error):
+    x = pb.ones(400_000, device="cuda")
+    really_allocate, calls = Device.allocate, []
+
+    def allocate(self, nbytes):
+        calls.append(nbytes)
+        if len(calls) == failing:
+            raise error("in between")
+        return really_allocate(self, nbytes)
+
+    monkeypatch.setattr(Device, "allocate", allocate)
+    ended = 0
+    for failing in range(1, 8):
+        calls.clear()
+        pb.cuda.empty_cache()
+        try:
+            op(x)
+        except error as raised:
+            assert type(raised) is error and str(raised).startswith("in between")
+            ended += 1
+        assert (len(calls) < failing) == (ended < failing)
+    assert ended
+    assert x.sum().item() == 400_000
+
+
 def test_no_memory_of_a_training_step_is_left():
     def step():
         w = pb.ones(50, 50, device="cuda", requires_grad=True)

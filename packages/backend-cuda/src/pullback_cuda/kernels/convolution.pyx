@@ -7,8 +7,7 @@ an element.
 
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport (
-    PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call)
+from pullback.abi cimport PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
@@ -269,9 +268,9 @@ cdef int convolve(pb_call *call, conv_arguments *args) noexcept nogil:
     if args.splits == 1:
         return launch(call, kernel, args, sizeof(args[0]), blocks, THREADS, 0)
     nbytes = args.splits * args.elements * (8 if place else 4)
-    args.partial = scratch_take(call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     code = launch(call, kernel, args, sizeof(args[0]), blocks, THREADS, 0)
     if code == PB_OK:
         code = launch(call, summers[place], args, sizeof(args[0]), blocks_for(

@@ -9,7 +9,7 @@ comes in the order of positions; sums of integers need no order.
 from libc.stdint cimport int64_t, uint64_t
 
 from pullback.abi cimport (
-    PB_BF16, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_I16, PB_I32, PB_I64, PB_MASK_ALL,
+    PB_BF16, PB_C64, PB_C128, PB_E_DTYPE, PB_F16, PB_I16, PB_I32, PB_I64, PB_MASK_ALL,
     PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.indexed cimport (
@@ -205,9 +205,9 @@ cdef int write_unsorted(pb_call *call, const writing *work, const part *some) no
     describe_rows(work, some, &args, &factor)
     keys_bytes = (args.count * word + 255) & -256
     nbytes = keys_bytes + (work.length * word if repeats else 0)
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     args.keys = memory
     if repeats:
         args.winner = memory + keys_bytes
@@ -245,9 +245,9 @@ cdef int write_sorted(pb_call *call, const writing *work, const part *some) noex
     pieces = (args.count + COMBINE_PIECE - 1) // COMBINE_PIECE
     each = (args.count * word + 255) & -256
     nbytes = 4 * each + pieces * args.row.total * size
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     for k in range(2):
         task.keys[k] = memory + k * each
         task.order[k] = memory + (2 + k) * each

@@ -7,7 +7,7 @@ is one element. More index arrays than a kernel takes are folded first: into one
 
 from libc.stdint cimport INT64_MIN, int64_t
 
-from pullback.abi cimport PB_E_MEMORY, PB_E_VALUE, PB_OK, pb_array, pb_call
+from pullback.abi cimport PB_E_VALUE, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, failure_record, kernel_named, launch, pb_cuda_kernel, scratch_give,
@@ -131,9 +131,9 @@ cdef int fold_indices(pb_call *call, selection *chosen, int64_t scale) noexcept 
     if chosen.count <= INDEX_ARRAYS:
         return PB_OK
     chosen.folded_bytes = count_elements(chosen.indices[0]) * 8
-    chosen.folded = scratch_take(call, chosen.folded_bytes)
-    if chosen.folded == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, chosen.folded_bytes, <void **>&chosen.folded)
+    if code != PB_OK:
+        return code
     args.winner = NULL
     args.base = 0
     args.nowhere = INT64_MIN

@@ -19,7 +19,7 @@ cdef int launch(pb_call *call, pb_cuda_kernel *kernel, const void *arguments, si
 cdef int launch_grid(pb_call *call, pb_cuda_kernel *kernel, const void *arguments, size_t size,
                      int64_t blocks_x, int blocks_y, int blocks_z, int threads,
                      size_t shared_bytes) noexcept nogil
-cdef void *scratch_take(pb_call *call, size_t nbytes) noexcept nogil
+cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogil
 cdef void scratch_give(pb_call *call, void *memory, size_t nbytes) noexcept nogil
 cdef int processors(pb_call *call) noexcept nogil
 cdef void *failure_record(pb_call *call) noexcept nogil

@@ -136,15 +136,15 @@ cdef PyObject *find_launcher(int number, pb_cuda_kernel *kernel) except NULL:
 
 # ---- memory for one call -------------------------------------------------------------------------
 
-cdef void *scratch_take(pb_call *call, size_t nbytes) noexcept nogil:
-    """Return memory for kernels that are launched next; NULL if there is none."""
-    cdef void *memory = NULL
+cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogil:
+    """Take memory for kernels that are launched next; return the code of a failure."""
+    memory[0] = NULL
     with gil:
         try:
-            memory = block_take(call.device, nbytes)
+            memory[0] = block_take(call.device, nbytes)
         except BaseException as error:
-            fail_with(call.message, error)
-    return memory
+            return fail_with(call.message, error)
+    return PB_OK
 
 
 cdef void scratch_give(pb_call *call, void *memory, size_t nbytes) noexcept nogil:

@@ -4,8 +4,7 @@ from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_C128, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_I64, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK,
-    pb_array, pb_call)
+    PB_C128, PB_F16, PB_F32, PB_F64, PB_I64, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda._devices cimport MAX_DEVICES, MAX_STREAMS, current_number
 from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.launch cimport (
@@ -87,15 +86,16 @@ cdef int find_routine(pb_call *call, void **handle) except -1:
 cdef int as_view(pb_call *call, pb_array *array, matrix_view *view, bint fill) noexcept nogil:
     """Describe a matrix to cuBLAS; one that lies in another way is copied, or will be."""
     cdef int64_t strides[3]
+    cdef int code
     if view_matrix(array, view):
         return PB_OK
     strides[0] = array.shape[1] * array.shape[2]
     strides[1] = array.shape[2]
     strides[2] = 1
     view.nbytes = array.shape[0] * strides[0] * item_sizes[array.dtype]
-    view.scratch = scratch_take(call, view.nbytes)
-    if view.scratch == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, view.nbytes, <void **>&view.scratch)
+    if code != PB_OK:
+        return code
     view.data = view.scratch
     view.batch_stride = strides[0]
     view.leading = array.shape[2]

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+    PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.axes cimport is_aligned, pb_axis, write_axis
 from pullback_cuda.kernels.launch cimport (
@@ -89,9 +89,9 @@ cdef int add_losses(pb_call *call, pb_nll *args) noexcept nogil:
     cdef size_t nbytes
     args.blocks = blocks_for(call, args.count)
     nbytes = args.blocks * PAIR
-    args.partial = scratch_take(call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     code = launch(call, picks[dtype], args, sizeof(pb_nll), args.blocks, THREADS, THREADS * PAIR)
     if code == PB_OK:
         code = launch(call, adds[dtype], args, sizeof(pb_nll), 1, THREADS, THREADS * PAIR)
@@ -125,9 +125,9 @@ cdef int kernel_nll_loss_adjoint(pb_call *call) noexcept nogil:
         grad = args.source
         args.source = NULL
         args.reduction = NLL_MEAN
-        args.total = scratch_take(call, PAIR)
-        if args.total == NULL:
-            return PB_E_MEMORY
+        code = scratch_take(call, PAIR, <void **>&args.total)
+        if code != PB_OK:
+            return code
         code = add_losses(call, &args)
         args.source = grad
         args.reduction = <int32_t>call.param[1].i

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from pullback.abi cimport (
-    PB_C64, PB_C128, PB_E_MEMORY, PB_E_RUNTIME, PB_F16, PB_MASK_ALL, PB_OK, pb_array, pb_call)
+    PB_C64, PB_C128, PB_E_RUNTIME, PB_F16, PB_MASK_ALL, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
@@ -87,9 +87,9 @@ cdef int kernel_nonzero(pb_call *call) noexcept nogil:
     args.chunk = (tiles + blocks - 1) // blocks * NONZERO_TILE
     blocks = (args.total + args.chunk - 1) // args.chunk
     args.failure = failure_record(call)
-    args.counts = <int64_t *>scratch_take(call, blocks * sizeof(int64_t))
-    if args.counts == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, blocks * sizeof(int64_t), <void **>&args.counts)
+    if code != PB_OK:
+        return code
     code = launch(call, counter, &args, sizeof(args), blocks, THREADS, 0)
     if code == PB_OK:
         code = launch(call, writer, &args, sizeof(args), blocks, THREADS, 0)

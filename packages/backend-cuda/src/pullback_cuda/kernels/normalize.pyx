@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+    PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport bits_for, count_elements
 from pullback_cuda.kernels.axes cimport (
     BLOCK, FULL, MOST_NUMBERED, WARP, is_aligned, pb_axis, write_axis)
@@ -151,9 +151,9 @@ cdef int run_rows(pb_call *call, pb_cuda_kernel *kernel, pb_normal *args,
     if given or args.chunks == 1:
         return start_rows(call, kernel, args, ROWS_GIVEN if given else ROWS_WHOLE)
     nbytes = args.rows * args.chunks * CONTRIBUTION
-    args.partial = scratch_take(call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     code = start_rows(call, kernel, args, ROWS_FIND)
     if code == PB_OK:
         code = start_rows(call, kernel, args, ROWS_WRITE)
@@ -310,9 +310,9 @@ cdef int kernel_normalize_backward(pb_call *call) noexcept nogil:
     is_shared = rows.mean_stride == 0
     # Sums of the chunks of columns, then the shares of groups.
     nbytes = (sums.chunks * width + groups) * PAIR
-    sums.partial = scratch_take(call, nbytes)
-    if sums.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&sums.partial)
+    if code != PB_OK:
+        return code
     if is_shared and sums.length:
         sums.shares = <char *>sums.partial + sums.chunks * width * PAIR
     rows.shares = sums.shares

@@ -5,7 +5,7 @@ Each pass counts the digits of the keys of each block, sums the counts up, and m
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pullback.abi cimport PB_E_MEMORY, PB_OK, pb_call
+from pullback.abi cimport PB_OK, pb_call
 from pullback_cuda.kernels.launch cimport (
     kernel_named, launch, pb_cuda_kernel, processors, scratch_give, scratch_take)
 
@@ -41,9 +41,9 @@ cdef int sort_pairs(pb_call *call, radix_arguments *args, int key_bytes, int ord
     args.blocks = (args.n + args.chunk - 1) // args.chunk
     cells = args.rows * RADIX_DIGITS
     nbytes = cells * (args.blocks * (sizeof(uint64_t) + sizeof(uint32_t)) + sizeof(uint64_t))
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     args.starts = <uint64_t *>memory
     args.totals = args.starts + cells * args.blocks
     args.counts = <uint32_t *>(args.totals + cells)

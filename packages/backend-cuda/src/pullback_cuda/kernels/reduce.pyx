@@ -10,8 +10,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F16, PB_F32, PB_F64, PB_I8,
-    PB_I64, PB_MASK_ALL, PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
+    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_VALUE, PB_F16, PB_F32, PB_F64, PB_I8, PB_I64,
+    PB_MASK_ALL, PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
     BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
@@ -208,9 +208,9 @@ cdef int reduce_some(reduction *work) noexcept nogil:
         args.in_ = work.data
         return start_kernel(work, &args, 1)
     nbytes = count * chunks * outputs * work.op.size
-    args.partial = scratch_take(work.call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(work.call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     for piece in range(count):
         args.in_ = work.data + piece_offset(&work.pieces, piece) * work.in_size
         args.first_chunk = piece * chunks

@@ -2,8 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport (
-    PB_E_DTYPE, PB_E_MEMORY, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call)
+from pullback.abi cimport PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.arrays cimport count_elements
 from pullback_cuda.kernels.launch cimport (
     fail, failure_check, failure_record, kernel_named, launch, new_kernel, pb_cuda_kernel,
@@ -105,9 +104,9 @@ cdef int spread_sorted(pb_call *call, resample_arguments *args) noexcept nogil:
     word = 8 if args.wide else 4
     each = (count * word + 255) & -256
     nbytes = 4 * each + (args.size + 1) * word
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     for k in range(2):
         task.keys[k] = memory + k * each
         task.order[k] = memory + (2 + k) * each

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F64, PB_I8, PB_I64, PB_MASK_ALL,
+    PB_BOOL, PB_C64, PB_C128, PB_E_DTYPE, PB_F16, PB_F64, PB_I8, PB_I64, PB_MASK_ALL,
     PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
@@ -131,9 +131,9 @@ cdef int scan_some(scan *work) noexcept nogil:
     if args.chunks == 1:
         return start_kernel(work, SCAN_LINES, 1)
     nbytes = args.lines * args.chunks * work.op.size
-    args.partial = scratch_take(work.call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(work.call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     lanes = args.lanes
     slots = args.slots
     code = start_kernel(work, SCAN_FINDS_TOTALS, args.chunks)

@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
 from pullback.abi cimport (
-    PB_BF16, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_F64, PB_MASK_FLOATING, PB_NUM_DTYPES,
-    PB_OK, pb_array, pb_call)
+    PB_BF16, PB_E_DTYPE, PB_F16, PB_F32, PB_F64, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, pb_array,
+    pb_call)
 from pullback_cuda.kernels.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.axes cimport (
     BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
@@ -132,9 +132,9 @@ cdef int run_some(line_work *work) noexcept nogil:
     if args.chunks == 1:
         return start_kernel(work, LINES_WHOLE, 1)
     nbytes = args.lines * args.chunks * CONTRIBUTION
-    args.partial = scratch_take(work.call, nbytes)
-    if args.partial == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(work.call, nbytes, <void **>&args.partial)
+    if code != PB_OK:
+        return code
     code = start_kernel(work, LINES_FIND, args.chunks)
     if code == PB_OK:
         code = start_kernel(

@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport PB_E_MEMORY, PB_F32, PB_OK, pb_array, pb_call
+from pullback.abi cimport PB_F32, PB_OK, pb_array, pb_call
 from pullback_cuda._devices cimport current_number
+from pullback_cuda._memory cimport block_take
 from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.launch cimport new_kernel, scratch_give, scratch_take
 from pullback_cuda.kernels.matrices cimport (
@@ -49,9 +50,7 @@ cdef int run(pb_call *call, void *data) except -1:
         return 0
     sizes = linear_algebra.workspace_of_solve(where, dtype, of.rows, <size_t>of.matrices)
     cdef size_t nbytes = max(sizes[0], 1)
-    cdef void *scratch = scratch_take(call, nbytes)
-    if scratch == NULL:
-        raise MemoryError(call.message.decode())
+    cdef void *scratch = block_take(call.device, nbytes)
     try:
         for i in range(of.batch):
             linear_algebra.solve_one(
@@ -88,9 +87,9 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
         return fill_matrices(call, PB_F32, info.data, info_strides, info_shape, 0)
     of.start = NULL
     place(&of)
-    of.start = <char *>scratch_take(call, of.nbytes)
-    if of.start == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, of.nbytes, <void **>&of.start)
+    if code != PB_OK:
+        return code
     place(&of)
     code = pack(call, a.dtype, of.matrices, dense, a.data, a.strides, a.shape, NULL)
     if code == PB_OK:

@@ -7,8 +7,7 @@ only the first few elements of long rows are wanted, they are found first.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport (
-    PB_BF16, PB_C64, PB_E_DTYPE, PB_E_MEMORY, PB_F16, PB_F32, PB_I8, PB_I64, PB_OK,
-    pb_array, pb_call)
+    PB_BF16, PB_C64, PB_E_DTYPE, PB_F16, PB_F32, PB_I8, PB_I64, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.launch cimport (
     fail, kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give,
@@ -316,9 +315,9 @@ cdef int sort_all_long(pb_call *call, const sorting *task, const walk *rows, int
     cdef int code = PB_OK
     pairs = (most * task.n + 63) & -64
     nbytes = HEAD + pairs * 2 * ((8 if is_wide(task) else 4) + (8 if task.n >> 32 else 4))
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     while row < total and code == PB_OK:
         code = sort_long(call, task, rows, first, data, row, min(most, total - row), memory, pairs)
         row += most
@@ -429,9 +428,9 @@ cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, in
     cells = most * (2 + SELECT_DIGITS + 2 * args.blocks)
     each = most * task.count * 8
     nbytes = cells * 8 + 4 * each
-    memory = <char *>scratch_take(call, nbytes)
-    if memory == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, nbytes, <void **>&memory)
+    if code != PB_OK:
+        return code
     args.limits = <uint64_t *>memory
     args.left = <int64_t *>memory + most
     args.histogram = args.limits + 2 * most

@@ -6,8 +6,9 @@ factors are the transposes of those that are wanted, in the other order.
 
 from libc.stdint cimport int32_t, int64_t
 
-from pullback.abi cimport PB_C64, PB_E_MEMORY, PB_F32, PB_F64, PB_OK, pb_array, pb_call
+from pullback.abi cimport PB_C64, PB_F32, PB_F64, PB_OK, pb_array, pb_call
 from pullback_cuda._devices cimport current_number
+from pullback_cuda._memory cimport block_take
 from pullback_cuda.kernels.arrays cimport item_sizes
 from pullback_cuda.kernels.launch cimport new_kernel, scratch_give, scratch_take
 from pullback_cuda.kernels.matrices cimport (
@@ -51,9 +52,7 @@ cdef int run(pb_call *call, void *data) except -1:
         where, dtype, full, of.rows, of.columns, <size_t>of.matrices, <size_t>of.values,
         <size_t>of.lefts, <size_t>of.rights)
     cdef size_t nbytes = max(sizes[0], 1)
-    cdef void *scratch = scratch_take(call, nbytes)
-    if scratch == NULL:
-        raise MemoryError(call.message.decode())
+    cdef void *scratch = block_take(call.device, nbytes)
     try:
         for i in range(of.batch):
             linear_algebra.svd_one(
@@ -121,9 +120,9 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     of.real_size = of.size // 2 if a.dtype >= PB_C64 else of.size
     of.start = NULL
     place(&of)
-    of.start = <char *>scratch_take(call, of.nbytes)
-    if of.start == NULL:
-        return PB_E_MEMORY
+    code = scratch_take(call, of.nbytes, <void **>&of.start)
+    if code != PB_OK:
+        return code
     place(&of)
     strides[0] = of.rows * of.columns
     strides[1] = of.rows if of.turned else 1
