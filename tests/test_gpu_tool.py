@@ -42,7 +42,7 @@ def test_what_is_installed_is_found_as_a_distribution(tool):
         made.metadata["Name"]: made
         for made in importlib.metadata.distributions(path=[str(tool.SITE)])
     }
-    assert sorted(found) == ["pullback", "pullback-cpu", "pullback-cuda"]
+    assert sorted(found) == ["pullback", "pullback-cpu", "pullback-cuda", "pullback-profiler"]
     (backend,) = found["pullback-cuda"].entry_points.select(group="pullback.backends")
     assert (backend.name, backend.value) == ("cuda", "pullback_cuda.plugin")
     assert found["pullback"].entry_points.select(group="pytest11")

@@ -5,9 +5,9 @@
     python tools/gpu.py --quick                # small measurements, no sanitizer
 
 Needs no network and no pip: Python with NumPy, SciPy, ml_dtypes, pluggy, Cython, meson, ninja,
-pytest, hypothesis and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the kernels;
-nvmath-python for matrix products. torch and CuPy are measured beside it where they are. What is
-built goes into build/gpu.
+pytest, hypothesis, nvtx and pycuda, and a C compiler; nvcc, or cuda-bindings with NVRTC, for the
+kernels; nvmath-python for matrix products. torch and CuPy are measured beside it where they are.
+What is built goes into build/gpu.
 """
 
 from __future__ import annotations
@@ -30,16 +30,12 @@ BUILD = ROOT / "build" / "gpu"
 SITE = BUILD / "site"
 TESTS = "packages/backend-cuda/tests"
 SANITIZED = ("test_devices.py", "test_memory.py", "test_streams.py", "test_matrices.py")
+INTERFACE = f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}"
 PACKAGES = {
     "core": ("packages/core", ()),
-    "cpu": (
-        "packages/backend-cpu",
-        (f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}",),
-    ),
-    "cuda": (
-        "packages/backend-cuda",
-        (f"-Dpullback_include={ROOT / 'packages/core/src/pullback/include'}",),
-    ),
+    "cpu": ("packages/backend-cpu", (INTERFACE,)),
+    "cuda": ("packages/backend-cuda", (INTERFACE,)),
+    "profiler": ("packages/profiler", (INTERFACE,)),
 }
 STEPS = ("build", "test", "sanitize", "measure")
 ABOUT = """
