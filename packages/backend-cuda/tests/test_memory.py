@@ -130,11 +130,11 @@ def test_graph_is_usable_after_running_out(fake_cuda):
     assert x.grad.shape == (1000,)
 
 
-def test_allocation_that_fails_once_is_tried_again(fake_cuda):
+def test_allocation_that_fails_is_tried_again(fake_cuda):
     cached = pb.empty(8 * MIB, device="cuda")
     del cached
     retries = pb.cuda.memory_stats()["num_alloc_retries"]
-    fake_cuda.fail("cuMemAlloc", "OUT_OF_MEMORY", times=1)
+    fake_cuda.fail("cuMemAlloc", "OUT_OF_MEMORY", times=2)  # pycuda itself asks twice
     assert pb.ones(16 * MIB, device="cuda").sum().item() == 16 * MIB
     assert pb.cuda.memory_stats()["num_alloc_retries"] == retries + 1
 
