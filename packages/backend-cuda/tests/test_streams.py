@@ -173,6 +173,33 @@ def test_backward_runs_on_the_streams_of_forward(late, fake_cuda):
     assert x.grad.tolist() == [3 * (1 + 2 * (6.0 + 2))] * 64
 
 
+def test_graphs_on_two_streams_do_not_wait_for_each_other(late, fake_cuda):
+    """Forward and backward of one stream are done while another stream's are not."""
+    streams = pb.cuda.Stream(), pb.cuda.Stream()
+    leaves, ends = [], []
+    for stream in streams:
+        with pb.cuda.stream(stream):
+            x = pb.full((64,), 2.0, device="cuda", requires_grad=True)
+            work(x * x, 2).sum().backward()
+            leaves.append(x)
+            ends.append(stream.record_event())
+    with pb.cuda.stream(streams[1]):
+        assert leaves[1].grad.tolist() == [4.0] * 64
+    assert ends[1].query()
+    assert not ends[0].query()  # asked, the fake driver begins with what it holds back
+    with pb.cuda.stream(streams[0]):
+        assert leaves[0].grad.tolist() == [4.0] * 64
+
+
+def test_gradients_are_added_without_waiting_for_the_device(late, fake_cuda):
+    x = pb.full((64,), 2.0, device="cuda", requires_grad=True)
+    for _ in range(3):
+        work(x * x, 2).sum().backward()
+    end = pb.cuda.current_stream().record_event()
+    assert not end.query()
+    assert x.grad.tolist() == [12.0] * 64
+
+
 def test_gradients_of_two_streams_meet(late):
     x = pb.full((64,), 2.0, device="cuda", requires_grad=True)
     streams = [pb.cuda.Stream() for _ in range(3)]
