@@ -39,6 +39,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         made = _copied(data.detach(), dtype, device)
     else:
         made = _from_object(data, dtype, device)
+    if type(pin_memory) is not bool:
+        raise TypeError(f"tensor(): argument 'pin_memory' must be bool, not "
+                        f"{type(pin_memory).__name__}")
     if pin_memory:
         made = create.pinned_new(made)
     return require_grad_of_new(made) if requires_grad else made

@@ -258,8 +258,10 @@ def test_what_is_written_into_memory_that_is_there_is_not_pinned():
 
 
 def test_pin_memory_is_a_bool():
-    with pytest.raises(TypeError, match="argument 'pin_memory' must be bool"):
-        pb.ones(2, pin_memory=1)
+    for make in (pb.ones, pb.tensor, pb.ones(1).new_zeros):
+        with pytest.raises(TypeError, match="argument 'pin_memory' must be bool"):
+            make(2, pin_memory=1)
+    assert not pb.ones(2, pin_memory=None).is_pinned()
 
 
 def test_pinned_memory_refuses():

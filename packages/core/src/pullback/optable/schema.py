@@ -177,7 +177,7 @@ def pinning(op_name, make, arguments):
     out = names.index("out") if "out" in names else None
 
     def make_there(*values):
-        if type(values[pin_memory]) is not bool:
+        if values[pin_memory] is not None and type(values[pin_memory]) is not bool:
             raise TypeError(f"{op_name}(): argument 'pin_memory' must be bool, not "
                             f"{type(values[pin_memory]).__name__}")
         if not values[pin_memory] or (out is not None and values[out] is not None):
