@@ -1,6 +1,7 @@
 """The tool that compiles the kernels ahead of time, with a stand-in for nvcc and with nvcc."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -135,3 +136,31 @@ KERNEL(own, own_arguments) {
     command = [sys.executable, TOOL, "--nvcc", find_nvcc(), "--out", tmp_path]
     subprocess.run([*command, "--targets", "sm_75,sm_120,compute_75", source], check=True)
     assert (tmp_path / "own.fatbin").read_bytes()[:4] == bytes.fromhex("50ed55ba")
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
+def test_hot_kernels_load_16_bytes_and_keep_everything_in_registers(tmp_path):
+    """Of what costs bandwidth on a device, as far as the compiler tells."""
+    source = tmp_path / "own.cu"
+    source.write_text("""
+#include "kernel.cuh"
+#include "elementwise.cuh"
+BINARY(add_float, floats, x + y)
+BINARY(add_double, doubles, x + y)
+UNARY(half_float, floats, x / 2)
+""")
+    command = [find_nvcc(), "-std=c++17", "-arch=sm_90", f"-I{KERNELS}", source]
+    subprocess.run([*command, "-ptx", "-o", tmp_path / "own.ptx"], check=True)
+    kernels = re.split(r"\.entry ", (tmp_path / "own.ptx").read_text())[1:]
+    assert [text.partition("(")[0] for text in kernels] == ["add_float", "add_double", "half_float"]
+    for text, width in zip(kernels, ("v4", "v2", "v4"), strict=True):
+        assert re.search(rf"ld\.global[.\w]*\.{width}\.", text)
+        assert re.search(rf"st\.global[.\w]*\.{width}\.", text)
+    done = subprocess.run([*command, "-cubin", "-Xptxas", "-v", "-o", tmp_path / "own.cubin"],
+                          check=True, capture_output=True, text=True)  # fmt: skip
+    usage = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill.*\n.*Used (\d+) registers",
+                       done.stderr)  # fmt: skip
+    assert len(usage) == 3
+    for stack, spilled, registers in usage:
+        assert (int(stack), int(spilled)) == (0, 0)
+        assert int(registers) <= 64  # four blocks of 256 threads on a multiprocessor
