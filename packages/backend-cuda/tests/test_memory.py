@@ -146,12 +146,13 @@ def test_other_errors_of_the_driver_are_told(fake_cuda):
     assert pb.ones(3, device="cuda").tolist() == [1, 1, 1]
 
 
-OPS_WITH_SCRATCH = {
+OPS_WITH_SCRATCH = {  # so much of it that it is no part of a slab
     "sort": lambda x: pb.sort(x),
     "matmul": lambda x: x.view(400, 1000)[:, ::2] @ x.view(1000, 400)[::2],
-    "sum": lambda x: x.sum(),
-    "solve": lambda x: pb.linalg.solve(pb.eye(20, device="cuda"), x[:400].view(20, 20)),
-    "svd": lambda x: pb.linalg.svd(x[:400].view(20, 20)),
+    "solve": lambda x: pb.linalg.solve(
+        pb.eye(20, device="cuda").expand(1000, 20, 20), x.view(1000, 20, 20)
+    ),
+    "svd": lambda x: pb.linalg.svd(x[:160_000].view(100, 40, 40)),
     "nonzero": lambda x: x.nonzero(),
 }
 
