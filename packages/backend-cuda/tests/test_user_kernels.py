@@ -128,6 +128,9 @@ def test_preamble_and_four_arguments():
         (("f(a, b, c, d, e)", "a"), ValueError, "1 to 4"),
         (("f(x)", "x", {"y": "1"}), ValueError, "no argument 'y'"),
         (("f(x)", "x", {"x": 1}), TypeError, "must be str or a function, not int"),
+        (("f(x)", "x", {1: "1", "y": "1"}), ValueError, "no argument 1"),
+        (("f(x)", "x\0"), ValueError, "'expression' is no text"),
+        (("f(x)", "x + '\ud800'"), ValueError, "'expression' is no text"),
     ],
 )
 def test_wrong_definitions_are_refused(arguments, kind, words):
@@ -151,6 +154,59 @@ def test_wrong_calls_are_refused(product):
         product(x > 1, x > 2)
     with pytest.raises(RuntimeError, match=r"size of tensor|broadcast"):
         product(x, pb.rand(4, device="cuda"))
+
+
+def test_tensors_of_one_element_may_lie_in_the_host_s_memory(product):
+    x = pb.rand(3, device="cuda", requires_grad=True)
+    y = pb.tensor(2.0, dtype=pb.float64, requires_grad=True)
+    assert not y.is_cuda
+    for z in (product(x, y), product(y, x)):
+        assert z.is_cuda and z.dtype == pb.float32
+        z.sum().backward()
+    assert pb.allclose(x.grad, 4 * x.detach() + 4)
+    assert y.grad.device == y.device and y.grad.dtype == pb.float64
+    with pytest.raises(RuntimeError, match="argument 'y' is on"):
+        product(x, y.detach().reshape(1))
+
+
+DTYPES = [pb.uint8, pb.int32, pb.int64, pb.float16, pb.float32, pb.float64, pb.complex64]
+
+
+def test_dtypes_are_promoted_as_those_of_ops():
+    from pullback_cuda.user_kernels import _common_dtype
+
+    operands = [pb.ones(shape, dtype=dtype) for dtype in DTYPES for shape in ((2,), ())]
+    operands += [1, 2.5, 1j]
+    for a in operands:
+        for b in operands:
+            if isinstance(a, pb.Tensor) or isinstance(b, pb.Tensor):
+                assert _common_dtype([a, b]) == (a * b).dtype, (a, b)
+    wide = pb.ones((), dtype=pb.float64)
+    assert _common_dtype([pb.ones(2), pb.ones(2), wide]) == pb.float32
+    assert _common_dtype([wide, pb.ones(2, dtype=pb.float16), 3.5]) == pb.float16
+    assert _common_dtype([pb.ones(2, dtype=pb.int32), 1, 2.5]) == pb.float32
+    assert _common_dtype([pb.ones((), dtype=pb.int64), pb.ones(2, dtype=pb.int8)]) == pb.int8
+
+
+def test_derivatives_may_be_numbers():
+    from pullback_cuda import elementwise_kernel
+
+    for dtype in (pb.float16, pb.float64):
+        x = pb.rand(4, device="cuda", dtype=dtype, requires_grad=True)
+        triple = elementwise_kernel("triple(x)", "3 * x", {"x": lambda x: 3})
+        triple(x).sum().backward()
+        assert x.grad.tolist() == [3.0] * 4 and x.grad.dtype == dtype
+        assert gradcheck(triple, x.detach().double().requires_grad_())
+    nothing = elementwise_kernel("nothing(x)", "3 * x", {"x": lambda x: None})
+    with pytest.raises(TypeError, match="derivative by 'x' must return a Tensor or a number"):
+        nothing(x).sum().backward()
+
+
+def test_names_may_be_long():
+    from pullback_cuda import elementwise_kernel
+
+    named = elementwise_kernel(f"{'name' * 60}(x)", "x + 1")
+    assert named(pb.ones(2, device="cuda")).tolist() == [2, 2]
 
 
 def test_compiler_is_heard():

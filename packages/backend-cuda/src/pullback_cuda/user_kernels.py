@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -63,6 +64,8 @@ class ElementwiseKernel:
                     f"elementwise_kernel(): argument {name!r} must be str, not "
                     f"{type(value).__name__}"
                 )
+            if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+                raise ValueError(f"elementwise_kernel(): argument {name!r} is no text: {value!a}")
         if not isinstance(derivatives, Mapping):
             raise TypeError(
                 f"elementwise_kernel(): argument 'derivatives' must map arguments to derivatives, "
@@ -83,7 +86,7 @@ class ElementwiseKernel:
         unknown = set(derivatives) - set(names)
         if unknown:
             raise ValueError(
-                f"elementwise_kernel(): {match[1]} has no argument {min(unknown)!r} to "
+                f"elementwise_kernel(): {match[1]} has no argument {min(unknown, key=str)!r} to "
                 f"differentiate by"
             )
         self.__name__ = match[1]
@@ -107,7 +110,10 @@ class ElementwiseKernel:
         return given
 
     def __call__(self, *inputs):
-        """Compute the op; ``inputs`` are tensors on one CUDA device, and numbers."""
+        """Compute the op; ``inputs`` are tensors on one CUDA device, and numbers.
+
+        Tensors of the host may be among them if they have one element and no dims.
+        """
         if len(inputs) != len(self.arguments):
             raise TypeError(
                 f"{self.__name__}() takes {len(self.arguments)} arguments, got {len(inputs)}"
@@ -115,25 +121,25 @@ class ElementwiseKernel:
         tensors = [value for value in inputs if isinstance(value, pb.Tensor)]
         if not tensors:
             raise TypeError(f"{self.__name__}(): at least one argument must be a Tensor")
+        where = next((value for value in tensors if not _is_number(value)), tensors[0]).device
         for name, value in zip(self.arguments, inputs, strict=True):
-            if isinstance(value, pb.Tensor) and value.device != tensors[0].device:
+            if isinstance(value, pb.Tensor) and value.device != where and not _is_number(value):
                 raise RuntimeError(
-                    f"{self.__name__}(): expected all tensors to be on {tensors[0].device}, but "
+                    f"{self.__name__}(): expected all tensors to be on {where}, but "
                     f"argument {name!r} is on {value.device}"
                 )
-        if not tensors[0].is_cuda:
+        if where.type != "cuda":
             raise RuntimeError(
                 f"{self.__name__}() is a CUDA kernel: its tensors must be on a cuda device, not on "
-                f"{tensors[0].device}"
+                f"{where}"
             )
-        dtype = inputs[0] if len(inputs) == 1 else None
-        dtype = _common_dtype(inputs) if dtype is None else dtype.dtype
+        dtype = _common_dtype(inputs)
         if dtype == pb.bool:
             raise TypeError(f"{self.__name__}() is not for bool: convert the tensors first")
         made = [
-            value.to(dtype)
+            value.to(where, dtype)
             if isinstance(value, pb.Tensor)
-            else pb.full((), value, dtype=dtype, device=tensors[0].device)
+            else pb.full((), value, dtype=dtype, device=where)
             for value in inputs
         ]
         return self._function.apply(*made)
@@ -151,7 +157,7 @@ class ElementwiseKernel:
 
     def _family(self, kind: str) -> str:
         text = self.text(kind)
-        family = f"{self.__name__}-{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        family = f"{self.__name__[:40]}-{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         images.USER_TEXTS[family] = text
         return family
 
@@ -174,15 +180,29 @@ class ElementwiseKernel:
         return f"<elementwise kernel {self.__name__}({', '.join(self.arguments)})>"
 
 
+def _is_number(tensor) -> bool:
+    """Tell whether a tensor may stand beside those of a device: one element of the host's."""
+    return tensor.dim() == 0 and tensor.device.type != "cuda" and not tensor.is_meta
+
+
 def _common_dtype(inputs):
-    dtype = inputs[0]
-    for value in inputs[1:]:
-        dtype = pb.result_type(dtype, value) if not isinstance(dtype, pb.dtype) else (
-            pb.promote_types(dtype, pb.result_type(value, value))
-            if isinstance(value, pb.Tensor)
-            else pb.result_type(pb.empty(1, dtype=dtype, device="meta"), value)
-        )
-    return dtype
+    """Return the dtype that all inputs are promoted to.
+
+    Tensors without dims count only where no other tensor is of their kind (integral, floating,
+    complex), numbers only where no tensor is.
+    """
+    tensors = [value for value in inputs if isinstance(value, pb.Tensor)]
+    numbers: list[Any] = [value for value in inputs if not isinstance(value, pb.Tensor)]
+    with_dims = [value.dtype for value in tensors if value.dim()]
+    without = [value.dtype for value in tensors if not value.dim()]
+    shape = (1,) if with_dims else ()
+    if with_dims and without:  # one that stands for all without dims
+        dtype = functools.reduce(pb.promote_types, without)
+        numbers.insert(0, pb.empty((), dtype=dtype, device="meta"))
+    common = functools.reduce(pb.promote_types, with_dims or without)
+    for value in numbers:
+        common = pb.result_type(pb.empty(shape, dtype=common, device="meta"), value)
+    return common
 
 
 def _make_function(kernel: ElementwiseKernel):
@@ -195,7 +215,16 @@ def _make_function(kernel: ElementwiseKernel):
                 f"{kernel.__name__}(): the derivative by {name!r} was not given to "
                 f"elementwise_kernel()"
             )
-        return kernel.derivatives[name](*inputs)
+        found = kernel.derivatives[name](*inputs)
+        if isinstance(found, (bool, int, float, complex)):
+            dtype = None if isinstance(found, complex) else inputs[index].dtype
+            found = pb.full((), found, dtype=dtype, device=inputs[index].device)
+        if not isinstance(found, pb.Tensor):
+            raise TypeError(
+                f"{kernel.__name__}(): the derivative by {name!r} must return a Tensor or a "
+                f"number, not {type(found).__name__}"
+            )
+        return found
 
     def forward(*inputs):
         return kernel.run(*inputs)
