@@ -75,7 +75,57 @@ def test_other_dtypes_and_capsules_are_refused():
     for wrong in ("uint16", "M8[s]", "U3", "O"):
         with pytest.raises(ValueError, match="no tensor has the dtype"):
             dtype_code(np.dtype(wrong))
-    with pytest.raises(ValueError, match="PyCapsule"):
+    with pytest.raises(ValueError, match="no tensor has the dtype"):
+        dtype_code(np.dtype("f4").newbyteorder("S"))
+    with pytest.raises(TypeError, match="expected a PyCapsule, got object"):
         pointer_of(object(), b"int (pb_call *)")
-    with pytest.raises(ValueError, match="PyCapsule"):
+    with pytest.raises(TypeError, match="expected a PyCapsule, got str"):
         call_kernel("a name", np.zeros(1), [])
+
+
+def frozen(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    ("outs", "ins", "params", "kind", "words"),
+    [
+        (frozen(np.zeros(2)), [], (), ValueError, "read-only"),
+        (np.zeros(2), [[1.0]], (), TypeError, "arrays or Scalars, not list"),
+        (np.zeros(2), np.zeros(2), (), TypeError, "arrays or Scalars, not float64"),
+        (np.zeros(2), [np.zeros(2, "u1, f8")["f1"]], (), ValueError, "whole elements"),
+        (np.zeros(2), [], (2**64,), OverflowError, "64 bits, got 18446744073709551616"),
+        (np.zeros(2), [], ((1, -(2**63) - 1),), OverflowError, "64 bits"),
+        (np.zeros(2), [], (None,), TypeError, "an int, a float or several ints, not NoneType"),
+        (np.zeros(2), [], ("x",), TypeError, "an int, a float or several ints, not str"),
+    ],
+)
+def test_operands_that_no_kernel_can_be_given(outs, ins, params, kind, words):
+    kernel, seen = recorded()
+    with pytest.raises(kind, match=words):
+        call_kernel(kernel, outs, ins, *params)
+    assert not seen
+
+
+def test_numbers_of_numpy_are_parameters():
+    kernel, seen = recorded()
+    call_kernel(kernel, np.zeros(0), [], np.int64(-5), np.float32(0.5), [np.int8(3)], True)
+    assert seen[1:] == [-5, 0.5, [3], 1]
+
+
+def test_message_is_that_of_the_last_call():
+    answers = [(E_INDEX, b"first"), (E_INDEX, b""), (E_INDEX, b"cut off: \xc3")]
+
+    @FUNCTION
+    def kernel(pointer):
+        code, text = answers.pop(0)
+        if text:
+            ctypes.memmove(pointer.contents.message, text + b"\0", len(text) + 1)
+        return code
+
+    call = KernelCall(kernel, [np.zeros(1)], [])
+    for text in ("first", "", "cut off: \ufffd"):
+        with pytest.raises(KernelError) as error:
+            call.run()
+        assert error.value.message == text

@@ -7,6 +7,7 @@ ops, these calls at one kernel, with operands that lie in any way.
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -93,14 +94,15 @@ class KernelError(Exception):
 def dtype_code(dtype: np.dtype) -> int:
     """Return the number of a dtype in ``abi.h``; ``bfloat16`` is that of ml_dtypes.
 
-    Raises: ValueError for dtypes that no tensor has.
+    Raises: ValueError for dtypes that no tensor has, and for numbers with swapped bytes.
 
     >>> import numpy
     >>> from pullback.testing.kernel_calls import dtype_code
     >>> dtype_code(numpy.dtype("float32"))
     8
     """
-    if dtype.name not in _DTYPES:
+    dtype = np.dtype(dtype)
+    if dtype.name not in _DTYPES or not dtype.isnative:
         raise ValueError(f"no tensor has the dtype {dtype}")
     return _DTYPES.index(dtype.name)
 
@@ -108,8 +110,10 @@ def dtype_code(dtype: np.dtype) -> int:
 def pointer_of(capsule: object, name: bytes) -> int:
     """Return the address that a capsule of this name has.
 
-    Raises: ValueError for a capsule of another name, and for what is no capsule.
+    Raises: ValueError for a capsule of another name, TypeError for what is no capsule.
     """
+    if type(capsule).__name__ != "PyCapsule":
+        raise TypeError(f"expected a PyCapsule, got {type(capsule).__name__}")
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype = ctypes.c_void_p
     get.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -124,6 +128,13 @@ def _array(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
     """Return the struct for an operand. It borrows the array's memory."""
     if isinstance(operand, Scalar):
         return _array(np.asarray(operand.value), HOST)
+    if not isinstance(operand, np.ndarray):
+        raise TypeError(f"operands must be arrays or Scalars, not {type(operand).__name__}")
+    if any(step % operand.itemsize for step in operand.strides):
+        raise ValueError(f"strides must be whole elements, not {operand.strides} bytes of elements "
+                         f"of {operand.itemsize}")
+    if flags & WRITE and not operand.flags.writeable:
+        raise ValueError("an output is read-only")
     shape = _numbers(operand.shape)
     strides = _numbers([step // operand.itemsize for step in operand.strides])
     array = Array(size=ctypes.sizeof(Array), dtype=dtype_code(operand.dtype), flags=flags,
@@ -133,16 +144,26 @@ def _array(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
     return array
 
 
-def _param(value: float | tuple[int, ...]) -> Param:
-    if isinstance(value, tuple):
-        numbers = _numbers(value)
+def _bits(value: Any) -> int:
+    """Return an integer of 64 bits; those from 2**63 on have the bits of an unsigned one."""
+    number = operator.index(value)
+    if not -(2**63) <= number < 2**64:
+        raise OverflowError(f"an int parameter must fit into 64 bits, got {number}")
+    return ctypes.c_int64(number).value
+
+
+def _param(value: float | Sequence[int]) -> Param:
+    if isinstance(value, (tuple, list)):
+        numbers = _numbers(list(map(_bits, value)))
         param = Param(kind=2, count=len(value), ints=ctypes.cast(numbers, _INTS))
         param.alive = numbers
         return param
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         return Param(kind=1, d=value)
-    bits = ctypes.c_int64(value & (2**64 - 1)).value
-    return Param(kind=0, i=bits, d=float(value))
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"a parameter must be an int, a float or several ints, not "
+                        f"{type(value).__name__}")
+    return Param(kind=0, i=_bits(value), d=float(value))
 
 
 def _pointers(arrays: list[Array]) -> Any:
@@ -155,6 +176,8 @@ class KernelCall:
     ``kernel``: the capsule that a plugin registers for a slot, or a ``FUNCTION``.
     ``outs``, ``ins``: arrays of any strides; inputs may be ``Scalar``.
     ``params``: ints, floats and tuples of ints, in the order of the slot's declaration.
+
+    Raises: TypeError and ValueError for what no kernel can be given, OverflowError for large ints.
     """
 
     def __init__(self, kernel: object, outs: Sequence[np.ndarray],
@@ -179,9 +202,10 @@ class KernelCall:
 
         Raises: KernelError if the kernel returns anything but 0.
         """
+        self.message.value = b""
         code = self.function(self.reference)
         if code != OK:
-            raise KernelError(code, self.message.value.decode())
+            raise KernelError(code, self.message.value.decode(errors="replace"))
 
 
 def call_kernel(kernel: object, outs: np.ndarray | Sequence[np.ndarray],
