@@ -39,8 +39,12 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         made = _copied(data.detach(), dtype, device)
     else:
         made = _from_object(data, dtype, device)
+    return _finished(made, "tensor", pin_memory, requires_grad)
+
+
+def _finished(made, name, pin_memory, requires_grad):
     if type(pin_memory) is not bool:
-        raise TypeError(f"tensor(): argument 'pin_memory' must be bool, not "
+        raise TypeError(f"{name}(): argument 'pin_memory' must be bool, not "
                         f"{type(pin_memory).__name__}")
     if pin_memory:
         made = create.pinned_new(made)
@@ -151,7 +155,7 @@ def _shared(obj, dtype):
     return frombuffer(obj, dtype=_dtype.get_default_dtype() if dtype is None else dtype)
 
 
-def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
+def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
     """Return a 0-d tensor of a number, in the default dtype unless another is given."""
     if hasattr(s, "item"):                  # a tensor or a NumPy number
         s = s.item()
@@ -159,7 +163,7 @@ def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
         raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not "
                         f"{type(s).__name__}")
     made = literal.read_literal(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
-    return require_grad_of_new(made) if requires_grad else made
+    return _finished(made, "scalar_tensor", pin_memory, requires_grad)
 
 
 def from_numpy(ndarray):

@@ -221,6 +221,7 @@ FACTORIES = {
     "randint_like": lambda **options: pb.randint_like(pb.ones(2, 3), 9, **options),
     "new_zeros": lambda **options: pb.ones(1).new_zeros(2, 3, **options),
     "new_full": lambda **options: pb.ones(1).new_full((2, 3), 7, **options),
+    "scalar_tensor": lambda **options: pb.scalar_tensor(5, **options),
     "tensor": lambda **options: pb.tensor([[1, 2, 3], [4, 5, 6]], **options),
 }
 
@@ -249,6 +250,27 @@ def test_factories_make_pinned_memory(make):
         make(dtype=pb.float64, pin_memory=True, device="async")
     with pb.device("async"), pytest.raises(RuntimeError, match="cannot pin"):
         pb.ones(2, pin_memory=True)
+
+
+@pytest.mark.parametrize("strides", [(10, 1), (0, 1), (1, 3), (0, 0)])
+def test_pinned_memory_has_the_strides_that_are_asked_for(strides):
+    for make in (pb.empty_strided, pb.ones(1).new_empty_strided):
+        x = make((2, 3), strides, pin_memory=True)
+        assert x.is_pinned() and x.stride() == strides
+        x[1, 2] = 5.0
+        assert x.tolist()[1][2] == 5.0
+
+
+def test_indices_can_be_pinned():
+    x = pb.tril_indices(2, 2, pin_memory=True)
+    assert x.is_pinned() and x.tolist() == [[0, 1, 1], [0, 0, 1]]
+
+
+def test_random_numbers_of_vmap_are_pinned():
+    x = pb.func.vmap(lambda v: pb.rand_like(v, pin_memory=True), randomness="different")(
+        pb.ones(3, 2)
+    )
+    assert x.shape == (3, 2) and len(set(x.flatten().tolist())) == 6
 
 
 def test_what_is_written_into_memory_that_is_there_is_not_pinned():

@@ -20,7 +20,7 @@ from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.kernel cimport (
     check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_retain, layout_same_shape,
+    layout_contiguous, layout_extent, layout_new, layout_parse, layout_retain, layout_same_shape,
     layout_same_strides, layout_scalar, small_int)
 from pullback._c.storage cimport storage_alias, storage_foreign, storage_retain
 from pullback._c.tensor cimport (
@@ -311,7 +311,9 @@ cdef bint can_pin(pb_device_type *kind) noexcept:
             and has_field(backend, &backend.release_pinned) and backend.allocate_pinned != NULL)
 
 
-cdef pb_device_type *accelerator(object where, str missing) except NULL:
+cdef pb_device_type *accelerator(
+        object where,
+        str missing="Cannot access accelerator device when none is available.") except NULL:
     """Return the device type that memory is pinned for: of a device, or the one there is."""
     cdef pb_device_type *kind
     cdef int number
@@ -348,12 +350,18 @@ def is_pinned(Tensor self not None, device=None):
     return bool(is_pinned_for(self.storage, device_types() + device_parse(device).type_id))
 
 
-cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like):
-    cdef size_t nbytes = like.layout.numel * dtype_itemsize[like.dtype]
-    cdef PinnedBlock block = allocate_pinned(kind, nbytes)
+cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like, bint strided):
+    """Return pinned memory of a tensor's shape; `strided`: with its strides, whatever they are."""
+    cdef int64_t low, count = like.layout.numel
+    cdef size_t nbytes
+    cdef PinnedBlock block
     cdef pb_layout *layout
     cdef pb_storage *storage
-    if like.layout.flags & LAYOUT_DENSE:
+    if strided and count:
+        count = layout_extent(like.layout, &low) + 1
+    nbytes = count * dtype_itemsize[like.dtype]
+    block = allocate_pinned(kind, nbytes)
+    if like.layout.flags & LAYOUT_DENSE or strided:
         layout = layout_retain(like.layout)
     else:
         layout = layout_contiguous(like.layout.ndim, layout_shape(like.layout))
@@ -367,34 +375,46 @@ def pinned_like(Tensor tensor not None):
     cdef pb_device_type *kind = device_types() + tensor.storage.device_type
     from pullback._c.interop import host_device
     cdef device_class host = host_device()
-    return new_pinned(kind, host.type_id, tensor) if can_pin(kind) else None
+    return new_pinned(kind, host.type_id, tensor, False) if can_pin(kind) else None
 
 
-def pinned_copy(Tensor source not None, where,
-                str missing="Cannot access accelerator device when none is available."):
+def pinned_copy(Tensor source not None, where):
     """Return a copy of a host tensor in pinned memory, outside the graph.
 
-    Raises: RuntimeError for tensors of a device, and where there is no device to pin memory for:
-    then with the text ``missing``.
+    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
     """
     cdef Tensor out
-    if not device_types()[source.storage.device_type].host:
-        raise RuntimeError(f"cannot pin a tensor on {tensor_device(source)}: only dense CPU "
-                           f"tensors can be pinned")
-    out = new_pinned(accelerator(where, missing), source.storage.device_type, source)
+    require_host(source)
+    out = new_pinned(accelerator(where), source.storage.device_type, source, False)
     copy_into(out, source)
     return out
 
 
+cdef int require_host(Tensor source) except -1:
+    if not device_types()[source.storage.device_type].host:
+        raise RuntimeError(f"cannot pin a tensor on {tensor_device(source)}: only dense CPU "
+                           f"tensors can be pinned")
+    return 0
+
+
 def pinned_new(Tensor made not None):
-    """Return what a factory has made, in pinned memory.
+    """Return what a factory has made, in pinned memory, with the same strides.
 
     Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
     """
+    cdef Tensor out
     if made.storage.device_type == DEVICE_META:
         return made
-    return pinned_copy(made, None, "pin_memory=True requires a CUDA or other accelerator backend; "
-                       "no pinned memory allocator is available on this system.")
+    if made.flags & TENSOR_IS_BATCHED:          # of vmap's random numbers
+        return made.pin_memory()
+    require_host(made)
+    out = new_pinned(
+        accelerator(None, "pin_memory=True requires a CUDA or other accelerator backend; no "
+                    "pinned memory allocator is available on this system."),
+        made.storage.device_type, made, True)
+    if out.layout.numel:
+        memcpy(tensor_data(out), tensor_data(made), out.storage.nbytes)
+    return out
 
 
 def item(Tensor self not None):

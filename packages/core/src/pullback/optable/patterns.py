@@ -11,6 +11,7 @@ from pullback.optable.axes import (
 from pullback.optable.below import run_slot, writable
 from pullback.optable.cases import COUNTED, TESTED, UNFILLED, T, at, case, constant
 from pullback.optable.create import (
+    _NEW,
     _create,
     _dtype,
     _factory,
@@ -193,9 +194,10 @@ _factory("empty_permuted", "size: int[], physical_layout: int[]", _empty_permute
          "Return an uninitialised tensor whose dims lie in memory in the given order.",
          samples=[case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
                   case((), (), skip=UNFILLED), case((0, 2), (1, 0), skip=UNFILLED)])
-op("new_empty_strided(self: Tensor, size: int[], stride: int[], *, dtype: dtype? = None, "
-   "device: device? = None, requires_grad: bool = False) -> Tensor", function=False,
-   composite=lambda self, size, stride, dtype, device, requires_grad: ops.empty_strided(
+op(f"new_empty_strided(self: Tensor, size: int[], stride: int[], {_NEW}) -> Tensor",
+   function=False,
+   composite=lambda self, size, stride, dtype, layout, device, pin_memory, requires_grad:
+   ops.empty_strided(
        size, stride, dtype=self.dtype if dtype is None else dtype,
        device=self.device if device is None else device, requires_grad=requires_grad),
    doc="Return a new tensor with the dtype and device of this one and the given strides.",
@@ -217,7 +219,7 @@ def _count_lower(rows, columns, offset):
 
 
 def _triangle_indices(name, below):
-    def composite(row, col, offset, dtype, device, layout):
+    def composite(row, col, offset, dtype, device, layout, pin_memory):
         row, col = whole(row, name, "row"), whole(col, name, "col")
         offset = whole(offset, name, "offset")
         for argument, size in (("row", row), ("col", col)):
@@ -242,8 +244,8 @@ def _triangle_indices(name, below):
 
 for _name, _side in (("tril_indices", "lower"), ("triu_indices", "upper")):
     op(f"{_name}(row: int, col: int, offset: int = 0, *, dtype: dtype? = None, "
-       f"device: device? = None, layout: any = None) -> Tensor", method=False,
-       composite=_triangle_indices(_name, _side == "lower"),
+       f"device: device? = None, layout: any = None, pin_memory: bool = False) -> Tensor",
+       method=False, composite=_triangle_indices(_name, _side == "lower"),
        doc=f"Return the rows and the columns of the {_side} triangle of a matrix, as two rows.",
        samples=[case(*call) for call in ((3, 3), (3, 4, 1), (4, 3, -1), (2, 5, -1), (5, 2, 2),
                                          (3, 3, -5), (3, 3, 7), (0, 3), (3, 0), (1, 1))],

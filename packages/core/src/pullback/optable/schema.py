@@ -173,8 +173,9 @@ def pinning(op_name, make, arguments):
     As in torch, it says nothing of memory that is there: of ``out``.
     """
     names = [argument.name for argument in arguments]
-    pin_memory, requires_grad = names.index("pin_memory"), names.index("requires_grad")
-    out = names.index("out") if "out" in names else None
+    pin_memory = names.index("pin_memory")
+    requires_grad, out = (names.index(name) if name in names else None
+                          for name in ("requires_grad", "out"))
 
     def make_there(*values):
         if values[pin_memory] is not None and type(values[pin_memory]) is not bool:
@@ -184,10 +185,12 @@ def pinning(op_name, make, arguments):
             return make(*values)
         from pullback.optable.below import compiled
         plain = list(values)
-        plain[requires_grad] = False
+        if requires_grad is not None:
+            plain[requires_grad] = False
         made = compiled("create", "pinned_new")(make(*plain))
-        return (compiled("surface", "require_grad_of_new")(made) if values[requires_grad]
-                else made)
+        if requires_grad is None or not values[requires_grad]:
+            return made
+        return compiled("surface", "require_grad_of_new")(made)
     return make_there
 
 
