@@ -56,6 +56,10 @@ def test_current_device_belongs_to_the_thread(fake_cuda):
     ("call", "kind", "words"),
     [
         (lambda: pb.cuda.set_device(7), RuntimeError, "invalid device ordinal"),
+        (lambda: pb.cuda.set_device(2**31), RuntimeError, "invalid device ordinal"),
+        (lambda: pb.cuda.set_device(10**30), RuntimeError, "invalid device ordinal"),
+        (lambda: pb.cuda.synchronize(10**30), RuntimeError, "Invalid device string"),
+        (lambda: pb.cuda.Stream(2**31), RuntimeError, "from 0 to 32767, got 2147483648"),
         (lambda: pb.cuda.set_device("ref"), ValueError, "expected a cuda device"),
         (lambda: pb.cuda.get_device_name("cpu:0"), ValueError, "Expected a cuda device"),
         (lambda: pb.cuda.synchronize(9), RuntimeError, "cuda:9 does not exist"),

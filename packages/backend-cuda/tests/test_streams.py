@@ -86,6 +86,8 @@ def test_current_stream_belongs_to_the_thread():
         (lambda: pb.cuda.Stream("cpu"), ValueError, "Expected a cuda device"),
         (lambda: pb.cuda.Stream(priority="high"), TypeError, "'priority' must be int"),
         (lambda: pb.cuda.stream(3), TypeError, "'stream' must be Stream, not int"),
+        (lambda: pb.ones(1, device="cuda").record_stream(-1), RuntimeError, "no address: -1"),
+        (lambda: pb.ones(1, device="cuda").record_stream(2**64), RuntimeError, "no address"),
         (lambda: pb.cuda.Event(interprocess=True), RuntimeError, "several processes"),
         (lambda: pb.cuda.Event().elapsed_time(pb.cuda.Event()), RuntimeError, "enable_timing"),
         (lambda: pb.cuda.Event(True).elapsed_time(pb.cuda.Event(True)), RuntimeError, "recorded"),

@@ -166,7 +166,7 @@ cdef class device:
             if parsed.ordinal >= 0:
                 raise RuntimeError(f"device(): type {type!r} already holds an index, got {index}")
             if not isinstance(index, int) or index < 0 or index > 32767:
-                raise RuntimeError(f"Device index must not be negative, got {index!r}")
+                raise RuntimeError(f"Device index must be from 0 to 32767, got {index!r}")
             parsed = device_make(parsed.type_id, index)
         self.type = parsed.type
         self.type_id = parsed.type_id
@@ -241,7 +241,7 @@ cdef device device_parse(object value):
         return device_make(type_id, int(number) if number else -1)
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0 or value > 32767:
-            raise RuntimeError(f"Device index must not be negative, got {value}")
+            raise RuntimeError(f"Device index must be from 0 to 32767, got {value}")
         return device_make(DEVICE_CUDA, value)
     raise TypeError(f"device must be a str, a pullback.device or an int, "
                     f"not {type(value).__name__}")
@@ -290,7 +290,7 @@ def current_device(str name):
     return thread_state().devices[device_type_id(name, True)]
 
 
-def set_current_device(str name, int number):
+def set_current_device(str name, number):
     """Let a device of this type without a number mean this one, on this thread.
 
     Raises: RuntimeError where there is no such device.

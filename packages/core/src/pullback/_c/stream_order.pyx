@@ -211,6 +211,8 @@ def record_stream(Tensor self not None, stream):
     if not isinstance(handle, int) or isinstance(handle, bool):
         raise TypeError(f"record_stream(): argument 'stream' must be a stream or its address, not "
                         f"{type(stream).__name__}")
+    if not 0 <= handle < 1 << 64:
+        raise RuntimeError(f"record_stream(): argument 'stream' is no address: {handle}")
     if not device_types()[tensor.storage.device_type].streams:
         raise NotImplementedError(f"record_stream(): the device {tensor_device(tensor)} has no "
                                   f"streams")
