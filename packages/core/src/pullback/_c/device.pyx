@@ -7,10 +7,10 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_KERNEL_CAPSULE,
-    PB_MESSAGE_SIZE, PB_NUM_DTYPES, pb_backend, pb_kernel)
+    PB_ABI_VERSION, PB_BACKEND_CAPSULE, PB_BACKEND_HANDLES, PB_BACKEND_HOST, PB_E_PYTHON,
+    PB_KERNEL_CAPSULE, PB_MESSAGE_SIZE, PB_NUM_DTYPES, pb_backend, pb_kernel)
 from pullback.pool cimport pb_pool_trim
-from pullback._c.failures cimport raise_failure
+from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.state cimport process_pool, thread_state
 
 from pullback._c.pymemory import wrap_memory
@@ -409,4 +409,5 @@ def empty_cache(where=None):
     cdef pb_backend *backend = types[d.type_id].backend
     if backend != NULL and backend.empty_cache != NULL:
         backend.empty_cache(backend.self, ordinal)
+        keep_error(PB_E_PYTHON)
     pb_pool_trim(process_pool(), 0)

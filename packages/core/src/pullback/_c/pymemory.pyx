@@ -143,7 +143,10 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
 
 
 cdef void empty_cache(void *self, int device) noexcept:
-    (<object>self).empty_cache(device)
+    try:
+        (<object>self).empty_cache(device)
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
 
 
 cdef void reset_peak(void *self, int device) noexcept:

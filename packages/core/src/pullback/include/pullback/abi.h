@@ -154,7 +154,7 @@ typedef struct pb_backend {
     void *(*current_stream)(void *self, int device);                    /* may be NULL */
     /* Bytes in use, peak in use, held from the system, allocations made; may be NULL. */
     void (*memory_stats)(void *self, int device, int64_t stats[4]);
-    void (*empty_cache)(void *self, int device);                        /* may be NULL */
+    void (*empty_cache)(void *self, int device);    /* may be NULL; may set a Python exception */
     /* From here on `size` says whether a backend has the field. */
     void (*reset_peak)(void *self, int device);     /* the peak becomes what is in use; may be NULL */
     /* Points in the work of the current stream, by which profilers time kernels; all may be NULL.
