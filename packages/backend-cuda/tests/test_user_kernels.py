@@ -211,7 +211,21 @@ def test_names_may_be_long():
 
 def test_compiler_is_heard():
     from pullback_cuda import elementwise_kernel
+    from pullback_cuda.compiling import CompileError
 
     broken = elementwise_kernel("broken(x)", "x +")
-    with pytest.raises(RuntimeError, match=r"broken.*does not compile"):
+    with pytest.raises(CompileError, match=r"broken.*does not compile"):
         broken(pb.rand(3, device="cuda"))
+
+
+def test_interrupt_of_the_compiler_is_one(monkeypatch):
+    from pullback_cuda import compiling, elementwise_kernel
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    kernel = elementwise_kernel("interrupted(x)", "x * 5")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(compiling, "compile_text", interrupted)
+        kernel(pb.ones(3, device="cuda"))
+    assert kernel(pb.ones(3, device="cuda")).tolist() == [5, 5, 5]

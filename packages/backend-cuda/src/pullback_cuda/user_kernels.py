@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import pullback as pb
-from pullback_cuda import images
+from pullback_cuda import devices, images
 
 MOST = 4  # inputs of one kernel
 CLASSES = {"int": "ints", "long": "longs", "float": "floats", "double": "doubles",
@@ -96,6 +96,7 @@ class ElementwiseKernel:
         self.derivatives = {
             name: self._derivative(name, given) for name, given in derivatives.items()
         }
+        self._loaded: set[tuple[int, str]] = set()  # devices and families
         self._function = _make_function(self)
 
     def _derivative(self, name: str, given) -> Callable:
@@ -151,8 +152,12 @@ class ElementwiseKernel:
         out = pb.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
         if out.numel():
             kind = user.class_name(out.dtype)
-            user.run(self._family(kind), f"{self.__name__}_{kind}",
-                     [out, *(value.expand(shape) for value in inputs)])  # fmt: skip
+            family, kernel = self._family(kind), f"{self.__name__}_{kind}"
+            found = (out.get_device(), family)
+            if found not in self._loaded:  # here, so that the compiler is heard as it is
+                devices.started(out.get_device()).function(family, kernel)
+                self._loaded.add(found)
+            user.run(family, kernel, [out, *(value.expand(shape) for value in inputs)])
         return out
 
     def _family(self, kind: str) -> str:

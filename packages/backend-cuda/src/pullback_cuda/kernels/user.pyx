@@ -3,9 +3,18 @@
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport (
-    PB_ARRAY_WRITE, PB_MAX_NDIM, PB_MESSAGE_SIZE, PB_OK, pb_array, pb_call)
+    PB_ARRAY_WRITE, PB_E_MEMORY, PB_E_PYTHON, PB_MAX_NDIM, PB_MESSAGE_SIZE, PB_OK, pb_array,
+    pb_call)
 from pullback_cuda.kernels.elementwise cimport (
     ELEMENTWISE_OPERANDS, class_of, pack_of, pb_operation, run_elementwise, set_operation)
+
+from pullback.backend import OutOfMemoryError
+
+cdef extern from *:
+    """
+    static int pb_go_on_raising(void) { return -1; }
+    """
+    int go_on_raising "pb_go_on_raising"() except -1
 
 
 def class_name(dtype):
@@ -52,5 +61,8 @@ def run(str family, str kernel, list tensors):
     call.in_ = &pointers[1]
     call.message = message
     code = run_elementwise(&call, &operation, pointers, count - 1, 0, False)
+    if code == PB_E_PYTHON:             # an interrupt, which is set already
+        go_on_raising()
     if code != PB_OK:
-        raise RuntimeError(message.decode("utf-8", "replace"))
+        raise (OutOfMemoryError if code == PB_E_MEMORY else RuntimeError)(
+            message.decode("utf-8", "replace"))
