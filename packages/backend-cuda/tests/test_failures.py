@@ -119,6 +119,52 @@ def test_failure_of_an_earlier_op_is_not_taken_for_this_one_s(late):
     assert bad.shape == (2,)
 
 
+def test_failed_launch_does_not_hide_whose_failure_is_told(late, fake_cuda):
+    x, i = pb.rand(4, device="cuda"), pb.tensor([1, 9], device="cuda")
+    y, j = pb.rand(6, device="cuda"), pb.tensor([0, 1], device="cuda")
+    x[i]  # told when somebody asks
+    fake_cuda.fail("cuLaunchKernel", "UNKNOWN", times=1)
+    with pytest.raises(RuntimeError, match="launch of take"):
+        pb.take(y, j)
+    fake_cuda.fail_nothing()
+    end = pb.cuda.Event()
+    end.record()
+    end.synchronize()
+    pb.take(y, j)
+    with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 4"):
+        pb.cuda.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("cuDeviceGetName", lambda: pb.cuda.get_device_name()),
+        ("cuDeviceTotalMem", lambda: pb.cuda.set_per_process_memory_fraction(1.0)),
+        ("cuDeviceCanAccessPeer", lambda: pb.cuda.can_device_access_peer(0, 1)),
+    ],
+)
+def test_questions_that_fail_name_the_device(name, ask, fake_cuda):
+    fake_cuda.fail(name, "UNKNOWN", times=1)
+    with pytest.raises(RuntimeError, match=rf"^cuda:[01]: {name} failed"):
+        ask()
+
+
+def test_start_without_memory_is_out_of_memory(run_python, fake_cuda):
+    text = """
+import fake_driver, pullback as pb
+fake_driver.load().fail("cuDevicePrimaryCtxRetain", "OUT_OF_MEMORY", times=2)
+for start in (lambda: pb.ones(3, device='cuda'), pb.cuda.Stream, lambda: pb.ones(3).cuda()):
+    try:
+        print(start() is not None)
+    except pb.OutOfMemoryError as error:
+        print(error)
+"""
+    result = run_python(text)
+    first, second, third = result.stdout.splitlines()
+    assert first == second and first.startswith("cuda:0: cuDevicePrimaryCtxRetain failed")
+    assert third == "True" and not result.stderr
+
+
 def test_start_that_fails_can_be_tried_again(run_python, fake_cuda):
     text = """
 import fake_driver, pullback as pb

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from pullback.backend import OutOfMemoryError
 from pullback_cuda import _backend, _devices
 from pullback_cuda.driver import start_driver
 from pullback_cuda.images import load_image
@@ -28,6 +29,7 @@ OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for
 _starting = threading.RLock()
 _started: dict[int, Device] = {}
 _driver: Any = None  # pycuda.driver, after connect()
+_contexts: list[Any] = []  # to the end of the process, even where the rest of a start failed
 _addresses: dict[str, int] = {}  # of functions of the driver that pycuda does not offer
 
 
@@ -45,6 +47,7 @@ class Device:
             )
         self.process = os.getpid()
         self.context = self.device.retain_primary_context()
+        _contexts.append(self.context)
         self.modules: dict[str, Any] = {}
         self.plain_events: list = []
         self.timing_events: list = []
@@ -80,8 +83,8 @@ class Device:
             finally:
                 self.context.pop()
                 _devices.put_context(before)
-        except _driver.Error as error:  # pycuda's own classes: no subclasses of Python's
-            raise RuntimeError(f"cuda:{self.number}: {error}") from error
+        except _driver.Error as error:
+            raise named(self.number, error) from error
 
     def close(self) -> None:
         """Stop using the driver, before the interpreter takes everything apart.
@@ -254,12 +257,37 @@ def _make_event() -> int:
 
 def start(number: int) -> None:
     """Make everything that a device needs; another thread that does it is waited for."""
-    with _starting:
+    _devices.require_open()
+    with _starting, telling(number):
         if number not in _started:
             count = _driver.Device.count()
             if number >= count:
                 raise RuntimeError(f"device cuda:{number} does not exist: there are {count}")
             _started[number] = Device(number)
+
+
+def named(number: int, error: Exception) -> RuntimeError:
+    """Return the error that tells what pycuda's own says, whose class is none of Python's."""
+    kind = OutOfMemoryError if isinstance(error, _driver.MemoryError) else RuntimeError
+    return kind(f"cuda:{number}: {error}")
+
+
+@contextlib.contextmanager
+def telling(number: int) -> Iterator[None]:
+    """Have errors of the driver told as ours, with the device that they are of."""
+    try:
+        yield
+    except _driver.Error as error:
+        raise named(number, error) from error
+
+
+@contextlib.contextmanager
+def asked(device) -> Iterator[Any]:
+    """Have pycuda's Device of a device argument, to ask what the driver knows of it."""
+    number = device_number(device)
+    found = started(number).device
+    with telling(number):
+        yield found
 
 
 def started(number: int) -> Device:

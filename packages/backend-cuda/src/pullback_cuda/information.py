@@ -37,8 +37,11 @@ def get_device_properties(device=None) -> DeviceProperties:
 
     Raises: ValueError for devices of another type; RuntimeError where there is no such device.
     """
-    found = devices.started(device_number(device)).device
+    with devices.asked(device) as found:
+        return _properties(found)
 
+
+def _properties(found) -> DeviceProperties:
     def number(name: str) -> int:
         try:
             return found.get_attribute(devices.attribute(name))
@@ -68,19 +71,21 @@ def get_device_properties(device=None) -> DeviceProperties:
 
 def get_device_name(device=None) -> str:
     """Return the name of a device, the current one by default."""
-    return devices.started(device_number(device)).device.name()
+    with devices.asked(device) as found:
+        return found.name()
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
     """Return the compute capability of a device, the current one by default."""
-    return devices.started(device_number(device)).device.compute_capability()
+    with devices.asked(device) as found:
+        return found.compute_capability()
 
 
 def can_device_access_peer(device, peer_device) -> bool:
     """Return whether a device can reach the memory of another one."""
     first, second = device_number(device), device_number(peer_device)
-    one, other = devices.started(first).device, devices.started(second).device
-    return first != second and bool(one.can_access_peer(other))
+    with devices.asked(first) as one, devices.asked(second) as other:
+        return first != second and bool(one.can_access_peer(other))
 
 
 def mem_get_info(device=None) -> tuple[int, int]:

@@ -77,5 +77,6 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     number = device_number(device)
-    total = devices.started(number).device.total_memory()
+    with devices.asked(device) as found:
+        total = found.total_memory()
     _memory.set_limit(number, max(1, int(total * fraction)))

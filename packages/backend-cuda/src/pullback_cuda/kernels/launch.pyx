@@ -95,8 +95,14 @@ cdef int launch_grid(pb_call *call, pb_cuda_kernel *kernel, const void *argument
             launch_now(call.device, kernel, arguments, size, blocks_x, blocks_y, blocks_z, threads,
                        shared_bytes)
         except BaseException as error:
-            return fail_with(call.message, error)
+            return end_call(call, error)
     return PB_OK
+
+
+cdef int end_call(pb_call *call, object error) noexcept:
+    """Say why a call ends early. Nobody asks what its kernels told; the next call is another."""
+    device_table()[call.device].recorded = NULL
+    return fail_with(call.message, error)
 
 
 cdef tuple block_shapes = tuple([(threads, 1, 1) for threads in range(1025)])
@@ -143,7 +149,7 @@ cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogi
         try:
             memory[0] = block_take(call.device, nbytes)
         except BaseException as error:
-            return fail_with(call.message, error)
+            return end_call(call, error)
     return PB_OK
 
 
