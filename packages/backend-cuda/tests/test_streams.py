@@ -3,6 +3,8 @@
 The fake driver holds work back until somebody waits for it: what forgets to wait reads old bytes.
 """
 
+import copy
+import pickle
 import threading
 
 import pytest
@@ -108,6 +110,29 @@ def test_events_know_whether_and_when():
     assert end.query() and start.elapsed_time(end) >= 0
     assert isinstance(pb.cuda.current_stream().record_event(), pb.cuda.Event)
     assert repr(end) == "<pullback.cuda.Event on cuda:0>"
+
+
+def test_events_cannot_be_copied_or_changed():
+    event = pb.cuda.Event()
+    event.record()
+    for change in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            change(event)
+    with pytest.raises(AttributeError):
+        event.enable_timing = True
+    assert event.enable_timing is False
+
+
+def test_stream_s_device_is_current_with_it(fake_cuda):
+    before = pb.cuda.current_stream(), pb.cuda.current_device()
+    try:
+        pb.cuda.set_stream(pb.cuda.Stream(device=1))
+        assert pb.cuda.current_device() == 1
+        assert pb.cuda.current_stream().device_index == 1
+    finally:
+        pb.cuda.set_stream(pb.cuda.default_stream(1))
+        pb.cuda.set_stream(before[0])
+    assert pb.cuda.current_device() == before[1]
 
 
 def test_event_of_another_device_is_refused(fake_cuda):

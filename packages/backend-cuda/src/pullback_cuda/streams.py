@@ -152,16 +152,24 @@ class Event:
     True
     """
 
-    __slots__ = ("__weakref__", "_device", "_event", "enable_timing")
+    __slots__ = ("__weakref__", "_device", "_event", "_timing")
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ):
         if interprocess:
             raise RuntimeError("Event(): events for several processes are not supported")
-        self.enable_timing = bool(enable_timing)
+        self._timing = bool(enable_timing)
         self._event: Any = None
         self._device: Any = None  # the Device of the first stream that recorded it
+
+    @property
+    def enable_timing(self) -> bool:
+        """Whether the event knows the time."""
+        return self._timing
+
+    def __reduce__(self):
+        raise TypeError("Event objects cannot be copied or pickled: record another one")
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark this point of a stream's work, the current stream's by default.
@@ -177,7 +185,7 @@ class Event:
                 f"device cuda:{found.number}."
             )
         if self._event is None:
-            self._event = found.take_event(self.enable_timing)
+            self._event = found.take_event(self._timing)
             self._device = found
         with _devices.Current(found.number):
             self._event.record(stream.pycuda)
@@ -209,7 +217,7 @@ class Event:
         Raises: RuntimeError for events that do not know the time, or were not recorded.
         """
         _check(end_event, Event, "elapsed_time", "end_event")
-        if not (self.enable_timing and end_event.enable_timing):
+        if not (self._timing and end_event._timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
         if self._event is None or end_event._event is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
@@ -223,7 +231,7 @@ class Event:
     def __del__(self) -> None:
         # pycuda can destroy events on one thread only, so they are kept for the next Event.
         if getattr(self, "_event", None) is not None:
-            self._device.give_event(self._event, self.enable_timing)
+            self._device.give_event(self._event, self._timing)
 
     def __repr__(self) -> str:
         if self._event is None:
@@ -246,9 +254,15 @@ def default_stream(device=None) -> Stream:
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Make a stream the current one of this thread and its device; None changes nothing."""
+    """Make a stream the current one of this thread, and its device the current one.
+
+    None changes nothing.
+    """
+    import pullback as pb
+
     if stream is not None:
         _check(stream, Stream, "set_stream", "stream")
+        pb.cuda.set_device(stream.device_index)
         core_set_stream(stream.device, stream.cuda_stream)
 
 
