@@ -157,26 +157,25 @@ def test_child_of_a_fork_is_told(run_python):
     text = """
 import os, pullback as pb
 x = pb.ones(3, device='cuda')
+pb.ones(3, pin_memory=True)
 child = os.fork()
 if child == 0:
-    try:
-        x + 1
-    except RuntimeError as error:
-        print(error, flush=True)
-    try:
-        pb.ones(3, device='cuda')
-    except RuntimeError as error:
-        print(error, flush=True)
-    del x
+    for use in (lambda: x + 1, lambda: pb.ones(3, device='cuda'),
+                lambda: pb.ones(3, pin_memory=True), lambda: pb.cuda.Stream(1)):
+        try:
+            use()
+        except RuntimeError as error:
+            print(error, flush=True)
+    del use, x
     os._exit(0)
 print(os.waitpid(child, 0)[1])
 print((x + 1).tolist())
 """
     result = run_python(text)
     lines = result.stdout.splitlines()
-    assert len(lines) == 4, result.stderr
-    assert "forked" in lines[0] and "'spawn'" in lines[1]
-    assert lines[2:] == ["0", "[2.0, 2.0, 2.0]"]
+    assert len(lines) == 6, result.stderr
+    assert all("forked" in line and "'spawn'" in line for line in lines[:4])
+    assert lines[4:] == ["0", "[2.0, 2.0, 2.0]"]
 
 
 def test_old_devices_are_refused(run_python, fake_cuda):

@@ -1,6 +1,8 @@
 """Memory: blocks that come back, what is counted, and what happens when there is none."""
 
 import gc
+import sys
+import threading
 
 import pytest
 
@@ -208,6 +210,62 @@ def test_nothing_is_written_outside_of_blocks(fake_cuda):
     assert not fake_cuda.check_memory()
 
 
+def test_threads_share_what_may_be_held(cuda):
+    """A thread in need waits until another one has given back what it holds in between."""
+    part = 1 / 64
+    limit = int(pb.cuda.mem_get_info()[1] * part)
+    pb.cuda.set_per_process_memory_fraction(part)
+    failures = []
+
+    def run(seed):
+        for i in range(250):
+            try:
+                pb.empty(limit // (5 + (7 * i + seed) % 20), dtype=pb.uint8, device="cuda")
+            except pb.OutOfMemoryError as error:
+                failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+    assert pb.cuda.max_memory_reserved() <= limit
+
+
+def test_interrupt_of_an_emptied_cache_is_one(cuda, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    pb.ones(3, device="cuda")
+    with monkeypatch.context() as patch:
+        patch.setattr(Device, "wait_for_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pb.empty_cache("cuda")
+    pb.empty_cache("cuda")
+
+
+def test_pinned_memory_that_comes_back_while_room_is_made(fake_cuda, monkeypatch):
+    copied = pb.ones(5000, pin_memory=True)
+    copied.cuda(non_blocking=True)
+    kept = [pb.ones(100_000, pin_memory=True)]
+    del copied
+    really_passed = Device.passed
+
+    def passed(self, events, wait):  # as the collector of garbage might
+        kept.clear()
+        return really_passed(self, events, wait)
+
+    monkeypatch.setattr(Device, "passed", passed)
+    fake_cuda.fail("cuMemHostAlloc", "OUT_OF_MEMORY", times=1)
+    assert pb.ones(10**6, pin_memory=True).is_pinned()
+
+
 def test_memory_used_by_streams_of_others_waits_for_everything(fake_cuda):
     x = pb.ones(5000, device="cuda")
     place = x.data_ptr()
@@ -269,6 +327,7 @@ def test_cache_is_not_given_to_others_while_the_device_uses_it(fake_cuda):
 def test_pinned_memory_that_nobody_uses_makes_room(fake_cuda):
     from pullback_cuda import pinned
 
+    pinned._shrink()
     kept = pb.ones(3000).pin_memory()
     del kept
     assert any(pinned._unused.values())

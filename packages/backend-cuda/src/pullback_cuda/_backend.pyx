@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from pullback.abi cimport (
     PB_ABI_VERSION, PB_BACKEND_ASYNC, PB_BACKEND_CAPSULE, PB_DEVICE_TO_HOST, PB_E_INDEX,
-    PB_E_PYTHON, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING,
+    PB_E_PYTHON, PB_E_RUNTIME, PB_E_VALUE, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE, PB_NON_BLOCKING,
     PB_OK, pb_backend)
 from pullback_cuda._devices cimport (
     MAX_DEVICES, current_number, device_ready, device_table, enter_context, is_closed,
@@ -64,7 +64,10 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
 
 
 cdef void empty_cache(void *self, int device) noexcept:
-    release_cached(device)
+    try:
+        release_cached(device)
+    except BaseException as error:      # core looks whether an exception is set
+        PyErr_SetObject(type(error), error)
 
 
 cdef void reset_peak(void *self, int device) noexcept:
@@ -162,6 +165,9 @@ cdef void *current_stream(void *self, int device) noexcept:
     if not found.ready and not is_closed():
         try:
             device_ready(device)        # whoever asks so early wants the handle of a stream
+        except KeyboardInterrupt:
+            PyErr_SetInterrupt()
+            return NULL
         except Exception:
             return NULL                 # the first op says why
     return found.streams[current_number(device)].handle
@@ -212,6 +218,9 @@ cdef int use_memory(void *self, int device, void *data, void *stream) noexcept:
 cdef void *mark(void *self, int device) noexcept:
     try:
         event = (<object>device_ready(device).object).mark(current_number(device))
+    except KeyboardInterrupt:
+        PyErr_SetInterrupt()
+        return NULL
     except Exception:
         return NULL
     Py_INCREF(event)
@@ -223,6 +232,9 @@ cdef int elapsed(void *self, int device, void *first, void *last, double *micros
     try:
         microseconds[0] = (<object>device_ready(device).object).elapsed(<object>first,
                                                                         <object>last)
+    except KeyboardInterrupt:           # who measures does not raise; it comes again
+        PyErr_SetInterrupt()
+        return PB_E_RUNTIME
     except BaseException as error:
         return fail_with(message, error)
     return PB_OK

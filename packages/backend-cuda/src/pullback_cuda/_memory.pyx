@@ -9,7 +9,7 @@ Small blocks are cut from slabs, eight sizes to each power of two. Large ones ar
 one, in steps that waste at most an eighth. Without memory, whatever waits goes back to the driver,
 and the request is tried once more.
 
-All functions run with the interpreter lock held; there is no other lock.
+All functions run with the interpreter lock held; they may lose it where the driver is called.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetInterrupt
@@ -22,6 +22,8 @@ from libc.string cimport memset
 from pullback_cuda._devices cimport (
     MAX_DEVICES, MAX_STREAMS, current_number, device_ready, device_table, is_closed,
     stream_number)
+
+from threading import RLock
 
 from pullback.backend import OutOfMemoryError
 
@@ -188,12 +190,19 @@ cdef chunk *new_chunk(int number, size_t nbytes) except? NULL:
     device = <object>device_ready(number).object
     if state.limit and state.held + <int64_t>nbytes > state.limit:
         return NULL
-    allocation = device.allocate(nbytes)
-    if allocation is None:
-        return NULL
     made = <chunk *>calloc(1, sizeof(chunk))
     if made == NULL:
         raise MemoryError()
+    allocation = None
+    state.held += <int64_t>nbytes       # at once: other threads run while the driver is asked
+    try:
+        allocation = device.allocate(nbytes)
+    finally:
+        if allocation is None:
+            state.held -= <int64_t>nbytes
+            free(made)
+    if allocation is None:
+        return NULL
     Py_INCREF(allocation)
     made.allocation = <PyObject *>allocation
     made.nbytes = nbytes
@@ -201,7 +210,6 @@ cdef chunk *new_chunk(int number, size_t nbytes) except? NULL:
     if made.next != NULL:
         made.next.previous = made
     state.chunks = made
-    state.held += <int64_t>nbytes
     state.peak_held = max(state.peak_held, state.held)
     return made
 
@@ -255,12 +263,18 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
     """Return a block that nobody uses, from the cache or new; NULL if there is no memory."""
     cdef memory_state *state = &states[number]
     cdef block *item = take_unused(state, stream, size_class)
-    cdef chunk *source
-    if item == NULL and state.waiting != NULL:
-        settle(number, False)
-        item = take_unused(state, stream, size_class)
     if item != NULL:
         return item
+    with giving_back:
+        if state.waiting != NULL:
+            settle(number, False)
+        item = take_unused(state, stream, size_class)
+        return item if item != NULL else obtain_new(number, stream, size_class)
+
+
+cdef block *obtain_new(int number, int stream, int size_class) except? NULL:
+    cdef memory_state *state = &states[number]
+    cdef chunk *source
     if class_size(size_class) <= SMALL_LIMIT:
         return cut_slab(number, stream, size_class)
     source = new_chunk(number, class_size(size_class))
@@ -272,6 +286,11 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
 
 
 # ---- giving memory back to the driver ------------------------------------------------------------
+
+# Held by whoever asks the driver for memory, or looks through what is not in use: another thread
+# waits for the end of that before it says that there is none.
+giving_back = RLock()
+
 
 cdef int settle(int number, bint wait) except -1:
     """Let blocks be used again whose other streams are done with them; or wait until they are."""
@@ -338,12 +357,16 @@ cdef list release_unused(memory_state *state):
 
 
 def release_cached(int number):
-    """Give all memory of a device that no tensor uses back to the driver."""
+    """Give all memory of a device that no tensor uses back to the driver; tell if there was any."""
     if not device_table()[number].ready or is_closed():
-        return
+        return False
     device = <object>device_table()[number].object
-    settle(number, True)
-    device.free(release_unused(&states[number]))
+    with giving_back:
+        settle(number, True)
+        found = release_unused(&states[number])
+        some = bool(found)
+        device.free(found)
+    return some
 
 
 # ---- taking and releasing ------------------------------------------------------------------------
@@ -364,9 +387,12 @@ cdef void *block_take(int number, size_t nbytes) except NULL:
         size_class = class_of(nbytes)
         item = obtain(number, stream, size_class)
         if item == NULL:
-            state.retries += 1
-            release_cached(number)
-            item = obtain(number, stream, size_class)
+            with giving_back:
+                state.retries += 1
+                freed = True
+                while item == NULL and freed:   # meanwhile other threads may release some more
+                    freed = release_cached(number)
+                    item = obtain(number, stream, size_class)
     if item == NULL:
         state.out_of_memory += 1
         raise out_of_memory(number, nbytes)

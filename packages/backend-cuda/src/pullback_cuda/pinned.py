@@ -42,8 +42,9 @@ def take(nbytes: int) -> int:
 
     Raises: MemoryError.
     """
-    from pullback_cuda import devices
+    from pullback_cuda import _devices, devices
 
+    _devices.require_open()
     size = _rounded(nbytes)
     with _lock:
         for block in _unused.get(size, ()):
@@ -67,7 +68,7 @@ def _shrink() -> None:
     from pullback_cuda import devices
 
     arrays = []
-    for size, blocks in _unused.items():
+    for size, blocks in list(_unused.items()):  # the collector of garbage may add to it
         for block in [block for block in blocks if block.is_idle()]:
             _unused[size].remove(block)
             _addresses.remove(block.address)
