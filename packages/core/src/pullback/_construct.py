@@ -6,8 +6,8 @@ import sys
 import warnings
 
 from pullback import _cuda_arrays
-from pullback._c import create, literal
 from pullback._c import dtype as _dtype
+from pullback._c import literal, pinned
 from pullback._c.surface import require_grad_of_new
 from pullback._c.tensor import Tensor
 
@@ -47,7 +47,7 @@ def _finished(made, name, pin_memory, requires_grad):
         raise TypeError(f"{name}(): argument 'pin_memory' must be bool, not "
                         f"{type(pin_memory).__name__}")
     if pin_memory:
-        made = create.pinned_new(made)
+        made = pinned.pinned_new(made)
     return require_grad_of_new(made) if requires_grad else made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from pullback._c import create, stream_order
+from pullback._c import create, pinned, stream_order
 from pullback._c import dtype as _dtype
 from pullback._c import index as _index
 from pullback._c.tensor import Size, Tensor, adopt, bind_attribute, bind_late
@@ -193,7 +193,7 @@ def is_pinned(self, device=None):
     >>> pullback.ones(2).is_pinned()
     False
     """
-    return create.is_pinned(self, device)
+    return pinned.is_pinned(self, device)
 
 
 def record_stream(self, stream):

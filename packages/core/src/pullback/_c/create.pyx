@@ -5,12 +5,12 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_BACKEND_ASYNC, PB_DEVICE_TO_HOST, PB_E_PYTHON, PB_F64, PB_HOST_TO_DEVICE, PB_I64,
-    PB_MAX_NDIM, PB_MESSAGE_SIZE, PB_NON_BLOCKING, pb_backend, pb_param)
+    PB_BACKEND_ASYNC, PB_DEVICE_TO_HOST, PB_F64, PB_HOST_TO_DEVICE, PB_I64, PB_MAX_NDIM,
+    PB_MESSAGE_SIZE, PB_NON_BLOCKING, pb_param)
 from pullback._c.call cimport composite_python, forward_python
 from pullback._c.device cimport (
-    DEVICE_CUDA, DEVICE_META, device as device_class, device_default_ordinal, device_default_type,
-    device_index, device_parse, device_type, device_types, has_field, pb_device_type)
+    DEVICE_META, device as device_class, device_default_ordinal, device_default_type, device_index,
+    device_parse, device_type, has_field, pb_device_type)
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
     dtype_itemsize, dtype_of_scalar, scalar_check_all, scalar_read)
@@ -20,17 +20,15 @@ from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.kernel cimport (
     check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_extent, layout_new, layout_parse, layout_retain, layout_same_shape,
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_same_shape,
     layout_same_strides, layout_scalar, small_int)
-from pullback._c.storage cimport storage_alias, storage_foreign, storage_retain
+from pullback._c.pinned cimport is_pinned_for
+from pullback._c.storage cimport storage_alias, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED,
-    Tensor, same_device, tensor_alias, tensor_data, tensor_device, tensor_new, tensor_wrap)
+    TENSOR_IS_BATCHED, Tensor, same_device, tensor_alias, tensor_data, tensor_device, tensor_new,
+    tensor_wrap)
 from pullback._c.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, STORAGE_PINNED, layout_shape, layout_strides, pb_layout,
-    pb_storage)
-from pullback._c.device import known_device_types
-from pullback._c.failures import OutOfMemoryError
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
 cdef int ARANGE = slot_id("arange")
 cdef int LINSPACE = slot_id("linspace")
@@ -277,144 +275,6 @@ cdef int later(pb_device_type *kind, Tensor host, bint non_blocking) noexcept:
     if non_blocking and kind.backend.flags & PB_BACKEND_ASYNC and is_pinned_for(host.storage, kind):
         return PB_NON_BLOCKING
     return 0
-
-
-# ---- pinned memory: the host's, which a device reads and writes by itself ------------------------
-
-cdef class PinnedBlock:
-    """Memory that goes back to its backend when the last tensor over it dies."""
-    cdef pb_device_type *kind
-    cdef void *data
-    cdef size_t nbytes
-
-    def __dealloc__(self):
-        if self.data != NULL:
-            self.kind.backend.release_pinned(self.kind.backend.self, self.data, self.nbytes)
-
-
-cdef PinnedBlock allocate_pinned(pb_device_type *kind, size_t nbytes):
-    cdef PinnedBlock block = PinnedBlock.__new__(PinnedBlock)
-    block.kind = kind
-    block.nbytes = nbytes
-    if nbytes:
-        block.data = kind.backend.allocate_pinned(kind.backend.self, nbytes)
-        if block.data == NULL:
-            keep_error(PB_E_PYTHON)     # the backend may have said more than we can
-            raise OutOfMemoryError(f"{kind.name.decode()}: cannot allocate {nbytes} bytes of "
-                                   f"pinned memory")
-    return block
-
-
-cdef bint can_pin(pb_device_type *kind) noexcept:
-    cdef pb_backend *backend = kind.backend
-    return (kind.loaded and not kind.host and backend != NULL
-            and has_field(backend, &backend.release_pinned) and backend.allocate_pinned != NULL)
-
-
-cdef pb_device_type *accelerator(
-        object where,
-        str missing="Cannot access accelerator device when none is available.") except NULL:
-    """Return the device type that memory is pinned for: of a device, or the one there is."""
-    cdef pb_device_type *kind
-    cdef int number
-    if where is not None:
-        kind = device_type(device_parse(where).type_id)
-        if not can_pin(kind):
-            raise RuntimeError(f"the device {where} has no pinned memory")
-        return kind
-    for number in (device_default_type(), *range(len(known_device_types()))):
-        if can_pin(device_types() + number):
-            return device_types() + number
-    error = None
-    try:
-        kind = device_type(DEVICE_CUDA)
-        if can_pin(kind):
-            return kind
-    except Exception as reason:
-        error = reason
-    raise RuntimeError(missing) from error
-
-
-cdef bint is_pinned_for(pb_storage *storage, pb_device_type *kind) noexcept:
-    """True if memory is pinned for a type of devices."""
-    while storage.memory != NULL:
-        storage = storage.memory
-    return (storage.flags & STORAGE_PINNED != 0
-            and (<PinnedBlock><object>storage.owner).kind == kind)
-
-
-def is_pinned(Tensor self not None, device=None):
-    """Return True if the tensor is in pinned memory: of this kind of device, if one is named."""
-    if device is None:
-        return self.storage.flags & STORAGE_PINNED != 0
-    return bool(is_pinned_for(self.storage, device_types() + device_parse(device).type_id))
-
-
-cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like, bint strided):
-    """Return pinned memory of a tensor's shape; `strided`: with its strides, whatever they are."""
-    cdef int64_t low, count = like.layout.numel
-    cdef size_t nbytes
-    cdef PinnedBlock block
-    cdef pb_layout *layout
-    cdef pb_storage *storage
-    if strided and count:
-        count = layout_extent(like.layout, &low) + 1
-    nbytes = count * dtype_itemsize[like.dtype]
-    block = allocate_pinned(kind, nbytes)
-    if like.layout.flags & LAYOUT_DENSE or strided:
-        layout = layout_retain(like.layout)
-    else:
-        layout = layout_contiguous(like.layout.ndim, layout_shape(like.layout))
-    storage = storage_foreign(block.data, nbytes, host_type, 0, block, False)
-    storage.flags |= STORAGE_PINNED
-    return tensor_wrap(storage, layout, 0, like.dtype)
-
-
-def pinned_like(Tensor tensor not None):
-    """Return new pinned memory for a copy of a device's tensor; None if the device cannot."""
-    cdef pb_device_type *kind = device_types() + tensor.storage.device_type
-    from pullback._c.interop import host_device
-    cdef device_class host = host_device()
-    return new_pinned(kind, host.type_id, tensor, False) if can_pin(kind) else None
-
-
-def pinned_copy(Tensor source not None, where):
-    """Return a copy of a host tensor in pinned memory, outside the graph.
-
-    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
-    """
-    cdef Tensor out
-    require_host(source)
-    out = new_pinned(accelerator(where), source.storage.device_type, source, False)
-    copy_into(out, source)
-    return out
-
-
-cdef int require_host(Tensor source) except -1:
-    if not device_types()[source.storage.device_type].host:
-        raise RuntimeError(f"cannot pin a tensor on {tensor_device(source)}: only dense CPU "
-                           f"tensors can be pinned")
-    return 0
-
-
-def pinned_new(Tensor made not None):
-    """Return what a factory has made, in pinned memory, with the same strides.
-
-    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
-    """
-    cdef Tensor out
-    if made.storage.device_type == DEVICE_META:
-        return made
-    if made.flags & TENSOR_IS_BATCHED:          # of vmap's random numbers
-        return made.pin_memory()
-    require_host(made)
-    out = new_pinned(
-        accelerator(None, "pin_memory=True requires a CUDA or other accelerator backend; no "
-                    "pinned memory allocator is available on this system."),
-        made.storage.device_type, made, True)
-    if out.layout.numel:
-        memcpy(tensor_data(out), tensor_data(made), out.storage.nbytes)
-    return out
 
 
 def item(Tensor self not None):

@@ -128,12 +128,12 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
-        from pullback._c import create, interop
+        from pullback._c import interop, pinned
 
         def pack(tensor):
             if interop.is_host(tensor):
                 return tensor.device, tensor
-            copy = create.pinned_like(tensor) if pin_memory else None
+            copy = pinned.pinned_like(tensor) if pin_memory else None
             return tensor.device, tensor.cpu() if copy is None else copy.copy_(tensor)
 
         def unpack(packed):

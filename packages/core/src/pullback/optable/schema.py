@@ -187,7 +187,7 @@ def pinning(op_name, make, arguments):
         plain = list(values)
         if requires_grad is not None:
             plain[requires_grad] = False
-        made = compiled("create", "pinned_new")(make(*plain))
+        made = compiled("pinned", "pinned_new")(make(*plain))
         if requires_grad is None or not values[requires_grad]:
             return made
         return compiled("surface", "require_grad_of_new")(made)

@@ -456,12 +456,12 @@ op("move(self: Tensor, device: device, non_blocking: bool = False) -> Tensor",
    samples="it needs two devices; the tests of devices cover it")
 op("pin(self: Tensor, device: device? = None) -> Tensor",
    jvp="linear", method=False, function=False, node="PinMemoryBackward0",
-   forward=lambda self, device: compiled("create", "pinned_copy")(self, device),
+   forward=lambda self, device: compiled("pinned", "pinned_copy")(self, device),
    vjp={"self": lambda g: g}, doc="Return a copy in pinned memory.",
    samples="it needs a device with pinned memory; the tests of streams cover it")
 op("pin_memory(self: Tensor, device: device? = None) -> Tensor", function=False,
    composite=lambda self, device: (
-       self if compiled("create", "is_pinned")(self, device) else ops.pin(self, device)),
+       self if compiled("pinned", "is_pinned")(self, device) else ops.pin(self, device)),
    doc="Return a copy in host memory that a device reaches by itself; or itself if it is there.",
    samples="it needs a device with pinned memory; the tests of streams cover it")
 
