@@ -17,6 +17,7 @@ import numpy as np
 import pullback as pb
 from pullback.backend import hookimpl
 from pullback.refbackend import plugin as reference
+from pullback.testing.kernel_calls import Call
 
 DEVICES = 2
 EXTRA = 5  # streams of a device beside its default one
@@ -229,38 +230,6 @@ def queued(slot, kernel):
     return run
 
 
-class PbArray(ctypes.Structure):
-    """An operand of a compiled kernel, as abi.h has it."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        ("dtype", ctypes.c_int16),
-        ("flags", ctypes.c_int16),
-        ("device", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("data", ctypes.c_void_p),
-        ("base", ctypes.c_void_p),
-        ("offset", ctypes.c_int64),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-    ]
-
-
-class PbCall(ctypes.Structure):
-    """A call of a compiled kernel, as abi.h has it."""
-
-    _fields_ = [
-        ("size", ctypes.c_uint32),
-        *[(name, ctypes.c_int32) for name in ("slot", "nout", "nin", "nparam", "device")],
-        ("out", ctypes.POINTER(ctypes.POINTER(PbArray))),
-        ("inputs", ctypes.POINTER(ctypes.POINTER(PbArray))),
-        ("param", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("backend", ctypes.c_void_p),
-        ("message", ctypes.c_char_p),
-    ]
-
-
 FLOAT32 = 8
 
 
@@ -281,7 +250,7 @@ def described(array):
     )
 
 
-@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(PbCall))
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Call))
 def compiled_addcmul(pointer):
     """Sums of products, which backward forms in place where a backend has a compiled kernel."""
     call = pointer.contents
@@ -290,7 +259,7 @@ def compiled_addcmul(pointer):
         return 1
     kernel(
         described(call.out[0].contents),
-        *[described(call.inputs[i].contents) for i in range(call.nin)],
+        *[described(call.in_[i].contents) for i in range(call.nin)],
     )
     return 0
 
