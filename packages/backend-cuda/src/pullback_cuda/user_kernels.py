@@ -96,6 +96,7 @@ class ElementwiseKernel:
         self.derivatives = {
             name: self._derivative(name, given) for name, given in derivatives.items()
         }
+        self._families: dict[str, str] = {}  # by class of dtypes
         self._loaded: set[tuple[int, str]] = set()  # devices and families
         self._function = _make_function(self)
 
@@ -161,9 +162,13 @@ class ElementwiseKernel:
         return out
 
     def _family(self, kind: str) -> str:
-        text = self.text(kind)
-        family = f"{self.__name__[:40]}-{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        images.USER_TEXTS[family] = text
+        family = self._families.get(kind)
+        if family is None:
+            text = self.text(kind)
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            family = f"{self.__name__[:40]}-{kind}-{digest}"
+            images.USER_TEXTS[family] = text
+            self._families[kind] = family
         return family
 
     def text(self, kind: str) -> str:
