@@ -316,3 +316,26 @@ def test_call_after_the_graph_was_freed():
 def test_dir_lists_saved_values():
     x = pb.tensor([3.0], requires_grad=True)
     assert {"_saved_result", "_raw_saved_result"} <= set(dir(x.exp().grad_fn))
+
+
+AT = pb.tensor([0, 2])
+WRITTEN_COPIES = {
+    "scatter": lambda x: x.scatter(0, AT, 1.0),
+    "scatter_add": lambda x: x.scatter_add(0, AT, pb.ones(2)),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, AT, pb.ones(2), "prod"),
+    "index_add": lambda x: x.index_add(0, AT, pb.ones(2)),
+    "index_copy": lambda x: x.index_copy(0, AT, pb.ones(2)),
+    "index_fill": lambda x: x.index_fill(0, AT, 1.0),
+    "index_reduce": lambda x: x.index_reduce(0, AT, pb.ones(2), "prod"),
+    "index_put": lambda x: x.index_put((AT,), pb.ones(2)),
+    "put": lambda x: x.put(AT, pb.ones(2)),
+}
+
+
+@pytest.mark.parametrize("write", WRITTEN_COPIES.values(), ids=WRITTEN_COPIES)
+def test_a_copy_that_is_written_has_one_node(write):
+    leaf = pb.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    assert write(leaf).grad_fn.next_functions[0][0].variable is leaf
+    doubled = leaf * 2
+    assert write(doubled).grad_fn.next_functions[0] == (doubled.grad_fn, 0)
+    assert doubled.tolist() == [2, 4, 6]

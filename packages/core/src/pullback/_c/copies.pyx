@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM
-from pullback._c.call cimport op_apply
+from pullback._c.call cimport op_apply, op_call1
 from pullback._c.device cimport DEVICE_META, device, device_index, device_parse
 from pullback._c.dtype cimport dtype_code, dtype_object
 from pullback._c.elementwise cimport cast_tensor
@@ -12,10 +12,13 @@ from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_release, layout_strides_tuple)
-from pullback._c.state cimport thread_state
+from pullback._c.record cimport tensor_edge, tensor_needs_grad
+from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
-from pullback._c.tensor cimport Tensor, is_tensor, tensor_device, tensor_new, tensor_wrap
-from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_layout
+from pullback._c.tensor cimport (
+    TENSOR_IS_LIFTED, Tensor, is_tensor, tensor_device, tensor_new, tensor_set_node, tensor_wrap)
+from pullback._c.types cimport (
+    LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_edge, pb_layout)
 from pullback._c.views cimport infer_shape, strides_for
 
 __all__ = ["memory_format"]
@@ -134,6 +137,27 @@ cdef object forward_clone(Op op, PyObject **args, PyObject *target):
                      self.storage.device_type, self.storage.device_index)
     copy_into(out, self)
     return out
+
+
+def clone_to_write(Tensor self not None):
+    """Return a copy that stands where the tensor stands in the graph, to be written at once.
+
+    What is written gets one node, as one operation has, not a second one for the copy.
+    """
+    cdef pb_state *state = thread_state()
+    cdef bint enabled = state.grad_enabled
+    cdef Tensor copy
+    cdef pb_edge edge
+    if not enabled or self.flags & TENSOR_IS_LIFTED or not tensor_needs_grad(self):
+        return op_call1(op_named("clone"), self)
+    state.grad_enabled = 0
+    try:
+        copy = <Tensor>op_call1(op_named("clone"), self)
+    finally:
+        state.grad_enabled = enabled
+    tensor_edge(self, &edge)
+    tensor_set_node(copy, edge.node, edge.nr)
+    return copy
 
 
 cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
