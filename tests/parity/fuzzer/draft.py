@@ -28,6 +28,11 @@ WEIGHTS = {
     "backward": 6,
     "grad": 5,
     "edge": 1,
+    "complex": 3,
+    "mixed": 1.5,
+    "scatter": 3,
+    "ties": 3,
+    "transform": 2,
 }
 RECENT = 0.75  # how much less likely each older variable is to be used
 
@@ -117,13 +122,13 @@ class Draft:
             return self.tensor()
         return self.tensor(grad=True, fits=lambda t: not is_leaf(t) or self.chance(0.1))
 
-    def partner(self, name, real=False, float=True, same=False, into=False):
+    def partner(self, name, real=False, float=True, same=False, into=False, any_dtype=False):
         """Return a tensor that an operation can take beside another."""
         shape = tuple(self[name].shape)
 
         def fits(other):
             theirs = tuple(other.shape)
-            if other.is_complex() and not self[name].is_complex():
+            if other.is_complex() and not self[name].is_complex() and not any_dtype:
                 return False
             if same:
                 return theirs == shape
@@ -162,7 +167,7 @@ class Draft:
         if 0 in shape:
             return f"m.zeros({', '.join(map(str, shape))}, dtype=m.{dtype})"
         values = instructions.literal_values(self.random, shape)
-        if dtype == "int64":
+        if dtype in ("int64", "bool"):
             values = _integers(values)
         elif dtype.startswith("complex"):
             values = _complexes(values, self.random)
@@ -232,6 +237,8 @@ FIELDS = {
     "matrix": {"fits": lambda t: t.dim() == 2},
     "grad": {"grad": True},
     "leaf": {"grad": True, "leaf": True},
+    "complex": {"complex": True},
+    "complexmatrix": {"complex": True, "fits": lambda t: t.dim() == 2},
 }
 
 

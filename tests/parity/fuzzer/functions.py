@@ -288,4 +288,89 @@ def custom_functions(m, tell):
             tell("SaveMany", g, x, y, nothing, more)
             return g * 2 * x + 0 * y
 
+    @function
+    class Transposed(Function):
+        """Its gradient has other strides than the input."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return (g * 2).mT.contiguous().mT if g.dim() > 1 else g * 2
+
+    @function
+    class Expanded(Function):
+        """Its gradient has one element in memory."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.expand(ctx.shape)
+
+    @function
+    class Strided(Function):
+        """Its gradient leaves gaps in memory."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            return m.stack([g * 3, g], -1)[..., 0]
+
+    @function
+    class DirtyView(Function):
+        """Writes to a part of what it is given."""
+
+        @staticmethod
+        def forward(ctx, x):
+            x.view(-1)[:1].mul_(2) if x.is_contiguous() else x.mul_(1)
+            ctx.part = x.is_contiguous()
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            g = g.clone(memory_format=m.contiguous_format)
+            if ctx.part:
+                g.view(-1)[:1].mul_(2)
+            return g
+
+    @function
+    class Slice(Function):
+        """Returns part of the input as a view."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.shape = x.shape
+            return x[:1] if x.dim() else x.view(1)
+
+        @staticmethod
+        def backward(ctx, g):
+            whole = m.zeros(ctx.shape, dtype=g.dtype)
+            if whole.dim():
+                whole[:1] = g
+            else:
+                whole = whole + g.sum()
+            return whole
+
+    @function
+    class Conj(Function):
+        """Returns a conj view of a result, and of its gradient."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return (x * 2).conj()
+
+        @staticmethod
+        def backward(ctx, g):
+            return (g * 2).conj()
+
     return found

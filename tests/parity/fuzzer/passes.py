@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .instructions import GROUPS, group
+from . import variants
+from .instructions import group
 
-ALL_GROUPS = GROUPS  # with those of this module
+ALL_GROUPS = variants.GROUPS  # with those of this module
 
 group(
     "saving",
@@ -39,6 +40,7 @@ def tensor_hook(d):
         return None
     tag = d.new("h")
     kinds = ("see", 6, "scale", 5, "replace", 1, "nograd", 1, "backward", 1, "raise", 0.5)
+    kinds += ("expand", 1, "transpose", 1, "conj", 1, "view", 1)
     bad = ("shape", 0.4, "dtype", 0.4, "number", 0.4, "remove", 1, "add", 1)
     kind = d.choose(*kinds, *bad)
     extra = ""
@@ -101,8 +103,9 @@ def custom(d):
     one = ("Square", 2, "Exp", 1, "Write", 3, "Same", 2, "View", 2, "Once", 1, "Inner", 1)
     bad = ("BadCount", 0.3, "BadShape", 0.3, "Broadcast", 0.6, "ExtraNone", 0.5, "Raises", 0.3)
     more = ("NoBackward", 0.2, "DirtyLost", 0.2, "Cast", 0.7, "SaveMany", 1)
+    strided = ("Transposed", 1, "Expanded", 1, "Strided", 1, "DirtyView", 1, "Slice", 1, "Conj", 1)
     x = d.tensor(float=True)
-    return x and f"{d.new()} = F.{d.choose(*one, *bad, *more)}.apply({x})"
+    return x and f"{d.new()} = F.{d.choose(*one, *bad, *more, *strided)}.apply({x})"
 
 
 @group("function")

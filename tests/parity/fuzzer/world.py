@@ -13,9 +13,12 @@ import types
 import warnings
 
 from .functions import custom_functions
+from .transforms import bodies, pushed, transformed
 
 NAME = re.compile(r"\b[a-z]\d+\b")
 GRAPH_LIMIT = 40
+# Statements whose nodes come from formulas: which ones is no promise.
+DERIVATIVES = re.compile(r"create_graph|transform\(|checkpoint\(|dual\(")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -85,6 +88,14 @@ class World:
                 return grad * 2
             if kind == "replace":
                 return extra if extra is not None else self.m.ones_like(grad)
+            if kind == "expand":
+                return grad.sum().expand_as(grad)
+            if kind == "transpose":
+                return grad.mT.contiguous().mT if grad.dim() > 1 else grad.clone()
+            if kind == "conj":
+                return (grad * 2).conj()
+            if kind == "view":
+                return grad.view(-1).view_as(grad) if grad.is_contiguous() else grad[...]
             if kind == "raise":
                 raise ValueError(tag)
             if kind == "shape":
@@ -112,10 +123,8 @@ class World:
         """Return a hook that runs after a node."""
 
         def call(grad_inputs, grad_outputs):
-            given = list(grad_inputs)
-            while given and given[-1] is None:
-                given.pop()  # whether indices and masks have an edge differs
-            self.tell(tag, given, grad_outputs)
+            given = [grad for grad in grad_inputs if grad is not None]
+            self.tell(tag, given, grad_outputs)  # whether indices and masks have an edge differs
             if kind == "scale":
                 return tuple(None if g is None else g * 3 for g in grad_inputs)
             if kind == "short":
@@ -204,6 +213,18 @@ class World:
 
         return call
 
+    def body(self, name):
+        """Return a function that a transform or a checkpoint is given."""
+        return bodies(self.m)[name]
+
+    def transform(self, how, name, x):
+        """Return a transform of such a function, as a tensor of its own."""
+        return self.m.clone(transformed(self.m, how, self.body(name), x))
+
+    def dual(self, name, x, tangent):
+        """Return the tangent that forward mode carries through such a function."""
+        return pushed(self.m, self.body(name), x, tangent)
+
     # ---- running ----
 
     def run(self, statement):
@@ -211,7 +232,7 @@ class World:
         self.log = []
         outcome = ["ok"]
         before = self.versions()
-        node = self.next_node() if "create_graph" in statement else None
+        node = self.next_node() if DERIVATIVES.search(statement) else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -336,7 +357,7 @@ class World:
                 found.append(f"{numbers[node]} derivative")
                 continue
             edges = []
-            writes = short_name(node) in ("CopySlices", "CopyBackwards")
+            writes = short_name(node) in ("CopySlices", "CopyBackwards", "IndexPutBackward0")
             for below, number in node.next_functions:
                 if writes:
                     below, number = below_fitting(below, number)
@@ -358,6 +379,7 @@ OVERLOADS = {
     "FillBackward3": "CopyBackwards",
     "ReshapeAliasBackward0": "ViewBackward0",
     "SqueezeBackward4": "SqueezeBackward1",
+    "SortBackward1": "SortBackward0",
 }
 
 
@@ -388,6 +410,8 @@ def below_fitting(node, number):
 
 READS = {
     "leaf": lambda world, t: t.is_leaf,
+    "conj": lambda world, t: t.is_conj(),
+    "neg": lambda world, t: t.is_neg(),
     "view": lambda world, t: t._is_view(),
     "base": lambda world, t: world.name_of(t._base),
     "retains": lambda world, t: t.retains_grad,
@@ -399,7 +423,9 @@ READS = {
     ),
     "grad's graph": lambda world, t: None if t.grad is None else world.graph(t.grad.grad_fn),
 }
-HELPERS = "enter leave own hook node_hook prehook after multi pack unpack".split()
+HELPERS = (
+    "enter leave own hook node_hook prehook after multi pack unpack body transform dual".split()
+)
 
 
 def is_tame(value):
