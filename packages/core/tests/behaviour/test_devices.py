@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from pullback._c.kernel import run_slot
 
 import pullback as pb
 
@@ -96,6 +97,29 @@ def test_shapes_have_no_data_to_read(read):
 def test_shapes_and_data_do_not_mix():
     with pytest.raises(RuntimeError):
         shapes_only(2) + pb.ones(2)
+
+
+# A meta operand has no memory: a kernel that reads it crashes. The conformance check "devices" puts
+# one into every place of every op.
+@pytest.mark.parametrize(
+    ("call", "argument", "name"),
+    [
+        (lambda x, rows: pb.gather(x, 0, rows), "index", "gather"),
+        (lambda x, rows: x.index_add_(0, rows, pb.ones(2)), "index", "index_add"),
+        (lambda x, rows: pb.nn.functional.embedding(rows, pb.ones(3, 2)), "", "embedding"),
+        (lambda x, rows: pb.nn.functional.embedding(pb.tensor([0]), rows[:, None]), "", "embed"),
+        (lambda x, rows: pb.linalg.solve(pb.eye(2), rows.to(pb.float32)), "", "solve"),
+        (lambda x, rows: pb.bincount(pb.tensor([0, 1]), rows), "weights", "bincount"),
+        (lambda x, rows: pb.cat([x, x.to("meta")]), "tensors", "cat"),
+        (lambda x, rows: x.lerp_(x.to("meta"), 0.5), "", "lerp_"),
+        (lambda x, rows: run_slot("neg", x, x.to("meta")), "self", "neg"),
+    ],
+)
+def test_operand_on_another_device_is_refused(call, argument, name):
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device") as info:
+        call(pb.ones(4), shapes_only(2, dtype=pb.int64))
+    assert f"for argument {argument}" in str(info.value)
+    assert name in str(info.value)
 
 
 def test_shapes_take_no_memory():

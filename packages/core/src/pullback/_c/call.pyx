@@ -15,7 +15,8 @@ from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport dtype as dtype_class
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_of_scalar)
-from pullback._c.elementwise cimport PROMOTE_FLOAT, cast_tensor
+from pullback._c.elementwise cimport (
+    PROMOTE_FLOAT, cast_tensor, check_place, leading_tensor, refuse_devices)
 from pullback._c.entry cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
     MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
@@ -33,7 +34,7 @@ from pullback._c.record cimport (
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, is_tensor, tensor_new, tensor_wrap)
+    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_wrap)
 from pullback._c.types cimport STORAGE_INFERENCE, pb_node
 from pullback._c.views cimport own_result
 from pullback._c.kernel import KernelMissing
@@ -226,6 +227,39 @@ cdef object run_forward(Op op, PyObject **args, PyObject *target):
     return forward(op, args, target)
 
 
+cdef int check_devices(Op op, PyObject **args) except -1:
+    """Raise unless the tensors of an op are on one device.
+
+    0-d tensors of the host may come along, but not in a list.
+    """
+    cdef PyObject *tensors[MAX_ARGS]
+    cdef Tensor leader
+    cdef int i, count = 0
+    cdef bint mixed = False
+    for i in range(op.nargs):
+        if op.arg_kinds[i] == ARG_TENSORS:
+            for item in <object>args[i]:
+                if count == 0:
+                    tensors[0] = <PyObject *>item
+                    count = 1
+                mixed = mixed or not same_device(<Tensor>tensors[0], <Tensor>item)
+        elif op.arg_kinds[i] != ARG_ANY and is_tensor(<object>args[i]):
+            tensors[count] = args[i]
+            mixed = mixed or not same_device(<Tensor>tensors[0], <Tensor>args[i])
+            count += 1
+    if not mixed:
+        return 0
+    leader = leading_tensor(tensors, count)
+    for i in range(op.nargs):
+        if op.arg_kinds[i] == ARG_TENSORS:
+            for item in <object>args[i]:
+                if not same_device(leader, <Tensor>item):
+                    refuse_devices(op, leader, <Tensor>item, i)
+        elif op.arg_kinds[i] != ARG_ANY and is_tensor(<object>args[i]):
+            check_place(op, leader, <Tensor>args[i], i)
+    return 0
+
+
 cdef object forward_python(Op op, PyObject **args, PyObject *target):
     """Run an entry's Python forward pass with recording off."""
     cdef pb_state *state = thread_state()
@@ -235,6 +269,7 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
     if target != NULL and not op.flags & OP_SHARES:
         for i in range(1, op.nargs):
             refuse_shared(<Tensor>target, <object>args[i])
+    check_devices(op, args)
     state.grad_enabled = 0
     try:
         result = op.python(*[<object>args[i] for i in range(op.nargs)])

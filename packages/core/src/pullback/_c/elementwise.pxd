@@ -18,7 +18,9 @@ cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)
 cdef int common_dtype(PyObject **values, int count) except -2
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
-cdef int refuse_devices(Op op, Tensor first, Tensor other) except -1
+cdef Tensor leading_tensor(PyObject **values, int count)
+cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1
+cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1
 cdef bint same_elements(Tensor a, Tensor b) noexcept nogil
 cdef bint scalar_fits(object value, int code) noexcept
 cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target)

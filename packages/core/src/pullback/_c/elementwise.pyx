@@ -10,10 +10,10 @@ from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
     scalar_check_all, scalar_read, scalar_write)
-from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named
+from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named, shown_name
 from pullback._c.kernel cimport (
     MAX_ELEMENTWISE, check_broadcast, copy_into, elementwise_layout, launch_elementwise,
-    operand, slot_id)
+    operand, refuse_two_devices, slot_id)
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
@@ -139,23 +139,26 @@ cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
 cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
     """Raise unless all tensors are on one device; 0-d host tensors may come along."""
     cdef int i
-    cdef Tensor tensor
     for i in range(count):
         if not is_tensor(<object>values[i]):
             continue
-        tensor = <Tensor>values[i]
-        if not same_device(tensor, first):
-            if tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host:
-                continue
-            refuse_devices(op, first, tensor)
+        check_place(op, first, <Tensor>values[i], op.tensor_args[i])
     return 0
 
 
-cdef int refuse_devices(Op op, Tensor first, Tensor other) except -1:
-    """Raise for operands on two devices."""
-    raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
-                       f"devices, {tensor_device(first)} and {tensor_device(other)}! "
-                       f"(in {op.name}())")
+cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1:
+    """Raise for an argument on another device than the first, if it is no 0-d host tensor."""
+    if not same_device(tensor, first) and not (
+            tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
+        refuse_devices(op, first, tensor, position)
+    return 0
+
+
+cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1:
+    """Raise for an argument on another device than the first."""
+    refuse_two_devices(tensor_device(first), tensor_device(other), op.arg_names[position],
+                       shown_name(op))
+    return 0
 
 
 cdef Tensor leading_tensor(PyObject **values, int count):
@@ -507,7 +510,7 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     values[2] = args[0]
     if target != NULL:
         refuse_partial_overlap(<Tensor>target, mask)
-    on_one_device(op, values, 3, self)
+    on_one_device(op, args, 3, self)
     _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
              for i in range(3)]
     if target != NULL:

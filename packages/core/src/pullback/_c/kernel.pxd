@@ -2,7 +2,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport PB_MAX_NDIM, pb_array, pb_call, pb_event, pb_param
-from pullback._c.tensor cimport Tensor
+from pullback._c.tensor cimport Tensor, same_device
 from pullback._c.types cimport pb_layout
 
 
@@ -36,3 +36,12 @@ cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1
 cdef int add_into(Tensor out, Tensor other) except -1
 cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1
+cdef int refuse_two_devices(object one, object other, str argument, str name) except -1
+cdef int refuse_operand(int slot, Tensor out, Tensor tensor, int number) except -1
+
+
+cdef inline int check_device(int slot, Tensor out, Tensor tensor, int number) except -1:
+    """Raise unless an operand of a kernel is where its first output is."""
+    if not same_device(out, tensor):
+        refuse_operand(slot, out, tensor, number)
+    return 0

@@ -20,7 +20,7 @@ from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
-from pullback._c.tensor cimport Tensor
+from pullback._c.tensor cimport Tensor, tensor_device
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 from pullback.optable.slots import SLOT_IDS, SLOTS
@@ -166,6 +166,21 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
     array.strides = layout_strides(tensor.layout)
 
 
+cdef int refuse_operand(int slot, Tensor out, Tensor tensor, int number) except -1:
+    """Raise for an operand of a kernel that is on another device; a negative one is an output."""
+    names = SLOTS[slot_names[slot]].inputs.split()
+    name = "out" if number < 0 else names[number] if number < len(names) else f"input {number}"
+    refuse_two_devices(tensor_device(out), tensor_device(tensor), name, slot_names[slot])
+    return 0
+
+
+cdef int refuse_two_devices(object one, object other, str argument, str name) except -1:
+    """Raise for an argument of an op that is on another device than the rest."""
+    raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
+                       f"devices, {one} and {other}! (when checking argument for argument "
+                       f"{argument} in method {name})")
+
+
 cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept:
     """Order dims by the output's strides and join those that lie end to end; return how many."""
     cdef int d, e, k, last = 0
@@ -239,6 +254,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     for i in range(count):
         pointers[i + 1] = &arrays[i + 1]
         if inputs[i].tensor != NULL:
+            check_device(slot, out, <Tensor>inputs[i].tensor, i)
             array_begin(&arrays[i + 1], <Tensor>inputs[i].tensor)
         else:
             array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
@@ -456,6 +472,7 @@ cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int n
     cdef int64_t work = 0
     cdef int i
     for i in range(nout + nin):
+        check_device(slot, first, <Tensor>operands[i], i - nout)
         array_fill(&arrays[i], <Tensor>operands[i])
         if i < nout:
             arrays[i].flags = PB_ARRAY_WRITE

@@ -9,7 +9,7 @@ from pullback._c.dtype cimport (
 from pullback._c.elementwise cimport refuse_devices, unsupported
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.kernel cimport (
-    array_fill, copy_into, kernel_call, launch_elementwise, operand, slot_id)
+    array_fill, check_device, copy_into, kernel_call, launch_elementwise, operand, slot_id)
 from pullback._c.layout cimport layout_contiguous, layout_same_shape, layout_shape_tuple
 from pullback._c.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.types cimport layout_shape, layout_strides
@@ -27,7 +27,7 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
     if not op.dtypes & (<uint32_t>1 << a.dtype):
         unsupported(op, a.dtype)
     if not same_device(a, b):
-        refuse_devices(op, a, b)
+        refuse_devices(op, a, b, 1)
     return 0
 
 
@@ -74,6 +74,7 @@ cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, con
     parts[0] = make_factor(left.shape[0], m, n, m * n, n, 1)
     parts[1] = left
     parts[2] = right
+    check_device(BMM, out, b, 1)
     array_fill(&arrays[0], out)
     array_fill(&arrays[1], a)
     array_fill(&arrays[2], b)

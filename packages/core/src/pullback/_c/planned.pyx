@@ -46,7 +46,7 @@ cdef tuple operands_of(Op op, PyObject **args):
             continue
         one = <Tensor>args[i]
         if not same_device(one, first):
-            refuse_devices(op, first, one)
+            refuse_devices(op, first, one, i)
         found.append(as_operand(one))
     return tuple(found)
 

@@ -90,10 +90,14 @@ cdef inline int tensor_device_index(Tensor self) noexcept nogil:
     return self.extra.device_index if self.flags & TENSOR_IS_BATCHED else self.storage.device_index
 
 
+cdef inline uint32_t device_key(Tensor self) noexcept nogil:
+    """Return a number that tells the device of the tensor's memory from others."""
+    return <uint32_t><uint16_t>self.storage.device_type << 16 | <uint16_t>self.storage.device_index
+
+
 cdef inline bint same_device(Tensor a, Tensor b) noexcept nogil:
     """True if the memory of both is on one device."""
-    return (a.storage.device_type == b.storage.device_type
-            and a.storage.device_index == b.storage.device_index)
+    return device_key(a) == device_key(b)
 
 
 cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:

@@ -289,7 +289,7 @@ def _sources(repeats, output_size):
             raise RuntimeError("allocated size does not match required size")
     elif output_size is None:
         raise NotImplementedError("repeat_interleave(): the size of the result depends on the "
-                                  "elements of repeats; give output_size")
+                                  "elements of repeats, a meta tensor; give output_size")
     else:
         total = output_size
     begun = ops.zeros_of(_Vector(ends, total + 1))

@@ -246,11 +246,7 @@ def _check_groups(groups, name):
 
 
 def _check_kinds(self, weight, bias, name):
-    """Input, weight and bias need one dtype and one device."""
-    for tensor in (weight, bias):
-        if tensor is not None and tensor.device != self.device:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
-                               f"two devices, {self.device} and {tensor.device}! (in {name}())")
+    """Input, weight and bias need one dtype."""
     if weight.dtype != self.dtype:
         raise RuntimeError(f"{name}(): expected scalar type {type_name(self.dtype)} but found "
                            f"{type_name(weight.dtype)}")

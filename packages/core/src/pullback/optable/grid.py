@@ -115,9 +115,6 @@ def _check_grid(self, grid, mode):
                                f"being empty")
     if mode == "bicubic" and len(shape) != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
-    if self.device != grid.device:
-        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
-                           f"devices, {self.device} and {grid.device}! (in grid_sampler())")
     require("grid_sampler", FLOATING, self)
     if self.dtype != grid.dtype:
         raise RuntimeError(f"grid_sampler(): expected scalar type {type_name(self.dtype)} but "

@@ -128,6 +128,8 @@ def _index_copy(self, dim, index, source):
     try:
         scatter_into("scatter")(target, dim, _spread_index(index, dim, source.shape), source)
     except RuntimeError as error:
+        if not self.device == index.device == source.device:
+            raise
         raise IndexError(f"{name}(): {error}") from None
     return self
 
@@ -171,6 +173,8 @@ def _index_fill(self, dim, index, value):
         _scatter_values(target, dim, _spread_index(index, dim, tuple(shape)), value.expand(
             tuple(shape)))
     except RuntimeError as error:
+        if not self.device == index.device == value.device:
+            raise
         raise IndexError(*error.args) from None
     return self
 

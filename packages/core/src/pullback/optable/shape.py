@@ -480,14 +480,11 @@ op("to(self: Tensor, target: any = None, other: any = None, non_blocking: bool =
 # -- joins -----------------------------------------------------------------------------------------
 
 
-def _common(name, tensors):
-    """Return tensors on one device in the dtype that they promote to."""
+def _common(tensors):
+    """Return tensors in the dtype that they promote to."""
     import pullback
-    dtype, device = tensors[0].dtype, tensors[0].device
+    dtype = tensors[0].dtype
     for tensor in tensors[1:]:
-        if tensor.device != device:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least "
-                               f"two devices, {device} and {tensor.device}! (in {name}())")
         dtype = pullback.promote_types(dtype, tensor.dtype)
     return [t if t.dtype == dtype else ops.cast(t, dtype) for t in tensors]
 
@@ -498,7 +495,7 @@ def _cat_forward(tensors, dim):
     joined = _join_raw(list(tensors), dim, False)
     if joined is not None:
         return joined
-    tensors = _common("cat", list(tensors))    # empty ones have a say in the dtype
+    tensors = _common(tensors)    # empty ones have a say in the dtype
     some = [t for t in tensors if tuple(t.shape) != (0,)]
     if not some:
         return _join_raw(tensors[:1], 0, False)
@@ -559,7 +556,7 @@ def _stack(tensors, dim):
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
                          f"{rank - 1}], but got {dim})")
-    return _join_raw(_common("stack", list(tensors)), dim, True)
+    return _join_raw(_common(tensors), dim, True)
 
 
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",

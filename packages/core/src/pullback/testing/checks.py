@@ -6,7 +6,9 @@ Calls see the same random numbers every time, so ops that draw them are checked 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +33,7 @@ __all__ = [
     "check_batch_grad",
     "check_compiled",
     "check_decomposed",
+    "check_devices",
     "check_forward",
     "check_grad",
     "check_gradgrad",
@@ -208,6 +211,59 @@ def shadow_of(tensor: pb.Tensor) -> pb.Tensor:
     length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
     memory = pb.empty((max(length, 0),), dtype=tensor.dtype, device="meta")
     return memory.as_strided(tensor.shape, tensor.stride()).detach()
+
+
+# Ops of which an operand gives no elements to the others: it says a shape or a device, is copied
+# from anywhere, or has a result of its own.
+APART = frozenset({
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "clone_beside", "copy_",
+    "expand_as", "reshape_as", "resize_as_", "tensor_split", "to", "view_as",
+})  # fmt: skip
+
+
+def check_devices(sample: Sample) -> None:
+    """An operand on another device is refused, also as a target and as ``out=``.
+
+    The other device is meta, whose tensors have no memory. As in torch, 0-d tensors of the host may
+    meet any device.
+    """
+    name, function = sample.entry.name, op_of(sample.entry)
+    if sample.entry.out and sample.tensors():
+        result = call(sample)
+        shadows = tuple(shadow_of(tensor) for tensor in tensors_in((result,)))
+        out = shadows if _is_many(result) else shadows[0]
+        _must_refuse_devices("out=", lambda: function(*sample.args, **sample.kwargs, out=out))
+    if name in APART or not all(tensor.numel() for tensor in sample.tensors()):
+        return
+    work = sample.cloned()
+    inplace = getattr(ops, name + "_") if sample.entry.inplace is True else None
+    try:
+        if inplace is not None:
+            inplace(*work.args, **work.kwargs)
+    except REFUSALS:  # what is computed does not fit the target
+        inplace = None
+    for number, tensor in enumerate(sample.tensors()):
+        if any(other.ndim for other in sample.tensors() if other is not tensor):
+            mixed = _with_shadow(sample, number)
+            _must_refuse_devices(f"tensor {number}", functools.partial(call, mixed))
+            if inplace is not None:
+                run = functools.partial(inplace, *mixed.args, **mixed.kwargs)
+                _must_refuse_devices(f"tensor {number} of the in-place form", run)
+
+
+def _with_shadow(sample: Sample, number: int) -> Sample:
+    """Return the call on copies, one of the tensors on meta."""
+    counter = itertools.count()
+    return sample.mapped(lambda t: shadow_of(t) if next(counter) == number else t.clone())
+
+
+def _must_refuse_devices(what: str, run: Callable[[], Any]) -> None:
+    try:
+        run()
+    except RuntimeError as error:  # of NotImplementedError too: meta has no elements to read
+        assert "device" in str(error) or "meta" in str(error), f"{what} on meta: {error}"
+        return
+    raise AssertionError(f"{what} on meta was accepted")
 
 
 # -- variants --------------------------------------------------------------------------------------

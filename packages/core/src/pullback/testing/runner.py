@@ -76,6 +76,7 @@ CHECKS = {
             DTYPES, LAYOUTS[:2], skipped_as="value",
         ),
         Check("meta", checks.check_meta, _always, DTYPES, LAYOUTS),
+        Check("devices", checks.check_devices, _always, SOME, LAYOUTS[:1]),
         Check("inplace", checks.check_inplace, lambda e: e.inplace is True, DTYPES, DENSE),
         Check(
             "inplace_grad", checks.check_inplace_grad,
