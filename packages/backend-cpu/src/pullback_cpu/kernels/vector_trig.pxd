@@ -134,19 +134,21 @@ cdef inline double cos_f64(double x) noexcept nogil:
 # -- inverse functions of float32 -----------------------------------------------------------------
 
 cdef inline float atan_f32(float x) noexcept nogil:
-    # atan(z) is pi / 2 - atan(1 / z) for z > 1; the subtraction keeps what it loses.
+    # atan(z) is pi / 2 - atan(1 / z) for z > 1; the subtraction keeps what it loses. Of a sum of
+    # two products the compiler may round either one first, and not the same in every loop: they
+    # are spelled.
     cdef float size = fabsf(x), one = 1
     cdef float half_pi = 1.57079637, half_pi_low = -4.37113883e-8
     cdef float inverse = one / size, inverse_low = inverse * fma_f32(-size, inverse, one)
     cdef bint outside = size > one
-    cdef float t = inverse if outside else size, square = t * t
-    cdef float tail = t * square * fma_f32(square, poly8_f32(      # atan_f32
+    cdef float t = inverse if outside else size, square = t * t, cube = t * square
+    cdef float factor = fma_f32(square, poly8_f32(      # atan_f32
         square, 0.199985296, -0.142640412, 0.109511733, -0.0840062723, 0.0579115339,
         -0.0311340168, 0.0108920624, -0.00178877695), -0.333332986)
-    cdef float half = 0.5, slope = one - half * square     # about 1 / (1 + t**2)
+    cdef float half = 0.5, slope = add_product_f32(-half, square, one)     # about 1 / (1 + t**2)
     cdef float start = half_pi - t, lost = (half_pi - start) - t
-    cdef float result = start + (lost + (half_pi_low - (tail + inverse_low * slope)))
-    result = result if outside else t + tail
+    cdef float low = half_pi_low - add_product_f32(cube, factor, inverse_low * slope)
+    cdef float result = start + (lost + low) if outside else add_product_f32(cube, factor, t)
     return copysignf(half_pi if size == INF32 else result, x)
 
 
