@@ -76,6 +76,26 @@ def test_a_pivot_of_zero_is_numbered_and_its_solution_is_nan(dtype):
     assert out[0].tolist() == [[1], [1]] and np.isnan(out[1:]).all()
 
 
+@pytest.mark.parametrize("dtype", SOLVED)
+@pytest.mark.parametrize("n", [2, 3, 30])
+def test_a_pivot_of_nan_gives_no_numbers(dtype, n):
+    """OpenBLAS passes over such a pivot."""
+    a = draw(np.random.default_rng(n), (n + 1, n, n), dtype)
+    for k in range(n):
+        a[k, k, k] = np.nan
+    out, info = solve(a, np.ones((n + 1, n, 2), DTYPES[dtype]))
+    assert not info.any()
+    assert np.isnan(out[:n]).all() and np.isfinite(out[n]).all()
+
+
+@pytest.mark.parametrize("dtype", SOLVED)
+def test_an_infinite_pivot_is_eliminated(dtype):
+    a = np.array([[[1, 2, 3], [np.inf, 1, 1], [2, 1, 0]]], DTYPES[dtype])
+    out, info = solve(a, np.array([[[8.0], [1], [3]]], DTYPES[dtype]))
+    assert info.tolist() == [0]
+    np.testing.assert_allclose(out.real.ravel(), [0, 3, 2 / 3], rtol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(0, 2, 1), (2, 0, 1), (2, 2, 0)])
 def test_nothing_to_solve(shape):
     batches, n, _ = shape

@@ -48,3 +48,12 @@ def test_a_matrix_with_nan_has_no_factors(dtype):
     u, s, vh, info = decompose(a)
     assert info[0] == 0 and info[1] != 0
     assert s[0].tolist() == [1, 1] and all(np.isnan(part[1]).all() for part in (u, s, vh))
+
+
+@pytest.mark.parametrize("dtype", DECOMPOSED)
+def test_a_matrix_with_infinity_has_factors_of_nan(dtype):
+    a = np.array([np.diag([2.0, 1, 1]), np.arange(9.0).reshape(3, 3)], DTYPES[dtype])
+    a[1, 0, 0] = np.inf
+    u, s, vh, info = decompose(a, full=True)
+    assert info.tolist() == [0, 0] and s[0].tolist() == [2, 1, 1]
+    assert all(np.isnan(part[1]).all() for part in (u, s, vh))

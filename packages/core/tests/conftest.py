@@ -55,18 +55,19 @@ def no_gc():
 def run_script(request):
     """Run a file of the ``scripts`` folder in a fresh interpreter and return what it printed.
 
-    The test fails when the script does, by an exception or by a crash.
+    The test fails when the script does, by an exception or by a crash, or does not end.
     """
     folder = request.path.parent / "scripts"
 
     def run(name, *arguments, timeout=120, **options):
-        done = subprocess.run(
-            [sys.executable, folder / f"{name}.py", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            **options,
-        )
+        command = [sys.executable, folder / f"{name}.py", *map(str, arguments)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout, **options
+            )
+        except subprocess.TimeoutExpired as late:
+            printed = (late.stdout or b"").decode().splitlines()
+            pytest.fail(f"{name} did not end in {timeout} s; it last printed {printed[-1:]}")
         if done.returncode:
             pytest.fail(f"{name} ended with {done.returncode}\n{done.stderr[-3000:]}")
         return done.stdout.strip()

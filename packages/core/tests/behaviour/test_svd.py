@@ -198,4 +198,12 @@ def test_refused(call, error, message):
 
 
 def test_infinite_elements_give_nan():
+    """LAPACK does not end for the second one."""
     assert L.svdvals(ONES * INF).isnan().all()
+    a = pb.tensor([[INF, 1, 2], [3, 4, 5], [6, 7, 8]])
+    assert all(part.isnan().all() for part in (*L.svd(a), L.matrix_norm(a, "nuc")))
+
+
+def test_extreme_numbers_end_everywhere(run_script):
+    """NaN, infinities, huge and subnormal numbers in all of linear algebra."""
+    run_script("extreme_matrices")

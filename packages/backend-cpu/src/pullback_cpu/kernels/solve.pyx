@@ -3,12 +3,13 @@
 # such system comes.
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.limits cimport INT_MAX
-from libc.math cimport NAN
+from libc.math cimport NAN, fabs
 from libc.stdlib cimport free, malloc
 
 from pullback_cpu.kernels.blas cimport (
     blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
+from pullback_cpu.kernels.elements cimport div_c64, div_c128, mul_c64, mul_c128
 from pullback_cpu.kernels.elimination cimport solve_table
 
 from pullback_cpu.kernels.levels import load_kernels
@@ -47,9 +48,79 @@ cdef void copy_out(
                 columns[j * array.shape[1] + i] if solved else <element>NAN)
 
 
+cdef bint all_finite(const element *elements, int64_t n) noexcept nogil:
+    cdef int64_t i
+    cdef element lost = 0
+    for i in range(n):
+        lost = lost + (elements[i] - elements[i])
+    return lost == 0
+
+
+cdef inline double size_of(element x) noexcept nogil:
+    """Return what the largest pivot is chosen by, as in LAPACK."""
+    if element is c64 or element is c128:
+        return fabs(x.real) + fabs(x.imag)
+    else:
+        return fabs(x)
+
+
+cdef inline element quotient(element x, element y) noexcept nogil:
+    if element is c64:
+        return div_c64(x, y)
+    elif element is c128:
+        return div_c128(x, y)
+    else:
+        return x / y
+
+
+cdef inline element less_product(element x, element y, element z) noexcept nogil:
+    """Return x - y z."""
+    if element is c64:
+        return x - mul_c64(y, z)
+    elif element is c128:
+        return x - mul_c128(y, z)
+    else:
+        return x - y * z
+
+
+cdef int eliminate(element *a, int64_t n, element *b, int64_t columns) noexcept nogil:
+    """Replace b by the solution of a x = b, both by columns; NaN is the largest pivot."""
+    cdef int64_t i, j, k, pivot
+    cdef double largest, size
+    cdef element factor
+    for k in range(n):
+        pivot, largest = k, size_of(a[k * n + k])
+        for i in range(k + 1, n):
+            size = size_of(a[k * n + i])
+            if size > largest or (size != size and largest == largest):
+                pivot, largest = i, size
+        if largest == 0:
+            return <int>(k + 1)
+        if pivot != k:
+            for j in range(n):
+                a[j * n + k], a[j * n + pivot] = a[j * n + pivot], a[j * n + k]
+            for j in range(columns):
+                b[j * n + k], b[j * n + pivot] = b[j * n + pivot], b[j * n + k]
+        for i in range(k + 1, n):
+            factor = quotient(a[k * n + i], a[k * n + k])
+            for j in range(k + 1, n):
+                a[j * n + i] = less_product(a[j * n + i], factor, a[j * n + k])
+            for j in range(columns):
+                b[j * n + i] = less_product(b[j * n + i], factor, b[j * n + k])
+    for j in range(columns):
+        for k in range(n - 1, -1, -1):
+            for i in range(k + 1, n):
+                b[j * n + k] = less_product(b[j * n + k], a[i * n + k], b[j * n + i])
+            b[j * n + k] = quotient(b[j * n + k], a[k * n + k])
+    return 0
+
+
 cdef int solve_one(
         pb_call *call, int64_t batch, element *matrix, element *right, int *pivots) noexcept nogil:
-    """Solve one system; returns which pivot is zero, counted from 1, or 0."""
+    """Solve one system; returns which pivot is zero, counted from 1, or 0.
+
+    OpenBLAS goes on with numbers where a pivot is NaN, as if it had eliminated: then we eliminate.
+    """
     cdef pb_array *a = call.in_[0]
     cdef pb_array *b = call.in_[1]
     cdef pb_array *x = call.out[0]
@@ -58,6 +129,10 @@ cdef int solve_one(
     copy_in(<const element *>a.data + batch * a.strides[0], a, matrix)
     copy_in(<const element *>b.data + batch * b.strides[0], b, right)
     blas.gesv[routine](&n, &columns, matrix, &n, pivots, right, &n, &found)
+    if not all_finite(matrix, <int64_t>n * n):
+        copy_in(<const element *>a.data + batch * a.strides[0], a, matrix)
+        copy_in(<const element *>b.data + batch * b.strides[0], b, right)
+        found = eliminate(matrix, n, right, columns)
     copy_out(right, x, <element *>x.data + batch * x.strides[0], found == 0)
     return found
 

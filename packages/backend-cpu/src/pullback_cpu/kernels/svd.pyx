@@ -11,6 +11,11 @@ from pullback_cpu.kernels.common cimport *
 cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
 
+cdef enum met:
+    NUMBERS
+    AN_INFINITY     # the factors are NaN, as torch's singular values are
+    A_NAN           # there are no factors
+
 cdef blas_table *blas = NULL
 
 
@@ -19,6 +24,10 @@ ctypedef fused element:
     double
     c64
     c128
+
+ctypedef fused part:
+    float
+    double
 
 
 # Column by column, as LAPACK reads and writes; `scratch` has room for all of it.
@@ -46,6 +55,20 @@ cdef void copy_in(const element *source, const pb_array *array, element *columns
         for i in range(array.shape[1]):
             columns[j * array.shape[1] + i] = (
                 source[i * array.strides[1] + j * array.strides[2]])
+
+
+cdef met look_at(const part *parts, int64_t n) noexcept nogil:
+    """Say what LAPACK must not get: it may not end where an element is infinite."""
+    cdef part lost = 0
+    cdef int64_t i
+    for i in range(n):
+        lost += parts[i] - parts[i]
+    if lost == 0:
+        return NUMBERS
+    for i in range(n):
+        if parts[i] != parts[i]:
+            return A_NAN
+    return AN_INFINITY
 
 
 cdef void copy_out(
@@ -116,16 +139,24 @@ cdef int allocate(decomposition *of, int routine) noexcept nogil:
 
 cdef int decompose_one(
         pb_call *call, decomposition *of, int64_t batch, element *kind) noexcept nogil:
-    """Decompose one matrix; returns LAPACK's info."""
+    """Decompose one matrix; returns LAPACK's info, or 1 for NaN."""
     cdef pb_array *a = call.in_[0]
     cdef pb_array *u = call.out[0]
     cdef pb_array *vh = call.out[2]
+    cdef int64_t count = <int64_t>of.rows * of.columns
     cdef int info
+    cdef bint found
+    cdef met elements
     copy_in(<const element *>a.data + batch * a.strides[0], a, <element *>of.matrix)
-    info = decompose(of, a.dtype - <int>PB_F32)
-    copy_out(<element *>of.u, u, <element *>u.data + batch * u.strides[0], info == 0)
-    copy_values(of.values, call.out[1], batch, info == 0)
-    copy_out(<element *>of.vh, vh, <element *>vh.data + batch * vh.strides[0], info == 0)
+    if element is float or element is c64:
+        elements = look_at(<const float *>of.matrix, count * sizeof(element) // sizeof(float))
+    else:
+        elements = look_at(<const double *>of.matrix, count * sizeof(element) // sizeof(double))
+    info = decompose(of, a.dtype - <int>PB_F32) if elements == NUMBERS else elements == A_NAN
+    found = info == 0 and elements == NUMBERS
+    copy_out(<element *>of.u, u, <element *>u.data + batch * u.strides[0], found)
+    copy_values(of.values, call.out[1], batch, found)
+    copy_out(<element *>of.vh, vh, <element *>vh.data + batch * vh.strides[0], found)
     return info
 
 

@@ -43,15 +43,17 @@ def _eliminate(rows: Array, values: Array) -> int:
 
 
 def svd(outs: tuple[Array, ...], matrices: Array) -> None:
-    """Decompose each matrix, as LAPACK does: NaN is refused, infinity gives NaN."""
+    """Decompose each matrix: NaN is refused, infinity gives NaN, as in torch."""
     u, s, vh, info = outs
     full = u.shape[2] != s.shape[1] or vh.shape[1] != s.shape[1]
     for number, matrix in enumerate(matrices):
-        try:
-            u[number], s[number], vh[number] = np.linalg.svd(matrix, full_matrices=full)
-        except np.linalg.LinAlgError:
-            u[number], s[number], vh[number] = np.nan, np.nan, np.nan
+        u[number] = s[number] = vh[number] = np.nan
         info[number] = np.isnan(matrix).any()
+        if np.isfinite(matrix).all():    # LAPACK may not end where an element is infinite
+            try:
+                u[number], s[number], vh[number] = np.linalg.svd(matrix, full_matrices=full)
+            except np.linalg.LinAlgError:
+                info[number] = 1
 
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
