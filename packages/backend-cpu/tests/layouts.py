@@ -113,3 +113,19 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, scale: float = 1) -> 
     np.testing.assert_allclose(
         widen(actual), widen(expected), rtol=scale * tolerance, atol=2 * scale * smallest
     )
+
+
+def error_of_sums(dtype: np.dtype, terms: int, sizes: np.ndarray) -> np.ndarray:
+    """Return how far sums of so many products may be from references, added in any order.
+
+    ``sizes``: the sums of the products' sizes, as terms may cancel. A product and an addition round
+    once each; those of complex numbers twice as often. 16 bits are summed in float32 and rounded;
+    the reference rounds too, and that of float64 is a sum of its own.
+
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, section 3.1.
+    """
+    wide = dtype.itemsize // (2 if is_complex(dtype) else 1) == 8
+    count = ((3 * terms if is_complex(dtype) else terms) + 1) * (2 if wide else 1)
+    unit = 2.0**-53 if wide else 2.0**-24
+    last = {np.dtype(np.float16): 2.0**-10, BFLOAT16: 2.0**-7}.get(dtype, unit)
+    return (count * unit / (1 - count * unit) + last) * sizes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_calls import DTYPES, run_kernel
-from layouts import sample
+from layouts import error_of_sums, sample
 from pullback_cpu.threads import get_num_threads, set_num_threads
 
 from pullback.testing.kernel_calls import E_MEMORY, KernelError
@@ -37,6 +39,13 @@ class Case:
         self.image = sample(dtype, (images, groups * channels, *size), seed=1)
         self.weight = sample(dtype, (groups * made, channels, *kernel), seed=2)
         self.windows = sample(dtype, (images, groups * made, *self.counts), seed=3)
+
+    def absolute(self) -> Case:
+        """Return the same with operands that are not negative."""
+        made = copy.copy(self)
+        for name in ("image", "weight", "windows"):
+            setattr(made, name, np.abs(getattr(self, name)))
+        return made
 
     def pad(self, image: np.ndarray) -> np.ndarray:
         return np.pad(image, [(0, 0), (0, 0), *((p, p) for p in self.padding)])
@@ -80,24 +89,28 @@ class Case:
         return total.reshape(self.weight.shape)
 
 
-def assert_near(found: np.ndarray, expected: np.ndarray) -> None:
-    room = {4: 1e-4, 8: 1e-12}[found.dtype.itemsize] * max(np.abs(expected).max(initial=0), 1)
-    assert np.abs(found - expected).max(initial=0) <= room
+def assert_near(found: np.ndarray, expected: np.ndarray, terms: int, sizes: np.ndarray) -> None:
+    assert (np.abs(found - expected) <= error_of_sums(found.dtype, terms, sizes)).all()
 
 
 def check(case: Case) -> None:
-    for slot, like, first, second, expected in (
-        ("conv", case.windows, case.image, case.weight, case.map()),
-        ("conv_adjoint", case.image, case.windows, case.weight, case.adjoint()),
-        ("conv_weight", case.weight, case.image, case.windows, case.weights()),
-    ):
+    sizes, places = case.absolute(), math.prod(case.kernel)
+    for slot, like, first, second, definition, terms in (
+        ("conv", case.windows, case.image, case.weight, Case.map, places * case.weight.shape[1]),
+        ("conv_adjoint", case.image, case.windows, case.weight, Case.adjoint,
+         places * (len(case.weight) // case.groups)),
+        ("conv_weight", case.weight, case.image, case.windows, Case.weights,
+         len(case.image) * math.prod(case.counts)),
+    ):  # fmt: skip
         out = np.full_like(like, np.nan)
         run_kernel(slot, out, [first, second], case.geometry)
-        assert_near(out, expected)
+        expected, room = definition(case), definition(sizes)
+        assert_near(out, expected, terms, room)
         if slot != "conv_weight":
             bias = sample(found_name(out), out.shape[1:2], seed=4)
             run_kernel(slot, out, [first, second, bias], case.geometry)
-            assert_near(out, expected + bias.reshape(-1, *[1] * (out.ndim - 2)))
+            bias = bias.reshape(-1, *[1] * (out.ndim - 2))
+            assert_near(out, expected + bias, terms + 1, room + np.abs(bias))
 
 
 def found_name(array: np.ndarray) -> str:

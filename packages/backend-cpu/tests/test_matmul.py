@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_calls import COMPLEX, DTYPES, FLOATING, INTEGRAL, run_kernel
-from layouts import LAYOUTS, empty_like, round_to, sample, widen
+from layouts import LAYOUTS, empty_like, error_of_sums, round_to, sample, widen
 
 
 def product_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -32,12 +32,9 @@ def check_bmm(a: np.ndarray, b: np.ndarray, layout: str = "contiguous", out=None
     if a.dtype.kind in "biu":
         np.testing.assert_array_equal(out, expected)
         return
-    # Terms cancel: the error counts relative to the sum of their sizes.
-    room = np.abs(widen(a)) @ np.abs(widen(b))
-    unit = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-21, "c64": 2**-20}
-    names = {dtype: name for name, dtype in DTYPES.items()}
+    sizes = np.abs(widen(a)) @ np.abs(widen(b))
     error = np.abs(widen(out) - widen(expected))
-    assert (error <= unit.get(names[a.dtype], 2**-48) * room).all()
+    assert (error <= error_of_sums(a.dtype, a.shape[2], sizes)).all()
 
 
 SIZES = [
