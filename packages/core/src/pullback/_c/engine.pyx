@@ -12,7 +12,8 @@
 
 Nothing recurses: neither the walk, nor the run, nor freeing. Records live in blocks that the pass
 owns; a node points to its record while the pass runs. If another pass holds the node already
-(reentrant or concurrent backward), the record is found in a table of this pass instead.
+(reentrant or concurrent backward), the record is found in a table of this pass instead. A pass that
+a node begins uses the same stack; every 60th of those goes on in another thread (handoff.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -28,21 +29,21 @@ from pullback._c.anomaly cimport note_failure, note_freed
 from pullback._c.apply cimport node_apply
 from pullback._c.gradients cimport (
     check_nan, edge_of_input, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node,
-    refuse_batched, refuse_in_transform, why_no_grad)
+    refuse_in_transform, why_no_grad)
+from pullback._c.handoff cimport on_fresh_stack
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
 from pullback._c.node cimport (
     Node, node_of, node_release, node_release_saved, node_retain)
 from pullback._c.observe cimport begin_node, end_event
 from pullback._c.ready cimport ready_pop, ready_push, ready_queue, visit_t, with_room
-from pullback._c.record cimport tensor_edge
 from pullback._c.slices cimport release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.stream_order cimport StreamOrder
 from pullback._c.streams cimport stream_set
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, set_run_from_scalar,
-    tensor_device_index, tensor_device_type)
+    TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device_index,
+    tensor_device_type)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_FREED, NODE_FREED_BY_GRAD, NODE_HOOKED, NODE_OP,
     node_edges, node_meta, pb_edge, pb_meta, pb_node)
@@ -58,6 +59,7 @@ cdef enum:
     BLOCK_LENGTH = 256          # four blocks fill a slab of the pool
     FEW = 8                     # edges of a node that need no memory of their own
     LARGE = 1 << 12             # elements of a gradient that is worth a look at where it goes
+    STACK_LEVELS = 60           # passes inside of each other on one stack
 
 
 ctypedef struct block_t:
@@ -75,12 +77,18 @@ cdef class GraphTask:
     cdef block_t *blocks
     cdef dict table                     # node address -> record, for nodes that others hold
     cdef ready_queue ready
+    cdef bint accumulate                # the inputs' nodes run too
+    cdef pb_edge *roots                 # borrowed
+    cdef Py_ssize_t nroots
+    cdef list grads                     # one per root
     cdef pb_edge *inputs                # borrowed: what the caller asked for
+    cdef Py_ssize_t ninputs
     cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
     cdef list captured
     cdef list callbacks
     cdef uint64_t number
     cdef void *outer
+    cdef uint64_t level                 # how many passes this one runs inside of
     cdef StreamOrder order              # None as long as there are only default streams
 
     def __dealloc__(self):
@@ -164,7 +172,7 @@ cdef void task_clear(GraphTask task) noexcept:
 
 # ---- before the run ------------------------------------------------------------------------------
 
-cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
+cdef int count_dependencies(GraphTask task) except -1:
     """Make a record for every reachable node and count the edges that lead to it."""
     cdef visit_t **stack = NULL
     cdef visit_t *visit
@@ -174,11 +182,11 @@ cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) e
     cdef uint32_t i
     cdef Py_ssize_t k
     try:
-        for k in range(nroots):
-            if visit_find(task, roots[k].node) == NULL:
-                visit_new(task, roots[k].node)
-        for k in range(nroots):
-            visit = visit_find(task, roots[k].node)
+        for k in range(task.nroots):
+            if visit_find(task, task.roots[k].node) == NULL:
+                visit_new(task, task.roots[k].node)
+        for k in range(task.nroots):
+            visit = visit_find(task, task.roots[k].node)
             if visit.flags & VISIT_WALKED:
                 continue
             visit.flags |= VISIT_WALKED
@@ -207,7 +215,7 @@ cdef int count_dependencies(GraphTask task, pb_edge *roots, Py_ssize_t nroots) e
     return 0
 
 
-cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1:
+cdef int mark_paths(GraphTask task) except -1:
     """Mark what lies on a path from a root to a captured node; captures are marked already."""
     cdef visit_t **stack = NULL
     cdef visit_t *visit
@@ -216,8 +224,8 @@ cdef int mark_paths(GraphTask task, pb_edge *roots, Py_ssize_t nroots) except -1
     cdef pb_edge *edge
     cdef Py_ssize_t k
     try:
-        for k in range(nroots):
-            visit = visit_find(task, roots[k].node)
+        for k in range(task.nroots):
+            visit = visit_find(task, task.roots[k].node)
             if not visit.flags & VISIT_WALKED:
                 continue
             visit.flags &= ~VISIT_WALKED            # now means: entered by this walk
@@ -521,25 +529,6 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             free(edges)
 
 
-cdef object run_from_scalar(Tensor root, bint keep_graph):
-    """Run a pass from one tensor with the gradient 1, into the leaves."""
-    cdef pb_edge edge
-    edge.node = NULL
-    refuse_in_transform()
-    refuse_batched(root)
-    try:
-        tensor_edge(root, &edge)
-        if edge.node == NULL:
-            raise RuntimeError(why_no_grad(0, root))
-        run_pass(&edge, 1, [implicit_seed(&edge)], keep_graph, False, False, 0, True)
-    finally:
-        if edge.node != NULL:
-            node_release(edge.node)
-
-
-set_run_from_scalar(run_from_scalar)
-
-
 def grad_of(output, inputs, bint keep_graph, bint create_graph):
     """Return the gradients of one tensor, as a tuple; None if something needs a closer look."""
     cdef list found
@@ -559,28 +548,45 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
 
 cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
                      bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
+    """Run a pass from the first of the edges, to the others if it is ``restricted``."""
     global passes
     cdef GraphTask task = GraphTask.__new__(GraphTask)
+    task.keep_graph = keep_graph
+    task.freed = NODE_FREED | NODE_FREED_BY_GRAD if restricted and not accumulate else NODE_FREED
+    task.create_graph = create_graph
+    task.restricted = restricted
+    task.accumulate = accumulate
+    task.roots = edges
+    task.nroots = nroots
+    task.grads = grads
+    task.inputs = edges + nroots
+    task.ninputs = ninputs
+    task.outer = thread_state().graph_task
+    passes += 1
+    task.number = passes
+    if task.outer != NULL:
+        task.level = (<GraphTask>task.outer).level + 1
+        if task.level % STACK_LEVELS == 0:
+            return on_fresh_stack(run_task, task, task.level)
+    return run_task(task)
+
+
+cdef object run_task(object started):
+    cdef GraphTask task = <GraphTask>started
     cdef pb_state *state = thread_state()
     cdef bint grad_before = state.grad_enabled
     cdef bint inference_before = state.inference
     cdef void *running_before = state.running_node
     cdef visit_t *visit = NULL
     cdef bint logged
-    task.keep_graph = keep_graph
-    task.freed = NODE_FREED | NODE_FREED_BY_GRAD if restricted and not accumulate else NODE_FREED
-    task.create_graph = create_graph
-    task.outer = state.graph_task
-    passes += 1
-    task.number = passes
     try:
-        count_dependencies(task, edges, nroots)
-        if restricted:
-            prepare_captures(task, edges, nroots, ninputs, accumulate)
+        count_dependencies(task)
+        if task.restricted:
+            prepare_captures(task)
         state.graph_task = <void *>task
-        state.grad_enabled = create_graph
+        state.grad_enabled = task.create_graph
         state.inference = 0
-        seed(task, edges, nroots, grads)
+        seed(task)
         logged = is_logged()
         while task.ready.count > 0:
             visit = ready_pop(&task.ready)
@@ -629,17 +635,14 @@ cdef int run_callbacks(GraphTask task, bint failed) except -1:
     return 0
 
 
-cdef int prepare_captures(GraphTask task, pb_edge *edges, Py_ssize_t nroots, Py_ssize_t ninputs,
-                          bint accumulate) except -1:
+cdef int prepare_captures(GraphTask task) except -1:
     cdef visit_t *visit
     cdef int32_t position
-    task.restricted = True
-    task.captured = [None] * ninputs
-    task.inputs = edges + nroots
-    task.next_capture = <int32_t *>malloc((ninputs + 1) * sizeof(int32_t))
+    task.captured = [None] * task.ninputs
+    task.next_capture = <int32_t *>malloc((task.ninputs + 1) * sizeof(int32_t))
     if task.next_capture == NULL:
         raise MemoryError()
-    for position in range(<int32_t>ninputs):
+    for position in range(<int32_t>task.ninputs):
         task.next_capture[position] = -1
         visit = visit_find(task, task.inputs[position].node)
         if visit == NULL:
@@ -648,26 +651,26 @@ cdef int prepare_captures(GraphTask task, pb_edge *edges, Py_ssize_t nroots, Py_
             task.next_capture[position] = visit.first_capture
         visit.first_capture = position
         visit.flags |= VISIT_CAPTURED
-        if accumulate:
+        if task.accumulate:
             visit.flags |= VISIT_NEEDED
-    return mark_paths(task, edges, nroots)
+    return mark_paths(task)
 
 
-cdef int seed(GraphTask task, pb_edge *edges, Py_ssize_t nroots, list grads) except -1:
+cdef int seed(GraphTask task) except -1:
     """Put the roots' gradients into their buffers; queue the nodes nothing else leads to."""
     cdef visit_t *visit
     cdef object value
     cdef Py_ssize_t k
-    for k in range(nroots):
-        visit = visit_find(task, edges[k].node)
-        value = grads[k]
-        grads[k] = None
+    for k in range(task.nroots):
+        visit = visit_find(task, task.roots[k].node)
+        value = task.grads[k]
+        task.grads[k] = None
         Py_INCREF(value)
-        deliver(task, NULL, &edges[k], visit, <PyObject *>value)
+        deliver(task, NULL, &task.roots[k], visit, <PyObject *>value)
         value = None
         # A single root's hooks see its gradient even if it leads to none of the inputs.
         if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (
-                not task.restricted or nroots == 1
+                not task.restricted or task.nroots == 1
                 or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
             visit.flags |= VISIT_QUEUED
             ready_push(&task.ready, visit)

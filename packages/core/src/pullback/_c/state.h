@@ -22,6 +22,7 @@ typedef struct pb_state {
     PyObject *level_stack;  /* owned list of the open levels, or NULL */
     int transforms;         /* how many functions run that pullback.func transforms */
     uint8_t devices[32];    /* of each type: the number that a device without one means */
+    void *handoff;          /* what this thread does for one that waits, or NULL */
 } pb_state;
 
 #endif

@@ -24,6 +24,7 @@ cdef extern from "state.h":
         PyObject *level_stack
         int transforms
         uint8_t devices[32]
+        void *handoff
 
 
 # Process-wide switches, each tested on the hot path.
@@ -39,3 +40,4 @@ ctypedef struct pb_globals:
 cdef pb_globals *globals_() noexcept nogil
 cdef pb_pool *process_pool() noexcept nogil
 cdef pb_state *thread_state() noexcept nogil
+cdef void state_reset(pb_state *state) noexcept nogil

@@ -3,7 +3,7 @@
 import gc
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from pullback.pool cimport pb_pool
 from pullback._c.state cimport pb_globals, pb_state
@@ -26,10 +26,12 @@ cdef extern from *:
     #else
     #define PB_THREAD __thread
     #endif
-    static PB_THREAD pb_state pb_thread_state = {
-        1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL, 0};
+    #define PB_NEW_STATE {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL, 0}
+    static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
+    static const pb_state pb_new_state = PB_NEW_STATE;
     """
     pb_state pb_thread_state
+    const pb_state pb_new_state
 
 cdef pb_globals process
 cdef pb_pool pool
@@ -56,6 +58,11 @@ cdef pb_pool *process_pool() noexcept nogil:
 
 cdef pb_state *thread_state() noexcept nogil:
     return &pb_thread_state
+
+
+cdef void state_reset(pb_state *state) noexcept nogil:
+    """Make the modes those of a new thread; what they owned is somebody else's now."""
+    memcpy(state, &pb_new_state, sizeof(pb_state))
 
 
 def thread_number():

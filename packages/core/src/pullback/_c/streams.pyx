@@ -122,6 +122,12 @@ cdef uint16_t stream_set(uint16_t number) except? 0:
     return before
 
 
+cdef list streams_here():
+    """Return this thread's current streams, of every device that had another than the default."""
+    cdef set known = {key for key, _ in numbers}
+    return [stream_now(key >> 16, key & 0xffff) for key in known]
+
+
 cdef int stream_wait(uint16_t waiter, uint16_t awaited) except -1:
     """Let later work of one stream begin after the work that another one has been given."""
     cdef pb_stream *later = &streams[waiter]

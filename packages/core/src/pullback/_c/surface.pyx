@@ -12,6 +12,9 @@ from pullback._c.record import set_move_retained
 from pullback._c.tensor import bind_attribute
 from pullback._c.batch cimport batch_of
 from pullback._c.dtype cimport dtype_code, dtype_differentiable, dtype_object
+from pullback._c.engine cimport run_pass
+from pullback._c.gradients cimport (
+    implicit_seed, refuse_batched, refuse_in_transform, why_no_grad)
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.node cimport Node, node_extra, node_object, node_release, node_set_meta
@@ -21,7 +24,7 @@ from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    is_tensor, same_device, tensor_device, tensor_extra, tensor_set_node)
+    is_tensor, same_device, set_run_from_scalar, tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -378,8 +381,27 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
 
 # ---- binding -------------------------------------------------------------------------------------
 
+# ---- backward ------------------------------------------------------------------------------------
+
+cdef object run_from_scalar(Tensor root, bint keep_graph):
+    """Run a pass from one tensor with the gradient 1, into the leaves."""
+    cdef pb_edge edge
+    edge.node = NULL
+    refuse_in_transform()
+    refuse_batched(root)
+    try:
+        tensor_edge(root, &edge)
+        if edge.node == NULL:
+            raise RuntimeError(why_no_grad(0, root))
+        run_pass(&edge, 1, [implicit_seed(&edge)], keep_graph, False, False, 0, True)
+    finally:
+        if edge.node != NULL:
+            node_release(edge.node)
+
+
 def install():
     """Bind properties and methods to Tensor."""
+    set_run_from_scalar(run_from_scalar)
     for name, pair in {
             "requires_grad": (get_requires_grad, set_requires_grad,
                               refuse_deletion("requires_grad must be a bool")),

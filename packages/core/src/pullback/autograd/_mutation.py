@@ -7,6 +7,7 @@ import threading
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pullback._c import create, levels, state
+from pullback._c.handoff import carry
 from pullback._c.tensor import Tensor
 
 _OUTSIDE = ("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
@@ -96,7 +97,7 @@ def _give_back(handle):
     return found
 
 
-_running = threading.local()
+_running = carry(threading.local())
 
 
 @contextlib.contextmanager

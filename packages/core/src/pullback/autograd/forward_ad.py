@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pullback._c import levels as _levels
 from pullback._c import tangents as _tangents
+from pullback._c.handoff import carry
 from pullback._c.tensor import Tensor
 from pullback.autograd.grad_mode import Mode
 
@@ -39,7 +40,7 @@ class _Open(threading.local):
     level = 0
 
 
-_open = _Open()
+_open = carry(_Open())
 
 
 def __getattr__(name):

@@ -15,6 +15,7 @@ import threading
 import weakref
 
 from pullback._c import batch, create, engine, levels, tangents
+from pullback._c.handoff import carry
 from pullback._c.tensor import Tensor
 from pullback.autograd.function import Function
 from pullback.autograd.grad_mode import enable_grad
@@ -49,7 +50,7 @@ class _OfThread(threading.local):
     group: GraphExecGroup | None = None
 
 
-_of_thread = _OfThread()
+_of_thread = carry(_OfThread())
 
 
 @contextlib.contextmanager
