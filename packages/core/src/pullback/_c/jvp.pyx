@@ -20,15 +20,16 @@ from pullback._c.formula cimport vjp_at
 from pullback._c.layout cimport (
     layout_same_shape, layout_same_strides, layout_shape_tuple)
 from pullback._c.levels cimport hide_level
+from pullback._c.record cimport SliceWrite, needs_grad, tensor_needs_grad
 from pullback._c.saved cimport PACKED_OUTPUT, give_packed_lift
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tangents cimport set_tangent, tangent_again, tangent_of, zeros_for_tangent
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
     tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_OP, SAVED_OUTPUT, SAVED_PACKED, node_saved, pb_node,
-    pb_saved)
+    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_COPY_SLICES, NODE_OP, SAVED_OUTPUT, SAVED_PACKED,
+    node_saved, pb_node, pb_saved)
 from pullback._c.batch import gradients_of
 
 
@@ -91,17 +92,26 @@ cdef int attach_tangents(object result, list found, int level) except -1:
     for output, tangent in zip(outputs, found):
         if tangent is not None and dtype_differentiable((<Tensor>output).dtype):
             set_tangent(<Tensor>output, level, fitted(<Tensor>output, <Tensor>tangent))
-            save_tangent(whole(<Tensor>output))
+            save_tangent(whole(<Tensor>output), whole(<Tensor>output).node)
     return 0
 
 
-cdef int save_tangent(Tensor output) except -1:
+cdef pb_node *writer_of(Tensor target) noexcept:
+    """Return the node of the op that wrote a tensor last, or NULL."""
+    cdef pb_node *node = target.node
+    if target.flags & TENSOR_IS_VIEW:
+        node = (<Tensor>target.extra.base).node
+        if node != NULL and node.kind == NODE_COPY_SLICES:
+            return (<SliceWrite>node.op).inner
+    return node
+
+
+cdef int save_tangent(Tensor output, pb_node *node) except -1:
     """Let the output's own node, if it keeps the output, keep its tangents with it."""
-    cdef pb_node *node = output.node
     cdef pb_saved *saved
     cdef PyObject *before
     cdef int i
-    if node == NULL or node.kind != NODE_OP:
+    if node == NULL or node.kind != NODE_OP or not output.flags & TENSOR_IS_LIFTED:
         return 0
     for i in range(node.nsaved):
         saved = node_saved(node) + i
@@ -145,7 +155,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
     cdef pb_state *state = thread_state()
     cdef PyObject *before[MAX_ARGS]
     cdef int i
-    cdef uint64_t hidden = state.hidden
+    cdef uint64_t hidden = state.hidden, overwritten = state.overwritten
     cdef Tensor target = <Tensor>args[0]
     cdef list kept = []
     cdef object value
@@ -154,6 +164,9 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
     try:
         tangents = tangents_of_call(op, args, level)
         written = op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype)
+        if written:
+            if is_recorded(op, args, tangents):
+                tangents = apart(tangents, tangent_of(target, level))
         for i in range(op.nargs):
             before[i] = args[i]
             value = <object>args[i]
@@ -161,12 +174,44 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
                 value = op_call1(op_named("clone"), value)      # it is about to be overwritten
                 kept.append(value)
                 before[i] = <PyObject *>value
+        state.overwritten |= <uint64_t>1 << level
         op_apply_inplace(op, args)
+        state.overwritten = overwritten
         if written:
             write_tangent(target, level, push_forward(op, before, target, tangents)[0])
+            save_tangent(target, writer_of(target))
     finally:
+        state.overwritten = overwritten
         state.hidden = hidden
     return target
+
+
+cdef bint is_recorded(Op op, PyObject **args, list tangents) except -1:
+    """True if what is computed of some operands and tangents becomes part of a graph."""
+    if not thread_state().grad_enabled or thread_state().inference:
+        return False
+    if needs_grad(op, args):
+        return True
+    for item in tangents:
+        for tangent in item if isinstance(item, list) else (item,):
+            if tangent is not None and tensor_needs_grad(whole(<Tensor>tangent)):
+                return True
+    return False
+
+
+cdef list apart(list tangents, Tensor current):
+    """Return tangents with copies of those in the memory of `current`, which will be written."""
+    cdef list found = []
+    if current is None:
+        return tangents
+    for item in tangents:
+        if isinstance(item, list):
+            found.append(apart(<list>item, current))
+        elif item is not None and whole(<Tensor>item).storage == whole(current).storage:
+            found.append(op_call1(op_named("clone"), item))
+        else:
+            found.append(item)
+    return found
 
 
 cdef int write_tangent(Tensor target, int level, object tangent) except -1:

@@ -157,11 +157,22 @@ cdef int save_argument(Op op, pb_node *node, int slot, object value) except -1:
         if op.saved[slot].shape_only:
             return save_shape(node, slot, <Tensor>value)
         if op.flags & OP_INPLACE and op.saved[slot].number == 0:
-            value = op_named("clone")(value)        # it is about to be overwritten
+            value = overwritten(value)
         return save_tensor(node, slot, <Tensor>value, False)
     if isinstance(value, (tuple, list)):
         return save_tuple(node, slot, tuple(value))
     return save_object(node, slot, value)
+
+
+cdef object overwritten(object value):
+    """Return a copy of what an in-place op is about to overwrite, with its tangents."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t hidden = state.hidden
+    state.hidden &= ~state.overwritten
+    try:
+        return op_named("clone")(value)
+    finally:
+        state.hidden = hidden
 
 
 cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
