@@ -23,7 +23,7 @@ from pullback._c.tensor cimport (
     VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
     tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_OP, STORAGE_INFERENCE,
+    NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_INNER, NODE_OP, STORAGE_INFERENCE,
     STORAGE_READONLY, node_edges, pb_edge, pb_node)
 
 cdef pb_globals *process = globals_()
@@ -344,6 +344,8 @@ cdef class SliceWrite:
 
     def __dealloc__(self):
         if self.inner != NULL:
+            self.inner.visit = NULL
+            self.inner.flags &= ~NODE_INNER
             node_release(self.inner)
 
 
@@ -369,6 +371,8 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
         write.view = geometry(target)
         Py_INCREF(write)
         slices.op = <PyObject *>write
+        node.visit = slices
+        node.flags |= NODE_INNER
         node_set_meta(slices, 0, base.layout, base.dtype, base.storage)
         edges = node_edges(slices)
         inner = node_edges(node)
@@ -438,7 +442,7 @@ cdef int view_refresh(Tensor view) except -1:
     state.inference = 0
     view.extra.view_version = current
     try:
-        again = <Tensor?>replay(base, view)
+        again = <Tensor?>replay(base, geometry(view))
     finally:
         state.grad_enabled = enabled
         state.inference = inference
@@ -451,19 +455,14 @@ cdef int view_refresh(Tensor view) except -1:
     return 0
 
 
-cdef object replay(Tensor base, Tensor view):
-    shape, strides, offset = geometry(view)[:3]
-    if view.dtype != base.dtype:
-        return replay_dtype(base, view)
-    return op_named("as_strided")(base, shape, strides, offset)
-
-
-cdef object replay_dtype(Tensor base, Tensor view):
-    """Redo a view across dtypes: real and imaginary parts of a complex base, or the reverse."""
-    shape, strides, offset = geometry(view)[:3]
-    if view.dtype < base.dtype:
-        return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
-    return complex_part(base, shape, strides, 2 * offset)
+cdef object replay(Tensor base, tuple view):
+    """Redo a view of this geometry, perhaps across dtypes: parts of complex numbers, or these."""
+    shape, strides, offset, dtype = view
+    if dtype is dtype_object(base.dtype):
+        return op_named("as_strided")(base, shape, strides, offset)
+    if dtype.is_complex:
+        return complex_part(base, shape, strides, 2 * offset)
+    return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
 
 
 cdef object complex_part(object whole, tuple shape, tuple strides, object start):

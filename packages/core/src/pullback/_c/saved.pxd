@@ -14,6 +14,7 @@ cdef int save_object(pb_node *node, int slot, object value) except -1
 cdef int save_tuple(pb_node *node, int slot, tuple values) except -1
 cdef object saved_unpack(pb_node *node, int slot, str name)
 cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) noexcept
+cdef void set_inner_history(int (*function)(pb_node *inner, Tensor output) except -1) noexcept
 cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1
 cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1

@@ -19,9 +19,9 @@ from pullback._c.tensor cimport (
     TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
     tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
-    NODE_FREED, NODE_FREED_BY_GRAD, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT,
-    SAVED_PACKED, SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE, node_saved, pb_node,
-    pb_saved)
+    NODE_FREED, NODE_FREED_BY_GRAD, NODE_INNER, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT,
+    SAVED_OUTPUT, SAVED_PACKED, SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE,
+    node_saved, pb_node, pb_saved)
 from pullback._c.state import is_anomaly_enabled
 
 
@@ -181,6 +181,15 @@ cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) no
     tensor_gradient_node = function
 
 
+# Set by slices.pyx: gives what stands for what an op wrote into a view its history.
+cdef int (*give_inner_history)(pb_node *inner, Tensor output) except -1
+
+
+cdef void set_inner_history(int (*function)(pb_node *inner, Tensor output) except -1) noexcept:
+    global give_inner_history
+    give_inner_history = function
+
+
 cdef pb_node *edge_for_packed(Tensor tensor) except? NULL:
     return tensor_gradient_node(tensor)
 
@@ -296,7 +305,10 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
             give_lift(tensor, saved.object)
         if saved.kind == SAVED_OUTPUT:
             if dtype_differentiable(saved.dtype):
-                tensor_set_node(tensor, node_retain(node), saved.output_nr)
+                if node.flags & NODE_INNER:
+                    give_inner_history(node, tensor)
+                else:
+                    tensor_set_node(tensor, node_retain(node), saved.output_nr)
         elif saved.node != NULL:
             tensor_set_node(tensor, node_retain(saved.node), saved.output_nr)
         return tensor
@@ -382,7 +394,10 @@ cdef object unpack_packed(pb_node *node, int slot):
     if lift is not None:
         give_lift(result, <PyObject *>lift)
     if saved.flags == PACKED_OUTPUT and dtype_differentiable(saved.dtype):
-        tensor_set_node(result, node_retain(node), saved.output_nr)
+        if node.flags & NODE_INNER:
+            give_inner_history(node, result)
+        else:
+            tensor_set_node(result, node_retain(node), saved.output_nr)
     elif saved.node != NULL:
         tensor_set_node(result, node_retain(saved.node), saved.output_nr)
     return result

@@ -12,17 +12,21 @@ from libc.stdlib cimport calloc, free
 from pullback._c.entry cimport op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_python
-from pullback._c.node cimport node_release_saved
-from pullback._c.record cimport SliceWrite, complex_part
-from pullback._c.saved cimport node_check_alive
-from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor
-from pullback._c.types cimport NODE_PYTHON, node_edges, pb_node
+from pullback._c.layout cimport layout_retain
+from pullback._c.node cimport node_release_saved, node_retain
+from pullback._c.record cimport SliceWrite, complex_part, geometry, replay
+from pullback._c.saved cimport node_check_alive, set_inner_history
+from pullback._c.state cimport thread_state
+from pullback._c.storage cimport storage_retain
+from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED, Tensor, tensor_device, tensor_set_node, tensor_wrap)
+from pullback._c.types cimport NODE_PYTHON, node_edges, node_meta, pb_meta, pb_node
 from pullback._c.create import empty_tensor
 
 
-cdef tuple extent(tuple geometry):
+cdef tuple extent(tuple place):
     """Return the extent [low, high] of a geometry, in elements."""
-    shape, strides, offset = geometry[:3]
+    shape, strides, offset = place[:3]
     high = offset
     for size, stride in zip(shape, strides):
         if size == 0:
@@ -94,3 +98,24 @@ cdef void release_slices(pb_node *node, int flags) noexcept:
     """Free what the op that wrote has saved; the write cannot run again, whatever that was."""
     node.flags |= <uint8_t>flags
     node_release_saved((<SliceWrite>node.op).inner, flags)
+
+
+cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
+    """Give what stands for what an op wrote the history that the view has since: its base's."""
+    cdef pb_node *slices = <pb_node *>inner.visit
+    cdef pb_meta *meta = node_meta(slices)
+    cdef SliceWrite write = <SliceWrite>slices.op
+    cdef Tensor base, again, memory = output
+    if not thread_state().grad_enabled:
+        return 0
+    if geometry(output) != write.view:      # a hook made it: only the geometry matters here
+        memory = empty_tensor((extent(write.base)[1] + 1,), write.base[3], tensor_device(output))
+    base = tensor_wrap(storage_retain(memory.storage), layout_retain(meta.layout), write.base[2],
+                       meta.dtype)
+    tensor_set_node(base, node_retain(slices), 0)
+    again = <Tensor?>replay(base, write.view)
+    tensor_set_node(output, node_retain(again.node), again.output_nr)
+    return 0
+
+
+set_inner_history(give_inner_history)

@@ -64,6 +64,7 @@ cdef enum:
     NODE_FREED = 1              # its saved values are gone
     NODE_HOOKED = 2             # extra holds hooks: the engine takes the slow turn
     NODE_FREED_BY_GRAD = 4      # freed, and not by backward
+    NODE_INNER = 8              # an op's node inside a CopySlices node, to which `visit` points
 
 
 ctypedef struct pb_meta:        # what the engine knows about one forward output
@@ -118,7 +119,8 @@ ctypedef struct pb_node:
     PyObject *op                # borrowed Op; or owned: variable (accumulate), payload (others)
     PyObject *wrapper           # borrowed Python object, may be NULL
     pb_node_extra *extra        # owned, may be NULL
-    void *visit                 # the engine's record while a pass runs; link while being freed
+    void *visit                 # the engine's record while a pass runs; link while being freed; of
+    #                             an inner node, which no pass meets, the node that it is part of
     uint32_t thread             # number of the forward thread
     uint32_t gc_epoch
     uint32_t gc_count
