@@ -10,6 +10,7 @@ from pullback.optable import ENTRIES, ops
 from pullback.optable.namespaces import ELSEWHERE
 from pullback.optable.outputs import EXACT, MAY_SHARE
 
+OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
 
 
@@ -24,10 +25,18 @@ def _flags(entry) -> int:
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
 
 
+def _nothing(g):
+    return ops.zeros_like(g)
+
+
 def _inplace(entry, functional, flags):
     """Make ``name_``: the same op, writing its first argument."""
     name = entry.name + "_"
     flags = (flags | bind.FLAGS["inplace"]) & ~bind.FLAGS["out"]
+    if not entry.vjp and entry.composite is None:
+        # Without a derivative the result depends on nothing: neither on what was there.
+        operands = tuple(a.name for a in entry.arguments if a.type in OPERANDS)
+        entry = entry._replace(vjp=dict.fromkeys(operands, _nothing))
     made = bind.make_op(entry, name, entry.inplace_node or entry.node, flags, functional)
     if entry.composite is not None:
         def run(self, *args):

@@ -14,7 +14,7 @@ from pullback._c.anomaly cimport note_result
 from pullback._c.device cimport DEVICE_META
 from pullback._c.dtype cimport dtype as dtype_class
 from pullback._c.dtype cimport (
-    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_of_scalar)
+    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable, dtype_of_scalar)
 from pullback._c.elementwise cimport (
     PROMOTE_FLOAT, cast_tensor, check_place, leading_tensor, refuse_devices)
 from pullback._c.entry cimport (
@@ -517,7 +517,7 @@ cdef object op_run_inplace(Op op, PyObject **args):
         mask = needs_grad(op, args)
     check_inplace(target, mask != 0)
     check_writable(target, op.flags & OP_OVERLAP != 0)
-    if mask != 0 and op.flags & OP_DIFFERENTIABLE:
+    if mask != 0 and op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype):
         node = node_begin(op, args, mask, 1)
     try:
         run_forward(op, args, args[0])
@@ -534,6 +534,14 @@ cdef object op_run_inplace(Op op, PyObject **args):
     return target
 
 
+cdef int refuse_derivative(Op op, object value) except -1:
+    """Raise if an operand or a result of a call with out= requires grad."""
+    if is_tensor(value) and thread_state().grad_enabled and tensor_needs_grad(<Tensor>value):
+        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic "
+                           f"differentiation, but one of the arguments requires grad.")
+    return 0
+
+
 cdef object apply_out(Op op, PyObject **args, object target):
     """Run an op and put the result into the tensor(s) given as out=."""
     cdef object value, results, targets
@@ -543,18 +551,11 @@ cdef object apply_out(Op op, PyObject **args, object target):
         if not is_tensor(item):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not "
                             f"{type(item).__name__}")
-    if thread_state().grad_enabled:
-        for item in targets:
-            if tensor_needs_grad(<Tensor>item):
-                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
-                                   f"automatic differentiation, but one of the arguments requires "
-                                   f"grad.")
+    for item in targets:
+        refuse_derivative(op, item)
+    if op.flags & OP_DIFFERENTIABLE:
         for i in range(op.nargs):
-            value = <object>args[i]
-            if is_tensor(value) and tensor_needs_grad(<Tensor>value):
-                raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support "
-                                   f"automatic differentiation, but one of the arguments requires "
-                                   f"grad.")
+            refuse_derivative(op, <object>args[i])
     if thread_state().levels and is_lifted_call(op, args):
         raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name}_out that does "
                                   f"not support it because it is an out= function")
@@ -569,6 +570,8 @@ cdef object apply_out(Op op, PyObject **args, object target):
     if len(results) != len(targets):
         raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
                         f"got {len(targets)}")
+    for item in results:                # composites, and lists of tensors
+        refuse_derivative(op, item)
     check_outputs(op, args, targets, results)
     if thread_state().levels:
         announce_write(op, targets)

@@ -1,0 +1,182 @@
+"""In-place writes, whole and through views, under nested forward mode, reverse mode and vmap."""
+
+import pytest
+
+import pullback as pb
+from pullback.func import grad, hessian, jvp, vmap
+
+X = pb.tensor([1.0, 2.0], dtype=pb.float64)
+ONES = pb.ones_like(X)
+
+
+def assert_equal(found, expected):
+    pb.testing.assert_close(found, pb.tensor(expected, dtype=found.dtype))
+
+
+class TestForwardOverReverse:
+    def test_a_copy_of_what_was_overwritten_has_its_tangent(self):
+        assert_equal(hessian(lambda a: a.clone().mul_(a).sum())(X), [[2.0, 0.0], [0.0, 2.0]])
+
+    def test_a_kept_result_has_its_tangent(self):
+        found = hessian(lambda a: a.clone().exp_().sum())(X)
+        assert pb.allclose(found, X.exp().diag())
+
+    def test_through_views(self):
+        def function(a):
+            b = pb.stack([a, a])
+            b.t()[0].mul_(3.0)
+            b[1].exp_()
+            return (b * b).sum()
+
+        x, y = X
+        expected = pb.stack([18 + 36 * (6 * x).exp(), 2 + 4 * (2 * y).exp()]).diag()
+        assert pb.allclose(hessian(function)(X), expected)
+
+    def test_under_vmap(self):
+        found = vmap(hessian(lambda a: a.clone().mul_(a).sum()))(pb.stack([X, X]))
+        assert_equal(found, [[[2.0, 0.0], [0.0, 2.0]]] * 2)
+
+
+class TestReverseOverForward:
+    def test_a_tangent_that_a_graph_keeps_may_be_overwritten(self):
+        def function(b):
+            return b.clone().mul_(b).sum()
+
+        assert_equal(grad(lambda a: jvp(function, (a,), (ONES,))[1])(X), [2.0, 2.0])
+
+    def test_of_an_in_place_op_that_keeps_its_result(self):
+        def function(b):
+            return b.clone().exp_().sum()
+
+        found = grad(lambda a: jvp(function, (a,), (ONES,))[1])(X)
+        assert pb.allclose(found, X.exp())
+
+
+class TestDoubleBackwardThroughAView:
+    def test_of_a_transpose(self):
+        x = pb.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=pb.float64, requires_grad=True)
+        y = x * 1
+        y.t().exp_()
+        g, = pb.autograd.grad(y.sum(), x, create_graph=True)
+        weights = pb.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=pb.float64)
+        second, = pb.autograd.grad((g * weights).sum(), x, retain_graph=True)
+        assert pb.allclose(second, weights * x.exp())
+
+    def test_of_a_slice_without_retaining(self):
+        x = pb.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        y = x * 1
+        y[::2].relu_()
+        g, = pb.autograd.grad((y * y).sum(), x, create_graph=True)
+        (g * g).sum().backward()
+        assert_equal(x.grad, [8.0, 16.0, 24.0])
+
+    def test_with_saved_tensor_hooks(self):
+        x = pb.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=pb.float64, requires_grad=True)
+        with pb.autograd.graph.saved_tensors_hooks(lambda t: t.contiguous(), lambda kept: kept):
+            y = x * 1
+            y.t()[1].exp_()
+            g, = pb.autograd.grad(y.sum(), x, create_graph=True)
+            second, = pb.autograd.grad((g * g).sum(), x)
+        expected = 2 * (2 * x.detach()).exp()
+        expected[:, 0] = 0
+        assert pb.allclose(second, expected)
+
+    def test_of_the_imaginary_part(self):
+        x = pb.tensor([0.1 + 0.2j], dtype=pb.complex128, requires_grad=True)
+        y = x * 1
+        y.imag.exp_()
+        g, = pb.autograd.grad(y.imag.sum(), x, create_graph=True)
+        second, = pb.autograd.grad(g.imag.sum(), x)
+        assert pb.allclose(second.imag, x.detach().imag.exp())
+
+
+COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "less_", "greater_equal_")
+
+
+class TestOpsWithoutADerivative:
+    @pytest.mark.parametrize("name", COMPARISONS)
+    @pytest.mark.parametrize("other", [2.0, pb.tensor([2.0, 1.0])])
+    def test_a_comparison_in_place_cuts_the_history(self, name, other):
+        x = pb.tensor([2.7, 1.0], requires_grad=True)
+        y = x * 1
+        getattr(y, name)(other)
+        values = y.detach().clone()
+        (y * x).sum().backward()
+        assert x.grad.tolist() == values.tolist()
+
+    def test_on_a_view(self):
+        x = pb.tensor([2.7, 1.0], requires_grad=True)
+        y = x * 3
+        y[:1].gt_(2.0)
+        y.sum().backward()
+        assert x.grad.tolist() == [0.0, 3.0]
+
+    def test_the_node_is_named_as_in_torch(self):
+        y = pb.ones(2, requires_grad=True) * 1
+        assert y.gt_(0.5).grad_fn.name() == "GtBackward0"
+
+    def test_the_other_operand_gets_zeros(self):
+        x = pb.ones(2, requires_grad=True)
+        pb.zeros(2).lt_(x).sum().backward()
+        assert x.grad.tolist() == [0.0, 0.0]
+
+    def test_the_tangent_is_cut(self):
+        found = jvp(lambda a: (a * 1).eq_(a) + a, (X,), (ONES,))[1]
+        assert_equal(found, [1.0, 1.0])
+
+    def test_comparing_itself_records_nothing(self):
+        assert not (pb.ones(2, requires_grad=True) > 0).requires_grad
+
+
+class TestIntegers:
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda w, x: w.copy_(x),
+            lambda w, x: w.__setitem__(slice(0, 2), x),
+            lambda w, x: w[1:].copy_(x[1:]),
+            lambda w, x: w.__setitem__(0, x[1]),
+            lambda w, x: w.masked_fill_(w == 0, x[0].detach()),
+        ],
+    )
+    @pytest.mark.parametrize("dtype", [pb.int64, pb.bool])
+    def test_values_that_require_grad_do_not_make_them_require_it(self, write, dtype):
+        w, x = pb.zeros(2, dtype=dtype), pb.tensor([4.0, 5.0], requires_grad=True)
+        write(w, x)
+        assert not w.requires_grad
+        (w.float() * 3 + x).sum().backward()
+        assert x.grad.tolist() == [1.0, 1.0]
+
+
+class TestOut:
+    @pytest.mark.parametrize(
+        ("function", "dtype"),
+        [
+            (lambda x, out: pb.lt(x, 2, out=out), pb.bool),
+            (lambda x, out: pb.logical_not(x, out=out), pb.bool),
+            (lambda x, out: pb.isposinf(x, out=out), pb.bool),
+            (lambda x, out: pb.signbit(x, out=out), pb.bool),
+            (lambda x, out: pb.any(x, 0, out=out), pb.bool),
+            (lambda x, out: pb.argmax(x, 0, out=out), pb.int64),
+            (lambda x, out: pb.bucketize(x, pb.ones(2), out=out), pb.int64),
+        ],
+    )
+    def test_takes_results_without_a_derivative(self, function, dtype):
+        x = pb.ones(2, requires_grad=True)
+        out = pb.zeros(0, dtype=dtype)
+        assert function(x, out) is out
+        assert out.tolist() == function(x.detach(), pb.zeros(0, dtype=dtype)).tolist()
+        assert not out.requires_grad
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x, out: pb.add(x, 2, out=out),
+            lambda x, out: pb.cat([x, x], out=out),
+            lambda x, out: pb.hstack([x, x], out=out),
+            lambda x, out: pb.lt(x.detach(), 2, out=out.requires_grad_()),
+        ],
+    )
+    def test_refuses_what_requires_grad(self, function):
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            function(pb.ones(2, requires_grad=True), pb.zeros(4))
