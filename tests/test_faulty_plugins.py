@@ -77,6 +77,45 @@ def test_kernel_that_reports(faulty):
     assert faulty(lines, "x.exp()") == "ValueError | too small"
 
 
+CUT = """
+def breakable(whole):
+    def method(*args, **options):
+        if MEMORY.cut:
+            raise ValueError("the wire is cut")
+        return whole(*args, **options)
+    return method
+MEMORY.cut = False
+for name in ("read", "write", "copy"):
+    setattr(MEMORY, name, breakable(getattr(MEMORY, name)))
+kernels.pop("sort")
+"""
+CUT_WHILE = """import pullback_example.memory as memory
+    import warnings
+    warnings.simplefilter("ignore")
+    memory.MEMORY.cut = True
+    try: {use}
+    finally: memory.MEMORY.cut = False"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "x.tolist()",
+        "x.to('ref')",
+        "pb.ones(3, device='ref').to('faulty')",
+        "x[1].item()",
+        "x.sort()",
+        "pb.tensor([1.0], device='faulty')",
+        "x.detach().copy_(pb.ones(3, device='ref'))",
+    ],
+)
+def test_copy_that_fails_names_the_device(faulty, use):
+    message = faulty(CUT, CUT_WHILE.format(use=use))
+    assert message.startswith("RuntimeError | ")
+    assert "faulty" in message
+    assert "the wire is cut" in message
+
+
 def test_missing_kernel_with_fallback_forbidden(faulty):
     message = faulty("del kernels['sort']", "x.sort()", PULLBACK_FALLBACK="error")
     assert message.startswith(

@@ -1,6 +1,7 @@
 """Hooks on tensors, nodes and accumulators: order, replacement, handles, errors."""
 
 import pickle
+import weakref
 
 import pytest
 
@@ -514,3 +515,23 @@ def test_node_post_hook_that_writes_changes_one_gradient_only():
     x.grad = y.grad = None
     z.backward(seed)
     assert (x.grad.item(), y.grad.item(), seed.item()) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("mode", ["all", "any"])
+def test_multi_grad_hook_keeps_no_tensor_alive(mode, no_gc):
+    x, other = (pb.ones(1, requires_grad=True) for _ in range(2))
+    y = other * 2
+    gone = [weakref.ref(x), weakref.ref(y)]
+    handle = register_multi_grad_hook([x, other, y], print, mode=mode)
+    del x, y
+    assert [ref() for ref in gone] == [None, None]
+    handle.remove()
+
+
+def test_multi_grad_hook_counts_tensors_that_are_gone_as_not_reached():
+    seen = []
+    x, other = (pb.ones(1, requires_grad=True) for _ in range(2))
+    register_multi_grad_hook([x, other], seen.append)
+    del other
+    (x * 3).backward()
+    assert [seen[0][0].tolist(), seen[0][1]] == [[3.0], None]

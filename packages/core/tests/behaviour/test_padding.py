@@ -162,3 +162,12 @@ def test_gradients_of_shuffles():
 def test_refused_shuffles(message, call):
     with pytest.raises(RuntimeError, match=message):
         call(counted(1, 6, 3, 4))
+
+
+@pytest.mark.parametrize("mode", ["constant", "replicate"])
+def test_huge_padding_is_refused_before_anything_is_made(mode):
+    x = pb.ones(1, 1, 4)
+    for pad in ((2**40, 1), (1, 2**40), (2**62, 2**62)):
+        with pytest.raises(RuntimeError):
+            F.pad(x, pad, mode)
+    assert F.pad(x.to("meta"), (2**40, 1), mode).shape == (1, 1, 2**40 + 5)

@@ -142,3 +142,13 @@ def test_fill_makes_a_copy():
     pb.fill(x, 3).sum().backward()
     assert x.tolist() == [1, 1]
     assert x.grad.tolist() == [0, 0]
+
+
+def test_triangle_indices_of_a_huge_matrix():
+    """Memory follows the result, not the matrix; no offset overflows."""
+    n, far = 2**31, 2**63 - 1
+    assert pb.tril_indices(n, n, 1 - n).tolist() == [[n - 1], [0]]
+    assert pb.triu_indices(n, n, n - 1).tolist() == [[0], [n - 1]]
+    assert pb.tril_indices(2, 2, far).tolist() == [[0, 0, 1, 1], [0, 1, 0, 1]]
+    assert pb.triu_indices(2, 2, -far).tolist() == [[0, 0, 1, 1], [0, 1, 0, 1]]
+    assert pb.triu_indices(2, 2, far).shape == pb.tril_indices(2, 2, -far).shape == (2, 0)

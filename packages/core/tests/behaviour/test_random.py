@@ -233,3 +233,19 @@ def test_in_place_distributions():
 def test_empty_requests_are_allowed():
     assert pb.rand(0, 3).shape == (0, 3)
     assert pb.randn(0).shape == pb.randint(5, (0,)).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bounds", "message"),
+    [
+        (pb.float32, (-1e308, 1e308), "from is out of bounds for pullback.float32"),
+        (pb.float32, (0.0, float("nan")), "to is out of bounds"),
+        (pb.float16, (0.0, 70000.0), "to is out of bounds"),
+        (pb.float64, (-1e308, 1e308), "which result in to-from to exceed the limit"),
+        (pb.complex64, (-3e38, 3e38), "which result in to-from to exceed the limit"),
+        (pb.float32, (2.0, 1.0), "from=2.0 > to=1.0"),
+    ],
+)
+def test_uniform_bounds_beyond_the_dtype(dtype, bounds, message):
+    with pytest.raises(RuntimeError, match=message):
+        pb.empty(3, dtype=dtype).uniform_(*bounds)

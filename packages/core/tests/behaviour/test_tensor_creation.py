@@ -405,3 +405,52 @@ def test_print_options():
     finally:
         pb.set_printoptions(profile="default")
     assert repr(pb.tensor([1.23456])) == "tensor([1.2346])"
+
+
+class Items:
+    """A sequence that says `length`, and yields `item` as often as `count` says (None: forever)."""
+
+    def __init__(self, length, count, item=1.0):
+        self.length, self.count, self.item = length, count, item
+
+    def __len__(self):
+        return self.length() if callable(self.length) else self.length
+
+    def __getitem__(self, i):
+        if self.count is not None and i >= self.count:
+            raise IndexError
+        return self if self.item is None else self.item
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (Items(3, None), ValueError, "more items than its length, 3"),
+        (Items(2, None, item=None), ValueError, "too many dimensions|more items"),
+        (Items(1, 1, item=None), ValueError, "too many dimensions 'Items'"),
+        (Items(5, 3), ValueError, "of length 5 has only 3 items"),
+        (Items(iter(range(1, 10**9)).__next__, None), ValueError, "more items than its length"),
+        (Items(2**62, None), MemoryError, None),
+        (Items(-1, None), ValueError, None),
+    ],
+)
+def test_sequence_that_lies_about_its_length(data, error, message):
+    for read in (pb.tensor, pb.as_tensor, lambda data: pb.tensor(data, dtype=pb.float64)):
+        with pytest.raises(error, match=message):
+            read(data)
+
+
+def test_list_that_grows_while_it_is_read():
+    class Number(float):
+        def __getattr__(self, name):
+            numbers.append(self)
+            raise AttributeError(name)
+
+    numbers = [1.0, Number(2.0)]
+    with pytest.raises(RuntimeError, match="changed its length while it was read"):
+        pb.tensor(numbers)
+
+
+def test_endless_size():
+    with pytest.raises((TypeError, RuntimeError)):
+        pb.zeros(Items(2, None, item=1))

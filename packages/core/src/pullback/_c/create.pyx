@@ -265,8 +265,8 @@ cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
                 PB_HOST_TO_DEVICE, message)
     if failed:
         keep_error(failed)
-        raise_failure(failed, message,
-                      f"copy from {tensor_device(source)} to {tensor_device(out)} failed")
+        raise_failure(failed, message, f"copy from {tensor_device(source)} to "
+                      f"{tensor_device(out)}", tensor_device(source if to.host else out))
     return 0
 
 
@@ -302,7 +302,7 @@ def item(Tensor self not None):
                                       self.storage.data, self.offset * dtype_itemsize[self.dtype],
                                       dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message)
     if failed:
-        raise_failure(failed, message, "item()")
+        raise_failure(failed, message, "item()", tensor_device(self))
     return scalar_read(value, self.dtype)
 
 

@@ -362,7 +362,7 @@ def synchronize(where):
     if backend != NULL and backend.synchronize != NULL:
         code = backend.synchronize(backend.self, ordinal, message)
         if code:
-            raise_failure(code, message, "synchronize()")
+            raise_failure(code, message, "synchronize()", d)
 
 
 def memory_stats(where=None):

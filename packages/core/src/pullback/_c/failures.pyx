@@ -38,13 +38,15 @@ cdef int raise_code(int code, const char *message, str kernel) except -1:
                       or f"kernel {kernel!r} failed with code {code}")
 
 
-cdef int raise_failure(int code, const char *message, str what) except -1:
-    """Raise what a function of a backend reports; where that says no more, what failed is named."""
+cdef int raise_failure(int code, const char *message, str what, object where) except -1:
+    """Raise what a function of a backend reports; where that is no more than that it failed, the
+    text names the device, ``where``."""
     keep_error(code)
     cdef str text = message.decode("utf-8", "replace")
-    if PB_E_RUNTIME < code < PB_E_PYTHON or text == "ZeroDivisionError":
-        return raise_text(code, text or what)
-    raise RuntimeError(f"{what}: {text}" if text else what)
+    if text and (PB_E_RUNTIME < code < PB_E_PYTHON or text == "ZeroDivisionError"):
+        return raise_text(code, text)           # of work that was given earlier, as it stands
+    what = f"{what} failed" if where.type in what else f"{what} failed on {where}"
+    return raise_text(code, f"{what}: {text}" if text else what)
 
 
 cdef int raise_text(int code, str text) except -1:

@@ -1,5 +1,7 @@
 """Geometry: shape and strides in one immutable block, shared by tensors of equal geometry."""
 
+from itertools import islice
+
 from cpython.long cimport PyLong_AsLongLong, PyLong_Check
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
@@ -260,7 +262,7 @@ cdef int layout_parse(object dims, int64_t *out, const char *op, const char *arg
         return 1
     if not isinstance(dims, (tuple, list)):
         try:
-            dims = tuple(dims)
+            dims = tuple(islice(dims, PB_MAX_NDIM + 1))
         except TypeError:
             raise TypeError(
                 f"{op.decode()}(): argument '{argument.decode()}' must be tuple of ints, "

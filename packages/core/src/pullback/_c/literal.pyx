@@ -78,7 +78,7 @@ cdef int read_number(Reading reading, object number, int code, int depth) except
 
 cdef int read_sequence(Reading reading, object items, int depth) except -1:
     """Read the items of a list or tuple; the first item met at each depth sets the shape."""
-    cdef Py_ssize_t length = len(items)
+    cdef Py_ssize_t length = len(items), i
     if reading.ndim < 0:
         if depth == PB_MAX_NDIM:
             raise ValueError(f"too many dimensions '{type(items).__name__}'")
@@ -90,9 +90,28 @@ cdef int read_sequence(Reading reading, object items, int depth) except -1:
     elif length != reading.shape[depth]:
         raise ValueError(f"expected sequence of length {reading.shape[depth]} at dim {depth} "
                          f"(got {length})")
-    for item in items:
-        read_item(reading, item, depth + 1)
+    for i in range(length):             # reading an item may run code that changes the list
+        if len(items) == length:
+            read_item(reading, items[i], depth + 1)
+    if len(items) != length:
+        raise RuntimeError("tensor(): a sequence changed its length while it was read")
     return 0
+
+
+cdef list listed(object items):
+    """Return a sequence's items; raises if they are more or fewer than its length says."""
+    cdef Py_ssize_t length = len(items), count = 0
+    cdef list found = [None] * length   # raises MemoryError before anything is read
+    for item in items:
+        if count == length:
+            raise ValueError(f"tensor(): a '{type(items).__name__}' has more items than its "
+                             f"length, {length}")
+        found[count] = item
+        count += 1
+    if count != length:
+        raise ValueError(f"tensor(): a '{type(items).__name__}' of length {length} has only "
+                         f"{count} items")
+    return found
 
 
 cdef int read_other(Reading reading, object item, int depth) except -1:
@@ -112,7 +131,9 @@ cdef int read_other(Reading reading, object item, int depth) except -1:
     if isinstance(item, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
     if PySequence_Check(item):
-        return read_sequence(reading, list(item), depth)
+        if depth == PB_MAX_NDIM:
+            raise ValueError(f"too many dimensions '{type(item).__name__}'")
+        return read_sequence(reading, listed(item), depth)
     if not reading.typed:
         raise RuntimeError(f"Could not infer dtype of {type(item).__name__}")
     return read_number(reading, item, -1, depth)

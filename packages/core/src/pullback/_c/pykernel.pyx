@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport (
     PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
     PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param)
-from pullback._c.device cimport pb_device_type
+from pullback._c.device cimport device_make, device_types, pb_device_type
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.failures cimport raise_failure
 from pullback.optable.slots import SLOTS
@@ -164,7 +164,8 @@ cdef object fetch(pb_device_type *found, pb_array *array):
         found.backend.self, array.device, <void *>address, 0, array.base,
         (array.offset + low) * size, (high - low + 1) * size, PB_DEVICE_TO_HOST, message)
     if failed:
-        raise_failure(failed, message, "copy from device failed")
+        raise_failure(failed, message, "copy to the host",
+                      device_make(<int>(found - device_types()), array.device))
     cdef pb_array host = array[0]
     host.data = <void *>(address - low * <int64_t>size)
     return host_array(&host).copy()
@@ -214,5 +215,6 @@ cdef int put_bytes(pb_device_type *found, pb_array *array, int64_t offset, objec
         found.backend.self, array.device, array.base, offset * dtype_itemsize[array.dtype],
         <void *>address, 0, nbytes, PB_HOST_TO_DEVICE, message)
     if failed:
-        raise_failure(failed, message, "copy to device failed")
+        raise_failure(failed, message, "copy from the host",
+                      device_make(<int>(found - device_types()), array.device))
     return 0

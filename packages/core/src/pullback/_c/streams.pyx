@@ -11,7 +11,8 @@ from libc.stdlib cimport calloc
 
 from pullback.abi cimport PB_MESSAGE_SIZE, pb_backend
 from pullback._c.device cimport (
-    device, device_index, device_parse, device_type, device_types, has_field, pb_device_type)
+    device, device_index, device_make, device_parse, device_type, device_types, has_field,
+    pb_device_type)
 from pullback._c.failures cimport raise_failure
 from pullback._c.state cimport globals_, pb_globals
 from pullback._c.types cimport STORAGE_SHARED, pb_storage
@@ -92,18 +93,18 @@ cdef uint16_t stream_default(int type_id, int index) except? 0:
         return 0
     found = defaults.get(device_key(type_id, index))
     if found is None:                   # current_stream may have an address for it
-        check_set(backend.set_stream(backend.self, index, NULL, &previous))
+        check_set(backend.set_stream(backend.self, index, NULL, &previous), type_id, index)
         handle = backend.current_stream(backend.self, index)
-        check_set(backend.set_stream(backend.self, index, previous, &previous))
+        check_set(backend.set_stream(backend.self, index, previous, &previous), type_id, index)
         found = defaults[device_key(type_id, index)] = stream_number(type_id, index, handle)
     return found
 
 
 # ---- what is done with them ----------------------------------------------------------------------
 
-cdef int check_set(int code) except -1:
+cdef int check_set(int code, int type_id, int index) except -1:
     if code:
-        raise_failure(code, b"", "set_stream() failed")
+        raise_failure(code, b"", "set_stream()", device_make(type_id, index))
     return 0
 
 
@@ -118,7 +119,8 @@ cdef uint16_t stream_set(uint16_t number) except? 0:
     backend = device_types()[stream.device_type].backend
     before = stream_now(stream.device_type, stream.device_index)
     if before != number:
-        check_set(backend.set_stream(backend.self, stream.device_index, stream.handle, &previous))
+        check_set(backend.set_stream(backend.self, stream.device_index, stream.handle, &previous),
+                  stream.device_type, stream.device_index)
     return before
 
 
@@ -139,7 +141,8 @@ cdef int stream_wait(uint16_t waiter, uint16_t awaited) except -1:
     code = backend.wait_stream(backend.self, later.device_index, later.handle,
                                earlier.device_index, earlier.handle, message)
     if code:
-        raise_failure(code, message, "wait_stream() failed")
+        raise_failure(code, message, "wait_stream()",
+                      device_make(later.device_type, later.device_index))
     return 0
 
 
@@ -160,7 +163,8 @@ cdef int memory_use(pb_storage *storage, void *handle) except -1:
         return 0
     code = backend.use_memory(backend.self, storage.device_index, storage.data, handle)
     if code:
-        raise_failure(code, b"", "use_memory() failed")
+        raise_failure(code, b"", "use_memory()",
+                      device_make(storage.device_type, storage.device_index))
     return 0
 
 
@@ -209,7 +213,7 @@ def set_stream(where, stream):
     if handle != NULL:
         if stream_number(d.type_id, index, handle) != stream_default(d.type_id, index):
             process.streams_used = 1
-    check_set(backend.set_stream(backend.self, index, handle, &previous))
+    check_set(backend.set_stream(backend.self, index, handle, &previous), d.type_id, index)
     return <size_t>previous
 
 
@@ -238,4 +242,4 @@ def wait_stream(where, waiter, awaited, other=None):
     code = backend.wait_stream(backend.self, index, <void *><size_t>waiter, other_index,
                                <void *><size_t>awaited, message)
     if code:
-        raise_failure(code, message, "wait_stream() failed")
+        raise_failure(code, message, "wait_stream()", d)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -352,14 +353,19 @@ def _all_hook(tensors, fn):
 
     lock = threading.Lock()
     passes: dict = {}
-    edges = [surface.gradient_edge(t) for t in tensors]
+    count = len(tensors)                # what the hooks refer to must not keep the tensors alive
+    places = [weakref.ref(t) if t.is_leaf else surface.gradient_edge(t) for t in tensors]
+
+    def is_reached(place):
+        leaf = place() if isinstance(place, weakref.ref) else None
+        edge = place if leaf is None else surface.gradient_edge(leaf)
+        return isinstance(edge, tuple) and engine.will_compute(*edge)
 
     def collect(position, grad):
         task = engine.current_task_id()
         with lock:
             if task not in passes:
-                expected = sum(engine.will_compute(node, number) for node, number in edges)
-                passes[task] = [expected, [None] * len(tensors)]
+                passes[task] = [sum(map(is_reached, places)), [None] * count]
                 engine.queue_callback(lambda: passes.pop(task, None), always=True)
             entry = passes[task]
             entry[0] -= 1

@@ -411,10 +411,18 @@ op(f"randint_like(self: Tensor, low: any, high: any = None, {_RANDOM_LIKE}) -> T
 
 
 def _uniform_(self, from_, to, generator):
-    if not from_ <= to:
+    import pullback
+    _continuous(self)
+    limit = pullback.finfo(self.dtype).max
+    for name, value in (("from", from_), ("to", to)):
+        if not abs(value) <= limit:
+            raise RuntimeError(f"{name} is out of bounds for {self.dtype}: {value}")
+    if from_ > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found "
                            f"from={from_} > to={to}")
-    _continuous(self)
+    if to - from_ > limit:
+        raise RuntimeError(f"uniform_ expects to-from <= finfo({self.dtype}).max, but found "
+                           f"to={to} and from={from_} which result in to-from to exceed the limit")
     if (from_, to) == (0, 1):
         return _uniform(self, generator)
     numbers = _uniform(_create().empty_tensor(self.shape, self.dtype, self.device), generator)

@@ -63,46 +63,61 @@ op("constant_pad_nd(self: Tensor, pad: int[], value: Scalar = 0) -> Tensor",
 
 # -- the tensor's own elements ---------------------------------------------------------------------
 
+# A run is consecutive elements of the result: (target, source, length, step). They come from the
+# elements from ``source`` on, from the same in reverse (step -1), or from that one alone (step 0).
+
+def _parts(size, before, after):
+    """Yield the bounds of what lies before a dim, in it, and after it, of size + before + after."""
+    for low, high in ((-before, 0), (0, size), (size, size + after)):
+        low, high = max(low, -before), min(high, size + after)
+        yield low, max(low, high)
+
+
 def _reflected(size, before, after):
+    (a, b), (c, d), (e, f) = _parts(size, before, after)
     last = size - 1
-    return [last - abs(last - abs(i)) for i in range(-before, size + after)]
+    return (a + before, 1 - b, b - a, -1), (c + before, c, d - c, 1), (
+        e + before, 2 * last - f + 1, f - e, -1)
 
 
 def _replicated(size, before, after):
-    return [min(max(i, 0), size - 1) for i in range(-before, size + after)]
+    (a, b), (c, d), (e, f) = _parts(size, before, after)
+    return (a + before, 0, b - a, 0), (c + before, c, d - c, 1), (e + before, size - 1, f - e, 0)
 
 
 def _wrapped(size, before, after):
     """torch cuts off first and repeats what is left."""
     start, kept = max(-before, 0), size + min(before, 0) + min(after, 0)
-    return [start + i % kept for i in range(-max(before, 0), kept + max(after, 0))]
+    before, end = max(before, 0), kept + max(after, 0)
+    low = -before
+    while low < end:
+        first = low % kept
+        length = min(kept - first, end - low)
+        yield low + before, start + first, length, 1
+        low += length
 
 
 _SOURCES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
-def _moves(index):
-    """Yield (target, source, length) of the consecutive runs of an index."""
-    start = 0
-    for end in range(1, len(index) + 1):
-        if end == len(index) or index[end] != index[end - 1] + 1:
-            yield start, index[start], end - start
-            start = end
-
-
-def _indices(shape, pad, mode):
-    """Yield each padded dim and where its elements come from."""
-    for dim, (before, after) in zip(range(len(shape) - 1, -1, -1), _ends(pad)):
-        if before or after:
-            yield dim, _SOURCES[mode](shape[dim], before, after)
+def _runs(shape, pad, mode):
+    """Return each padded dim, its new size, and the runs that it consists of."""
+    return [(dim, shape[dim] + before + after,
+             [run for run in _SOURCES[mode](shape[dim], before, after) if run[2]])
+            for dim, (before, after) in zip(range(len(shape) - 1, -1, -1), _ends(pad))
+            if before or after]
 
 
 def _mirror_forward(self, pad, mode):
     out = self
-    for dim, index in _indices(self.shape, pad, mode):
-        grown = new_empty(self, (*out.shape[:dim], len(index), *out.shape[dim + 1:]))
-        for target, source, length in _moves(index):
-            put(ops.narrow(grown, dim, target, length), ops.narrow(out, dim, source, length))
+    for dim, size, runs in _runs(self.shape, pad, mode):
+        grown = new_empty(self, (*out.shape[:dim], size, *out.shape[dim + 1:]))
+        for target, source, length, step in runs:
+            place = ops.narrow(grown, dim, target, length)
+            part = ops.narrow(out, dim, source, length if step else 1)
+            if step <= 0:
+                part = ops.flip(part, (dim,)) if step else ops.expand(part, tuple(place.shape))
+            put(place, part)
         out = grown
     return put(new_empty(self, self.shape), self) if out is self else out
 
@@ -110,10 +125,13 @@ def _mirror_forward(self, pad, mode):
 def _mirror_backward(self, sizes, pad, mode):
     """Add every element to where it came from."""
     out = self.to(accumulate_dtype(self.dtype))
-    for dim, index in reversed(list(_indices(sizes, pad, mode))):
+    for dim, _, runs in reversed(_runs(sizes, pad, mode)):
         shrunk = new_filled(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
-        for target, source, length in _moves(index):
-            ops.narrow(shrunk, dim, source, length).add_(ops.narrow(out, dim, target, length))
+        for target, source, length, step in runs:
+            part = ops.narrow(out, dim, target, length)
+            if step <= 0:
+                part = ops.flip(part, (dim,)) if step else ops.sum(part, dim, keepdim=True)
+            ops.narrow(shrunk, dim, source, length if step else 1).add_(part)
         out = shrunk
     return out.to(self.dtype) if out is not self else put(new_empty(self, self.shape), self)
 

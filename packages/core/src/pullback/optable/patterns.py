@@ -228,17 +228,24 @@ def _triangle_indices(name, below):
         dtype = dtype_named("int64") if dtype is None else dtype
         if dtype.kind not in "ui" or dtype.itemsize == 1:
             raise unsupported(name, dtype)
-        rows = _count_up(row, dtype_named("int64"), device).unsqueeze(1)
-        columns = _count_up(col, dtype_named("int64"), device)
-        if below:
-            count, wanted = _count_lower(row, col, offset), columns <= rows + offset
-        else:
-            count = row * col - _count_lower(row, col, offset - 1)
-            wanted = columns >= rows + offset
+        offset = min(max(offset, -row), col)        # beyond, nothing changes
+        # Of the rows and columns that the triangle reaches, it takes up half at least.
+        top, bottom, left, right = (
+            (max(-offset, 0), row, 0, min(col, row + offset)) if below
+            else (0, min(row, col - offset), max(offset, 0), col))
+        count = _count_lower(row, col, offset) if below else (
+            row * col - _count_lower(row, col, offset - 1))
         places = _create().empty_tensor((count, 2), dtype_named("int64"), device)
         if count:
-            run_slot("nonzero", (places,), (wanted,))
-        return cast_to(row_major(places.t()), dtype)
+            rows = _count_up(bottom - top, places.dtype, device).unsqueeze(1)
+            columns = _count_up(right - left, places.dtype, device)
+            border = rows + (top + offset - left)
+            run_slot("nonzero", (places,), (columns <= border if below else columns >= border,))
+        found = row_major(places.t())
+        for line, shift in ((0, top), (1, left)):
+            if shift:
+                found[line].add_(shift)
+        return cast_to(found, dtype)
     return composite
 
 
