@@ -674,6 +674,6 @@ def test_an_interrupt_around_forward_leaves_grad_mode_on(monkeypatch, after):
     owner = getattr(pb.autograd.function, module)
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, interrupted(getattr(owner, name)))
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), pb.autograd.forward_ad.dual_level():
             Same.apply(pb.ones(1, requires_grad=True))
     assert pb.is_grad_enabled()

@@ -69,6 +69,71 @@ def build_context(x, probe):
     y.grad_fn.again = y * 3
 
 
+class Plain(pb.autograd.Function):
+    """Its ctx holds no attribute: only the graph knows it."""
+
+    @staticmethod
+    def forward(ctx, a):
+        ctx.save_for_backward(a)
+        return a * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        (a,) = ctx.saved_tensors
+        return g * 2 + (a - a)
+
+
+def build_hook_of_function(x, probe):
+    y = Plain.apply(x * 1)
+    z = Plain.apply(Plain.apply(y)).exp()
+    y.register_hook(lambda g: (z, probe) and None)
+
+
+def build_node_hook_of_function(x, probe):
+    node = Plain.apply(Plain.apply(x)).grad_fn
+    node.register_hook(lambda a, b: (node, probe) and None)
+
+
+def build_context_seen_in_backward(x, probe):
+    class Keeps(Plain):
+        @staticmethod
+        def backward(ctx, g):
+            ctx.me = ctx, probe
+            return g * 2
+
+    y = Keeps.apply(x)
+    y.sum().backward(retain_graph=True)
+
+
+def build_context_kept_in_forward(x, probe):
+    class Keeps(Plain):
+        @staticmethod
+        def forward(ctx, a):
+            kept.append(ctx)
+            return a * 2
+
+    kept = [probe]
+    y = Keeps.apply(x)
+    y.register_hook(lambda g: kept and None)
+
+
+def build_attributes_without_references(x, probe):
+    class Keeps(Plain):
+        @staticmethod
+        def forward(ctx, a):
+            ctx.number = 3
+            return a * 2
+
+    y = Keeps.apply(x)
+    y.grad_fn.me = y, probe
+
+
+def build_grad_with_history_through_function(x, probe):
+    leaf = pb.ones(2, requires_grad=True)
+    leaf.probe = probe
+    (Plain.apply(leaf) * leaf).sum().backward(create_graph=True)
+
+
 def build_grad_with_history(x, probe):
     leaf = pb.ones(2, requires_grad=True)
     leaf.probe = probe
@@ -79,6 +144,9 @@ def build_grad_with_history(x, probe):
 @pytest.mark.parametrize("build", [
     build_own_hook, build_downstream_hook, build_diamond_hook, build_leaf_hook, build_node_hook,
     build_metadata, build_attribute, build_context, build_grad_with_history,
+    build_hook_of_function, build_node_hook_of_function, build_context_seen_in_backward,
+    build_context_kept_in_forward, build_attributes_without_references,
+    build_grad_with_history_through_function,
 ])
 def test_cycle_is_collected(build):
     x = pb.ones(2, requires_grad=True)
@@ -106,6 +174,27 @@ def test_cycle_that_is_held_from_outside_survives():
     total.backward()
     assert len(calls) == 1
     assert x.grad.tolist() == [96.0, 96.0]
+
+
+def test_functions_in_the_graph_of_a_held_tensor_survive():
+    x = pb.ones(2, requires_grad=True)
+    y = Plain.apply(Plain.apply(x * 1))
+    z = Plain.apply(y) * y
+    for generation in (0, 1, 2, 2):
+        gc.collect(generation)
+    z.sum().backward()
+    assert x.grad.tolist() == [64.0, 64.0]
+
+
+def test_collections_do_not_visit_functions_that_only_the_graph_holds():
+    y = x = pb.ones(2, requires_grad=True)
+    for _ in range(100):
+        y = Plain.apply(y)
+    nodes = [o for o in gc.get_objects() if type(o).__name__ == "PlainBackward"]
+    assert nodes == []
+    assert y.grad_fn in gc.get_objects()        # user code may put it into a cycle
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0**100] * 2
 
 
 def test_cycle_held_by_one_arm_of_a_diamond_survives():

@@ -10,7 +10,8 @@ from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.formula cimport zeros_for
 from pullback._c.layout cimport layout_retain
 from pullback._c.node cimport (
-    Node, node_name, node_new, node_release, node_release_saved, node_retain, node_set_meta)
+    Node, hide_from_collector, node_name, node_new, node_release, node_release_saved, node_retain,
+    node_set_meta, show_to_collector)
 from pullback._c.observe cimport begin_function, end_numbered
 from pullback._c.record cimport (
     bump_version, check_inplace, move_retained, rebase, says_requires_grad, tensor_edge,
@@ -113,6 +114,42 @@ cdef class FunctionNode(Node):
 
 # ---- apply ---------------------------------------------------------------------------------------
 
+# Tuples of truth values, shared: of a node they would be most of what the collector has to visit.
+cdef dict shared_tuples = {}
+
+
+cdef tuple shared(list flags):
+    """Return the flags as a tuple, the same one for the same flags if they are few."""
+    cdef tuple made = tuple(flags)
+    return made if len(made) > 8 else shared_tuples.setdefault(made, made)
+
+
+def run(cls, tuple args, bint apart, otherwise):
+    """Run a Function and return its outputs; ``otherwise(cls, args)`` while levels are open or
+    somebody watches. ``apart``: it has a setup_context."""
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    cdef FunctionNode ctx
+    if state.levels or process.observer != NULL:
+        return otherwise(cls, args)
+    ctx = cls._backward_cls()
+    begin(ctx, cls, args)
+    state.grad_enabled = 0
+    try:
+        if apart:
+            outputs = cls.forward(*args)
+            cls.setup_context(ctx, args, outputs)
+        else:
+            outputs = cls.forward(ctx, *args)
+    finally:
+        state.grad_enabled = before
+    outputs = finish(ctx, args, outputs)
+    ctx.forget()
+    if type(outputs) is Tensor and (<Tensor>outputs).node == ctx.node and ctx.node != NULL:
+        hide_from_collector(ctx, 2)     # this variable and the tensor
+    return outputs
+
+
 def begin(FunctionNode ctx not None, cls, tuple args):
     """Note which inputs are tensors and need a gradient, before forward of `cls` runs."""
     cdef pb_state *state = thread_state()
@@ -129,8 +166,8 @@ def begin(FunctionNode ctx not None, cls, tuple args):
             needs.append(False)
     ctx.clear_on_access = cls.clear_saved_tensors_on_access
     ctx.boxed_grads = cls.boxed_grads_call
-    ctx.input_is_tensor = tuple(kinds)
-    ctx.needs_input_grad = tuple(needs)
+    ctx.input_is_tensor = shared(kinds)
+    ctx.needs_input_grad = shared(needs)
     ctx.recorded = any_grad and state.grad_enabled and not state.inference
 
 
@@ -239,7 +276,7 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
     cdef Tensor tensor
     node.wrapper = <PyObject *>ctx
     ctx.node = node
-    ctx.output_is_tensor = tuple([is_tensor(item) for item in raw])
+    ctx.output_is_tensor = shared([is_tensor(item) for item in raw])
     for i in range(<uint32_t>len(inputs)):
         tensor_edge(<Tensor>inputs[i], node_edges(node) + i)
     for i in range(<uint32_t>len(raw)):
@@ -324,6 +361,7 @@ cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) excep
     cdef uint32_t i, edge = 0
     cdef Py_ssize_t expected = len(ctx.input_is_tensor)
     cdef object returned
+    show_to_collector(ctx)
     for i in range(node.noutputs):
         if grads[i] != NULL:
             arguments.append(<object>grads[i])

@@ -16,6 +16,8 @@ cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noe
 cdef void release_later(PyObject *object) noexcept
 cdef pb_node *node_of(Node self) except NULL
 cdef Node node_object(pb_node *node)
+cdef void hide_from_collector(Node ctx, Py_ssize_t held) noexcept
+cdef void show_to_collector(Node wrapper) noexcept
 cdef str node_name(pb_node *node)
 cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
                         pb_storage *storage) noexcept

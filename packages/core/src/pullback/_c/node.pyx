@@ -27,6 +27,13 @@ from pullback._c.state import thread_number
 
 __all__ = ["Node"]
 
+cdef extern from "Python.h":
+    PyObject **_PyObject_GetDictPtr(PyObject *object) noexcept
+    bint PyObject_GC_IsTracked(PyObject *value) noexcept
+    void PyObject_GC_Track(PyObject *value) noexcept
+    void PyObject_GC_UnTrack(PyObject *value) noexcept
+    Py_ssize_t Py_REFCNT(PyObject *value) noexcept
+
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
 cdef pb_node *dying = NULL              # linked by `visit`
@@ -242,7 +249,8 @@ cdef bint arrive(pb_node *node, visitproc visit) noexcept:
         node.gc_count = 0
     node.gc_count += 1
     if visit == subtracting:
-        return node.gc_count == <uint32_t>node.refcount
+        return node.gc_count == <uint32_t>(
+            node.refcount if node.kind != NODE_PYTHON else Py_REFCNT(node.wrapper))
     return node.gc_count == 1
 
 
@@ -280,7 +288,7 @@ cdef int show(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept
 cdef int push(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept:
     global stack, stack_room
     cdef pb_node **grown
-    if node.kind == NODE_PYTHON:
+    if node.kind == NODE_PYTHON and PyObject_GC_IsTracked(node.wrapper):
         return visit(node.wrapper, arg)
     if not process.full_collection or not arrive(node, visit):
         return 0
@@ -320,6 +328,23 @@ cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept:
         current_visit = visit
         process.gc_epoch += 1
     mark[0] = process.gc_epoch
+
+
+# A ctx that only the graph holds, and whose attributes can be part of no cycle, is as opaque to
+# young collections as a struct is: a million of them would make each collection a long one.
+
+cdef void hide_from_collector(Node ctx, Py_ssize_t held) noexcept:
+    """Let a ctx be walked as a struct if nothing but the graph and `held` variables hold it."""
+    cdef PyObject **attributes = _PyObject_GetDictPtr(<PyObject *>ctx)
+    if Py_REFCNT(<PyObject *>ctx) == held and (
+            attributes[0] == NULL or not PyObject_GC_IsTracked(attributes[0])):
+        PyObject_GC_UnTrack(<PyObject *>ctx)
+
+
+cdef void show_to_collector(Node wrapper) noexcept:
+    """Undo that before code of the user gets hold of the object."""
+    if not PyObject_GC_IsTracked(<PyObject *>wrapper):
+        PyObject_GC_Track(<PyObject *>wrapper)
 
 
 # ---- the Python object ---------------------------------------------------------------------------
@@ -370,6 +395,7 @@ cdef Node node_object(pb_node *node):
     """Return the Python object of a node, the same one as long as somebody holds it."""
     cdef Node result
     if node.wrapper != NULL:
+        show_to_collector(<Node>node.wrapper)
         return <Node>node.wrapper
     name = node_name(node)
     kind = node_types.get(name)
@@ -422,10 +448,6 @@ cdef int node_object_traverse(PyObject *self, visitproc visit, void *arg) noexce
     if show(wrapper.node, visit, arg, &depth):
         return 1
     return show_pushed(visit, arg, depth)
-
-
-cdef extern from "Python.h":
-    PyObject **_PyObject_GetDictPtr(PyObject *object)
 
 
 (<PyTypeObject *>Node).tp_traverse = <traverseproc>node_object_traverse

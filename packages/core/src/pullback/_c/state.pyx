@@ -26,7 +26,7 @@ cdef extern from *:
     #else
     #define PB_THREAD __thread
     #endif
-    #define PB_NEW_STATE {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1, 0, 0, NULL, 0}
+    #define PB_NEW_STATE {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1}
     static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
     static const pb_state pb_new_state = PB_NEW_STATE;
     """

@@ -179,15 +179,16 @@ class Function(metaclass=FunctionMeta):
         Raises: RuntimeError for a misuse of ``ctx``, and under ``vmap`` without a rule for it;
         NotImplementedError without ``forward``, or in forward mode without ``jvp``.
         """
-        if cls.setup_context is not Function.setup_context:
+        apart = cls.setup_context is not Function.setup_context
+        if apart:
             args = _bound(cls.forward, args, kwargs)
         elif kwargs:
             args = _bound(cls.forward, (None, *args), kwargs)[1:]
-        return run_function(cls, args)
+        return _function.run(cls, args, apart, run_function)
 
 
 def run_function(cls, args):
-    """Run a Function on all its arguments; returns forward's outputs."""
+    """Run a Function on all its arguments, with levels and observers; returns its outputs."""
     if batch.are_batched(args):
         return vmapped.run_batched(cls, args)
     ctx, outputs = _run(cls, args)
