@@ -423,3 +423,35 @@ def test_root_of_wrong_type_is_refused(bad):
 def test_unknown_argument_is_refused():
     with pytest.raises(TypeError, match="foo"):
         leaf(1.0).sum().backward(foo=1)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(lambda: pb.tensor([2.0, 3.0], dtype=pb.float64), id="plain"),
+        pytest.param(lambda: pb.tensor([2.0, 3.0]), id="other dtype"),
+        pytest.param(lambda: pb.tensor(2.0, dtype=pb.float64).expand(2), id="expanded"),
+        pytest.param(lambda: leaf(2.0, 3.0) * 1, id="with history"),
+        pytest.param(lambda: pb.tensor([2.0, 3.0, 4.0]), id="other shape"),
+        pytest.param(lambda: pb.tensor([[2.0, 3.0]]), id="more dims"),
+        pytest.param(lambda: pb.tensor([2j, 3j]), id="complex"),
+        pytest.param(lambda: pb.ones(2, dtype=pb.float64, device="meta"), id="other device"),
+    ],
+)
+def test_method_with_a_gradient_equals_function(seed):
+    """The method takes plain gradients to the engine at once."""
+
+    def outcome(run):
+        x = leaf(1.0, 4.0)
+        y = x * x
+        try:
+            run(y, seed())
+            first = x.grad.tolist()
+            y.backward(pb.ones(2, dtype=pb.float64))
+        except Exception as error:
+            return type(error), str(error).replace("autograd.", "").split("backward")[-1][:40]
+        return first
+
+    assert outcome(lambda y, g: y.backward(g)) == outcome(lambda y, g: backward(y, g))
+    kept = outcome(lambda y, g: y.backward(g, retain_graph=True))
+    assert kept == outcome(lambda y, g: backward(y, g, retain_graph=True))

@@ -24,7 +24,7 @@ from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    is_tensor, same_device, set_run_from_scalar, tensor_device, tensor_extra, tensor_set_node)
+    is_tensor, same_device, set_run_from_root, tensor_device, tensor_extra, tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -383,8 +383,8 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
 
 # ---- backward ------------------------------------------------------------------------------------
 
-cdef object run_from_scalar(Tensor root, bint keep_graph):
-    """Run a pass from one tensor with the gradient 1, into the leaves."""
+cdef object run_from_root(Tensor root, object gradient, bint keep_graph):
+    """Run a pass from one tensor into the leaves; its gradient is 1 where none is given."""
     cdef pb_edge edge
     edge.node = NULL
     refuse_in_transform()
@@ -393,7 +393,8 @@ cdef object run_from_scalar(Tensor root, bint keep_graph):
         tensor_edge(root, &edge)
         if edge.node == NULL:
             raise RuntimeError(why_no_grad(0, root))
-        run_pass(&edge, 1, [implicit_seed(&edge)], keep_graph, False, False, 0, True)
+        seed = implicit_seed(&edge) if gradient is None else gradient
+        run_pass(&edge, 1, [seed], keep_graph, False, False, 0, True)
     finally:
         if edge.node != NULL:
             node_release(edge.node)
@@ -401,7 +402,7 @@ cdef object run_from_scalar(Tensor root, bint keep_graph):
 
 def install():
     """Bind properties and methods to Tensor."""
-    set_run_from_scalar(run_from_scalar)
+    set_run_from_root(run_from_root)
     for name, pair in {
             "requires_grad": (get_requires_grad, set_requires_grad,
                               refuse_deletion("requires_grad must be a bool")),

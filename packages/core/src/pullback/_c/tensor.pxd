@@ -51,7 +51,8 @@ cdef class Tensor:
     cdef object __weakref__
 
 
-cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) noexcept
+cdef void set_run_from_root(
+    object (*function)(Tensor root, object gradient, bint keep_graph)) noexcept
 cdef void set_indexing(object (*read)(Tensor self, object key),
                        int (*write)(Tensor self, object key, object value) except -1) noexcept
 cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)

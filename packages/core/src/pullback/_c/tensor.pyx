@@ -14,7 +14,7 @@ from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
 from pullback._c.device cimport DEVICE_META, device_make, device_types
 from pullback._c.dtype cimport dtype_differentiable, dtype_itemsize, dtype_object
 from pullback._c.layout cimport (
-    layout_release, layout_retain, layout_shape_tuple, layout_strides_tuple)
+    layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
 from pullback._c.state cimport process_pool
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
@@ -277,13 +277,23 @@ cdef class Late:
     pass
 
 
-cdef object (*run_from_scalar)(Tensor root, bint keep_graph)
+cdef bint is_seed_of(Tensor root, object gradient) noexcept:
+    """True for a plain tensor in the root's shape and dtype, on its device."""
+    if type(gradient) is not Tensor or (
+            (root.flags | (<Tensor>gradient).flags) & TENSOR_IS_LIFTED):
+        return False
+    return root.dtype == (<Tensor>gradient).dtype and same_device(root, <Tensor>gradient) and (
+        layout_same_shape(root.layout, (<Tensor>gradient).layout))
 
 
-cdef void set_run_from_scalar(object (*function)(Tensor root, bint keep_graph)) noexcept:
-    """Install the engine's pass from one tensor with the gradient 1."""
-    global run_from_scalar
-    run_from_scalar = function
+cdef object (*run_from_root)(Tensor root, object gradient, bint keep_graph)
+
+
+cdef void set_run_from_root(
+        object (*function)(Tensor root, object gradient, bint keep_graph)) noexcept:
+    """Install the engine's pass from one tensor."""
+    global run_from_root
+    run_from_root = function
 
 
 cdef object (*read_item)(Tensor self, object key)
@@ -484,8 +494,9 @@ cdef class Tensor:
         >>> x.grad
         tensor(5.)
         """
-        if gradient is None and inputs is None and create_graph is False:
-            return run_from_scalar(self, retain_graph is not None and retain_graph)
+        if inputs is None and create_graph is False and (
+                gradient is None or is_seed_of(self, gradient)):
+            return run_from_root(self, gradient, retain_graph is not None and retain_graph)
         return late.backward(self, gradient, retain_graph, create_graph, inputs)
 
     def __len__(self):
