@@ -475,3 +475,10 @@ def test_no_growth():
     after = pb.memory_stats()["allocated_bytes.all.current"], len(gc.get_objects())
     assert after[0] == before[0]
     assert after[1] < before[1] + 20
+
+
+def test_tangent_with_a_tangent_at_the_same_level_is_refused():
+    with dual_level():
+        dual = make_dual(pb.ones(2), pb.ones(2))
+        with pytest.raises(RuntimeError, match="itself has a forward gradient at the same level"):
+            make_dual(pb.ones(2), dual)

@@ -316,3 +316,11 @@ def test_the_mode_inside_a_transformed_function_is_honoured():
             return (x * x).sum()
 
     assert pb.func.grad(constant)(pb.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_parameter_is_resized_in_inference_mode():
+    x = pb.ones(2, requires_grad=True)
+    with pb.inference_mode():
+        assert x.resize_(3).shape == (3,)
+    with pb.no_grad(), pytest.raises(RuntimeError, match="cannot resize variables that require"):
+        x.resize_(4)

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 import time
 import weakref
 
@@ -247,3 +248,8 @@ def test_backward_in_a_forked_child(run_script):
 @pytest.mark.beyond_torch
 def test_endless_reentrance_is_a_recursion_error(run_script):
     assert run_script("endless_reentrance") == "refused"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of address space")
+def test_huge_numbers_end_every_call_soon(run_script):
+    assert run_script("huge_numbers") == "done"

@@ -336,6 +336,29 @@ def test_raw_saved_slot_takes_its_own_hooks():
         slot.register_hooks(lambda t: t, lambda t: t)
 
 
+def test_raw_saved_tensors_of_a_function_take_their_own_hooks():
+    class Product(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g * b, g * a
+
+    x, z = leaf(3.0), leaf(5.0)
+    y = Product.apply(x, z)
+    first, second = y.grad_fn._raw_saved_tensors
+    second.register_hooks(lambda t: t.detach(), lambda t: t * 10)
+    assert [first.data.tolist(), second.data.tolist()] == [[3.0], [50.0]]
+    y.backward()
+    assert [x.grad.tolist(), z.grad.tolist()] == [[50.0], [3.0]]
+    with pytest.raises(RuntimeError, match="second time"):
+        _ = y.grad_fn._raw_saved_tensors
+
+
 # save_on_cpu and mutation of saved values
 
 

@@ -86,7 +86,7 @@ def resize(Tensor self not None, size, strides=None):
     cdef int64_t nbytes
     cdef int ndim = layout_parse(size, shape, "resize_", "size"), d
     cdef Op op = op_named("resize_")
-    if tensor_needs_grad(self):
+    if tensor_needs_grad(self) and not thread_state().inference:
         raise RuntimeError("cannot resize variables that require grad")
     if self.flags & TENSOR_IS_BATCHED:
         become(op, self, <Tensor?>resized_batch(self, size))

@@ -18,8 +18,9 @@ from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport Tensor, device_of, is_tensor
 from pullback._c.types cimport (
-    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT, SAVED_PACKED,
-    SAVED_SHAPE, SAVED_TUPLE, node_edges, node_meta, node_saved, pb_meta, pb_node, pb_saved)
+    NODE_ACCUMULATE, NODE_HOOKED, NODE_OP, NODE_PYTHON, SAVED_NONE, SAVED_OBJECT, SAVED_OUTPUT,
+    SAVED_PACKED, SAVED_SHAPE, SAVED_TUPLE, node_edges, node_meta, node_saved, pb_meta, pb_node,
+    pb_saved)
 
 cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject *type)
@@ -123,20 +124,18 @@ def node_variable(Node self not None):
 
 
 def node_getattr(Node self not None, str name):
-    """Return ``_saved_<name>`` and ``_raw_saved_<name>``."""
+    """Return ``_saved_<name>`` and ``_raw_saved_<name>``; of a ctx ``_raw_saved_tensors``."""
     cdef Op op
-    cdef SavedTensor raw
     cdef pb_node *node = self.node
     if node != NULL and node.kind == NODE_OP:
         op = <Op>node.op
         if name.startswith("_saved_") and name[7:] in saved_names(op):
             return read_saved(self, op.saved_names.index(name_of(op, name[7:])), name[7:])
         if name.startswith("_raw_saved_") and name[11:] in saved_names(op):
-            raw = <SavedTensor>SavedTensor.__new__(SavedTensor)
-            raw.node = self
-            raw.name = name[11:]
-            raw.slot = op.saved_names.index(name_of(op, raw.name))
-            return raw
+            return raw_saved(self, op.saved_names.index(name_of(op, name[11:])), name[11:])
+    if node != NULL and node.kind == NODE_PYTHON and name == "_raw_saved_tensors":
+        node_check_alive(node)
+        return tuple([raw_saved(self, slot, "saved_tensors") for slot in range(node.nsaved)])
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
@@ -155,6 +154,14 @@ cdef list saved_names(Op op):
 
 cdef str name_of(Op op, str name):
     return "out" if name == "result" and "out" in op.saved_names else name
+
+
+cdef SavedTensor raw_saved(Node self, int slot, str name):
+    cdef SavedTensor raw = <SavedTensor>SavedTensor.__new__(SavedTensor)
+    raw.node = self
+    raw.name = name
+    raw.slot = slot
+    return raw
 
 
 cdef object read_saved(Node self, int slot, str name):

@@ -128,6 +128,9 @@ def make_dual(Tensor primal not None, Tensor tangent not None, int level):
     if tangent_of(primal, level) is not None:
         raise RuntimeError(f"Making a dual Tensor based on a Tensor that already has a forward "
                            f"gradient at the same level {level - 1} is not supported.")
+    if tangent_of(tangent, level) is not None:
+        raise RuntimeError(f"Setting a forward grad that itself has a forward gradient at the same "
+                           f"level {level - 1} is not supported.")
     if tangent.dtype != primal.dtype:
         kept = op_named("to")(tangent, dtype_object(primal.dtype))
     if (not layout_same_strides(primal.layout, kept.layout)
