@@ -132,7 +132,7 @@ def test_optional_methods_of_memory_are_called(run_lines, write_plugin):
     calls, beyond, loose = run_lines(write_plugin("twin", OPTIONAL), SETUP + code)
     assert calls == ("[('allocate', 1), ('synchronize', 1), ('empty_cache', 1), ('reset_peak', 1)]")
     assert beyond == "device twin:2 does not exist: the backend 'twin' has 2 device(s)"
-    assert loose == "synchronize(): OSError: the cable is loose"
+    assert loose == "synchronize() failed on twin: OSError: the cable is loose"
 
 
 def test_memory_in_a_table(run_lines, write_plugin):
