@@ -528,3 +528,36 @@ def test_warning_as_an_error_leaves_the_pass_usable():
     y.backward()
     assert x.grad.tolist() == [2.0, 2.0]
     assert kept.requires_grad
+
+
+@pytest.mark.parametrize("device", ["async", "ref"])
+def test_streams_go_along_when_passes_nest_into_other_threads(device):
+    """On the host a pass sets no stream: the caller's must be the current one all the same."""
+    seen = []
+
+    class Nest(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, levels):
+            ctx.save_for_backward(x)
+            ctx.levels = levels
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            if ctx.levels:
+                with pb.enable_grad():
+                    inner = x.detach().requires_grad_()
+                    Nest.apply(inner, ctx.levels - 1).sum().backward()
+            else:
+                seen.append((threading.get_ident() == here, current()))
+            return g * x, None
+
+    here = threading.get_ident()
+    wait(1, 0)
+    with on(1):
+        x = pb.tensor([1.0, 2.0]).to(device).requires_grad_()
+        Nest.apply(x, 130).sum().backward()
+        assert x.grad.tolist() == [1.0, 2.0]
+    assert seen == [(False, address(0, 1))]
+    assert current() == address(0, 0)
