@@ -35,7 +35,8 @@ names = sorted({key.rsplit(":", 1)[0] for key in given})
 results = {}
 for name in names:
     arguments = [given[f"{name}:{k}"] for k in range(2) if f"{name}:{k}" in given]
-    function = getattr(torch, name.split("-")[0])
+    function = name.split("-")[0]
+    function = getattr(torch if hasattr(torch, function) else torch.nn.functional, function)
     results[name] = function(*map(torch.from_numpy, arguments)).numpy()
 numpy.savez(sys.argv[2], **results)
 """
@@ -50,10 +51,12 @@ def numpy_functions() -> dict[str, Callable]:
     return {
         **renamed,
         "pow": np.power,
+        "digamma": special.psi,
         "erf": special.erf,
         "erfc": special.erfc,
         "lgamma": special.gammaln,
         "sigmoid": special.expit,
+        "softplus": lambda x: np.logaddexp(x.dtype.type(0), x),
         "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype),
     }
 
@@ -62,7 +65,8 @@ def compute_pullback(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray
     """Return our result."""
     import pullback as pb
 
-    return np.asarray(getattr(pb, slot)(*(pb.from_numpy(a) for a in arguments)).numpy())
+    function = getattr(pb if hasattr(pb, slot) else pb.nn.functional, slot)
+    return np.asarray(function(*(pb.from_numpy(a) for a in arguments)).numpy())
 
 
 def compute_numpy(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -29,6 +29,10 @@ def _sigmoid(x):
     return 1 / (1 + mpmath.exp(-x))
 
 
+def _softplus(x):
+    return mpmath.log1p(mpmath.exp(x)) if x <= 20 else x
+
+
 def _lgamma(x):
     if x <= 0 and x == mpmath.floor(x):
         return mpf("inf")
@@ -44,6 +48,8 @@ FUNCTIONS = {
     "atanh": Function(mpmath.atanh, (-0.999, 0.999), (-0.999, 0.999), 0.999, 0.999),
     "cos": Function(mpmath.cos, (-20, 20), (-20, 20), 1e6, 1e6),
     "cosh": Function(mpmath.cosh, (-4, 4), (-4, 4), 89, 710),
+    "digamma": Function(lambda x: mpmath.psi(0, x), (1, 2), (1, 2), 1e6, 1e15, positive=True,
+                        count=1000),
     "erf": Function(mpmath.erf, (-4, 4), (-6, 6), 10, 10, count=2000),
     "erfc": Function(mpmath.erfc, (-4, 10), (-4, 26), 9, 26, count=2000),
     "exp": Function(mpmath.exp, (-104, 89), (-745, 709), 88, 700),
@@ -58,6 +64,7 @@ FUNCTIONS = {
     "sigmoid": Function(_sigmoid, (-20, 20), (-40, 40), 103, 740),
     "sin": Function(mpmath.sin, (-20, 20), (-20, 20), 1e6, 1e6),
     "sinh": Function(mpmath.sinh, (-4, 4), (-4, 4), 89, 710),
+    "softplus": Function(_softplus, (-20, 21), (-40, 21), 80, 700),
     "tan": Function(mpmath.tan, (-20, 20), (-20, 20), 1e6, 1e6),
     "tanh": Function(mpmath.tanh, (-3, 3), (-3, 3), 20, 40),
 }

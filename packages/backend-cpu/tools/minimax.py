@@ -22,6 +22,7 @@ from mpmath import (
     erfc,
     exp,
     fabs,
+    findroot,
     floor,
     log,
     log1p,
@@ -30,6 +31,7 @@ from mpmath import (
     mp,
     mpf,
     pi,
+    psi,
     sin,
     sinh,
     sqrt,
@@ -39,6 +41,7 @@ from mpmath import (
 
 mp.prec = 200
 LN2 = log(2)
+DIGAMMA_ROOT = findroot(lambda x: psi(0, x), mpf("1.46"))
 Real = Callable[[mpf], mpf]
 
 
@@ -204,6 +207,8 @@ FITS = {
         lambda u: (cosh(sqrt(u)) - 1) / u, 0, HALF**2, range(4),
         lambda u: u / cosh(sqrt(u)), 53),
     "erfc_wide": erfcx_fit(12, 3, 0, "10.1", lambda z: 1),
+    "softplus_f32": Fit(
+        lambda u: (log1p(u) - u + u**2 / 2) / u**3, 0, 1, range(9), lambda u: u**3 / log1p(u), 24),
     "exp_f64": exp_fit(10, 53),
     "log_f64": Fit(
         lambda w: (log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w, 0, mpf("0.1716") ** 2,
@@ -217,6 +222,11 @@ FITS = {
     "exp2_f64": Fit(lambda r: (2**r - 1) / r, "-0.5", "0.5", range(12), lambda r: r / 2**r, 53),
     "erf_f64 centre": erf_fit(14, "1.1", "0.625", 53),
     "erf_f64 tail": erfcx_fit(11, 4, "1.1", 6, lambda z: erfc(z)),
+    # The first five in two numbers each, and the others rounded.
+    "erfc_f64": erfcx_fit(23, 3, 0, "27.5", lambda z: exp(z * z) * erfc(z) * (z + 3), 106),
+    "digamma": Fit(
+        lambda u: psi(0, u + 1.5) / (u + 1.5 - DIGAMMA_ROOT), mpf("-0.5"), mpf("0.5"), range(22),
+        lambda u: (u + 1.5 - DIGAMMA_ROOT) / psi(0, u + 1.5), 53),
 }
 
 
@@ -262,7 +272,7 @@ def main(names: list[str]) -> None:
         return
     for name in names or FITS:
         coefficients, worst = minimax(FITS[name])
-        digits = 9 if FITS[name].bits == 24 else 17
+        digits = {24: 9, 53: 17}.get(FITS[name].bits, 34)
         print(f"{name}: {float(-log(worst, 2)):.1f} bits")
         numbers = [mp.nstr(c, digits, min_fixed=-4) for c in coefficients]
         print("    " + ", ".join(numbers), flush=True)

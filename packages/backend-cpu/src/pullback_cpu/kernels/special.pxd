@@ -6,8 +6,28 @@ cdef extern from "<math.h>" nogil:
     const double NAN
 
 
+cdef inline double digamma_near_root(double x) noexcept nogil:
+    """Return digamma(x), 1 <= x <= 2, from its distance to the root, which is a sum of two."""
+    cdef double[22] factors = [      # digamma
+        0.951055876031833, -0.4236274212814606, 0.2405424842407291, -0.14840492305387545,
+        0.09498872446107504, -0.061922133276834865, 0.040760833490091394, -0.026975796574677167,
+        0.017907261013002485, -0.011908222594486269, 0.007926814022757944,
+        -0.005279897032157209, 0.003520215166075181, -0.002345882608466892,
+        0.0015497222412834471, -0.0010341721542690729, 7.471549236644356e-4,
+        -4.940269517070925e-4, 1.8180196979897666e-4, -1.2910502790544807e-4,
+        2.9645380165579564e-4, -1.9113350689135695e-4]
+    # Even and odd powers apart: two short chains of products.
+    cdef double u = x - 1.5, square = u * u, even = 0, odd = 0
+    cdef int k
+    for k in range(20, -1, -2):
+        even = even * square + factors[k]
+        odd = odd * square + factors[k + 1]
+    return ((x - 1.4616321449683622) - 9.549995429965697e-17) * (even + u * odd)
+
+
 cdef inline double digamma_of(double x) noexcept nogil:
-    # DLMF 5.5.4 reflects to x > 0, 5.5.2 raises x to 10, and 5.11.2 is the expansion there.
+    # DLMF 5.5.4 reflects to x > 0, 5.5.2 takes x to a number between 1 and 2, and from 10 on 5.11.2
+    # is the expansion.
     cdef double total = 0, square, series
     if x == 0:
         return -1 / x
@@ -16,9 +36,13 @@ cdef inline double digamma_of(double x) noexcept nogil:
             return NAN
         total = -M_PI / tan(M_PI * (x - rint(x)))     # exact, also next to a pole
         x = 1 - x
-    while x < 10:
-        total -= 1 / x
-        x += 1
+    if x < 10:
+        if x < 1:
+            return digamma_near_root(x + 1) + (total - 1 / x)
+        while x > 2:
+            x -= 1
+            total += 1 / x
+        return digamma_near_root(x) + total
     square = 1 / (x * x)
     series = square * (1. / 12 - square * (1. / 120 - square * (1. / 252 - square * (
         1. / 240 - square * (1. / 132 - square * (691. / 32760 - square / 12))))))

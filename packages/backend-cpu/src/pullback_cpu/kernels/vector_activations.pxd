@@ -7,8 +7,8 @@ from libc.stdint cimport uint32_t
 
 from pullback_cpu.kernels.vector_bits cimport fma_f32, poly9_f32
 from pullback_cpu.kernels.vector_exp cimport (
-    RAISED, at_most_f32, at_most_f64, exp_f64, exp_falling_f32, expm1_f32, expm1_f64,
-    raised_exp_f32, reduce_exp_f32)
+    RAISED, at_most_f32, at_most_f64, exp_f64, exp_falling_f32, exp_falling_parts_f32,
+    expm1_f32, expm1_f64, raised_exp_f32, reduce_exp_f32)
 from pullback_cpu.kernels.vector_log cimport log1p_f64, log_inside_f32
 
 
@@ -30,7 +30,16 @@ cdef inline float log1p_of_power_f32(float x) noexcept nogil:
 
 
 cdef inline float softplus_f32(float x) noexcept nogil:
-    cdef float zero = 0, found = (x if x > 0 else zero) + log1p_of_power_f32(-fabsf(x))
+    # max(x, 0) + log(1 + power), power = e**-|x|, with what the power and the sum lose.
+    cdef float low, zero = 0, one = 1, half = 0.5, high = x if x > 0 else zero
+    cdef float power = exp_falling_parts_f32(-fabsf(x), &low), total = high + power
+    cdef float part = total - high, lost = (high - (total - part)) + (power - part)
+    cdef float scaled = half * power, start = total - scaled * power
+    lost = lost + ((total - start) - scaled * power) + low * (one - scaled)
+    cdef float found = start + (lost + power * power * power * poly9_f32(      # softplus_f32
+        power, 0.333330929, -0.249933109, 0.199263036, -0.162281319, 0.126786858, -0.085901536,
+        0.0442804657, -0.0146722291, 0.00227408553))
+    found = x if x != x else found
     return x if x > 20 else found
 
 

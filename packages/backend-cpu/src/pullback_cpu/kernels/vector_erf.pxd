@@ -4,8 +4,8 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pullback_cpu.kernels.vector_bits cimport *
 from pullback_cpu.kernels.vector_exp cimport (
-    ONE_FACTOR, ONE_FACTOR_F64, at_most_f32, at_most_f64, exp_tail_f32, exp_tail_f64, exp_wide,
-    pow2_f32, reduce_exp_f32, reduce_exp_f64)
+    ONE_FACTOR, ONE_FACTOR_F64, TWO_FACTORS_F64, at_most_f32, at_most_f64, exp_tail_f32,
+    exp_tail_f64, exp_wide, pow2_f32, reduce_exp_f32, reduce_exp_f64, scale_f64)
 
 
 cdef inline float erf_f32(float x) noexcept nogil:
@@ -55,3 +55,50 @@ cdef inline double erf_f64(double x) noexcept nogil:
         0.076365941002745436, -0.026476548132834166, 0.0058205198952682984,
         -7.3887537221167224e-4, -8.6962901075124952e-4)
     return copysign(centre if size < 1.1 else tail, x)
+
+
+cdef inline double next_of_two_f64(
+        double t, double t_low, double *low, double c, double c_low, double high) noexcept nogil:
+    """Return t (high + low) + c, and set what it lacks."""
+    cdef double product = t * high, product_low = fma_f64(t, high, -product)
+    cdef double total = c + product, part = total - c
+    cdef double lost = (c - (total - part)) + (product - part)
+    low[0] = lost + (c_low + add_product_f64(t, low[0], add_product_f64(t_low, high, product_low)))
+    return total
+
+
+cdef inline double erfc_f64(double x) noexcept nogil:
+    # As in erfc_f32, in sums of two numbers: the power, the first terms of Q, and the quotient.
+    cdef uint64_t bits
+    cdef double z = at_most_f64(fabs(x), 27.5), square = z * z, square_low = fma_f64(z, z, -square)
+    cdef double rest, r = reduce_exp_f64(-square, <double>TWO_FACTORS_F64, &bits, &rest)
+    cdef double power = 1 + r, power_low = (r - (power - 1)) + (exp_tail_f64(r) + rest)
+    power_low = add_product_f64(-square_low, power + power_low, power_low)
+    cdef double above = z + 3, part = above - z, above_low = (z - (above - part)) + (3 - part)
+    cdef double below = z - 3, taken = below - z, below_low = (z - (below - taken)) - (3 + taken)
+    cdef double t = below / above
+    cdef double t_low = (
+        fma_f64(-t, above, below) + add_product_f64(-t, above_low, below_low)) / above
+    cdef double high = poly10_f64(      # erfc_f64
+        t, -4.749251735330696e-6, 2.7622099100373374e-6, 9.984896527097672e-7,
+        -4.024937917548983e-7, -2.3199841633287917e-7, 4.0346579003141234e-8,
+        4.8026652445196387e-8, 2.1891680746068146e-9, -6.16037276865365e-9,
+        -1.500623785659824e-9)
+    high = poly9_f64(
+        t, -0.02682723462460156, -0.0012124166305432429, 0.003034062003114649,
+        -5.483096520636865e-4, -2.7677786064997416e-4, 1.0756121238916684e-4,
+        3.039821312112333e-5, -1.746939457976583e-5, high)
+    cdef double low = 0
+    high = next_of_two_f64(t, t_low, &low, 0.11952776128743385, -1.3161444249945544e-18, high)
+    high = next_of_two_f64(t, t_low, &low, -0.3104672619005643, -1.4403772819342693e-17, high)
+    high = next_of_two_f64(t, t_low, &low, 0.5902283571040994, 3.871035757638581e-17, high)
+    high = next_of_two_f64(t, t_low, &low, -0.8833944531698836, -1.679845173203287e-17, high)
+    high = next_of_two_f64(t, t_low, &low, 1.0740069070883398, -8.176067320012677e-17, high)
+    # power * high / above
+    cdef double product = power * high, product_low = fma_f64(power, high, -product)
+    product_low += add_product_f64(power, low, power_low * high)
+    cdef double result = product / above
+    cdef double lost = fma_f64(-result, above, product)
+    result += (lost + add_product_f64(-result, above_low, product_low)) / above
+    result = scale_f64(result, bits)
+    return 2 - result if x < 0 else result

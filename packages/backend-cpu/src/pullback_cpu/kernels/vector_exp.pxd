@@ -82,6 +82,17 @@ cdef inline float exp_falling_f32(float x) noexcept nogil:
     return raised_exp_f32(r, bits)
 
 
+cdef inline float exp_falling_parts_f32(float x, float *low) noexcept nogil:
+    """As exp_falling_f32, and set what the result lacks."""
+    cdef uint32_t bits
+    cdef float down = 5.42101086e-20, one = 1
+    cdef float rest, r = reduce_exp_f32(at_least_f32(x, -104), RAISED, &bits, &rest)
+    cdef float tail = exp_tail_f32(r), high = one + r, lost = ((one - high) + r) + (tail + rest)
+    cdef float total = high + lost
+    low[0] = down * float_of_bits(bits_of_float(one) + (bits << 23)) * ((high - total) + lost)
+    return down * float_of_bits(bits_of_float(total) + (bits << 23))
+
+
 cdef inline float exp_f32(float x) noexcept nogil:
     cdef uint32_t bits
     cdef float clamped = at_most_f32(at_least_f32(x, -104), 89)
@@ -111,16 +122,19 @@ cdef inline float expm1_f32(float x) noexcept nogil:
 
 
 cdef inline float sigmoid_f32(float x) noexcept nogil:
-    # 1 / (1 + exp(-x)), the sum with what it loses. Both are 2**64 times smaller, so that neither
-    # 2**k nor the result of a large exponent leaves the range of normal numbers.
+    # 1 / (1 + exp(-x)), the sum with what it loses. It is 2**64 times smaller, so that neither 2**k
+    # nor the quotient of a large exponent leaves the range of normal numbers.
     cdef uint32_t bits
-    cdef float one = 5.42101086e-20, up = 18446744073709551616.
+    cdef float one = 5.42101086e-20, unit = 1, zero = 0
     cdef float clamped = at_most_f32(at_least_f32(-x, -30), 104)
     cdef float rest, r = reduce_exp_f32(clamped, ONE_FACTOR, &bits, &rest)
     cdef float u = r + exp_tail_f32(r), scale = pow2_f32(bits - 64)
     cdef float start = scale + one, start_low = (scale - start) + one, total = start + scale * u
-    cdef float low = ((start - total) + scale * u) + start_low, quotient = one / total
-    return quotient - quotient * ((low * quotient) * up)
+    cdef float low = ((start - total) + scale * u) + start_low
+    cdef float quotient = unit / total
+    # The first difference is exact where products are fused, and 0 elsewhere.
+    cdef float lost = (unit - quotient * total if FUSED else zero) - quotient * low
+    return one * (quotient + quotient * lost)
 
 
 cdef inline float tanh_f32(float x) noexcept nogil:
@@ -276,13 +290,14 @@ cdef inline double expm1_f64(double x) noexcept nogil:
 
 cdef inline double sigmoid_f64(double x) noexcept nogil:
     cdef uint64_t bits
-    cdef double one = 2.938735877055719e-39, up = 3.402823669209385e38    # 2**-128, 2**128
+    cdef double one = 2.938735877055719e-39     # 2**-128
     cdef double clamped = at_most_f64(at_least_f64(-x, -60), 746)
     cdef double rest, r = reduce_exp_f64(clamped, <double>ONE_FACTOR_F64, &bits, &rest)
     cdef double u = r + exp_tail_f64(r), scale = double_of_bits((bits - 128) << 52)
     cdef double start = scale + one, start_low = (scale - start) + one, total = start + scale * u
-    cdef double low = ((start - total) + scale * u) + start_low, quotient = one / total
-    return quotient - quotient * ((low * quotient) * up)
+    cdef double low = ((start - total) + scale * u) + start_low, quotient = 1 / total
+    cdef double lost = (1 - quotient * total if FUSED else 0.) - quotient * low
+    return one * (quotient + quotient * lost)
 
 
 cdef inline double tanh_f64(double x) noexcept nogil:
@@ -297,3 +312,23 @@ cdef inline double tanh_f64(double x) noexcept nogil:
         -0.0014555420317120162, 5.8844104704944462e-4, -2.3337258729239524e-4,
         8.3303256976786325e-5, -1.9486348203835234e-5)
     return copysign(inner if size < 0.55 else outer, x)
+
+
+cdef inline double sinh_f64(double x) noexcept nogil:
+    # From sinh(r) and cosh(r), as in sinh_f32; large parts are added with what their sums lose.
+    # Quarters of 2**k and 2**-k, for results that nearly overflow; the series are Taylor's.
+    cdef uint64_t bits
+    cdef double size = fabs(x), rest, r = reduce_exp_f64(
+        at_most_f64(size, 710.6), <double>WHOLE_F64, &bits, &rest)
+    cdef double up = pow2_f64(bits - 2), shrunk = pow2_f64(0 - bits - 2)
+    cdef double down = shrunk if size < 40 else 0., square = r * r
+    cdef double odd = rest + r * square * poly6_f64(
+        square, 1. / 6, 1. / 120, 1. / 5040, 1. / 362880, 1. / 39916800, 1. / 6227020800.)
+    cdef double even = square * poly7_f64(
+        square, 1. / 2, 1. / 24, 1. / 720, 1. / 40320, 1. / 3628800, 1. / 479001600,
+        1. / 87178291200.)
+    cdef double base = up - down, lost = (up - base) - down
+    cdef double first = up * r, second = down * r, high = base + first, total = high + second
+    lost = (lost + ((base - high) + first)) + ((high - total) + second)
+    total = 2 * (total + (lost + add_product_f64(up + down, odd, base * even)))
+    return x if size < 3.7252902984619141e-9 else copysign(total, x)

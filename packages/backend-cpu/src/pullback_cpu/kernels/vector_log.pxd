@@ -1,5 +1,5 @@
 # Logarithms that vectorise: log(x) is k log(2) + log(1 + f), 1 + f from sqrt(1/2) to sqrt(2).
-from libc.math cimport copysign, copysignf, fabsf, sqrt
+from libc.math cimport copysign, copysignf, fabs, fabsf, sqrt
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 from pullback_cpu.kernels.half cimport bits_of_float, float_of_bits
@@ -217,14 +217,71 @@ cdef inline double log_f64(double x) noexcept nogil:
     return finish_log_f64(x, log_sum_f64(k, f))
 
 
+cdef inline double log_with_rest_f64(double k, double f, double rest) noexcept nogil:
+    """Return log(2**k (1 + f)) + rest."""
+    cdef double start = k * 0.6931471805598903, total = start + f, lost = (start - total) + f
+    return total + (lost + (log_tail_f64(f) + (k * 5.497923018708371e-14 + rest)))
+
+
 cdef inline double log1p_f64(double x) noexcept nogil:
     # With the rounding error of 1 + x.
     cdef double y = 1 + x, part = y - x, error = (x - (y - part)) + (1 - part)
-    cdef double k, f = split_log_f64(y, &k), start = k * 0.6931471805598903
-    cdef double total = start + f, lost = (start - total) + f
-    cdef double result = total + (lost + (
-        log_tail_f64(f) + (k * 5.497923018708371e-14 + error / y)))
+    cdef double k, f = split_log_f64(y, &k)
+    cdef double result = log_with_rest_f64(k, f, error / y)
     return copysign(finish_log_f64(y, result), x) if y > 0 else finish_log_f64(y, result)
+
+
+cdef inline double log1p_sum_f64(double x, double low, double doublings) noexcept nogil:
+    """Return log(2**doublings (1 + x + low)), x >= 0."""
+    cdef double y = 1 + x, part = y - x, error = (x - (y - part)) + (1 - part)
+    cdef double k, f = split_log_f64(y, &k)
+    return log_with_rest_f64(k + doublings, f, (error + low) / y)
+
+
+# The inverse hyperbolic functions are log(1 + u + low), where low is what u loses to rounding; from
+# 2**27 on they are log(2 x).
+
+cdef inline double acosh_f64(double x) noexcept nogil:
+    # u = t + sqrt(t (t + 2)), t = x - 1
+    cdef bint large = x > 134217728.
+    cdef double t = x - 1, above = t + 2, part = above - t
+    cdef double above_low = (t - (above - part)) + (2 - part)
+    cdef double square = t * above, square_low = fma_f64(t, above, -square) + t * above_low
+    cdef double root = sqrt(square), least = 2.2250738585072014e-308
+    cdef double root_low = (fma_f64(-root, root, square) + square_low) / (root + root + least)
+    cdef double u = t + root, taken = u - t
+    cdef double low = ((t - (u - taken)) + (root - taken)) + root_low
+    cdef double result = log1p_sum_f64(t if large else u, 0. if large else low, 1. if large else 0.)
+    result = result if x >= 1 else NAN64
+    return x if x == INF64 else result
+
+
+cdef inline double asinh_f64(double x) noexcept nogil:
+    # u = x + (sqrt(1 + x**2) - 1)
+    cdef double size = fabs(x), square = size * size, square_low = fma_f64(size, size, -square)
+    cdef double above = 1 + square, part = above - square
+    cdef double above_low = ((square - (above - part)) + (1 - part)) + square_low
+    cdef double root = sqrt(above)
+    cdef double root_low = (fma_f64(-root, root, above) + above_low) / (root + root)
+    cdef double rest = root - 1, u = size + rest, taken = u - size
+    cdef double low = ((size - (u - taken)) + (rest - taken)) + root_low
+    cdef bint large = size > 134217728.
+    cdef double result = log1p_sum_f64(
+        size - 1 if large else u, 0. if large else low, 1. if large else 0.)
+    result = copysign(result, x)
+    result = x if size < 3.7252902984619141e-9 else result
+    return result if size < INF64 else x
+
+
+cdef inline double atanh_f64(double x) noexcept nogil:
+    # u = 2 x / (1 - x), halved
+    cdef double size = fabs(x), below = 1 - size, below_low = (1 - below) - size
+    cdef double u = (size + size) / below
+    cdef double low = (fma_f64(-u, below, size + size) - u * below_low) / below
+    cdef double result = 0.5 * log1p_sum_f64(u, low, 0)
+    cdef double other = INF64 if size == 1 else NAN64
+    result = copysign(result if size < 1 else other, x)
+    return x if size < 3.7252902984619141e-9 else result
 
 
 cdef inline double log2_sum_f64(double k, double f) noexcept nogil:

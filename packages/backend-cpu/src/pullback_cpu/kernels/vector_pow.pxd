@@ -79,3 +79,17 @@ cdef inline double pow_f64(double x, double y) noexcept nogil:
     result = double_of_bits(bits_of_double(result) ^ sign)
     result = NAN64 if (x < 0) & (x > -INF64) & (not whole) else result
     return 1. if (x == 1) | (y == 0) else result
+
+
+cdef inline double rsqrt_f64(double x) noexcept nogil:
+    # Newton's step from the rounded root, with what the product x y loses. Without an fma
+    # instruction halves of large numbers overflow: there x is smaller.
+    cdef double y = 1 / sqrt(x), near = y, product, lost, rest
+    cdef bint large = not FUSED and x > 1e100
+    x = x * 6.223015277861142e-61 if large else x       # 2**-200
+    near = near * 1.2676506002282294e30 if large else near     # 2**100
+    product = x * near
+    lost = fma_f64(x, near, -product)
+    rest = fma_f64(-lost, near, fma_f64(-product, near, 1))
+    rest = y + 0.5 * y * rest
+    return rest if rest == rest else y
