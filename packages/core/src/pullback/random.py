@@ -44,8 +44,11 @@ class Generator:
         seed = seed.__index__()
         if not -(1 << 63) <= seed <= _MASK:
             raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit in 64 bits")
-        with self._lock:
+        self._lock.acquire()                # `with` may find no memory for leaving
+        try:
             self._seed, self._offset = seed & _MASK, 0
+        finally:
+            self._lock.release()
         return self
 
     def seed(self):
@@ -81,9 +84,12 @@ class Generator:
         if state.numel() != 16:
             raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {state.numel()}")
         data = bytes((state if state.ndim == 1 else state.reshape(-1)).tolist())
-        with self._lock:
-            self._seed = int.from_bytes(data[:8], "little")
-            self._offset = int.from_bytes(data[8:], "little")
+        state = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+        self._lock.acquire()
+        try:
+            self._seed, self._offset = state
+        finally:
+            self._lock.release()
         return self
 
     def get_offset(self):
@@ -92,10 +98,13 @@ class Generator:
 
     def take(self, blocks):
         """Reserve counter blocks; return (seed, first block)."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             first = self._offset
             self._offset = (first + blocks) & _MASK
             return self._seed, first
+        finally:
+            self._lock.release()
 
     def __reduce__(self):
         return _restore, (self._seed, self._offset, self.device)

@@ -199,7 +199,11 @@ cdef class device:
 
     def __enter__(self):
         defaults_stack.append(default_device)
-        set_default_device(self)
+        try:
+            set_default_device(self)
+        except BaseException:
+            defaults_stack.pop()
+            raise
         return self
 
     def __exit__(self, kind, value, traceback):

@@ -1,5 +1,6 @@
 """User hooks around the nodes of a running pass."""
 
+from cpython.dict cimport PyDict_Items
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint32_t
@@ -85,7 +86,8 @@ cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
     if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if node.extra.retain != NULL:
-        for number, reference in list((<dict>node.extra.retain).items()):
+        # Not list(items()): where that finds no memory, CPython 3.11 crashes.
+        for number, reference in PyDict_Items(<dict>node.extra.retain):
             tensor = reference()
             if tensor is not None and grads[<uint32_t>number] != NULL:
                 retain(<Tensor>tensor, <object>grads[<uint32_t>number])

@@ -96,11 +96,11 @@ cdef int open_inside(Level level) except -1:
         raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode, vmap and watchers are "
                            f"open")
     if state.level_stack == NULL:
-        stack = []
+        stack = [None] * MAX_LEVELS     # closing a level must need no memory
         Py_INCREF(stack)
         state.level_stack = <PyObject *>stack
     level.number = state.levels + 1
-    (<list>state.level_stack).append(level)
+    (<list>state.level_stack)[state.levels] = level
     state.levels += 1
     state.hidden &= ~(<uint64_t>1 << state.levels)
     return level.number
@@ -113,8 +113,9 @@ def exit_level(int number):
     cdef Lift lift = None
     open_level(number, "exit_level")
     while state.levels >= number:
-        level = <Level>(<list>state.level_stack).pop()
         state.levels -= 1
+        level = <Level>(<list>state.level_stack)[state.levels]
+        (<list>state.level_stack)[state.levels] = None
         while level.first != NULL:
             lift = <Lift>level.first
             unlink(lift)

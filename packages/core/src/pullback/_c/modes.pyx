@@ -19,7 +19,8 @@ cdef class GradMode:
         if self.depth == 0:
             raise RuntimeError(f"{type(self).__name__}: left without having been entered")
         self.depth -= 1
-        thread_state().grad_enabled = self.outermost if self.depth == 0 else <bint>self.inner.pop()
+        thread_state().grad_enabled = (
+            self.outermost if self.depth == 0 else <bint>self.inner[self.depth - 1])
 
 
 cdef class GradOff(GradMode):
@@ -39,6 +40,7 @@ cdef class GradOn(GradMode):
 cdef class Inference:
     """Base of ``inference_mode``."""
     cdef readonly bint mode
+    cdef int depth
     cdef list before
 
     def __init__(self, bint mode=True):
@@ -47,16 +49,20 @@ cdef class Inference:
 
     def __enter__(self):
         cdef pb_state *state = thread_state()
-        self.before.append((state.inference, state.grad_enabled))
+        keep(self.before, self.depth, 2 * state.inference + state.grad_enabled)
+        self.depth += 1
         state.inference = self.mode
         globals_().inference += 1
         state.grad_enabled = not self.mode
 
     def __exit__(self, kind, value, traceback):
         cdef pb_state *state = thread_state()
-        if not self.before:
+        if self.depth == 0:
             raise RuntimeError(f"{type(self).__name__}: left without having been entered")
-        state.inference, state.grad_enabled = self.before.pop()
+        self.depth -= 1
+        found = self.before[self.depth]
+        state.inference = found >> 1
+        state.grad_enabled = found & 1
         globals_().inference -= 1
 
 
@@ -91,6 +97,15 @@ cdef class Transformed:
         state.grad_enabled = self.grad_enabled
 
 
+cdef int keep(list modes, Py_ssize_t depth, int mode) except -1:
+    """Note the mode at a depth. Nothing is taken from the list: leaving must need no memory."""
+    if len(modes) == depth:
+        modes.append(mode)
+    else:
+        modes[depth] = mode
+    return 0
+
+
 cdef int enter(GradMode self, unsigned char mode) except -1:
     cdef pb_state *state = thread_state()
     if self.depth == 0:
@@ -98,7 +113,7 @@ cdef int enter(GradMode self, unsigned char mode) except -1:
     else:
         if self.inner is None:
             self.inner = []
-        self.inner.append(state.grad_enabled != 0)
+        keep(self.inner, self.depth - 1, state.grad_enabled)
     self.depth += 1
     state.grad_enabled = mode
     return 0

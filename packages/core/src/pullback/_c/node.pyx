@@ -38,7 +38,9 @@ cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
 cdef pb_node *dying = NULL              # linked by `visit`
 cdef bint draining = False
-cdef list late_objects = []             # Python objects to release from the loop
+cdef PyObject **late = NULL             # Python objects to release from the loop
+cdef size_t late_count = 0
+cdef size_t late_room = 0
 
 
 # ---- making --------------------------------------------------------------------------------------
@@ -186,40 +188,53 @@ cdef void node_dead(pb_node *node) noexcept:
 
 
 cdef void drain() noexcept:
-    global dying, draining, late_objects
+    """Free what waits. Nothing here may fail: this runs while memory is short, too."""
+    global dying, draining, late_count
     cdef pb_node *node
-    cdef list batch
     cdef PyObject *kind
     cdef PyObject *error
     cdef PyObject *traceback
     PyErr_Fetch(&kind, &error, &traceback)      # what dies may die while an exception is raised
     draining = True
-    while dying != NULL or late_objects:
-        while dying != NULL:
+    while dying != NULL or late_count:
+        if dying != NULL:
             node = dying
             dying = <pb_node *>node.visit
             node_dispose(node)
-        if late_objects:
-            batch = late_objects
-            late_objects = []
-            batch.clear()
+        else:
+            late_count -= 1
+            Py_DECREF(<object>late[late_count])
     draining = False
     PyErr_Restore(kind, error, traceback)
 
 
+cdef bint postpone(PyObject *object) noexcept:
+    """Let the loop give up one count of an object; false if there is no room to note it."""
+    global late, late_count, late_room
+    cdef PyObject **grown
+    if late_count == late_room:
+        grown = <PyObject **>realloc(late, (2 * late_room + 64) * sizeof(PyObject *))
+        if grown == NULL:
+            return False
+        late = grown
+        late_room = 2 * late_room + 64
+    late[late_count] = object
+    late_count += 1
+    return True
+
+
 cdef void release_later(PyObject *object) noexcept:
     """Give up one count of an object without recursion."""
-    late_objects.append(<object>object)
-    Py_DECREF(<object>object)
-    if not draining:
+    if not postpone(object):
+        Py_DECREF(<object>object)       # recursion is better than a leak
+    elif not draining:
         drain()
 
 
 cdef void node_release_python(pb_node *node) noexcept:
     # The count lives in the Python object; its deallocation ends in node_dead().
-    if draining:
-        late_objects.append(<object>node.wrapper)
-    Py_DECREF(<object>node.wrapper)
+    if not (draining and postpone(<PyObject *>node.wrapper)):
+        Py_DECREF(<object>node.wrapper)
 
 
 cdef void (*forget_accumulator)(PyObject *variable, pb_node *node) noexcept

@@ -99,7 +99,7 @@ cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
     kept.versions = [None] * len(values)
     hooks = thread_state().saved_hooks
     if hooks != NULL:
-        pack, kept.unpack = (<list>hooks)[len(<list>hooks) - 1]
+        pack, kept.unpack, _ = <tuple>hooks
         unpack_hooks(node)              # formulas share what unpack gives
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
@@ -116,8 +116,7 @@ cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
 cdef int save_packed(pb_node *node, int slot, Tensor tensor, bint is_output) except -1:
     """Pass the tensor through the innermost pack hook and keep what it returns."""
     cdef object pack, unpack
-    cdef list pairs = <list>thread_state().saved_hooks
-    pack, unpack = pairs[len(pairs) - 1]
+    pack, unpack, _ = <tuple>thread_state().saved_hooks
     pack_into(node, slot, tensor, is_output, pack, unpack)
     return 0
 

@@ -12,7 +12,7 @@ typedef struct pb_state {
     uint32_t saved_hooks_disabled;
     int64_t sequence;       /* of the next node this thread makes */
     uint64_t thread;        /* 1, 2, ... in order of first use */
-    PyObject *saved_hooks;  /* owned list of (pack, unpack), or NULL */
+    PyObject *saved_hooks;  /* owned tuple: pack, unpack, the pair around it or None; NULL without */
     PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
     void *graph_task;       /* innermost running pass */
     void *running_node;     /* of that pass */
@@ -20,7 +20,7 @@ typedef struct pb_state {
     uint8_t levels;         /* how many are open: see levels.pyx */
     uint64_t hidden;        /* bit i: level i is out of sight */
     uint64_t overwritten;   /* levels hidden only because an in-place op runs at them */
-    PyObject *level_stack;  /* owned list of the open levels, or NULL */
+    PyObject *level_stack;  /* owned list of as many as there may be, None where not open; or NULL */
     int transforms;         /* how many functions run that pullback.func transforms */
     uint8_t devices[32];    /* of each type: the number that a device without one means */
     void *handoff;          /* what this thread does for one that waits, or NULL */

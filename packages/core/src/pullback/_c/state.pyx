@@ -2,7 +2,7 @@
 
 import gc
 
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy, memset
 
 from pullback.pool cimport pb_pool
@@ -170,22 +170,25 @@ def push_saved_tensor_hooks(pack, unpack):
     """Begin to pass every tensor that this thread saves through ``pack``."""
     if pb_thread_state.saved_hooks_disabled:
         raise RuntimeError(<object>pb_thread_state.hooks_message)
-    if pb_thread_state.saved_hooks == NULL:
-        stack = []
-        Py_INCREF(stack)
-        pb_thread_state.saved_hooks = <PyObject *>stack
-    (<list>pb_thread_state.saved_hooks).append((pack, unpack))
+    outer = None if pb_thread_state.saved_hooks == NULL else <object>pb_thread_state.saved_hooks
+    pair = (pack, unpack, outer)
+    Py_INCREF(pair)
+    Py_XDECREF(pb_thread_state.saved_hooks)
+    pb_thread_state.saved_hooks = <PyObject *>pair
 
 
 def pop_saved_tensor_hooks():
     """End the innermost pair of saved-tensor hooks."""
     if pb_thread_state.saved_hooks == NULL:
         raise RuntimeError("saved_tensors_hooks: there are no hooks to take away on this thread")
-    stack = <list>pb_thread_state.saved_hooks
-    stack.pop()
-    if not stack:
+    pair = <tuple>pb_thread_state.saved_hooks
+    outer = pair[2]
+    if outer is None:
         pb_thread_state.saved_hooks = NULL
-        Py_DECREF(stack)
+    else:
+        Py_INCREF(outer)
+        pb_thread_state.saved_hooks = <PyObject *>outer
+    Py_DECREF(pair)
 
 
 def swap_saved_hooks_disabled(message):
