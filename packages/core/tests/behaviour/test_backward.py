@@ -455,3 +455,10 @@ def test_method_with_a_gradient_equals_function(seed):
     assert outcome(lambda y, g: y.backward(g)) == outcome(lambda y, g: backward(y, g))
     kept = outcome(lambda y, g: y.backward(g, retain_graph=True))
     assert kept == outcome(lambda y, g: backward(y, g, retain_graph=True))
+
+
+def test_an_input_that_is_named_twice_gets_its_gradient_once():
+    x = pb.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 1
+    (y * y).sum().backward(inputs=[y, x, y.contiguous(), x])
+    assert y.grad.tolist() == x.grad.tolist() == [2.0, 4.0, 6.0]

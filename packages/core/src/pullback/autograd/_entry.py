@@ -155,9 +155,11 @@ def _backward_to(edges, grads, retain_graph, create_graph, inputs):
     """Accumulate into ``inputs`` alone: leaves by their accumulators, others from captures."""
     found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
                                 _engine_items(inputs), True)
+    met = set()
     for item, gradient in zip(inputs, found):
         if isinstance(item, Tensor) and gradient is not None and not item.retains_grad and (
-                not item.is_leaf):
+                not item.is_leaf and id(item) not in met):
+            met.add(id(item))
             surface.accumulate_in_place_of(item, gradient)
 
 
