@@ -8,6 +8,7 @@ batch's. Most rules follow from what kind of op it is; an op without a rule runs
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import pullback
@@ -88,7 +89,8 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
     if randomness == "same" and not is_mapped:
         return apply_op(op, values)
     if randomness == "same" and op.entry.composite is not None:     # only a shape is looked at
-        return apply_op(op, [_element(value, on, 0) for value, on in zip(values, mapped)])
+        take = functools.partial(_element, i=0) if size else _zeros
+        return apply_op(op, list(map(take, values, mapped)))
     if op.is_inplace and not mapped[0]:
         raise RuntimeError(
             f"vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
@@ -131,7 +133,8 @@ def _pointwise(op, values, mapped, size):
             if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS]
     if rank == 0:           # numbers in a batch have a dim, others take part in promotion with one
         values = [value if on or name in _CONDITIONS or not isinstance(value, Tensor)
-                  else value.unsqueeze(0) for name, value, on in zip(op.arg_names, values, mapped)]
+                  or op.name == "fill_" else value.unsqueeze(0)
+                  for name, value, on in zip(op.arg_names, values, mapped)]
     return apply_op(op, [
         _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
         for name, value, on in zip(op.arg_names, values, mapped)])
@@ -140,11 +143,12 @@ def _pointwise(op, values, mapped, size):
 def _filled(op, values, mapped):
     """Write a value that differs along the batch."""
     target, value = values[0], values[-1]
-    value = _aligned(value.to(target.dtype), _rank(target, mapped[0]), [])
+    rank = max(map(_rank, values[:-1], mapped))
+    value = _aligned(value.to(target.dtype), rank, [])
     if op.name != "fill_":
-        mask = values[1]
-        value = ops.where(_aligned(mask, _rank(target, mapped[0]), []) if mapped[1] else mask,
-                          value, target)
+        mask, target_row = (_aligned(part, rank, []) if on else part
+                            for part, on in zip((values[1], target), (mapped[1], mapped[0])))
+        value = ops.where(mask, value, target_row)
     return ops.copy_(target, value) if op.is_inplace else value
 
 
@@ -184,6 +188,8 @@ def _along(op, values, mapped, size):
         rank = len(sizes)
         if rank == 0:
             return _one_by_one(op, values, mapped, size)
+    elif op.name == "squeeze" and _rank(values[0], mapped[0]) == 0:
+        return ops.squeeze(values[0], ())
     elif len(ranks) > 1 and op.name not in _MIXED_RANKS:
         return _one_by_one(op, values, mapped, size)
     else:
@@ -201,7 +207,10 @@ def _along(op, values, mapped, size):
         elif name in _DIMS:
             placed.append(_shifted(op, value, rank))
         elif name in _SIZES and (op.name, name) not in _LENGTHS:
-            placed.append((size if _SIZES[name] else 1, *_as_sizes(value)))
+            sizes = _as_sizes(value)
+            if not size and -1 in sizes and op.name in ("view", "_unsafe_view"):
+                sizes = _resolved(sizes, values[0].shape[1:])
+            placed.append((size if _SIZES[name] else 1, *sizes))
         else:
             placed.append(value)
     if op.name == "permute":
@@ -215,6 +224,13 @@ def _along(op, values, mapped, size):
 
 def _as_sizes(sizes):
     return tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+
+
+def _resolved(sizes, shape):
+    """Return sizes of which one may be -1 as those of an element: a batch of 0 fits any."""
+    known = math.prod(size for size in sizes if size != -1)
+    rest = math.prod(shape) // known if known else 0
+    return tuple([rest if size == -1 else size for size in sizes])
 
 
 def _over_all(op, values, mapped, size):
@@ -266,16 +282,19 @@ def _element(value, on, i):
 
 
 def _of_no_elements(op, values, mapped):
-    """Nothing is computed; one element of zeros tells the shapes."""
+    """Nothing is computed; one element of zeros tells the shapes, and what is in the graph."""
     if op.is_inplace:
         return None
+    return _stacked(op, [apply_op(op, list(map(_zeros, values, mapped)))], 0)
 
-    def element(value, on):
-        if isinstance(on, list):
-            return tuple([element(v, o) for v, o in zip(value, on)])
-        return value.new_zeros(value.shape[1:]) if on else value
 
-    return _stacked(op, [apply_op(op, list(map(element, values, mapped)))], 0)
+def _zeros(value, on):
+    """Return what stands for an element of a batch of 0, in the graph if the batch is."""
+    if isinstance(on, list):
+        return tuple([_zeros(v, o) for v, o in zip(value, on)])
+    if not on:
+        return value
+    return value.sum(0) if value.requires_grad else value.new_zeros(value.shape[1:])
 
 
 def _stacked(op, results, count=None):
@@ -362,8 +381,8 @@ def _addmm(op, values, mapped, size):
     if not (mapped[1] or mapped[2]) or left.shape[-1] != right.shape[-2]:
         return _one_by_one(op, values, mapped, size)
     product = _mm(ops.mm, [left, right], mapped[1:3], size)
-    if mapped[0] and total.dim() == 2:
-        total = total.unsqueeze(1)
+    if mapped[0]:
+        total = _aligned(total, 2, [])
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -372,6 +391,13 @@ def _addmm(op, values, mapped, size):
 
 def _clone_beside(op, values, mapped, size):
     return ops.clone_beside(_batch(values[0], mapped[0], size), values[1])     # levels outside
+
+
+def _where(op, values, mapped, size):
+    """With a condition alone, each element has positions of its own."""
+    if values[1] is None and values[2] is None:
+        return _one_by_one(op, values, mapped, size)
+    return _pointwise(op, values, mapped, size)
 
 
 def _index_select(op, values, mapped, size):
@@ -389,7 +415,7 @@ def _embedding(op, values, mapped, size):
 
 def _as_strided_scatter(op, values, mapped, size):
     """The offset counts from the start of an element's own memory."""
-    if mapped[0]:
+    if mapped[0] and size:
         return ops.stack([
             ops.as_strided_scatter(*[
                 _element(value, on, i).clone() if isinstance(value, Tensor) else value
@@ -432,6 +458,7 @@ _RULES: dict[str, Any] = {
     "addmm": _addmm,
     "clone_beside": _clone_beside,
     "index_select": _index_select,
+    "where": _where,
     "plain_embedding": _embedding,
     "as_strided": _as_strided,
     "as_strided_scatter": _as_strided_scatter,

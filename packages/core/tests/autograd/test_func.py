@@ -336,3 +336,10 @@ def test_jacobian_of_complex_numbers(jacobian, function, x, what):
 def test_function_without_output(run):
     with pytest.raises(RuntimeError, match=r"non-empty output \(got output = \(\)\)"):
         run(lambda x: (), pb.ones(2))
+
+
+def test_vjp_gives_an_argument_that_is_the_result_itself():
+    x = pb.ones(2)
+    y, back = pb.func.vjp(lambda a: a, x)
+    assert y is x
+    assert back(pb.tensor([1.0, 2.0]))[0].tolist() == [1.0, 2.0]

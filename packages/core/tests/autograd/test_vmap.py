@@ -323,3 +323,47 @@ def test_gradient_of_what_is_the_same_for_all():
         vmap(lambda a: pb.autograd.grad((a @ w).sum(), w)[0])(X)
     found = vmap(lambda a: grad(lambda v: (a @ v).sum())(w))(X)
     assert pb.equal(found.detach(), X.unsqueeze(2).expand(3, 2, 2))
+
+
+def test_one_draw_for_the_batch_also_in_chunks():
+    f = lambda x: x + pb.rand(())  # noqa: E731
+    pb.manual_seed(3)
+    whole = pb.func.vmap(f, randomness="same")(pb.zeros(4))
+    pb.manual_seed(3)
+    parts = pb.func.vmap(f, randomness="same", chunk_size=2)(pb.zeros(4))
+    assert parts.tolist() == whole.tolist() == [whole[0].item()] * 4
+
+
+def test_where_of_a_condition_gives_each_element_its_own_positions():
+    f = pb.func.vmap(lambda a: pb.where(a > 0)[0])
+    assert f(pb.tensor([[1.0, 0.0], [1.0, 0.0]])).tolist() == [[0], [0]]
+    with pytest.raises(RuntimeError, match="dynamic shape"):
+        f(pb.tensor([[1.0, 1.0], [1.0, 0.0]]))
+
+
+def test_numbers_in_a_batch_broadcast_from_the_right():
+    found = pb.func.vmap(pb.addmm)(pb.tensor([1.0, 2.0]), pb.zeros(2, 2, 1), pb.zeros(2, 1, 2))
+    assert found.tolist() == [[[1.0, 1.0]] * 2, [[2.0, 2.0]] * 2]
+    mask = pb.tensor([True, False, True])
+    filled = pb.func.vmap(pb.masked_fill, in_dims=(0, None, 0))(
+        pb.tensor([1.0, 2.0]), mask, pb.tensor([8.0, 9.0])
+    )
+    assert filled.tolist() == [[8.0, 1.0, 8.0], [9.0, 2.0, 9.0]]
+    assert pb.func.vmap(lambda x: x.squeeze(0))(pb.ones(1)).shape == (1,)
+
+
+@pytest.mark.parametrize("function", [pb.max, pb.median, pb.cumsum])
+def test_results_of_a_batch_of_0_are_in_the_graph(function):
+    x = pb.ones(0, 2, 2, requires_grad=True)
+    arguments = (0,) if function is pb.cumsum else ()
+    found = pb.func.vmap(lambda row: function(row, *arguments))(x)
+    found.sum().backward()
+    assert x.grad.shape == x.shape
+
+
+def test_repeats_of_a_batch_whose_sums_are_equal():
+    x, repeats = pb.tensor([[1.0, 2.0], [2.0, 1.0]]), pb.tensor([[1, 2], [2, 1]])
+    found = pb.func.vmap(pb.repeat_interleave)(x, repeats)
+    assert found.tolist() == [[1.0, 2.0, 2.0], [2.0, 2.0, 1.0]]
+    with pytest.raises(RuntimeError, match="dynamic shape"):
+        pb.func.vmap(pb.repeat_interleave)(x, pb.tensor([[1, 2], [2, 2]]))

@@ -131,7 +131,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             found = gradients(outputs, seeds, leaves(inputs), keep, retain_graph)
         return settled(tuple(rebuild(inputs, found)), inputs, now)
 
-    result = settled(output, inputs, recording)
+    result = settled(output, inputs, recording, primals)
     return (result, vjp_fn, settled(aux, inputs, recording)) if has_aux else (result, vjp_fn)
 
 

@@ -161,7 +161,10 @@ def _in_chunks(func: Callable[..., Any], name: str, dims: list[Any], values: lis
                chunk_size: int) -> Any:
     """Run parts of the batch one after the other and join what they give."""
     results = []
+    state = pb.get_rng_state() if randomness == "same" else None
     for start in range(0, size, chunk_size):
+        if state is not None:           # one draw for the batch, not for each part
+            pb.set_rng_state(state)
         length = min(chunk_size, size - start)
         parts = [value if dim is None else value.narrow(dim, start, length)
                  for dim, value in zip(dims, values)]

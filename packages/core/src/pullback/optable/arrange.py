@@ -2,7 +2,7 @@
 
 from pullback.optable import references_arrange as references
 from pullback.optable.axes import unsupported, wrap_dim, wrap_dims
-from pullback.optable.below import new_empty, run_slot
+from pullback.optable.below import new_empty, run_slot, whole_batch
 from pullback.optable.cases import COUNTED, T, case, fixed
 from pullback.optable.schema import op, ops
 
@@ -282,9 +282,13 @@ def _sources(repeats, output_size):
         return ops.arange_like(repeats, 0)
     ends = ops.cumsum(repeats, 0)
     if repeats.device.type != "meta":
-        if ops.amin(repeats).item() < 0:
+        if ops.amin(whole_batch(repeats)).item() < 0:
             raise RuntimeError("repeats can not be negative")
-        total = ends[-1].item()
+        totals = whole_batch(ends[-1])
+        total = ops.amax(totals).item() if totals.numel() else 0
+        if totals.numel() > 1 and ops.amin(totals).item() != total:
+            raise RuntimeError("vmap: We do not support batching operators that can output dynamic "
+                               "shape: the repeats differ in sum along the batch.")
         if output_size not in (None, total):
             raise RuntimeError("allocated size does not match required size")
     elif output_size is None:
@@ -294,7 +298,7 @@ def _sources(repeats, output_size):
         total = output_size
     begun = ops.zeros_of(_Vector(ends, total + 1))
     ones = ops.ones_like(ends)
-    begun = ops.index_put_(begun, (ends,), ones, True)      # runs that end before a place
+    begun = ops.index_put(begun, (ends,), ones, True)       # runs that end before a place
     return ops.cumsum(begun, 0).narrow(0, 0, total)
 
 
