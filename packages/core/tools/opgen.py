@@ -178,7 +178,8 @@ def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
         for name, out in public_names_of(entry)
     }
     for name, other in elsewhere().get(namespace, {}).items():
-        found[name] = table[other], table[other].out
+        entry = table[other if other in table else other.removesuffix("_")]
+        found[name] = entry, entry.out and not other.endswith("_")
     for name in sorted(found):
         entry, out = found[name]
         yield from render_all(table, entry, name, method=False, out=out)

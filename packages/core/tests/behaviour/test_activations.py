@@ -218,3 +218,14 @@ def test_second_derivative_of_gelu_far_out_is_zero(approximate, dtype, far):
     curve, = pb.autograd.grad(slope.sum(), x)
     assert slope.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-100)
     assert curve.abs().max().item() < 1e-100
+
+
+def test_relu_of_nn_functional_may_overwrite():
+    for arguments in ((True,), ()):
+        x = pb.tensor([-1.0, 2.0])
+        options = {} if arguments else {"inplace": True}
+        assert F.relu(x, *arguments, **options) is x
+        assert x.tolist() == [0.0, 2.0]
+    assert F.relu(x, inplace=False) is not x
+    with pytest.raises(TypeError, match="inplace"):
+        pb.relu(x, inplace=True)

@@ -380,3 +380,10 @@ def check_some(parameters, parameter, gradient, images, labels, step=1e-6):
         flat[place] = kept
         slope = (values[0] - values[1]) / (2 * step)
         assert_allclose(gradient.reshape(-1)[place], slope, atol=1e-7)
+
+
+def test_transposed_convolution_of_no_samples_may_have_no_places():
+    weight = pb.ones(2, 3, 2)
+    assert F.conv_transpose1d(pb.ones(0, 2, 1), weight, padding=1).shape == (0, 3, 0)
+    with pytest.raises(RuntimeError, match="too small"):
+        F.conv_transpose1d(pb.ones(1, 2, 1), weight, padding=1)

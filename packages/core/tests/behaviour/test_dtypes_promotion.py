@@ -331,3 +331,10 @@ def test_binary_functions_that_write_to_one_dtype_only(name):
     x = pb.ones(2, dtype=pb.float64)
     with pytest.raises(RuntimeError):
         getattr(pb, name)(x, x, out=pb.empty(2))
+
+
+def test_a_0_dim_bound_of_clamp_does_not_widen():
+    low = pb.tensor(1.0, dtype=pb.float64)
+    assert pb.clamp(pb.tensor([True]), low, pb.tensor([1.0])).dtype == pb.float32
+    with pytest.raises(NotImplementedError, match="clamp"):
+        pb.clamp(pb.tensor([True]), False, True)

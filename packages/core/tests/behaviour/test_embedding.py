@@ -172,3 +172,10 @@ def test_frequencies_are_counted_beyond_what_16_bits_count(dtype):
     indices = pb.zeros(3000, dtype=pb.int64)
     F.embedding(indices, weight, scale_grad_by_freq=True).float().sum().backward()
     assert abs(weight.grad[0, 0].item() - 1) < 0.02
+
+
+def test_bags_without_any_index_have_the_gradient_0():
+    for mode in ("sum", "mean", "max"):
+        w = pb.ones(3, 2, requires_grad=True)
+        F.embedding_bag(pb.zeros((0, 3), dtype=pb.int64), w, mode=mode).sum().backward()
+        assert w.grad.tolist() == [[0.0, 0.0]] * 3

@@ -290,3 +290,22 @@ def test_refused_grids(name):
     kind, message, call = GRID_REFUSED[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_images_of_bytes_are_rounded(mode):
+    x = pb.arange(16, dtype=pb.uint8).reshape(1, 1, 4, 4) * 10
+    found = F.interpolate(x, size=(3, 5), mode=mode)
+    exact = F.interpolate(x.double(), size=(3, 5), mode=mode)
+    assert found.dtype == pb.uint8
+    assert (found.double() - exact).abs().max().item() <= 0.5001
+
+
+def test_a_point_at_nan_reads_no_element():
+    for place in (math.nan, math.inf):
+        image = pb.ones(1, 1, 1, 2, requires_grad=True)
+        grid = pb.tensor([[[[place, 0.0]]]])
+        out = F.grid_sample(image, grid, align_corners=False)
+        out.sum().backward()
+        assert out.isnan().all()
+        assert image.grad.tolist() == [[[[0.0, 0.0]]]]

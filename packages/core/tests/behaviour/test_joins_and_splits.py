@@ -303,3 +303,10 @@ def test_a_stack_of_too_many_dims_is_refused():
     with pytest.raises(RuntimeError, match="at most 64 dimensions, got 65"):
         pb.stack([deep, deep.double()])
     assert pb.cat([deep, deep]).shape == (2, *[1] * 63)
+
+
+def test_einsum_of_one_operand_without_dims():
+    for equation in ("", "->", "...", "...->..."):
+        assert pb.einsum(equation, pb.tensor(2.0)).item() == 2.0
+    with pytest.raises(RuntimeError, match="fewer operands"):
+        pb.einsum("i,i->", pb.ones(2, 2))

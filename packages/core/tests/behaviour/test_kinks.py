@@ -167,3 +167,80 @@ def test_elements_beside_an_infinite_one_have_the_gradient_zero():
     beside = derivative(lambda x: x.logcumsumexp(0), 1.0, math.inf, 2.0, 3.0)
     assert beside[0] == 1
     assert beside[2:] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("function", "points", "expected"),
+    [
+        pytest.param(F.elu, [0.0, -1.0, 1.0], [0.0, math.exp(-1), 0.0], id="elu"),
+        pytest.param(F.celu, [0.0, -1.0, 1.0], [0.0, math.exp(-1), 0.0], id="celu"),
+        pytest.param(lambda x: F.selu(x) / 1.7580993408473766, [0.0], [0.0], id="selu"),
+        pytest.param(lambda x: F.huber_loss(x, x.detach() * 0, reduction="none"),
+                     [1.0, -1.0, 0.5], [0.0, 0.0, 1.0], id="huber-at-delta"),
+        pytest.param(lambda x: F.binary_cross_entropy(x, x.detach(), reduction="none"),
+                     [0.0, 1.0], [0.0, 0.0], id="binary-cross-entropy"),
+        pytest.param(pb.sinc, [0.0, 0.5], [-(math.pi**2) / 3, 16 / math.pi - 2 * math.pi],
+                     id="sinc"),
+    ],
+)  # fmt: skip
+def test_second_derivative_at_the_kink(function, points, expected):
+    x = pb.tensor(points, dtype=pb.float64, requires_grad=True)
+    (g,) = pb.autograd.grad(function(x).sum(), x, create_graph=True)
+    (h,) = pb.autograd.grad(g.sum(), x)
+    assert h.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_mixed_derivative_of_a_power_with_the_exponent_0():
+    x = pb.tensor([2.0, 0.0], dtype=pb.float64, requires_grad=True)
+    e = pb.zeros_like(x, requires_grad=True)
+    (g,) = pb.autograd.grad((x**e).sum(), x, create_graph=True)
+    assert g.tolist() == [0.0, 0.0]
+    (mixed,) = pb.autograd.grad(g.sum(), e)
+    assert mixed.tolist() == [0.5, 0.0]
+
+
+def test_a_gradient_that_is_nan_reaches_only_the_chosen_element():
+    for name, expected in (("median", [0, 0, 1]), ("max", [0, 1, 0]), ("min", [1, 0, 0])):
+        x = pb.tensor([1.0, 3.0, 2.0], requires_grad=True)
+        (getattr(x, name)() * math.nan).backward()
+        assert x.grad.isnan().long().tolist() == expected, name
+
+
+def test_polar_of_size_0_has_a_direction():
+    size, angle = (pb.tensor([v], dtype=pb.float64, requires_grad=True) for v in (0.0, 2.0))
+    pb.view_as_real(pb.polar(size, angle)).select(-1, 0).sum().backward()
+    assert size.grad.tolist() == [math.cos(2.0)]
+    assert angle.grad.tolist() == [0.0]
+
+
+def test_power_of_a_negative_base_to_a_complex_exponent():
+    e = pb.tensor([1.3 + 0.2j], dtype=pb.complex128, requires_grad=True)
+    (g,) = pb.autograd.grad(((-2.0) ** e).abs().sum(), e)
+    (h,) = pb.autograd.grad((pb.tensor(-2.0, dtype=pb.float64) ** e).abs().sum(), e)
+    assert g.tolist() == pytest.approx([0.9105194 - 4.1268017j], rel=1e-6)
+    assert h.tolist() == pytest.approx(g.tolist())
+
+
+def test_zero_to_a_complex_power_has_the_slope_0():
+    for zero in (0, pb.tensor(0.0)):
+        c = pb.tensor([1 + 1j, 0.5 - 1j], requires_grad=True)
+        (zero**c).abs().sum().backward()
+        assert c.grad.tolist() == [0, 0]
+
+
+def test_lp_pool_of_order_1_is_linear():
+    x = pb.tensor([[[0.0, 0.0, 1.0, -1.0]]], requires_grad=True)
+    F.lp_pool1d(x, 1, 2).sum().backward()
+    assert x.grad.tolist() == [[[1.0] * 4]]
+
+
+def test_cosine_similarity_below_eps_divides_by_eps():
+    x = pb.tensor([0.5, 1.0], dtype=pb.float64, requires_grad=True)
+    F.cosine_similarity(x, pb.tensor([1.0, 2.0], dtype=pb.float64), 0, eps=10.0).backward()
+    assert x.grad.tolist() == pytest.approx([0.01, 0.02])
+
+
+def test_glu_of_the_largest_numbers():
+    x = pb.tensor([1.7e308, 1.7e308], dtype=pb.float64, requires_grad=True)
+    (F.glu(x) * 1.05).backward()
+    assert x.grad.tolist() == [1.05, 0.0]

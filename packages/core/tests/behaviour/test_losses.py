@@ -263,3 +263,9 @@ def test_targets_that_are_no_classes_are_refused(wrong):
 def test_targets_on_another_device_are_refused():
     with pytest.raises(RuntimeError, match="same device"):
         F.nll_loss(pb.ones(1, 2), pb.zeros(1, dtype=pb.int64, device="meta"))
+
+
+def test_margins_of_one_score_without_dims():
+    score, label = pb.tensor(1.5), pb.tensor(0)
+    assert F.multi_margin_loss(score, label).item() == 0.0
+    assert F.multilabel_margin_loss(score, label, reduction="none").shape == ()

@@ -183,3 +183,7 @@ def test_rows_far_from_zero_are_standardized(dtype):
     grouped = F.group_norm(x.reshape(2, 4, 8), 2).to(pb.float64)
     pb.testing.assert_close(grouped, F.group_norm(x.to(pb.float64).reshape(2, 4, 8), 2),
                             rtol=1e-2, atol=1e-2)  # fmt: skip
+
+
+def test_batch_norm_of_nothing_in_one_dim():
+    assert F.batch_norm(pb.ones(0), pb.zeros(0), pb.ones(0)).shape == (0,)

@@ -462,3 +462,18 @@ def test_gradient_of_prod_is_the_product_of_the_others(values, expected):
 @pytest.mark.parametrize("values", [[2.0, 0.0, 5.0], [2.0, 3.0, 5.0]])
 def test_second_derivative_of_prod(values):
     assert pb.autograd.gradgradcheck(pb.prod, (double(values).requires_grad_(),))
+
+
+def test_logs_of_complex_sums_of_nothing_have_no_angle():
+    inf = math.inf
+    x = pb.tensor([complex(-inf, 1), complex(-inf, -inf), 1 + 1j])
+    assert x.logcumsumexp(0).tolist() == [-inf, -inf, pytest.approx(1 + 1j)]
+    assert pb.logsumexp(pb.tensor(1 + 4j), 0).item() == pytest.approx(1 + (4 - 2 * math.pi) * 1j)
+
+
+def test_histc_of_half_counts_as_of_single():
+    x = pb.tensor([1.0, 2.0, 3.0, 4.0])
+    for dtype in (pb.float16, pb.bfloat16):
+        found = pb.histc(x.to(dtype), 4, 0, 4)
+        assert found.dtype == dtype
+        assert found.tolist() == [0.0, 1.0, 1.0, 2.0]

@@ -359,3 +359,21 @@ def test_assignment_refuses_what_it_overwrites():
     x[x > 1] = x[1]
     assert x.tolist() == [0.0, 1.0, 1.0, 1.0]
     assert x[:3].index_fill_(0, pb.tensor([0]), x[1]).tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax"])
+def test_a_source_larger_than_the_index_has_zeros_behind_it(reduce):
+    s = pb.tensor([2.0, 3.0], requires_grad=True)
+    out = pb.scatter_reduce(pb.ones(2), 0, pb.tensor([0]), s, reduce)
+    out.sum().backward()
+    assert s.grad.tolist() == [0.5 if reduce == "mean" else 1.0, 0.0]
+
+
+def test_all_modes_of_scatter_add_with_a_larger_source():
+    index = pb.tensor([[1, 0]])
+    f = lambda s: pb.zeros(2, 2).scatter_add(0, index, s).pow(2).sum()  # noqa: E731
+    s = pb.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    expected = pb.diag(pb.tensor([2.0, 2.0, 0.0, 0.0, 0.0, 0.0]))
+    for first in (pb.func.jacfwd, pb.func.jacrev):
+        for second in (pb.func.jacfwd, pb.func.jacrev):
+            assert pb.equal(first(second(f))(s).reshape(6, 6), expected)

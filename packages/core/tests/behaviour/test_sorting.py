@@ -224,3 +224,12 @@ def test_histograms():
 def test_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("function", [pb.unique, pb.unique_consecutive, pb.histogram])
+def test_values_without_a_derivative_are_in_the_graph_and_refuse_backward(function):
+    x = pb.tensor([1.0, 2.0], requires_grad=True)
+    found = function(x, 2)[0] if function is pb.histogram else function(x)
+    assert found.requires_grad
+    with pytest.raises(NotImplementedError, match="derivative for"):
+        (found.sum() + x.sum()).backward()

@@ -88,3 +88,14 @@ def test_inner():
         pb.inner(x, x.t())
     with pytest.raises(RuntimeError, match="same dtype"):
         pb.inner(x, y.double())
+
+
+def test_round_to_decimals():
+    x = pb.tensor([1.2345, 2.5, -1.55])
+    assert x.round(decimals=2).tolist() == pytest.approx([1.23, 2.5, -1.55])
+    assert pb.round(x * 1000, decimals=-2).tolist() == [1200.0, 2500.0, -1600.0]
+    assert pb.round(x, decimals=1, out=pb.empty(0)).tolist() == pytest.approx([1.2, 2.5, -1.6])
+    assert x.round_(decimals=0) is x
+    assert x.tolist() == [1.0, 2.0, -2.0]
+    with pytest.raises(NotImplementedError, match="round"):
+        pb.arange(3).round(decimals=1)

@@ -454,3 +454,18 @@ def test_list_that_grows_while_it_is_read():
 def test_endless_size():
     with pytest.raises((TypeError, RuntimeError)):
         pb.zeros(Items(2, None, item=1))
+
+
+def test_copy_and_fill_of_numbers():
+    assert pb.zeros(2).copy_(2).tolist() == [2.0, 2.0]
+    assert pb.zeros(1, dtype=pb.int64).copy_(2.7).tolist() == [2]
+    assert pb.zeros(1).copy_(2j).tolist() == [0.0]
+    assert pb.zeros(1, dtype=pb.bool).fill_(1j).tolist() == [True]
+    assert pb.zeros(1).fill_(3 + 0j).tolist() == [3.0]
+    mask = pb.tensor([True])
+    assert pb.tensor([False]).masked_fill_(mask, 1j).tolist() == [True]
+    x = pb.ones(2, requires_grad=True)
+    (x * 1).copy_(3).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="cannot be converted"):
+        pb.zeros(1).fill_(1j)

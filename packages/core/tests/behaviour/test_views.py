@@ -384,3 +384,17 @@ def test_ints_beyond_64_bits_are_refused(call, name):
     for number in (10**20, -(10**20)):
         with pytest.raises((ValueError, RuntimeError), match=rf"{name}.*not fit in 64 bits"):
             call(number)
+
+
+def test_permute_by_one_dim():
+    x = pb.tensor([1.0, 2.0], requires_grad=True)
+    (x.permute(0) * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_items_of_a_size_are_ints():
+    size = pb.Size((1, pb.tensor(3), np.int64(2), True))
+    assert [type(n) for n in size] == [int] * 4
+    assert size == (1, 3, 2, 1)
+    with pytest.raises(TypeError, match="item 1 is 'float'"):
+        pb.Size((1, 2.5))

@@ -130,3 +130,34 @@ def test_factors_that_do_not_fit(dtype, factor):
     with pytest.raises(RuntimeError, match="without overflow"):
         pb.addcmul(x, x, x, value=factor)
     assert pb.add(numbers(3), numbers(3), alpha=float("inf")).tolist() == [float("inf")] * 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: pb.var_mean(x, dim=0)[0], id="var_mean"),
+        pytest.param(lambda x: pb.erfinv(x / 9), id="erfinv"),
+        pytest.param(lambda x: pb.div(x, x * 2, rounding_mode="floor"), id="div-rounded"),
+        pytest.param(lambda x: pb.linalg.vector_norm(x, 1), id="norm-1"),
+        pytest.param(lambda x: pb.cdist(x.unsqueeze(0), x.unsqueeze(0) + 1, p=1), id="cdist-1"),
+        pytest.param(lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "prod"),
+                     id="scatter_reduce-prod"),
+    ],
+)  # fmt: skip
+def test_a_result_that_no_formula_reads_may_be_written(function):
+    x = pb.tensor([1.0, 3.0], requires_grad=True)
+    (expected,) = pb.autograd.grad(function(x).sum() * 2, x)
+    y = function(x)
+    y.mul_(2)
+    y.sum().backward()
+    assert x.grad.tolist() == expected.tolist()
+
+
+def test_a_result_that_a_formula_reads_may_not_be_written():
+    x = pb.tensor([1.0, 3.0], requires_grad=True)
+    for function in (pb.exp, lambda x: pb.std_mean(x)[0], lambda x: pb.linalg.vector_norm(x, 3),
+                     lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "amax")):  # fmt: skip
+        y = function(x)
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()

@@ -137,6 +137,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.formulas = {(names,) if isinstance(names, str) else tuple(names): function
                    for names, function in entry.vjp.items()}
     op.save = entry.save
+    op.reads_out = entry.reads_out
     place_saved(op, entry)
     if op.formulas:
         op.flags |= OP_DIFFERENTIABLE

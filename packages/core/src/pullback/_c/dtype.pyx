@@ -416,6 +416,8 @@ cdef int scalar_write(object value, int code, void *out) except -1:
         elif code == PB_C128:
             (<double *>out)[0] = z.real
             (<double *>out)[1] = z.imag
+        elif code == PB_BOOL:
+            (<uint8_t *>out)[0] = z.real != 0 or z.imag != 0
         else:
             raise RuntimeError("value cannot be converted to type "
                                f"{dtype_object(code).name} without overflow: {value}")

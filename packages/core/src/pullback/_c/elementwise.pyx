@@ -2,6 +2,8 @@
 
 import warnings
 
+from cpython.complex cimport PyComplex_Check
+from cpython.float cimport PyFloat_Check
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
@@ -522,10 +524,23 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     return out
 
 
+cdef object fill_cast(Tensor self, object value):
+    """Set every element to a number that is cast as a tensor would be."""
+    from pullback._c.create import fill_tensor
+    if PyComplex_Check(value) and dtype_category[self.dtype] != CATEGORY_COMPLEX:
+        value = value != 0 if self.dtype == PB_BOOL else value.real
+    elif PyFloat_Check(value) and dtype_category[self.dtype] == CATEGORY_INTEGRAL:
+        value = int(value)
+    return fill_tensor(self, value)
+
+
 cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     """Write src into self, cast and broadcast, also between devices."""
     cdef Tensor self = <Tensor>args[0]
-    cdef Tensor source = <Tensor>args[1]
+    cdef Tensor source
+    if not is_tensor(<object>args[1]):
+        return fill_cast(self, <object>args[1])
+    source = <Tensor>args[1]
     check_broadcast(self.layout, source.layout)
     if not same_device(self, source):
         from pullback._c.create import copy_raw

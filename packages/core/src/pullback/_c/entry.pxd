@@ -105,6 +105,7 @@ cdef class Op:
     cdef object backward                # Backward, made at first use
     cdef readonly Op functional         # of an in-place op
     cdef Op view                        # of a view's adjoint, once it has run
+    cdef object reads_out              # of all arguments: whether formulas read the result; or None
     cdef str overload                   # op for calls with keywords that this one lacks, or None
     cdef readonly object entry          # the table's entry
     cdef dict __dict__

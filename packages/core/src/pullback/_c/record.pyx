@@ -214,7 +214,7 @@ cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
                 output = <Tensor>(<tuple>result)[op.saved[i].number]
             if op.saved[i].shape_only:
                 save_shape(node, i, output)
-            else:
+            elif op.reads_out is None or op.reads_out(*[<object>args[k] for k in range(op.nargs)]):
                 save_tensor(node, i, output, True)
         elif op.saved[i].source == SOURCE_EXTRA:
             values = [<object>args[k] for k in range(op.nargs)]

@@ -8,7 +8,7 @@ from pullback.abi cimport (
 from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
     dtype_code, dtype_object, scalar_write)
-from pullback._c.call cimport op_apply
+from pullback._c.call cimport op_apply, op_apply_inplace
 from pullback._c.elementwise cimport cast_tensor, unsupported
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.kernel cimport (
@@ -306,6 +306,19 @@ cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
     return op_apply(along_op(op), step)
 
 
+cdef Op RELU = None
+
+
+cdef object composite_relu(Op op, PyObject **args, PyObject *target):
+    """(self, inplace): the op of the kernel, which overwrites self if it is told to."""
+    global RELU
+    if RELU is None:
+        RELU = op_named("relu")
+    if <object>args[1]:
+        return op_apply_inplace(op_named("relu_"), args)
+    return op_apply(RELU, args)
+
+
 # ---- and back to the shape before ----------------------------------------------------------------
 
 cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *count) except NULL:
@@ -363,6 +376,7 @@ cdef object forward_restore_mean(Op op, PyObject **args, PyObject *target):
 forward_register("along_dim", forward_along_dim)
 forward_register("restore_dims", forward_restore_dims)
 forward_register("restore_mean", forward_restore_mean)
+forward_register("relu", composite_relu)
 forward_register("softmax", composite_softmax)
 forward_register("sum_to_size", composite_sum_to_size)
 forward_register("sum", forward_sum)

@@ -228,6 +228,15 @@ cdef int tensor_clear(PyObject *object) noexcept:
 
 # ---- the class -----------------------------------------------------------------------------------
 
+def as_size(value, number):
+    """Return an item of a Size as an int."""
+    try:
+        return value.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(f"Size() takes an iterable of 'int' (item {number} is "
+                        f"'{type(value).__name__}')") from None
+
+
 class Size(tuple):
     """The sizes of a tensor's dims: a tuple with ``numel()``.
 
@@ -239,7 +248,12 @@ class Size(tuple):
     __slots__ = ()
 
     def __new__(cls, dims=()):
-        return tuple.__new__(cls, dims)
+        sizes = tuple(dims)
+        for number, size in enumerate(sizes):
+            if type(size) is not int:
+                return tuple.__new__(cls, [as_size(size, number) for number, size
+                                           in enumerate(sizes)])
+        return tuple.__new__(cls, sizes)
 
     def __repr__(self):
         return f"pullback.Size({list(self)})"

@@ -25,7 +25,7 @@ def _samples(*numbers, low=-4, high=4):
 
 def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), namespace=F,
                 node=None, inplace=False, inplace_function=False, method=False, low=-4, high=4,
-                dtypes=FLOATING, check=None):
+                dtypes=FLOATING, check=None, out=False):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
     ``forward`` is a Python function, or the name of a kernel slot. ``parameters`` are (name,
@@ -61,7 +61,7 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     # Every argument may be left out: what users call shares the samples, and tries the defaults.
     flag = ", inplace: bool = False" if inplace else ""
     op(f"{name}(self: Tensor{defaults}{flag}) -> Tensor", composite=call, dtypes=dtypes,
-       namespace=namespace, method=method, doc=doc, ref=ref,
+       namespace=namespace, method=method, doc=doc, ref=ref, out=out,
        samples=[case(T(2, 3, low=low, high=high)), *samples])
     if inplace_function:
         op(f"{name}_(self: Tensor{defaults}) -> Tensor", namespace=namespace, method=False,
@@ -74,6 +74,11 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
 def _negative_part(self):
     """Return 0 for the positive elements, so that no exponential overflows."""
     return ops.where(self > 0, 0, self)
+
+
+def _below(self):
+    """Return 0 for the other elements than negative ones: the second derivative at 0 is 0."""
+    return ops.where(self < 0, self, 0)
 
 
 def _up_to(self, limit):
@@ -95,7 +100,7 @@ def _slope(name, slot, vjp, ref, doc, dtypes=FLOATING):
 
 # -- exponential units -----------------------------------------------------------------------------
 
-_unit("elu_unit", "elu", lambda g, self: ops.where(self <= 0, g * _negative_part(self).exp(), g),
+_unit("elu_unit", "elu", lambda g, self: ops.where(self <= 0, g * _below(self).exp(), g),
       lambda np, self: np.where(self > 0, self, np.expm1(np.minimum(self, 0))),
       "Return elu with an alpha of 1.")
 
@@ -111,7 +116,7 @@ def _elu(self, alpha):
 
 _activation("elu", _elu,
             lambda g, self, alpha: ops.where(
-                self <= 0, g * (_negative_part(self).exp() * alpha), g),
+                self <= 0, g * (_below(self).exp() * alpha), g),
             lambda np, self, alpha=1.0: np.where(
                 self > 0, self, alpha * np.expm1(np.minimum(self, 0))),
             "Return x, or alpha * (e**x - 1) of elements up to 0.\n\nDerivative: alpha at 0.",
@@ -132,7 +137,7 @@ def _celu_alpha(self, alpha):
 
 _activation("celu", _celu,
             lambda g, self, alpha: ops.where(
-                self <= 0, g * (_negative_part(self) / alpha).exp(), g),
+                self <= 0, g * (_below(self) / alpha).exp(), g),
             lambda np, self, alpha=1.0: np.where(
                 self > 0, self, alpha * np.expm1(np.minimum(self, 0) / alpha)),
             "Return x, or alpha * (e**(x / alpha) - 1) of elements up to 0.",
@@ -150,7 +155,7 @@ def _selu(self):
 
 _activation("selu", _selu,
             lambda g, self: ops.where(
-                self <= 0, g * (_negative_part(self).exp() * (_ALPHA * _SCALE)), g * _SCALE),
+                self <= 0, g * (_below(self).exp() * (_ALPHA * _SCALE)), g * _SCALE),
             lambda np, self: _SCALE * np.where(
                 self > 0, self, _ALPHA * np.expm1(np.minimum(self, 0))),
             "Return elu, scaled so that normalised layers stay so.\n\n"
@@ -268,7 +273,7 @@ op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", jvp="pointwise", dty
    vjp={"self": _gelu_vjp}, node="GeluBackward0", method=False, function=False,
    doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
    ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
-op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu,
+op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu, out=True,
    dtypes=FLOATING, method=False, namespace=F, ref=_gelu_reference,
    doc="Return x times the normal distribution's probability of at most x.\n\n"
        "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
@@ -305,7 +310,7 @@ _activation("hardshrink", lambda self, lambd: ops.where(_within(self, lambd), 0,
                 ops.where(_within(self, lambd), 0, g), self),
             lambda np, self, lambd=0.5: np.where((self >= -lambd) & (self <= lambd), 0, self),
             "Return x, or 0 of elements in [-lambd, lambd].", parameters=(("lambd", 0.5),),
-            others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True)
+            others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True, out=True)
 
 
 def _softshrink_lambda(self, lambd):
@@ -327,7 +332,7 @@ _activation("softshrink",
             lambda np, self, lambd=0.5: np.where(
                 np.abs(self) <= lambd, 0, self - np.sign(self) * lambd),
             "Return each element moved towards 0 by lambd, and 0 of elements in [-lambd, lambd].",
-            parameters=(("lambd", 0.5),), others=((1,), (0,)), check=_softshrink_lambda)
+            parameters=(("lambd", 0.5),), others=((1,), (0,)), check=_softshrink_lambda, out=True)
 
 
 # -- bounded and thresholded, of integers too ------------------------------------------------------
@@ -413,7 +418,7 @@ def _threshold(self, threshold, value, inplace=False):
 _THRESHOLDS = _samples((1, 7), (2, 0))
 
 op("threshold(self: Tensor, threshold: Scalar, value: Scalar, inplace: bool = False) -> Tensor",
-   composite=_threshold, dtypes=INTEGRAL | FLOATING, method=False, namespace=BOTH,
+   composite=_threshold, dtypes=INTEGRAL | FLOATING, method=False, namespace=BOTH, out=True,
    doc="Return x, or value of elements up to the threshold.", samples=_THRESHOLDS,
    ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))
 op("threshold_(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor", method=False,
@@ -448,12 +453,13 @@ _activation("softplus", _softplus,
             lambda np, self, beta=1.0, threshold=20.0: np.where(
                 self * beta > threshold, self, np.logaddexp(0, self * beta) / beta),
             "Return log(1 + e**(beta * x)) / beta, and x where beta * x exceeds the threshold.",
-            parameters=(("beta", 1.0), ("threshold", 20.0)), others=((2, 1), (0.5, 50.0)))
+            parameters=(("beta", 1.0), ("threshold", 20.0)), others=((2, 1), (0.5, 50.0)),
+            out=True)
 _activation("logsigmoid",
             wide(lambda self: ops.minimum(self, 0) - ops.log1p(ops.exp(-ops.abs(self)))),
             lambda g, self: g * (-self).sigmoid(),
             lambda np, self: -np.logaddexp(0, -self),
-            "Return log(sigmoid(x)), without overflow.", node="LogSigmoidBackward0")
+            "Return log(sigmoid(x)), without overflow.", node="LogSigmoidBackward0", out=True)
 op("softsign(self: Tensor) -> Tensor", composite=lambda self: self / (ops.abs(self) + 1),
    dtypes=INTEGRAL | FLOAT_COMPLEX, method=False, namespace=F,
    doc="Return x / (1 + |x|) of each element.", samples=[case(T(*shape)) for shape in _SHAPES],

@@ -31,7 +31,7 @@ def _glu(self, dim):
 def _glu_vjp(g, self, dim):
     first, second = _halves(self, dim % self.ndim)
     share = ops.sigmoid(second)
-    return ops.cat([g * share, g * first * share * (1 - share)], dim)
+    return ops.cat([g * share, g * (first * (share * (1 - share)))], dim)
 
 
 def _glu_reference(np, self, dim=-1):

@@ -83,7 +83,7 @@ for _rank in (1, 2, 3):
     op(f"avg_pool{_rank}d(self: Tensor, kernel_size: int[], stride: int[]? = None, "
        "padding: int[] = 0, ceil_mode: bool = False, count_include_pad: bool = True"
        f"{', divisor_override: int? = None' if _rank > 1 else ''}) -> Tensor",
-       composite=_avg_pool(_rank), method=False, dtypes=_AVERAGED,
+       composite=_avg_pool(_rank), method=False, dtypes=_AVERAGED, out=_rank > 1,
        namespace=("", "functional") if _rank == 1 else "functional",
        doc="Return the mean of each window.\n\nShape: (n, c, ...), where n may be missing. Padding "
            "counts as zeros, or not at all without count_include_pad.",
@@ -124,7 +124,11 @@ def _lp_pool(rank):
         count = product(kernel_size if many else (kernel_size,))
         if len(kernel_size if many else ()) < 2:
             count **= rank
-        return (ops.sign(mean) * ops.relu(ops.abs(mean)) * count) ** (1.0 / norm_type)
+        if norm_type == 1:              # without the kink that the general formula has at 0
+            return mean * count
+        # As in torch, the derivative where the sum is 0 is 0; of the root it would be infinite.
+        empty = mean == 0
+        return ops.where(empty, 0, ops.where(empty, 1, mean * count) ** (1.0 / norm_type))
     return run
 
 

@@ -203,7 +203,7 @@ def shifted(self, dim, fill, forwards=True):
 def share_evenly(g, self, out):
     """Spread a gradient over the elements that equal the result; NaN equals NaN here."""
     chosen = (self == out) | ((self != self) & (out != out))
-    return g * chosen / chosen.sum()
+    return ops.where(chosen, g / chosen.sum(), 0)
 
 
 def choose_along(name, kinds, choose, fields):

@@ -1,5 +1,8 @@
 """Elementwise ops of two and three operands. Gradients are summed to each operand's shape later."""
 
+import cmath
+import math
+
 from pullback.optable.axes import unsupported
 from pullback.optable.cases import KINKS, SPECIAL, T, binary, case, fixed, mask
 from pullback.optable.pointwise import UNDERIVED, is_tensor, look_at, no_derivative, promoted
@@ -98,8 +101,8 @@ op("div_rounded(self: Operand, other: Operand, *, rounding_mode: str?) -> Tensor
    forward=_div_rounded, jvp="pointwise", dtypes=INTEGRAL | FLOATING, node="DivBackward2",
    vjp={"self": lambda g, other, rounding_mode: _unless_rounded(
             g, rounding_mode, lambda: g / ops.conj(other)),
-        "other": lambda g, other, out, rounding_mode: _unless_rounded(
-            g, rounding_mode, lambda: -g * (out / other).conj())},
+        "other": lambda g, self, other, rounding_mode: _unless_rounded(
+            g, rounding_mode, lambda: -g * (ops.div(self, other) / other).conj())},
    inplace=True, out=True, method=False, function="div", namespace=(),
    doc="Return div with its result rounded to 0 ('trunc') or down ('floor').\n\n"
        "Raises: RuntimeError for other modes, and where an integer is divided by 0.",
@@ -142,21 +145,29 @@ def _pow_self_vjp(g, self, other):
         if other == 2:
             return g * (self * 2).conj()
         return g * (other * self ** (other - 1)).conj()
-    return ops.where(other == 0, 0, g * (other * self ** (other - 1)).conj())
+    flat = (other == 0) & ~ops.isfinite(1 / self)       # elsewhere, 0 * x ** -1 says its slope
+    base = ops.where(flat, 1, self)
+    return ops.where(flat, 0, g) * (other * base ** (other - 1)).conj()
 
 
 def _pow_other_vjp(g, self, other, out):
     if not hasattr(self, "shape"):
         if self == 0:
-            return ops.where(other >= 0, 0, g * (out * float("-inf")))
-        import cmath
-        import math
-        slope = cmath.log(self) if isinstance(self, complex) else (
-            math.log(self) if self > 0 else math.nan)
+            flat = _vanishes_at_zero(other)
+            return ops.where(flat, 0, g * (ops.where(flat, 0, out) * -math.inf).conj())
+        slope = (cmath.log(self) if isinstance(self, complex) or other.is_complex()
+                 else math.log(self) if self > 0 else math.nan)
         return g * (out * slope).conj()
-    slope = g * (out * self.log()).conj()
-    positive = other >= 0 if not ops.is_complex_operand(other) else other.real >= 0
-    return ops.where(ops.bitwise_and(self == 0, positive), 0, slope)
+    base = ops.cast(self, out.dtype) if out.is_complex() and not self.is_complex() else self
+    flat = (self == 0) & _vanishes_at_zero(other)
+    return ops.where(flat, 0, g) * (out * ops.where(flat, 1, base).log()).conj()
+
+
+def _vanishes_at_zero(exponent):
+    """Return where 0 ** exponent has the derivative 0 by the exponent: as torch, at 0 ** 0 too."""
+    if not ops.is_complex_operand(exponent):
+        return exponent >= 0
+    return (exponent.real > 0) | (exponent == 0)
 
 
 def _pow_node(self, other):             # kept tensors arrive as None
@@ -196,7 +207,8 @@ _binary("minimum",
 def _turn(g, self, other):
     """g divided by the squared distance from the origin; 0 at the origin, as in torch."""
     square = self * self + other * other
-    return ops.where(square == 0, 0, g / square)
+    origin = square == 0
+    return ops.where(origin, 0, g) / ops.where(origin, 1, square)
 
 
 op("atan2(self: Tensor, other: Tensor) -> Tensor", kernel="atan2", promote="float", dtypes=FLOATING,
@@ -237,7 +249,7 @@ for _name in ("and", "or", "xor"):
        samples=binary(numbers=False))
 
 op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
-   forward="where", kernel="where", promote="where", dtypes=ALL, method=False,
+   forward="where", kernel="where", promote="where", dtypes=ALL, method=False, out=True,
    vjp={"self": lambda g, condition: ops.where(condition, g, 0),
         "other": lambda g, condition: ops.where(condition, 0, g)},
    ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
@@ -290,11 +302,14 @@ def _clamp(self, min, max):
     _refuse_clamp("clamp", self, min, max)
     for bound in (min, max):
         _check_bound(self, bound)
-    if min is not None and max is not None and self.dtype.kind != "b":
+    if min is not None and max is not None:
+        if all(value.dtype.kind == "b" if is_tensor(value) else isinstance(value, bool)
+               for value in (self, min, max)):
+            raise unsupported("clamp", self.dtype)
         return ops.between(self, min, max)
-    out = self if min is None else ops.maximum(self, min)
-    out = out if max is None else ops.minimum(out, max)
-    if out.dtype.name == "bool":
+    bound = max if min is None else min
+    out = ops.minimum(self, max) if min is None else ops.maximum(self, min)
+    if out.dtype.name == "bool" and not is_tensor(bound):
         raise unsupported("clamp", out.dtype)
     return out
 

@@ -5,6 +5,7 @@ from collections import namedtuple
 
 from pullback.optable import references_binning as references
 from pullback.optable.axes import (
+    accumulate_dtype,
     as_int,
     cast_to,
     check_number,
@@ -16,6 +17,7 @@ from pullback.optable.axes import (
 )
 from pullback.optable.below import new_empty, new_filled, run_slot
 from pullback.optable.cases import COUNTED, T, at, case, constant, fixed
+from pullback.optable.pointwise import UNDERIVED, no_derivative
 from pullback.optable.schema import FLOATING, HALF, INTEGRAL, op, ops
 
 _Histogram = namedtuple("histogram", ("hist", "bin_edges"))
@@ -189,7 +191,8 @@ def _bincount(self, weights, minlength):
 
 
 op("bincount(self: Tensor, weights: Tensor? = None, minlength: int = 0) -> Tensor",
-   forward=_bincount, dtypes=INTEGRAL, ref=references.bincount,
+   forward=_bincount, dtypes=INTEGRAL, ref=references.bincount, node="NotImplemented",
+   vjp={"weights": no_derivative("bincount", "weights")},
    doc="Return how often each number from 0 on occurs, or the sum of its weights.\n\n"
        "Shape: as long as the largest number wants, at least `minlength`.\n\nRaises: RuntimeError "
        "for negative numbers and for other than vectors.",
@@ -225,8 +228,11 @@ def _bin_of(self, low, high, bins):
 
 
 def _histc(self, bins, min, max):
-    if self.dtype.name not in ("float32", "float64"):
+    if not self.dtype.is_floating_point:
         raise unsupported("histogram", self.dtype)
+    if self.dtype.itemsize == 2:        # there are more elements than 16 bits can count
+        return cast_to(_histc(cast_to(self, accumulate_dtype(self.dtype)), bins, min, max),
+                       self.dtype)
     _check_bins(bins)
     for bound, argument in ((min, "min"), (max, "max")):
         check_number(bound, argument, "histc")
@@ -247,7 +253,7 @@ def _histc(self, bins, min, max):
 
 
 op("histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Tensor",
-   forward=_histc, out=True, dtypes=SINGLE_DOUBLE, ref=references.histc,
+   forward=_histc, out=True, dtypes=FLOATING, ref=references.histc,
    doc="Return how many elements fall into each of equal bins between two bounds.\n\nWithout "
        "bounds those of the elements count; elements outside, and NaN, do not.\n\nRaises: "
        "RuntimeError for a range that is not finite.",
@@ -318,13 +324,15 @@ def _histogram(self, bins, range, weight, density):
 
 op("histogram(self: Tensor, bins: any, *, range: any = None, weight: Tensor? = None, "
    "density: bool = False) -> any", forward=_histogram, out=True, dtypes=SINGLE_DOUBLE,
-   ref=references.histogram,
+   ref=references.histogram, node="NotImplemented",
+   vjp={name: no_derivative("histogram", name) for name in ("self", "weight")},
    doc="Return (hist, bin_edges): how many elements fall into each bin, and the bins' edges.\n\n"
        "`bins` is a number of equal bins over `range` (that of the elements where none is given), "
        "or a vector of edges. `weight` counts elements more or less often; `density` divides by "
        "the total and by the widths.",
-   samples=[case(T(10), 4, range=(-2.0, 2.0)), case(T(2, 5), fixed((-2.0, 0.0, 0.5, 2.0))),
-            case(T(6), 3, skip=COUNTED), case(T(0), 2), case(fixed((1, 1)), 2, skip=COUNTED),
-            case(T(6), 3, range=(-3.0, 3.0), weight=constant(6, low=0, high=2)),
-            case(T(6), fixed((-3.0, 0.0, 3.0)), density=True,
-                 skip={"expanded": "repeated edges leave no width"})])
+   samples=[made._replace(skip={**made.skip, **UNDERIVED}) for made in (
+       case(T(10), 4, range=(-2.0, 2.0)), case(T(2, 5), fixed((-2.0, 0.0, 0.5, 2.0))),
+       case(T(6), 3, skip=COUNTED), case(T(0), 2), case(fixed((1, 1)), 2, skip=COUNTED),
+       case(T(6), 3, range=(-3.0, 3.0), weight=constant(6, low=0, high=2)),
+       case(T(6), fixed((-3.0, 0.0, 3.0)), density=True,
+            skip={"expanded": "repeated edges leave no width"}))])

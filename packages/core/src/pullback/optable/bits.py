@@ -47,7 +47,7 @@ def _copysign(self, other):
 op("copysign(self: Tensor, other: Operand) -> Tensor",
    jvp="pointwise", forward=_copysign, promote="float",
    dtypes=FLOATING, inplace=True, out=True, ref="numpy.copysign",
-   vjp={"self": lambda g, self, out: ops.where(self == 0, 0, g * (out / self)),
+   vjp={"self": lambda g, self, out: g * (out / ops.where(self == 0, 1, self)),
         "other": lambda g, other: ops.zeros_like(other)},
    node=lambda other_shape: f"CopysignBackward{0 if isinstance(other_shape, tuple) else 1}",
    doc="Return the size of self with the sign of other, elementwise.\n\nDerivative: 0 at 0, and "

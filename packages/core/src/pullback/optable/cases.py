@@ -99,6 +99,10 @@ PAIRS = (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((2, 
          ((), ()), ((3, 1, 2), (2, 1)), ((0, 3), (3,)), ((2, 0), (1,)))
 
 
+# For the check that results require grad if an operand does.
+NO_PART = {"in_graph": "no element has part in the result, as in torch"}
+
+
 def unary(low, high, shapes=SHAPES, special=SPECIAL):
     """Return calls of an op of one operand whose elements lie in [low, high), or are special."""
     made = [case(T(*shape, low=low, high=high)) for shape in shapes]

@@ -79,16 +79,12 @@ def _polar(abs, angle):
     return _joined(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
-def _polar_abs_vjp(g, abs, out):
-    """The part of the gradient along the number; 0 at 0, where the number has no direction."""
-    direction = out / ops.where(abs == 0, 1, abs)
-    return ops.real(g.conj() * direction)
-
-
 op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, out=True,
    forward=_polar,
-   vjp={"abs": _polar_abs_vjp,
-        "angle": lambda g, out: ops.real(g.conj() * (out * 1j))},
+   vjp={"abs": lambda g, angle: (ops.real(g) * angle.cos()
+                                       + ops.imag(g) * angle.sin()),
+        "angle": lambda g, abs, angle: abs * (
+            ops.imag(g) * angle.cos() - ops.real(g) * angle.sin())},
    doc="Return the complex numbers with this size and angle, elementwise.\n\n"
        "Raises: RuntimeError unless both are float32 or both float64.",
    samples=[made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))

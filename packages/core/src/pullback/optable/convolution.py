@@ -312,7 +312,7 @@ def _output_sizes(size, weight, stride, padding, dilation, output_padding):
                            f"dilation: {list(dilation)}")
     sizes = [(n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in zip(
         size[2:], weight[2:], stride, padding, dilation, output_padding)]
-    if min(sizes) < 1:
+    if min(sizes) < 1 and (size[0] or min(sizes) < 0):      # as in torch, of no samples also none
         raise RuntimeError(f"Given input size per channel: ({by_sizes(size[2:])}). "
                            f"Calculated output size per channel: ({by_sizes(sizes)}). Output size "
                            f"is too small")

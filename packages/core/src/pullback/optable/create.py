@@ -262,7 +262,9 @@ def _fill(self, value):
                                f"{value.ndim} dimensions.")
         return _create().copy_raw(self, value)
     if isinstance(value, complex) and not self.is_complex():
-        raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
+        if value.imag and self.dtype.kind != "b":
+            raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
+        value = bool(value) if value.imag else value.real
     return _create().fill_tensor(self, value)
 
 

@@ -262,6 +262,8 @@ def _add_logs(left, right):
 def logcumsumexp(self, dim):
     if not self.ndim:
         return self.clone()
+    if self.is_complex():               # the logarithm of 0 has no angle
+        self = ops.where(ops.real(self) == -math.inf, -math.inf, self)
     out, = scan(_add_logs, [self], wrap_dim(dim, self.ndim, "logcumsumexp"))
     return out.clone() if out is self else out
 
@@ -295,7 +297,7 @@ def logsumexp(self, dim, keepdim):
     if self.dtype.kind in "biu":
         self = ops.cast(self, default_dtype())
     dims = wrap_dims(dim, self.ndim, "logsumexp")
-    if not self.ndim:
+    if not self.ndim and not self.is_complex():
         return self.clone()
     if not count_of(self, dims):
         return ops.log(ops.sum(ops.exp(self), dims, keepdim))

@@ -5,6 +5,7 @@ import math
 from pullback.optable import references_linalg as references
 from pullback.optable.axes import dtype_named, type_name, unsupported
 from pullback.optable.cases import KINKS, T, case, fixed
+from pullback.optable.norms import reads_norm
 from pullback.optable.schema import FLOAT_COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
 _WIDE = FLOATING & ~HALF
@@ -23,19 +24,20 @@ def _slope(g, difference, distance, p):
 
     It is 0 where the distance is 0, and the maximum norm gives all of it to each of equal elements.
     """
-    g, distance = g.unsqueeze(-1), distance.unsqueeze(-1)
+    g = g.unsqueeze(-1)
     if p == 0:
         return ops.zeros_like(difference)
     if p == 1:
         return g * ops.sgn(difference)
-    size = ops.abs(difference)
+    size, distance = ops.abs(difference), distance.unsqueeze(-1)
     if p == math.inf:
         return g * ops.sgn(difference) * (size == distance)
+    g, far = ops.where(distance == 0, 0, g), ops.where(distance == 0, 1, distance)
     if p == 2:
-        return ops.where(distance == 0, 0, g * difference / distance)
+        return g * difference / far
     still = (distance == 0) | (difference == 0) if p < 2 else distance == 0
-    safe, far = ops.where(still, 1, size), ops.where(distance == 0, 1, distance)
-    return ops.where(still, 0, g * ops.sgn(difference) * safe ** (p - 1) / far ** (p - 1))
+    safe = ops.where(still, 1, size)
+    return g * ops.sgn(difference) * safe ** (p - 1) / far ** (p - 1)
 
 
 # -- each row with each other ----------------------------------------------------------------------
@@ -51,6 +53,7 @@ def _cdist_vjp(g, x1, x2, out, p):
 
 op("cdist_of(x1: Tensor, x2: Tensor, p: float) -> Tensor", method=False, function=False,
    forward=lambda x1, x2, p: _length(_gaps(x1, x2), p), node="CdistBackward0",
+   reads_out=lambda x1, x2, p: reads_norm(p),
    vjp={("x1", "x2"): _cdist_vjp}, dtypes=_WIDE, ref=references.cdist,
    doc="Return the distances of the rows of two matrices, of one batch shape.",
    samples=[*(case(T(2, 3), T(4, 3), p) for p in _ORDERS), case(T(2, 2, 3), T(2, 1, 3), 2),
@@ -64,7 +67,7 @@ def _euclidean(x1, x2):
 
 
 def _euclidean_vjp(g, x1, x2, out):
-    ratio = ops.where(out == 0, 0, g / out)
+    ratio = ops.where(out == 0, 0, g) / ops.where(out == 0, 1, out)
     back = ratio.transpose(-2, -1)
     return (x1 * ratio.sum(-1, True) - ops.matmul(ratio, x2),
             x2 * back.sum(-1, True) - ops.matmul(back, x1))
@@ -162,7 +165,8 @@ def _pdist_vjp(g, self, out, p):
 
 op("pdist_of(self: Tensor, p: float) -> Tensor", method=False, function=False,
    forward=lambda self, p: _length(_pair_gaps(self), p), vjp={"self": _pdist_vjp},
-   node="PdistBackward0", dtypes=_WIDE, ref=references.pdist,
+   reads_out=lambda self, p: reads_norm(p), node="PdistBackward0", dtypes=_WIDE,
+   ref=references.pdist,
    doc="Return the distances of all pairs of rows of a matrix.",
    samples=[*(case(T(4, 3), p) for p in _ORDERS), case(T(1, 3), 2), case(T(3, 0), 2)])
 
@@ -203,7 +207,6 @@ op("pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, 
    samples=[*(case(T(2, 3), T(2, 3), p, skip=KINKS if p == 0 else {}) for p in (*_ORDERS, -1)),
             case(T(2, 3), T(3), keepdim=True), case(T(3), T(3), 2, 0.1), case(T(2, 0), T(2, 0)),
             case(T(2, 1, 3), T(4, 3))])
-
 op("at_least(self: Tensor, low: Scalar) -> Tensor",
    jvp="pointwise", method=False, function=False,
    forward=lambda self, low: ops.where(self < low, low, self), vjp={"self": lambda g: g},
@@ -221,7 +224,7 @@ def _cosine_similarity(x1, x2, dim, eps):
     from pullback.optable.linalg import _broadcast
     shape = _broadcast(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
-    sizes = [ops.at_least(ops.norm(x, 2, dim, True), eps) for x in (x1, x2)]
+    sizes = [ops.clamp_min(ops.norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return ops.sum((x1 / sizes[0]) * (x2 / sizes[1]), dim)
 
 

@@ -86,8 +86,6 @@ def _arguments(equation, operands):
     if not isinstance(equation, str):
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not "
                         f"{type(equation).__name__}")
-    if hasattr(operands, "data_ptr"):
-        operands = (operands,)
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = operands[0]
     if not operands:
@@ -332,6 +330,8 @@ def _greedy(inputs, output, sizes):
 
 
 def _einsum(equation, operands):
+    if hasattr(operands, "data_ptr") and not hasattr(equation, "data_ptr"):
+        operands = (operands,)
     if type(equation) is str and len(operands) == 2 and all(
             hasattr(operand, "data_ptr") for operand in operands):
         found = _plan_of_two(equation, operands[0].shape, operands[1].shape)

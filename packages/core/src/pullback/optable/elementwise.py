@@ -122,10 +122,15 @@ def _sinc(self):
 
 
 def _sinc_vjp(g, self):
-    """(cos(pi x) - sinc(x)) / x, and 0 at 0."""
-    angle = ops.where(self == 0, 1, self * math.pi)
-    slope = (ops.cos(angle) - ops.sin(angle) / angle) * math.pi / angle
-    return ops.where(self == 0, 0, g * slope.conj())
+    """(cos(pi x) - sinc(x)) / x; close to 0 its Taylor series, which any derivative may follow."""
+    angle = self * math.pi
+    near = ops.abs(angle) < 0.1
+    away = ops.where(near, 1, angle)
+    square = ops.where(near, angle * angle, 0)
+    series = -1 / 3 + square * (1 / 30 + square * (-1 / 840 + square * (
+        1 / 45360 - square / 3991680)))
+    slope = ops.where(near, angle * series, (ops.cos(away) - ops.sin(away) / away) / away)
+    return g * (slope * math.pi).conj()
 
 
 op("sinc(self: Tensor) -> Tensor",

@@ -232,8 +232,8 @@ def _embedding_bag(self, weight, offsets, max_norm, norm_type, scale_grad_by_fre
         bags = ops.where(numbers == padding_idx, count, bags)
     sizes = _counts(bags, bags, count + 1).narrow(0, 0, count)
     if mode == "max":
-        if not numbers.numel():
-            return ops.new_zeros(weight, (count, weight.shape[1]))
+        if not numbers.numel():         # zeros, which are in the graph as torch's are
+            return ops.index_backward(taken, (count, weight.shape[1]), (bags,))
         return _largest(taken, bags, sizes)
     if per_sample_weights is not None:
         taken = taken * per_sample_weights.reshape(-1).unsqueeze(1)

@@ -90,8 +90,10 @@ def _sample(self, grid, mode, padding_mode, align_corners):
             weight = part * weight
             inside = within if inside is None else ops.bitwise_and(inside, within)
         index = index.reshape((shape[0], 1, shape[2])).expand(shape)
-        weight = ops.where(inside, weight, weight * 0).reshape((shape[0], 1, shape[2]))
-        part = ops.gather(flat, 2, index) * weight
+        # at NaN and infinity the result is NaN, but no element of the image has part in it
+        outside = ops.where(inside, 0, weight * 0).reshape((shape[0], 1, shape[2]))
+        weight = ops.where(inside, weight, 0).reshape((shape[0], 1, shape[2]))
+        part = ops.gather(flat, 2, index) * weight + outside
         total = part if total is None else total + part
     return total.reshape((*self.shape[:2], *points))
 

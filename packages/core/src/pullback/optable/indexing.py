@@ -1,5 +1,7 @@
 """Reading and writing elements by index tensors."""
 
+import warnings
+
 from pullback.optable import references
 from pullback.optable.axes import as_vector, dtype_named, kept_apart, wrap_dim
 from pullback.optable.below import new_empty, new_filled, run_slot, writable
@@ -14,11 +16,9 @@ _WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True),
            case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
            case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
            case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
-_LARGER = dict.fromkeys(("grad", "gradgrad", "compiled"),
-                        "as in torch, src has a derivative only if it has the index's shape")
 _SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
              case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
-             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), skip=_LARGER),
+             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3)),
              case(T(4), 0, at(3, high=4), T(3)),
              case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
@@ -32,7 +32,7 @@ def _as_index(index):
     return index if index.dtype == dtype_named("int64") else ops.cast(index, dtype_named("int64"))
 
 
-op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
+op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any", out=True,
    composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
    kernel="nonzero", ref="numpy.argwhere",
@@ -211,6 +211,8 @@ def _index_put_forward(self, indices, values, accumulate):
         if index is not None and not hasattr(index, "data_ptr"):
             raise TypeError(f"expected Tensor as element {position} in argument 0, but got "
                             f"{type(index).__name__}")
+    if not indices:
+        raise RuntimeError("index_put_(): expected at least one index tensor")
     if values.dtype != self.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
                            f"{self.dtype} for the destination and {values.dtype} for the source.")
@@ -240,10 +242,12 @@ op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fal
 
 def _check_gather(name, self, dim, index):
     """Return the dim, counted from the front, and the index as int64."""
+    if not index.numel():               # as in torch, then its dtype and dims do not matter
+        return wrap_dim(dim, self.ndim, name), ops.cast(index, dtype_named("int64"))
     if index.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     dim = wrap_dim(dim, self.ndim, name)
-    if index.numel() and max(index.ndim, 1) != max(self.ndim, 1):
+    if max(index.ndim, 1) != max(self.ndim, 1):
         whom = "input" if name == "gather" else "self"
         raise RuntimeError(f"Index tensor must have the same number of dimensions as {whom} tensor")
     return dim, _as_index(index)
@@ -287,6 +291,29 @@ op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
    ref=references.gather)
 
 
+def padded_to(found, shape):
+    """Return the gradient of the part of a scatter's source that an index of its shape reads."""
+    if found.shape == shape:
+        return found
+    if found.ndim != len(shape):        # one of the two is 0-d
+        return found.reshape(shape) if found.numel() else ops.new_zeros(found, shape)
+    for d, (mine, whole) in enumerate(zip(found.shape, shape)):
+        if mine != whole:
+            size = (*found.shape[:d], whole, *found.shape[d + 1:])
+            found = ops.narrow_backward(found, size, d, 0, mine)
+    return found
+
+
+op("gather_back(self: Tensor, dim: int, index: Tensor, shape: int[]) -> Tensor",
+   composite=lambda self, dim, index, shape: padded_to(self.gather(dim, index), shape),
+   method=False, function=False,
+   doc="Return what lies at an index along a dim, with zeros behind it up to a shape.",
+   samples=[case(T(4, 3), 0, at(2, 3, high=4), (2, 3)),
+            case(T(4, 3), 1, at(2, 2, high=3), (3, 4)), case(T(), 0, at(high=1), ()),
+            case(T(4, 3), 0, at(0, 3, high=4), (2, 3))],
+   ref=references.gather_back)
+
+
 def scatter_operands(name, self, dim, index, src):
     """Check the arguments of a scatter; return what meets: (target, dim, index, src).
 
@@ -328,7 +355,8 @@ op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    forward=scatter_into("scatter_add"), compiled="scatter_add", kernel="scatter_add",
    inplace="only", function=False,
    node="ScatterAddBackward0",
-   vjp={"self": lambda g: g, "src": lambda g, dim, index: g.gather(dim, index)},
+   vjp={"self": lambda g: g,
+        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
    doc="Add src to self at index along a dim; returns self.",
    samples=_SCATTERS, ref=references.scatter_add)
 op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
@@ -384,26 +412,40 @@ def _at_dim(like, dim, index):
 
 # -- self[key] and self[key] = value ---------------------------------------------------------------
 
+def _is_many(key):
+    """Tell whether a list stands for the tuple of its items, as it once did in NumPy."""
+    return isinstance(key, list) and len(key) < 32 and any(
+        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple, range))
+        or hasattr(item, "shape") for item in key)
+
+
 def normalize_key(self, key):
     """Return a key as a tuple of ints, slices, None, ..., bools and index tensors."""
     import pullback
+    if _is_many(key):
+        warnings.warn("Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+                      "x[tuple(seq)] instead of x[seq], or x[tensor(seq)]", UserWarning,
+                      stacklevel=2)
+        key = tuple(key)
     if not isinstance(key, tuple):
         key = (key,)
     found = []
     for item in key:
         if isinstance(item, (str, bytes)):
             raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
-        if isinstance(item, (list, range)) or type(item).__module__ == "numpy":
+        if isinstance(item, (list, range, tuple)) or type(item).__module__ == "numpy":
             if getattr(item, "shape", None) == () and hasattr(item, "item"):
                 item = item.item()
             else:
-                item = pullback.as_tensor(list(item) if isinstance(item, range) else item)
+                item = pullback.as_tensor(list(item) if isinstance(item, (range, tuple)) else item)
                 if item.numel() == 0 and item.dtype.is_floating_point:
                     item = item.to(pullback.int64)
         if isinstance(item, pullback.Tensor):
+            if item.dtype.name == "uint8":
+                item = item != 0        # a mask, as bools are
             if item.device != self.device and item.device.type != "meta":
                 item = item.to(self.device)
-            if item.ndim == 0 and item.dtype.name not in ("bool", "uint8"):
+            if item.ndim == 0 and item.dtype.name != "bool":
                 if item.dtype.is_floating_point or item.dtype.is_complex:
                     raise IndexError("tensors used as indices must be long, int, byte or bool "
                                      "tensors")
@@ -428,7 +470,7 @@ def _index_tuple(self, advanced):
             item = pullback.tensor([0] if item.item() else [], dtype=pullback.int64,
                                    device=self.device)
         indices.append(item)
-        at += max(item.ndim, 1) if item.dtype.name in ("bool", "uint8") else 1
+        at += max(item.ndim, 1) if item.dtype.name == "bool" else 1
     return tuple(indices)
 
 

@@ -6,7 +6,7 @@ import struct
 import warnings
 
 from pullback.optable import references_windows as references
-from pullback.optable.axes import accumulate_dtype, cast_to, unsupported
+from pullback.optable.axes import accumulate_dtype, cast_to, dtype_named, unsupported
 from pullback.optable.below import new_empty, new_filled, put, run_slot
 from pullback.optable.cases import T, case
 from pullback.optable.schema import FLOATING, op, ops
@@ -350,6 +350,10 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
         self.shape, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if node is None:
         return getattr(ops, f"adaptive_avg_pool{len(counts)}d")(self, counts)
+    if self.dtype.name == "uint8" and mode in ("bilinear", "bicubic"):
+        found = _interpolate(ops.cast(self, dtype_named("float32")), size, scale_factor, mode,
+                             align_corners, recompute_scale_factor, antialias)
+        return ops.cast(ops.clamp(ops.round(found), 0, 255), self.dtype)
     if not (_UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code & 1:
         kind = "" if mode in _SMOOTH else len(counts)
         raise unsupported(f"upsample_{mode.replace('-', '_')}{kind}d", self.dtype)

@@ -150,7 +150,8 @@ op("linalg_inv(A: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLV
    doc="Return the inverses of square matrices; leading dims are batches.\n\n"
        "Raises: LinAlgError for a singular matrix.")
 op("linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> Tensor[]", composite=_inv_ex,
-   method=False, namespace="linalg", function="inv_ex", dtypes=_SOLVED, samples=_INVERTED[:3],
+   out=True, method=False, namespace="linalg", function="inv_ex", dtypes=_SOLVED,
+   samples=_INVERTED[:3],
    ref=lambda np, A: (np.linalg.inv(A), np.zeros(A.shape[:-2])),
    doc="Return the inverses of square matrices, and per matrix 0 or the number of the pivot that "
        "was 0.")
@@ -217,7 +218,7 @@ op("linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor", composi
        "batches.\n\nShape: B holds matrices, or vectors where it has the shape of A without its "
        "last dim.\n\nRaises: LinAlgError for a singular matrix.")
 op("linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) "
-   "-> Tensor[]", composite=_checked_solve_ex, method=False, namespace="linalg",
+   "-> Tensor[]", composite=_checked_solve_ex, out=True, method=False, namespace="linalg",
    function="solve_ex", dtypes=_SOLVED, samples=_SYSTEMS[:4],
    ref=lambda np, A, B: (references.linear_solve(np, A, B), np.zeros(A.shape[:-2])),
    doc="Return the solution X of A X = B, and per matrix 0 or the number of the pivot that was 0.")

@@ -143,8 +143,8 @@ def _huber_of(self, target, reduction, delta):
 
 def _huber_slope(g, self, target, reduction, delta):
     difference = self - target
-    slope = ops.where(difference < -delta, -delta,
-                      ops.where(difference > delta, delta, difference))
+    slope = ops.where(difference <= -delta, -delta,
+                      ops.where(difference >= delta, delta, difference))
     return share(g, self, reduction) * slope
 
 
@@ -189,6 +189,10 @@ op("huber_loss(self: Tensor, target: Tensor, reduction: str = 'mean', delta: flo
 _LOWEST = -100                          # logarithms count as at least this
 
 
+def _probability(*shape):
+    return T(*shape, low=0.1, high=0.9)
+
+
 def _logs(self):
     """Return log(p) and log(1 - p), kept from minus infinity."""
     return (ops.clamp(ops.log(self), min=_LOWEST), ops.clamp(ops.log1p(-self), min=_LOWEST))
@@ -204,17 +208,35 @@ def _bce_of(self, target, weight, reduction):
 
 
 def _bce_slope(g, self, target, weight, reduction):
-    slope = (self - target) / ops.clamp((1 - self) * self, min=1e-12)
-    return _with(weight, share(g, self, reduction) * slope)
+    g = _with(weight, share(g, self, reduction))
+    return ops.binary_cross_entropy_backward(g, self, target)
+
+
+def _bce_spread(self):
+    """The denominator of the slope, kept from 0."""
+    return ops.clamp((1 - self) * self, min=1e-12)
+
+
+def _bce_curve(g, grad, self, target):
+    """The second derivative, kept finite at 0 and 1 as torch does it."""
+    spread = (self + 1e-12) * (1 - self + 1e-12)
+    return g * grad * ((self * self - 2 * self * target + target) / (spread * spread))
+
+
+op("binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) -> Tensor",
+   forward=lambda grad, self, target: grad * ((self - target) / _bce_spread(self)),
+   vjp={"grad": lambda g, self, target: ops.binary_cross_entropy_backward(g, self, target),
+        "self": _bce_curve, "target": lambda g, grad, self: -g * grad / _bce_spread(self)},
+   method=False, function=False, dtypes=FLOATING,
+   doc="Return grad times the derivative of binary_cross_entropy by self.",
+   ref=lambda np, grad, self, target: grad * (self - target) / np.maximum(
+       (1 - self) * self, 1e-12),
+   samples=[case(T(2, 3), _probability(2, 3), _probability(2, 3))])
 
 
 def _bce_target_slope(g, self, weight, reduction):
     # torch does not limit the logarithms here
     return _with(weight, share(g, self, reduction) * (ops.log1p(-self) - ops.log(self)))
-
-
-def _probability(*shape):
-    return T(*shape, low=0.1, high=0.9)
 
 
 _WEIGHT = constant(2, 3, low=0.5, high=2)

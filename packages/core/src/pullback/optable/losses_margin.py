@@ -230,7 +230,7 @@ op(f"multilabel_soft_margin_loss(self: Tensor, target: Tensor, weight: Tensor? =
 
 
 def _check_scores(self):
-    if not (1 <= self.ndim <= 2 and self.shape[-1]):
+    if self.ndim > 2 or (self.ndim and not self.shape[-1]):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, "
                            f"but got: {list(self.shape)}")
     refuse_dtype("multi_margin_loss", self, "f")
@@ -249,8 +249,8 @@ def _multi_margin(self, target, p, margin, weight, size_average, reduce, reducti
         raise ValueError(f"weight must be one-dimensional, got {weight.ndim} dimensions.")
     _check_scores(self)
     refuse_grad("multi_margin_loss", "weight", weight)
-    single = self.ndim == 1
-    scores, labels = (self.unsqueeze(0), target.reshape(-1)) if single else (self, target)
+    single = self.ndim < 2
+    scores, labels = (self.reshape((1, -1)), target.reshape(-1)) if single else (self, target)
     count, classes = scores.shape
     if target.ndim > 1 or labels.shape[0] != count:
         raise RuntimeError(f"multi_margin_loss: target tensor should be 1-D with size equal to the "
@@ -283,7 +283,8 @@ op("multi_margin_loss(self: Tensor, target: Tensor, p: Scalar = 1, margin: float
    samples=[case(T(2, 3), _CLASSES), case(T(2, 3), _CLASSES, 2), case(
        T(2, 3), _CLASSES, 1, 0.5, constant(3, low=0.5, high=2), reduction="none"),
        case(T(3), fixed((1,), shape=(), kind="int64"), reduction="sum"),
-       case(T(3), fixed((1,), kind="int64"), reduction="none")])
+       case(T(3), fixed((1,), kind="int64"), reduction="none"),
+       case(T(), fixed((0,), shape=(), kind="int64"))])
 
 
 def _multilabel_margin(self, target, size_average, reduce, reduction):
@@ -294,7 +295,7 @@ def _multilabel_margin(self, target, size_average, reduce, reduction):
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: "
                            f"{list(self.shape)}")
     _check_labels(target)
-    classes = self.shape[-1]
+    classes = self.shape[-1] if self.ndim else 1
     if not all_hold((target >= -1) & (target < classes)):
         raise RuntimeError("argument #2 'target' is out of range")
     scores, labels = self.reshape((-1, classes)), target.reshape((-1, classes))
@@ -305,7 +306,7 @@ def _multilabel_margin(self, target, size_average, reduce, reduction):
     gaps = 1 - ops.gather(scores, 1, labels).unsqueeze(2) + scores.unsqueeze(1)
     counted = (gaps > 0) & listed.unsqueeze(2) & ~wanted.unsqueeze(1)
     loss = ops.where(counted, gaps, 0).sum((1, 2)) / classes
-    return reduced(loss.reshape(()) if self.ndim == 1 else loss, reduction)
+    return reduced(loss.reshape(()) if self.ndim < 2 else loss, reduction)
 
 
 op(f"multilabel_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor",
@@ -318,4 +319,5 @@ op(f"multilabel_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor",
             case(T(2, 3), fixed((0, 2, -1, 1, -1, 0), shape=(2, 3), kind="int64"),
                  reduction="none"),
             case(T(3), fixed((-1, 0, 0), kind="int64"), reduction="sum", skip=KINKS),
-            case(T(3), fixed((1, 0, -1), kind="int64"))])
+            case(T(3), fixed((1, 0, -1), kind="int64")),
+            case(T(), fixed((0,), shape=(), kind="int64"))])

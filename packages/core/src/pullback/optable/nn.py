@@ -45,7 +45,7 @@ op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", met
 
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
     op(f"plain_{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
-       composite="softmax", kernel=_name, method=_name, function=_name,
+       composite="softmax", kernel=_name, method=_name, function=_name, out=True,
        ref=f"scipy.special.{_name}", dtypes=FLOATING, samples=_ALONG_DIM,
        doc=f"Return {_what} along a dim, without overflow.")
     op(f"{_name}(self: Tensor, dim: int? = None, _stacklevel: int = 3, dtype: dtype? = None) "
@@ -66,7 +66,7 @@ def _linear(self, weight, bias):
 
 
 op("linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor", composite=_linear,
-   method=False, namespace="functional",
+   out=True, method=False, namespace="functional",
    doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).",
    dtypes=NUMBERS, samples=[case(T(2, 3), T(4, 3), T(4)), case(T(2, 3), T(4, 3)),
                             case(T(3), T(4, 3), T(4)),

@@ -426,6 +426,8 @@ def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
     if self.ndim < 2:
         _check_channels(self, running_mean=mean, running_var=variance, weight=weight, bias=bias)
+        if self.ndim and not self.numel():
+            return ops.clone(self)
         raise RuntimeError(f"batch_norm: expected at least 2 dims, got {self.ndim}")
     _check_statistics(self, weight, bias, mean, variance)
     shape = _by_channel(self)

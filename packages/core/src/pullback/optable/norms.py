@@ -72,11 +72,12 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
     """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
     if order == 0:
         return None
-    if order == 2:                              # where all elements are 0, the slope is 0
+    if order != 1 and not math.isinf(order):    # where all elements are 0, the slope is 0
         g, out = ops.where(out == 0, 0, g), ops.where(out == 0, 1, out)
-    g, norm = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
+    g = ops.restore_dims(g, self.shape, dim, keepdim)
     if order == 1:
         return g * ops.sgn(self)
+    norm = ops.restore_dims(out, self.shape, dim, keepdim)
     if order == 2:
         return g * (self / norm)
     size = ops.abs(self)
@@ -85,15 +86,21 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
         count = ops.sum(chosen, () if dim is None else dim, True)
         return g * ops.sgn(self) * chosen / count
     if order < 1:
-        return g * ops.sgn(self) * ops.where(self == 0, 0, ops.pow(size, order - 1)) * ops.pow(
-            norm, 1 - order)
-    scale = ops.where(norm == 0, 0, g / ops.pow(norm, order - 1))
+        size = ops.where(self == 0, 1, size)
+        return g * ops.sgn(self) * ops.pow(size, order - 1) * ops.pow(norm, 1 - order)
+    scale = g / ops.pow(norm, order - 1)
     if order < 2:
         return ops.sgn(self) * ops.pow(size, order - 1) * scale
     return self * ops.pow(size, order - 2) * scale
 
 
+def reads_norm(order):
+    """Tell whether the gradient of a norm of this order depends on the norm itself."""
+    return order != 0 and order != 1
+
+
 op("vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
+   reads_out=lambda self, order, dim, keepdim: reads_norm(order),
    forward=_vector_norm, method=False, function=False, dtypes=FLOAT_COMPLEX,
    node="LinalgVectorNormBackward0",
    vjp={"self": lambda g, self, out, order, dim, keepdim: _vector_norm_vjp(
@@ -154,7 +161,7 @@ def _dist(self, other, p):
 
 
 op("dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor", forward=_dist,
-   dtypes=FLOAT_COMPLEX, ref=references.dist,
+   reads_out=lambda self, other, p: reads_norm(p), dtypes=FLOAT_COMPLEX, ref=references.dist,
    vjp={"self": lambda g, self, other, out, p: _vector_norm_vjp(
             g, self - other, out, p, None, False),
         "other": lambda g, self, other, out, p: _vector_norm_vjp(

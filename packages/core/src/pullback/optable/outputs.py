@@ -8,29 +8,32 @@ from pullback.optable.axes import type_name
 
 # They read all before they write anything; torch does not look at their memory.
 MAY_SHARE = frozenset("""
-    addbmm addmm addmv all amax amin any argmax argmin baddbmm bmm chain_matmul cummax cummin
-    diag dot fill_ histc histogram index_fill_ inverse ldexp linalg_inv linalg_matmul
-    linalg_matrix_norm linalg_matrix_power linalg_multi_dot linalg_norm linalg_solve linalg_svd
-    linalg_svdvals linalg_vecdot linalg_vector_norm logsumexp masked_scatter matmul matrix_power
-    mean median mm mv mvlgamma nanmean nanmedian nanquantile nansum norm prod quantile
+    addbmm addmm addmv all amax amin any argmax argmin avg_pool2d avg_pool3d baddbmm bmm
+    chain_matmul cummax cummin diag dot fill_ histc histogram index_fill_ inverse ldexp
+    linalg_inv linalg_inv_ex linalg_matmul linalg_matrix_norm linalg_matrix_power
+    linalg_multi_dot linalg_norm linalg_solve linalg_solve_ex linalg_svd linalg_svdvals
+    linalg_vecdot linalg_vector_norm linear logsigmoid logsumexp masked_scatter matmul
+    matrix_power mean median mm mv mvlgamma nanmean nanmedian nanquantile nansum norm prod quantile
     slice_scatter std std_mean sum svd tensordot tril triu var var_mean vdot
     """.split())
 
 # Their results are written to their own dtype only.
 _POINTWISE = frozenset("""
     abs bitwise_not ceil clamp clamp_max clamp_min conj_physical float_power floor frac heaviside
-    lerp nan_to_num neg round sign trunc
+    gelu hardshrink lerp nan_to_num neg round round_decimals sgn sign softplus softshrink trunc
     """.split())
 _TRUTHS = frozenset("all any isneginf isposinf signbit".split())
 _PAIRS = frozenset("max median min nanmedian".split())  # of two results: those along a dim
 EXACT = _POINTWISE | _TRUTHS | _PAIRS | frozenset("""
-    addbmm addmm addmv amax amin aminmax argmax argmin baddbmm bmm bucketize complex cross
+    addbmm addmm addmv amax amin aminmax argmax argmin avg_pool2d avg_pool3d baddbmm bmm
+    bucketize complex cross
     cummax cummin diag dot frexp gather histc histogram index_add index_copy index_reduce
-    index_select inverse kthvalue linalg_cross linalg_inv linalg_matmul linalg_matrix_norm
-    linalg_multi_dot linalg_norm linalg_solve linalg_vecdot linalg_vector_norm logcumsumexp
-    masked_select matmul mm mode msort multinomial mv nanquantile norm polar quantile renorm
+    index_select inverse isin kthvalue linalg_cross linalg_inv linalg_inv_ex linalg_matmul
+    linalg_matrix_norm linalg_multi_dot linalg_norm linalg_solve linalg_solve_ex linalg_vecdot
+    linalg_vector_norm linear logcumsumexp logsigmoid masked_select matmul mm mode msort
+    multinomial mv nanquantile nonzero norm plain_log_softmax plain_softmax polar quantile renorm
     scatter scatter_add scatter_reduce searchsorted slice_scatter sort take take_along_dim
-    tensordot topk tril triu vdot
+    tensordot topk tril triu vdot where
     """.split())
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",

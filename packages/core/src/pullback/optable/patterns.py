@@ -9,7 +9,7 @@ from pullback.optable.axes import (
     unsupported,
 )
 from pullback.optable.below import run_slot, writable
-from pullback.optable.cases import COUNTED, TESTED, UNFILLED, T, at, case, constant
+from pullback.optable.cases import COUNTED, NO_PART, TESTED, UNFILLED, T, at, case, constant
 from pullback.optable.create import (
     _NEW,
     _create,
@@ -146,8 +146,8 @@ def _vander(x, N, increasing):
 op("vander(x: Tensor, N: int? = None, increasing: bool = False) -> Tensor", composite=_vander,
    method=False, doc="Return a matrix whose columns are powers of a vector, the highest first.\n\n"
    "Raises: RuntimeError for other tensors than vectors.",
-   samples=[case(T(3)), case(T(3), 2), case(T(3), 4, True), case(T(3), 0), case(T(3), 1),
-            case(T(0)), case(T(2), increasing=True)],
+   samples=[case(T(3)), case(T(3), 2), case(T(3), 4, True), case(T(3), 0, skip=NO_PART),
+            case(T(3), 1, skip=NO_PART), case(T(0), skip=NO_PART), case(T(2), increasing=True)],
    ref=lambda np, x, N=None, increasing=False: np.vander(x, N, increasing))
 
 

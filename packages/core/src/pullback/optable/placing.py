@@ -13,7 +13,12 @@ from pullback.optable.axes import (
 from pullback.optable.below import writable
 from pullback.optable.cases import COUNTED, T, at, case, fixed, mask
 from pullback.optable.indexing import _write, scatter_into
-from pullback.optable.scatter import _scatter_reduce, _scatter_reduce_vjp, _scatter_values
+from pullback.optable.scatter import (
+    _scatter_reduce,
+    _scatter_reduce_vjp,
+    _scatter_values,
+    takes_extremes,
+)
 from pullback.optable.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 
 _ONE_EACH = {"expanded": "indices that repeat write one place twice"}
@@ -224,6 +229,7 @@ _FOLDED = [*[case(T(4, 3), 0, at(5, high=4), T(5, 3), name, include_self=include
 _FOLD = "dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True"
 op(f"index_reduce_(self: Tensor, {_FOLD}) -> Tensor", forward=_index_reduce, inplace="only",
    function=False, node="IndexReduceBackward0", samples=_FOLDED, ref=references.index_reduce,
+   reads_out=lambda self, dim, index, source, reduce, include_self: takes_extremes(reduce),
    vjp={("self", "source"): lambda g, self, dim, index, source, out, reduce, include_self:
         _index_reduce_vjp(g, self, dim, index, source, out, reduce, include_self)},
    doc="Reduce source into the slices of a dim at an index vector; returns self.")

@@ -70,5 +70,5 @@ def number(name, argument, value, self):
 def no_derivative(name, argument):
     """Return the formula of an op that has no derivative: torch records it and refuses backward."""
     def formula(g):
-        raise RuntimeError(f"derivative for {name} is not implemented (for '{argument}')")
+        raise NotImplementedError(f"derivative for {name} is not implemented (for '{argument}')")
     return formula

@@ -32,7 +32,8 @@ from pullback.optable.schema import (
 
 def _extreme_vjp(g, self, self_shape, out, dim, keepdim):
     chosen = self == ops.restore_dims(out, self_shape, dim, keepdim)
-    return ops.restore_dims(g, self_shape, dim, keepdim) * chosen / chosen.sum(dim, True)
+    return ops.where(chosen, ops.restore_dims(g, self_shape, dim, keepdim), 0) / chosen.sum(
+        dim, True)
 
 
 def _numbered(name):

@@ -113,6 +113,14 @@ def gather(np, self, dim, index, sparse_grad=False):
     return np.take_along_axis(part, index, dim)
 
 
+def gather_back(np, self, dim, index, shape):
+    """What is gathered, in the corner of zeros."""
+    found = gather(np, self, dim, index)
+    whole = np.zeros(shape, found.dtype)
+    whole[tuple(map(slice, found.shape))] = found
+    return whole
+
+
 def scatter_add(np, self, dim, index, src):
     """Add element by element, in order."""
     out = np.atleast_1d(self).copy()

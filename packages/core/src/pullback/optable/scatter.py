@@ -13,7 +13,7 @@ from pullback.optable.axes import (
 )
 from pullback.optable.below import writable
 from pullback.optable.cases import KINKS, T, at, case, fixed
-from pullback.optable.indexing import run_along, scatter_into, scatter_operands
+from pullback.optable.indexing import padded_to, run_along, scatter_into, scatter_operands
 from pullback.optable.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 from pullback.optable.sorting import _sort_raw
 
@@ -45,7 +45,7 @@ op("scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tens
    forward=_scatter_values, kernel="scatter", inplace="only", method=False, function=False,
    node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
    vjp={"self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
-        "src": lambda g, dim, index: g.gather(dim, index)},
+        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
    doc="Write src at an index along a dim; returns self.", ref=references.scatter,
    samples=_WRITTEN)
 
@@ -85,6 +85,11 @@ op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, ref=r
 
 
 # -- reductions at an index ------------------------------------------------------------------------
+
+def takes_extremes(reduce):
+    """Tell whether a reduction takes one of its elements, which its gradient asks the result."""
+    return reduce in ("amax", "amin", "max", "min")
+
 
 _COMBINE = {"prod": lambda a, b: a * b, "amax": lambda a, b: ops.maximum(a, b),
             "amin": lambda a, b: ops.minimum(a, b)}
@@ -234,10 +239,7 @@ def _prod_grads(g, self, dim, index, src, include_self):
     at = wrap_dim(dim, self.ndim, "scatter_reduce")
     product = ops.scatter_reduce(ops.ones_like(self.detach()), at, index, src, "prod")
     mine = ops.conj(product) * g
-    cut = src
-    for d, size in enumerate(index.shape):
-        cut = cut.narrow(d, 0, size)
-    factor = ops.conj(_products_of_others(cut, index, at))
+    factor = ops.conj(_products_of_others(src, index, at))
     if include_self:
         factor = factor * ops.conj(self).gather(at, index)
     else:
@@ -248,12 +250,14 @@ def _prod_grads(g, self, dim, index, src, include_self):
 def _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self):
     """The gradients that torch takes: extreme elements that are equal share theirs evenly."""
     reduce = _NEUTRAL_NAMES.get(reduce, reduce)
-    index = cast_to(index, dtype_named("int64"))
+    index, whole = cast_to(index, dtype_named("int64")), src.shape
     if not index.numel():
         return g, ops.zeros_like(src)
+    for d, size in enumerate(index.shape):
+        src = src.narrow(d, 0, size)
     if reduce == "prod":
         mine, others = _prod_grads(g, self, dim, index, src, include_self)
-        return mine, others.reshape(index.shape)
+        return mine, padded_to(others.reshape(index.shape), whole)
     if reduce in ("amax", "amin"):
         kept = self == out
         taken = src == out.gather(dim, index)
@@ -264,7 +268,7 @@ def _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self):
         if reduce == "mean":
             g = g / _counts(g.detach(), dim, index, include_self)
         mine, others = g, g.gather(dim, index)
-    return mine if include_self else ops.scatter(mine, dim, index, 0), others
+    return (mine if include_self else ops.scatter(mine, dim, index, 0)), padded_to(others, whole)
 
 
 _REDUCTIONS = [case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), name, include_self=include)
@@ -274,7 +278,11 @@ _REDUCTIONS += [case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), "mean", include_self
 _REDUCTIONS = [one if one.args[4] in ("sum", "prod", "mean") else one._replace(only=REAL)
                for one in _REDUCTIONS]
 _REDUCTIONS += [
-    case(T(4, 5), 1, at(4, 7, high=5), T(4, 7), "prod"), case(T(), 0, at(high=1), T(), "prod"),
+    case(T(4, 5), 1, at(4, 7, high=5), T(4, 7), "prod"),
+    *(case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), name, only=FLOAT_COMPLEX)
+      for name in ("sum", "prod", "mean")),
+    case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), "amin", only=REAL),
+    case(T(), 0, at(high=1), T(), "prod"),
     case(T(4, 3), 0, at(0, 3, high=4), T(0, 3), "amax", only=REAL),
     case(fixed((2, 0, 3)), 0, fixed((0, 0, 1, 2, 2), kind="int64"), fixed((0, 5, 2, 0, 0)), "prod",
          skip=_ONE_EACH),
@@ -283,6 +291,7 @@ _REDUCTIONS += [
 _AT = "dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True"
 op(f"scatter_reduce_(self: Tensor, {_AT}) -> Tensor", forward=_scatter_reduce, inplace="only",
    function=False, node="ScatterReduceBackward0", ref=references.scatter_reduce,
+   reads_out=lambda self, dim, index, src, reduce, include_self: takes_extremes(reduce),
    vjp={("self", "src"): lambda g, self, dim, index, src, out, reduce, include_self:
         _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self)},
    doc="Reduce src at an index along a dim into self; returns self.", samples=_REDUCTIONS)

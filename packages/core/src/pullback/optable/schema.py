@@ -54,6 +54,7 @@ class Entry(NamedTuple):
     vjp: dict
     jvp: str | None
     save: dict | None
+    reads_out: Callable | None
     node: str | Callable
     inplace_node: str | Callable | None
     inplace: bool | str
@@ -133,7 +134,7 @@ def camel(name: str) -> str:
 
 
 def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=None,
-       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, node=None,
+       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, reads_out=None, node=None,
        inplace=False, inplace_node=None, inplace_function=None, out=False, view=False,
        overlap=False, varargs=False, overload=None, method=True, function=True, namespace=("",),
        aliases=(), ref=None, samples=None, doc=""):
@@ -160,8 +161,8 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, compiled, kernel, promote, dtypes,
-        vjp or {}, jvp, save, node or camel(name), inplace_node, inplace, inplace_function, out,
-        view, overlap, varargs, overload, method, function,
+        vjp or {}, jvp, save, reads_out, node or camel(name), inplace_node, inplace,
+        inplace_function, out, view, overlap, varargs, overload, method, function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
         tuple(aliases), ref, samples, doc.strip(), signature)
     return ENTRIES[name]

@@ -33,6 +33,7 @@ def _changing(node, function=False):
 # -- order of dims ---------------------------------------------------------------------------------
 
 def _permute_vjp(g, dims):
+    dims = dims if isinstance(dims, (tuple, list)) else (dims,)
     order = [0] * len(dims)
     for position, d in enumerate(dims):
         order[d % len(dims)] = position
@@ -432,7 +433,7 @@ op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
    composite="contiguous", function=False,
    doc="Return the tensor itself if its rows lie without gaps, else such a copy.",
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
-op("copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor", forward="copy",
+op("copy_(self: Tensor, src: Operand, non_blocking: bool = False) -> Tensor", forward="copy",
    kernel="copy", inplace="only", function=False,
    vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
    node="CopyBackwards", doc="Copy the elements of src here, cast and broadcast; returns self.",

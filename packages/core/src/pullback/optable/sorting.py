@@ -17,6 +17,7 @@ from pullback.optable.axes import (
 from pullback.optable.below import compiled
 from pullback.optable.binning import find_places
 from pullback.optable.cases import COUNTED, KINKS, SPECIAL, T, case, fixed
+from pullback.optable.pointwise import UNDERIVED, no_derivative
 from pullback.optable.schema import FLOATING, INTEGRAL, REAL, op, ops
 
 _PAIR = ("values", "indices")
@@ -252,15 +253,18 @@ _MANY = [case(T(8, low=0, high=4, step=1), skip=COUNTED),
                                                   skip=COUNTED),
          case(fixed((0.0, -0.0, 1.0, float("nan"), 1.0, float("inf"), float("nan"))),
               return_inverse=True, only=FLOATING, skip=COUNTED)]
+_MANY = [one._replace(skip={**one.skip, **UNDERIVED}) for one in _MANY]
 op("unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, "
    "return_counts: bool = False, dim: int? = None) -> any", forward=_unique, dtypes=REAL,
-   ref=references.unique, samples=_MANY,
+   ref=references.unique, samples=_MANY, node="NotImplemented",
+   vjp={"self": no_derivative("unique", "self")},
    doc="Return the different elements in order, or the different slices of a dim.\n\nWith "
        "`return_inverse` also where each element went, with `return_counts` how often each one "
        "occurs: a tuple. Every NaN differs from the others.")
 op("unique_consecutive(self: Tensor, return_inverse: bool = False, return_counts: bool = False, "
    "dim: int? = None) -> any", forward=_unique_consecutive, dtypes=REAL,
-   ref=references.unique_consecutive, samples=_MANY,
+   ref=references.unique_consecutive, samples=_MANY, node="NotImplemented",
+   vjp={"self": no_derivative("unique_consecutive", "self")},
    doc="Return the first of each run of equal elements, or of equal slices of a dim.\n\nWith "
        "`return_inverse` also which run each element is in, with `return_counts` the length of "
        "each: a tuple.")
@@ -296,7 +300,7 @@ def _scalar(like, value):
 
 
 op("isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, "
-   "invert: bool = False) -> Tensor", forward=_isin, method=False,
+   "invert: bool = False) -> Tensor", forward=_isin, method=False, out=True,
    dtypes=INTEGRAL | FLOATING, ref=references.isin,
    doc="Return which elements are among others.\n\nNaN is never found.\n\nRaises: RuntimeError "
        "for bools and complex tensors.",

@@ -25,7 +25,7 @@ _special("digamma", lambda g, self: g * ops.polygamma(1, self),
 _special("erfc", lambda g, self: g * (-(self * self)).exp() * -1.1283791670955126,
          "Return 1 - erf(x) of each element, exact where erf is close to 1.\n\n"
          "Source: DLMF 7.2.2.", unary(-3, 3))
-_special("erfinv", lambda g, out: g * (out * out).exp() * 0.886226925452758,
+_special("erfinv", lambda g, self: g * ops.square(ops.erfinv(self)).exp() * 0.886226925452758,
          "Return the inverse of erf of each element.\n\nInfinite at -1 and 1, NaN beyond.",
          [*unary(-0.9, 0.9, special=(0.0, -0.0, 1.0, -1.0, 1.5, float("nan"))),
           case(T(4, low=0.9, high=0.99))],
@@ -84,9 +84,11 @@ def _logit_vjp(g, self, eps):
     look_at(eps)
     bounds = _bounds(eps)
     low, high = bounds or (0, 1)
-    beyond = 0 if bounds else float("nan")
+    outside = (self < low) | (self > high)
     slope = self * (1 - self) + 0.0     # at -0 as at 0: no negative zero
-    return ops.where((self < low) | (self > high), beyond, g / slope)
+    if not bounds:
+        return g / ops.where(outside, math.nan, slope)
+    return ops.where(outside, 0, g) / ops.where(outside, 1, slope)
 
 
 op("logit(self: Tensor, eps: float? = None) -> Tensor",

@@ -160,20 +160,25 @@ def _var_vjp(g, self, dim, correction, keepdim):
 
 
 def _std_vjp(g, self, out, dim, correction, keepdim):
-    share = ops.where(out == 0, 0, g / (2 * out))
+    equal = out == 0
+    share = ops.where(equal, 0, g) / ops.where(equal, 1, 2 * out)
     return _var_vjp(share, self, dim, correction, keepdim)
 
 
-def _with_mean(spread):
-    def vjp(gs, self, out, dim, correction, keepdim):
-        parts = []
-        if gs[0] is not None:
-            parts.append(_var_vjp(gs[0], self, dim, correction, keepdim) if spread == "var"
-                         else _std_vjp(gs[0], self, out, dim, correction, keepdim))
-        if gs[1] is not None:
-            parts.append(ops.restore_mean(gs[1], self.shape, dim, keepdim))
-        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    return vjp
+def _with_mean(spread, g, self, dim, keepdim):
+    """Add the gradient of the mean to that of the spread; one of the two may be None."""
+    mean = None if g is None else ops.restore_mean(g, self.shape, dim, keepdim)
+    return spread if mean is None else mean if spread is None else spread + mean
+
+
+def _var_mean_vjp(gs, self, dim, correction, keepdim):
+    spread = None if gs[0] is None else _var_vjp(gs[0], self, dim, correction, keepdim)
+    return _with_mean(spread, gs[1], self, dim, keepdim)
+
+
+def _std_mean_vjp(gs, self, out, dim, correction, keepdim):
+    spread = None if gs[0] is None else _std_vjp(gs[0], self, out, dim, correction, keepdim)
+    return _with_mean(spread, gs[1], self, dim, keepdim)
 
 
 _SPREADS = [case(T(2, 3)), case(T(4)), case(T(2, 3), 0), case(T(2, 3), -1, True),
@@ -190,8 +195,8 @@ for _name, _forward, _vjp, _what in (
             g, self, dim, correction, keepdim), "variance"),
         ("std", _std_forward, lambda g, self, out, dim, correction, keepdim: _std_vjp(
             g, self, out, dim, correction, keepdim), "standard deviation"),
-        ("var_mean", _var_mean_forward, _with_mean("var"), "variance, and the mean,"),
-        ("std_mean", _std_mean_forward, _with_mean("std"), "standard deviation, and the mean,")):
+        ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,"),
+        ("std_mean", _std_mean_forward, _std_mean_vjp, "standard deviation, and the mean,")):
     _returns = "any" if "mean" in _name else "Tensor"
     op(f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
        forward=_forward, vjp={"self": _vjp}, method=False, function=False, dtypes=FLOAT_COMPLEX,

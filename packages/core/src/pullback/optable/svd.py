@@ -211,9 +211,7 @@ def _or_zero(values, ord, dim):
     """The largest of no elements is 0 here."""
     if ord < 0 or values.shape[dim]:
         return values
-    shape = list(values.shape)
-    shape[dim] = 1
-    return ops.new_zeros(values, tuple(shape))
+    return ops.sum(values, dim, True)
 
 
 def _norm_of_values(A, ord, first, second, keepdim):

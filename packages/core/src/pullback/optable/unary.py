@@ -1,6 +1,7 @@
 """Elementwise ops of one operand."""
 
 from pullback.optable import references
+from pullback.optable.axes import require
 from pullback.optable.cases import T, case, unary
 from pullback.optable.schema import (
     ALL,
@@ -19,6 +20,10 @@ from pullback.optable.schema import (
 def _unary(name, vjp, doc, *, dtypes=FLOAT_COMPLEX, promote="float", inplace=True, **fields):
     op(f"{name}(self: Tensor) -> Tensor", kernel=name, promote=promote, dtypes=dtypes,
        vjp={} if vjp is None else {"self": vjp}, inplace=inplace, out=True, doc=doc, **fields)
+
+
+# 16-bit products are rounded before they are rounded to integers.
+HALF_WAY = {"value": "which of two neighbours is nearer depends on the digits of the dtype"}
 
 
 def _no_slope(g):
@@ -124,14 +129,34 @@ _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of ea
        samples=unary(0.5, 3))
 _unary("relu", lambda g, out: ops.depending(ops.where(out <= 0, 0, g), out),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
-       dtypes=INTEGRAL | FLOATING, promote="default", namespace=("", "functional"),
-       ref=lambda np, self: np.maximum(self, 0))
+       dtypes=INTEGRAL | FLOATING, promote="default", ref=lambda np, self: np.maximum(self, 0))
+op("functional_relu(self: Tensor, inplace: bool = False) -> Tensor", composite="relu",
+   kernel="relu", method=False, function="relu", namespace="functional", dtypes=INTEGRAL | FLOATING,
+   doc="Return the larger of each element and 0; `inplace` replaces it.\n\nDerivative: 0 at 0.",
+   samples=unary(-3, 3), ref=lambda np, self: np.maximum(self, 0))
 _unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
-       dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round")
+       dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round", overload="round_decimals")
+
+
+def _round_decimals(self, decimals):
+    self = require("round", FLOATING, self)
+    power = 10.0 ** abs(decimals)
+    return (ops.round(self * power) / power if decimals >= 0 else
+            ops.round(self / power) * power)
+
+
+op("round_decimals(self: Tensor, *, decimals: int) -> Tensor", forward=_round_decimals,
+   jvp="pointwise", vjp={"self": _no_slope}, node="RoundBackward1", dtypes=FLOATING,
+   inplace=True, out=True, method=False, function=False,
+   doc="Return each element rounded to a number of decimals, which may be negative.\n\n"
+       "Raises: NotImplementedError for integers.",
+   samples=[case(T(*shape, low=-3, high=3), decimals=decimals, skip=HALF_WAY)
+            for shape, decimals in (((2, 3), 1), ((), 0), ((0, 3), 2), ((3,), -1))],
+   ref=lambda np, self, decimals: np.round(self, decimals))
 _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
        "Return 1 / sqrt(x) of each element.",
        samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
-op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True,
+op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True, out=True,
    doc="Return x / |x| of each element, and 0 of 0.",
    ref=references.sign,
    inplace_function=False)
