@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks
+from pullback.testing import checks, corners
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
@@ -92,6 +92,10 @@ CHECKS = {
             "batch_grad", checks.check_batch_grad, _has_derivative, (pb.float64, pb.complex128),
             LAYOUTS[:1], True, skipped_as="grad",
         ),
+        Check(
+            "batch_of_numbers", corners.check_batch_of_numbers, _is_public,
+            (pb.int64, pb.float32), LAYOUTS[:1], skipped_as="value",
+        ),
         Check("leak", checks.check_leak, _always, SOME, LAYOUTS[:1]),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),
         Check("grad", checks.check_grad, _has_derivative, DIFFERENTIABLE, DENSE, True),
@@ -102,6 +106,12 @@ CHECKS = {
             "forward", checks.check_forward, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True,
             skipped_as="grad",
         ),
+        Check(
+            "masked", corners.check_masked, _has_derivative, DIFFERENTIABLE, LAYOUTS[:1], True,
+            skipped_as="transposed",
+        ),
+        Check("kept", corners.check_kept, _is_public, DIFFERENTIABLE, LAYOUTS[:1], True),
+        Check("in_graph", corners.check_in_graph, _is_public, DIFFERENTIABLE, LAYOUTS[:1], True),
         Check(
             "compiled", checks.check_compiled, _has_derivative,
             (pb.float32, pb.float64, pb.complex64), DENSE, True,
