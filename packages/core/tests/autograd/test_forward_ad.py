@@ -458,6 +458,19 @@ def test_saved_tensor_hooks_keep_tangents(function):
         assert pb.allclose(tangent, second)
 
 
+def test_reshape_of_a_view_whose_tangent_is_no_such_view():
+    # The strides (0, 0, 3, 1) join, those of the tangent, (0, 6, 3, 1), do not.
+    x, t = pb.arange(6.0).reshape(1, 2, 3).expand(2, 2, 3), pb.arange(12.0).reshape(2, 2, 3)
+    y = pb.ones(3, 3, 4)
+
+    def function(a):
+        return a.unsqueeze(1).expand(2, 3, 2, 3).reshape(6, 2, 3) * 2
+
+    assert pb.equal(pb.func.jvp(function, (x,), (t,))[1], function(t))
+    product = pb.func.jvp(lambda a: a.unsqueeze(1) @ y, (x,), (t,))[1]
+    assert pb.equal(product, t.unsqueeze(1) @ y)
+
+
 def test_no_growth():
     def run():
         with dual_level():
