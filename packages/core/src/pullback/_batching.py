@@ -263,16 +263,24 @@ def _takes_dims(op):
 
 
 def _one_by_one(op, values, mapped, size, around=lambda function: function()):
-    """Run the op once per element and stack the results."""
+    """Run the op once per element and stack the results.
+
+    An in-place op with a derivative writes copies: a later element's write must not count as one
+    to what an earlier one has saved.
+    """
     if size == 0:
         return _of_no_elements(op, values, mapped)
     results = []
     for i in range(size):
         element = [_element(value, on, i) for value, on in zip(values, mapped)]
+        if op.is_inplace and op.differentiable:
+            element[0] = element[0].clone()
         results.append(around(functools.partial(apply_op, op, element)))
-    if op.is_inplace:
-        return None
-    return _stacked(op, results)
+    if not op.is_inplace:
+        return _stacked(op, results)
+    if op.differentiable:
+        ops.copy_(values[0], ops.stack(results))
+    return None
 
 
 def _element(value, on, i):

@@ -367,3 +367,19 @@ def test_repeats_of_a_batch_whose_sums_are_equal():
     assert found.tolist() == [[1.0, 2.0, 2.0], [2.0, 2.0, 1.0]]
     with pytest.raises(RuntimeError, match="dynamic shape"):
         pb.func.vmap(pb.repeat_interleave)(x, pb.tensor([[1, 2], [2, 2]]))
+
+
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax"])
+def test_gradients_of_in_place_ops_that_run_row_by_row(reduce):
+    index = pb.tensor([0, 1, 0])
+
+    def slopes(x, source):
+        def total(x, source):
+            return (x.clone().index_reduce_(0, index, source, reduce) * pb.arange(1.0, 3.0)).sum()
+
+        return pb.func.grad(total, (0, 1))(x, source)
+
+    x, source = pb.rand(4, 2), pb.rand(4, 3)
+    rows = [slopes(*row) for row in zip(x, source)]
+    for found, expected in zip(pb.vmap(slopes)(x, source), zip(*rows)):
+        pb.testing.assert_close(found, pb.stack(expected))
