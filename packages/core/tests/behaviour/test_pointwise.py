@@ -186,6 +186,19 @@ def test_ldexp_of_large_integer_exponents():
         pb.tensor([1]).ldexp_(pb.tensor([1]))
 
 
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+@pytest.mark.parametrize("dtype", [pb.float64, pb.complex128])
+def test_derivatives_of_logaddexp_do_not_overflow(name, dtype):
+    if name == "logaddexp2" and dtype.is_complex:
+        pytest.skip("it takes real numbers")
+    x = pb.tensor([1e5, -1e5, 800.0], dtype=dtype, requires_grad=True)
+    y = pb.zeros(3, dtype=dtype)
+    (first,) = pb.autograd.grad(getattr(pb, name)(x, y), x, pb.ones_like(y), create_graph=True)
+    (second,) = pb.autograd.grad(first, x, pb.ones_like(y))
+    assert first.tolist() == [1, 0, 1]
+    assert second.tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize(("name", "base"), [("logaddexp", math.e), ("logaddexp2", 2.0)])
 def test_logaddexp_at_infinities(name, base):
     function = getattr(pb, name)

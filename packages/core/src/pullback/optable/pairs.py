@@ -170,10 +170,17 @@ def _logaddexp2_of(self, other):
         self, other, lambda away: ops.log1p(ops.exp2(away)) * 1.4426950408889634)
 
 
+def _share(one, other):
+    """Return e^one / (e^one + e^other). Neither it nor its derivatives overflow."""
+    if one.is_complex():    # whose sigmoid does
+        return ops.exp(one - ops.logaddexp(one, other))
+    return ops.sigmoid(one - other)
+
+
 op("logaddexp(self: Tensor, other: Tensor) -> Tensor", kernel="logaddexp", promote="default",
    jvp="pointwise", dtypes=FLOAT_COMPLEX, out=True,
-   vjp={"self": lambda g, self, other: g / ((other - self).exp() + 1).conj(),
-        "other": lambda g, self, other: g / ((self - other).exp() + 1).conj()},
+   vjp={"self": lambda g, self, other: g * _share(self, other).conj(),
+        "other": lambda g, self, other: g * _share(other, self).conj()},
    doc="Return log(exp(self) + exp(other)), elementwise, without overflow.",
    samples=binary(ties=True, numbers=False),
    ref=lambda np, self, other: _logaddexp_reference(np, self, other))
@@ -191,8 +198,8 @@ def _logaddexp_reference(np, self, other):
 op("logaddexp2(self: Tensor, other: Tensor) -> Tensor",
    jvp="pointwise", forward=_logaddexp2, dtypes=FLOATING,
    out=True,
-   vjp={"self": lambda g, self, other: g / ((other - self).exp2() + 1),
-        "other": lambda g, self, other: g / ((self - other).exp2() + 1)},
+   vjp={"self": lambda g, self, other: g * ops.sigmoid((self - other) * math.log(2)),
+        "other": lambda g, self, other: g * ops.sigmoid((other - self) * math.log(2))},
    doc="Return log2(2 ** self + 2 ** other), elementwise, without overflow.",
    samples=binary(ties=True, numbers=False), ref="numpy.logaddexp2")
 
