@@ -136,3 +136,12 @@ def test_under_vmap():
 def test_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(pb.ones(2))
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder"])
+def test_second_derivatives_of_remainders_of_subnormal_numbers(name):
+    x = pb.tensor([2e-310], dtype=pb.float64, requires_grad=True)
+    y = pb.tensor([3e-310], dtype=pb.float64, requires_grad=True)
+    first = pb.autograd.grad(getattr(pb, name)(x, y), (x, y), create_graph=True)
+    assert [g.item() for g in first] == [1, 0]
+    assert [g.item() for g in pb.autograd.grad(first[1], (x, y))] == [0, 0]

@@ -125,12 +125,20 @@ def _of_tensor_or_number(name):
     return lambda other_shape: f"{name}Backward{1 if isinstance(other_shape, tuple) else 0}"
 
 
-_binary("fmod", {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).trunc()},
+def _whole_quotient(self, other, rounding_mode):
+    """Its derivative is 0, even where that of the quotient overflows."""
+    return ops.div_rounded(self, other, rounding_mode=rounding_mode)
+
+
+_binary("fmod",
+        {"self": lambda g: g,
+         "other": lambda g, self, other: -g * _whole_quotient(self, other, "trunc")},
         "Return the remainder with the sign of self, elementwise.", dtypes=INTEGRAL | FLOATING,
         ref="numpy.fmod", node=_of_tensor_or_number("Fmod"),
         samples=binary(second=(0.5, 3)))
 _binary("remainder",
-        {"self": lambda g: g, "other": lambda g, self, other: -g * (self / other).floor()},
+        {"self": lambda g: g,
+         "other": lambda g, self, other: -g * _whole_quotient(self, other, "floor")},
         "Return the remainder with the sign of other, elementwise.", dtypes=INTEGRAL | FLOATING,
         ref="numpy.remainder", node=_of_tensor_or_number("Remainder"),
         samples=binary(second=(0.5, 3)))
