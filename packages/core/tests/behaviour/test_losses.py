@@ -209,6 +209,13 @@ def test_gaussian_nll_loss_limits_variances_but_not_their_gradient():
             F.gaussian_nll_loss(pb.ones(2), pb.ones(2), variance)
 
 
+def test_target_of_poisson_nll_loss_has_a_derivative_at_0():
+    y = pb.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    loss = F.poisson_nll_loss(pb.full((3,), 0.5), y, full=True, reduction="none")
+    (g,) = pb.autograd.grad(loss.sum(), y)
+    assert g.tolist() == pytest.approx([-0.5, -0.5, -0.5 + math.log(2) + 0.25])
+
+
 def test_poisson_nll_loss_adds_stirlings_term_above_one():
     y = pb.tensor([0.0, 1.0, 2.0])
     plain = F.poisson_nll_loss(pb.zeros(3), y, reduction="none")

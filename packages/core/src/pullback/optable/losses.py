@@ -486,7 +486,8 @@ def _poisson(self, target, log_input, full, eps, reduction):
     else:
         loss = self - target * ops.log(self + eps)
     if full:                            # Stirling's approximation of log(target!)
-        stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)
+        large = ops.masked_fill(target, target <= 1, 1)     # log has no slope at 0
+        stirling = large * ops.log(large) - large + 0.5 * ops.log(2 * math.pi * large)
         loss = loss + ops.masked_fill(stirling, target <= 1, 0)
     return reduced(loss, reduction)
 
