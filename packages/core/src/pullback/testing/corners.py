@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -218,8 +219,11 @@ def check_batch_of_numbers(sample: Sample) -> None:
             return one.reshape(-1)[0] if next(given) == number else one
 
         changed = sample.mapped(change)
-        try:
-            call(changed)
-        except (*REFUSALS, AssertionError):
-            continue
-        check_batch(changed)
+        with warnings.catch_warnings():
+            # Losses say that shapes differ, variances that one value has no freedom left.
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                call(changed)
+            except (*REFUSALS, AssertionError):
+                continue
+            check_batch(changed)
