@@ -26,6 +26,29 @@ def test_bessel_function_of_order_1():
     assert pb.autograd.grad(y.sum(), x)[0].tolist() == pytest.approx([0.7009068] * 2)
 
 
+def test_further_derivatives_of_the_bessel_function_of_order_1_near_0():
+    x = pb.tensor([0.0, 1e-8, 0.09, 0.11], dtype=pb.float64, requires_grad=True)
+    y = S.i1(x)
+    found = []
+    for _ in range(3):
+        (y,) = pb.autograd.grad(y.sum(), x, create_graph=True)
+        found.append(y.tolist())
+    # The series x/2 + x^3/16 + x^5/384 + x^7/18432 + ..., term by term.
+    terms = [(1, 2), (3, 16), (5, 384), (7, 18432), (9, 1474560), (11, 176947200)]
+    for order, numbers in enumerate(found, 1):
+        for at, number in zip(x.tolist(), numbers):
+            expected = sum(math.perm(n, order) * at ** max(n - order, 0) / d for n, d in terms
+                           if n >= order)
+            assert number == pytest.approx(expected, rel=1e-11, abs=1e-13)
+
+
+def test_logit_is_flat_beyond_its_bounds():
+    x = pb.tensor([0.0, 0.1, 1.0], dtype=pb.float64, requires_grad=True)
+    (first,) = pb.autograd.grad(pb.logit(x, 0.25).sum(), x, create_graph=True)
+    (second,) = pb.autograd.grad(first.sum(), x)
+    assert first.tolist() == second.tolist() == [0, 0, 0]
+
+
 def test_zeta():
     x = pb.tensor([1.0, 2.0], dtype=pb.float64, requires_grad=True)
     y = S.zeta(2.0, x)

@@ -38,9 +38,12 @@ _special("i0", lambda g, self: g * ops.i1(self),
 
 
 def _i1_vjp(g, self, out):
-    """i0 - i1 / x, which is 1/2 at 0."""
-    away = ops.abs(self) > 1e-16
-    return g * ops.where(away, ops.i0(self) - out / ops.where(away, self, 1), 0.5)
+    """i0 - i1 / x; near 0, where further derivatives of that cancel, its series."""
+    away = ops.abs(self) > 0.1
+    square = ops.where(away, 0, self) ** 2
+    series = 7 / 18432 + square * (9 / 1474560)
+    series = 0.5 + square * (3 / 16 + square * (5 / 384 + square * series))
+    return g * ops.where(away, ops.i0(self) - out / ops.where(away, self, 1), series)
 
 
 _special("i1", _i1_vjp, "Return the modified Bessel function of order 1 of each element.",
