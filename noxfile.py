@@ -109,6 +109,15 @@ def conform(session: nox.Session) -> None:
 
 
 @nox.session
+def certify(session: nox.Session) -> None:
+    """Compare every derivative with independent truths; write the docs' page. `-- --op NAME`."""
+    install_wheels(session, "core", "cpu", others=("mpmath",))
+    jobs = ("--quiet", "--jobs", str(os.cpu_count()), "--device", "cpu", "ref")
+    chosen = session.posargs or ("--report", "docs/reference/certainty.md")
+    session.run("python", "-m", "pullback.testing", "certify", *jobs, *chosen)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
     given = any(argument.startswith("--torch-python") for argument in session.posargs)

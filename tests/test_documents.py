@@ -53,6 +53,7 @@ def test_verbs_of_the_developer_exist(root):
         "lint",
         "test",
         "conform",
+        "certify",
         "bench",
         "docs",
         "wheels",

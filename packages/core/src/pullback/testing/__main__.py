@@ -5,6 +5,7 @@
     python -m pullback.testing --check value out --op add mul --device cpu
     python -m pullback.testing --mode anomaly         # all checks under anomaly detection
     python -m pullback.testing --html matrix.html
+    python -m pullback.testing certify --help         # derivatives against independent truths
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pullback as pb
 from pullback.optable import ENTRIES
+from pullback.testing.certify.command import main as certify
 from pullback.testing.modes import MODES
 from pullback.testing.requirements import Requirements, requirements_of
 from pullback.testing.runner import CHECKS, Totals, run_check
@@ -27,6 +29,9 @@ Matrix = dict[str, dict[str, Totals]]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns 1 if a check failed."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["certify"]:
+        return certify(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m pullback.testing", description=(__doc__ or "").splitlines()[0]
     )

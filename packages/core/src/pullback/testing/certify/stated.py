@@ -1,0 +1,160 @@
+"""Whether every mode gives the numbers that are stated for kinks, and whether these are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import pullback as pb
+from pullback.optable import ops
+from pullback.testing.certify.conventions import Fixed, Kink
+from pullback.testing.certify.derivatives import backward, flat, leaves
+from pullback.testing.certify.judge import one_sided
+from pullback.testing.samples import tensors_in
+
+__all__ = ["FIRST", "SECOND", "problems_of"]
+
+Tensors = tuple[pb.Tensor, ...]
+Function = Callable[..., Tensors]
+
+
+def prepared(kink: Kink) -> tuple[Function, Tensors]:
+    """Return the call as a function of the tensors that require grad, and these."""
+    inputs: list[pb.Tensor] = []
+
+    def made(value: Any) -> Any:
+        if isinstance(value, Fixed):
+            whole = np.array(value.values).dtype.kind == "i"
+            return pb.tensor(value.values, dtype=pb.int64 if whole else pb.float64)
+        if isinstance(value, list):
+            inputs.append(pb.tensor(value, dtype=pb.float64))
+        return value
+
+    args = [made(value) for value in kink.args]
+
+    def function(*values: pb.Tensor) -> Tensors:
+        given = iter(values)
+        call = [next(given) if isinstance(value, list) else value for value in args]
+        found = tensors_in((getattr(ops, kink.op)(*call, **kink.kwargs),))
+        return tuple(tensor for tensor in found if tensor.is_floating_point())
+
+    return function, tuple(inputs)
+
+
+def units(inputs: Tensors) -> Iterator[Tensors]:
+    """Yield the direction of each element of each input."""
+    for i, one in enumerate(inputs):
+        for k in range(one.numel()):
+            made = [pb.zeros_like(x) for x in inputs]
+            made[i].reshape(-1)[k] = 1.0
+            yield tuple(made)
+
+
+def ones(tensors: Any) -> Tensors:
+    return tuple(pb.ones_like(tensor) for tensor in tensors)
+
+
+def total(tensors: Any) -> float:
+    return float(flat(tensors).sum())
+
+
+def reverse(function: Function, inputs: Tensors) -> np.ndarray:
+    x = leaves(inputs)
+    results = function(*x)
+    return flat(backward(results, x, ones(results)))
+
+
+def forward(function: Function, inputs: Tensors) -> np.ndarray:
+    return np.array([total(pb.func.jvp(function, inputs, unit)[1]) for unit in units(inputs)])
+
+
+def reverse_reverse(function: Function, inputs: Tensors) -> np.ndarray:
+    x = leaves(inputs)
+    results = function(*x)
+    first = backward(results, x, ones(results), create_graph=True)
+    return flat(backward(first, x, ones(first)))
+
+
+def forward_reverse(function: Function, inputs: Tensors) -> np.ndarray:
+    def slope(*values: pb.Tensor) -> Any:
+        results, pull = pb.func.vjp(function, *values)
+        return pull(ones(results))
+
+    return np.array([total(pb.func.jvp(slope, inputs, unit)[1]) for unit in units(inputs)])
+
+
+def reverse_forward(function: Function, inputs: Tensors) -> np.ndarray:
+    def slope(*values: pb.Tensor) -> Any:
+        return pb.func.jvp(function, values, ones(inputs))[1]
+
+    results, pull = pb.func.vjp(slope, *inputs)
+    return flat(pull(ones(results)))
+
+
+def forward_forward(function: Function, inputs: Tensors) -> np.ndarray:
+    def slope(*values: pb.Tensor) -> Any:
+        return pb.func.jvp(function, values, ones(inputs))[1]
+
+    return np.array([total(pb.func.jvp(slope, inputs, unit)[1]) for unit in units(inputs)])
+
+
+FIRST = {"rev": reverse, "fwd": forward}
+SECOND = {
+    "rev-rev": reverse_reverse,
+    "fwd-rev": forward_reverse,
+    "rev-fwd": reverse_forward,
+    "fwd-fwd": forward_forward,
+}
+
+
+def problems_of(kink: Kink) -> Iterator[tuple[str, str]]:
+    """Yield (mode, problem) for what is not as stated; the mode "bounds" if the statement is."""
+    function, inputs = prepared(kink)
+    slopes = numbers(kink.slopes)
+    for mode, compute in FIRST.items():
+        yield from compared(mode, compute, function, inputs, slopes)
+    if kink.curves is not None:
+        curves = np.zeros_like(slopes) if kink.curves == "zero" else numbers(kink.curves)
+        for mode, compute in SECOND.items():
+            yield from compared(mode, compute, function, inputs, curves)
+    if not kink.outside:
+        yield from out_of_bounds(function, inputs, slopes)
+
+
+def numbers(parts: tuple) -> np.ndarray:
+    return np.concatenate([np.asarray(part, dtype=np.float64).reshape(-1) for part in parts])
+
+
+def compared(
+    mode: str, compute: Any, function: Function, inputs: Tensors, stated: np.ndarray
+) -> Iterator[tuple[str, str]]:
+    """Yield the difference between what a mode gives and what is stated, if there is one."""
+    try:
+        found = compute(function, inputs)
+    except Exception as error:
+        yield mode, f"{type(error).__name__}: {error}"
+        return
+    if mode == "fwd" and not np.isfinite(stated).all():  # 0 times an infinite slope is NaN
+        found = np.where(np.isfinite(stated), stated, found)
+    if not np.allclose(found, stated, rtol=1e-14, atol=0, equal_nan=True):
+        yield mode, f"got {found.tolist()}, stated {stated.tolist()}"
+
+
+def out_of_bounds(
+    function: Function, inputs: Tensors, slopes: np.ndarray
+) -> Iterator[tuple[str, str]]:
+    """Yield each slope that is not between the slopes from both sides."""
+    for number, unit in enumerate(units(inputs)):
+
+        def at(steps: Any, unit: Tensors = unit) -> np.ndarray:
+            moved = [x + d * steps[0] for x, d in zip(inputs, unit)]
+            with pb.no_grad():
+                return np.array([total(function(*moved))])
+
+        sides = [one_sided(at, (side,), 1e-2) for side in (1, -1)]
+        low, high = sorted(float(side.value[0]) for side in sides)
+        doubt = 10 * sum(float(side.error[0]) for side in sides) + 1e-6 * (1 + abs(low) + abs(high))
+        if not low - doubt <= slopes[number] <= high + doubt:
+            yield "bounds", f"slope {slopes[number]} of element {number} is not in [{low}, {high}]"
