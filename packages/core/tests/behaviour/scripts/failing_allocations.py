@@ -1,12 +1,13 @@
 """Let the k-th allocation of Python fail, for one k after the other, in one scenario.
 
-    python failing_allocations.py SCENARIO [--first K] [--last K] [--step K] [--burst N]
+    python failing_allocations.py SCENARIO [--first K] [--last K] [--step K] [--burst N] [--runs N]
 
 Each failure must show as a MemoryError or not at all. Afterwards modes are as they were, compiled
 code holds no argument that it should not, and the scenario gives the same numbers again. What goes
 wrong is printed; the exit code is then 1. A crash ends the process: its k is the last that was
 printed. ``--burst`` lets N allocations in a row fail. (If all failed from the k-th on, CPython 3.11
-would never leave a ``with`` block.)
+would never leave a ``with`` block.) ``--runs`` limits how many failures are tried: the step is
+then as large as the scenario's number of allocations asks for.
 """
 
 import argparse
@@ -20,7 +21,8 @@ import traceback
 import warnings
 
 import numpy as np
-from pullback.testing._allocations import begin_failing, end_failing
+from pullback.refbackend import plugin
+from pullback.testing._allocations import Spared, begin_failing, end_failing
 
 import pullback as pb
 from pullback.autograd import forward_ad
@@ -30,6 +32,9 @@ from pullback.utils.checkpoint import checkpoint
 warnings.simplefilter("ignore")
 faulthandler.enable()
 SCENARIOS = {}
+# The reference backend computes with NumPy's ufuncs, which do not survive it themselves.
+for slot, (mask, kernel) in plugin.KERNELS.items():
+    plugin.KERNELS[slot] = mask, Spared(kernel)
 
 
 def scenario(function):
@@ -376,6 +381,16 @@ def attempt(function, k, burst):
     return count >= k, error, compiled
 
 
+def count_allocations(function):
+    begin_failing(sys.maxsize, sys.maxsize)
+    try:
+        function()
+    finally:
+        count = end_failing()
+        clear()
+    return count
+
+
 def describe(error):
     """Return a text for what is no MemoryError."""
     if isinstance(error, MemoryError):
@@ -417,11 +432,14 @@ def main():
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--last", type=int, default=100_000)
     parser.add_argument("--burst", type=int, default=1)
+    parser.add_argument("--runs", type=int)
     given = parser.parse_args()
     function = SCENARIOS[given.scenario]
     for _ in range(3):
         expected = plain(function())
         clear()
+    if given.runs:
+        given.step = -(-count_allocations(function) // given.runs)
     gc.collect()
     gc.freeze()
     gc.disable()
