@@ -180,3 +180,31 @@ class TestOut:
     def test_refuses_what_requires_grad(self, function):
         with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
             function(pb.ones(2, requires_grad=True), pb.zeros(4))
+
+
+class TestViewsMadeAgain:
+    """Their derivative, as_strided_backward, for every way that two geometries may lie."""
+
+    @pytest.mark.parametrize("dtype", [pb.float64, pb.complex128])
+    @pytest.mark.parametrize(
+        "view",
+        [
+            lambda b: b.view(-1),
+            lambda b: b.t(),
+            lambda b: b[1:, ::2],
+            lambda b: b.t()[1:],
+            lambda b: b.diagonal(),
+            lambda b: b[:0],
+            lambda b: b[1, 2],
+        ],
+    )
+    def test_first_and_second_derivatives(self, view, dtype):
+        def function(x):
+            base = x * 1
+            part = view(base)
+            part.mul_(x.sum())
+            return part * part, base * x
+
+        x = pb.randn((3, 4), dtype=dtype).requires_grad_()
+        assert pb.autograd.gradcheck(function, (x,))
+        assert pb.autograd.gradgradcheck(function, (x,))

@@ -15,7 +15,8 @@ from pullback._c.call cimport forward_python
 from pullback._c.kernel cimport slot_id
 # These register their forwards, and what runs them at levels.
 from pullback._c import along, copies, create, dtype_views, elementwise     # no-cython-lint
-from pullback._c import geometry, lifted, matmul, planned, reduce, ternary, views  # no-cython-lint
+from pullback._c import geometry, lifted, matmul, planned, reduce, slices  # no-cython-lint
+from pullback._c import ternary, views  # no-cython-lint
 from pullback._c.call import enable
 from pullback._c.entry import register
 from pullback.optable.decompositions import DECOMPOSITIONS

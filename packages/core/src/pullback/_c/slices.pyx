@@ -1,26 +1,32 @@
-"""The backward step of an in-place write to a view.
+"""The backward step of an in-place write to a view, and of the view that is then made again.
 
 The gradient of the base goes through unchanged outside the written part; inside, it goes through
-the op that wrote.
+the op that wrote. Both steps lay gradients out as the tensors lie in memory.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from pullback._c.entry cimport op_named
+from pullback.abi cimport PB_MAX_NDIM
+from pullback._c.call cimport forward_python
+from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.formula cimport op_backward
 from pullback._c.function cimport apply_python
-from pullback._c.layout cimport layout_retain
+from pullback._c.kernel cimport copy_into, fill_with
+from pullback._c.layout cimport (
+    layout_contiguous, layout_may_self_overlap, layout_new, layout_parse, layout_release,
+    layout_retain, layout_same_shape)
 from pullback._c.node cimport node_release_saved, node_retain
 from pullback._c.record cimport SliceWrite, complex_part, geometry, replay
 from pullback._c.saved cimport node_check_alive, set_inner_history
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, tensor_device, tensor_set_node, tensor_wrap)
-from pullback._c.types cimport NODE_PYTHON, node_edges, node_meta, pb_meta, pb_node
+    TENSOR_IS_BATCHED, Tensor, tensor_device, tensor_new, tensor_set_node, tensor_wrap)
+from pullback._c.types cimport (
+    NODE_PYTHON, layout_shape, layout_strides, node_edges, node_meta, pb_layout, pb_meta, pb_node)
 from pullback._c.create import empty_tensor
 
 
@@ -58,6 +64,8 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
         return 0
     node_check_alive(node)
     grad = <object>grads[0]
+    if write.view == write.base:
+        return apply_to_whole(node, grads, results, skipped)
     low, high = extent(write.base)
     low -= low % 2                      # complex parts begin at even offsets
     buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
@@ -94,6 +102,22 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
     return 0
 
 
+cdef int apply_to_whole(pb_node *node, PyObject **grads, PyObject **results,
+                        uint64_t skipped) except -1:
+    """Do the step of a write to a view that is all of its base: that of the op that wrote."""
+    cdef pb_node *inner = (<SliceWrite>node.op).inner
+    cdef object zeros
+    if inner.kind == NODE_PYTHON:
+        apply_python(inner, grads, results)
+    else:
+        op_backward(inner, grads, results, skipped, NULL)
+    if results[0] == NULL and node_edges(node)[0].node != NULL and not skipped & 1:
+        zeros = op_named("zeros_like")(<object>grads[0])
+        Py_INCREF(zeros)
+        results[0] = <PyObject *>zeros
+    return 0
+
+
 cdef void release_slices(pb_node *node, int flags) noexcept:
     """Free what the op that wrote has saved; the write cannot run again, whatever that was."""
     node.flags |= <uint8_t>flags
@@ -118,4 +142,69 @@ cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
     return 0
 
 
+# ---- views made again ----------------------------------------------------------------------------
+
+cdef object forward_as_strided_backward(Op op, PyObject **args, PyObject *target):
+    """Return the gradient of a view in the place of what it is a view of, and zeros around it.
+
+    Geometries whose elements share memory are left to the Python function.
+    """
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef Tensor grad = <Tensor>args[0], found = None
+    cdef pb_layout *whole = NULL
+    cdef pb_layout *part = NULL
+    cdef int ndim
+    sizes, steps, start = <tuple>args[1]
+    if (sizes == <object>args[2] and steps == <object>args[3] and start == <object>args[4]
+            and target == NULL):
+        return grad
+    ndim = layout_parse(sizes, shape, "as_strided_backward", "geometry")
+    layout_parse(steps, strides, "as_strided_backward", "geometry")
+    whole = layout_new(ndim, shape, strides)
+    try:
+        ndim = layout_parse(<object>args[2], shape, "as_strided_backward", "size")
+        layout_parse(<object>args[3], strides, "as_strided_backward", "stride")
+        part = layout_new(ndim, shape, strides)
+        if (target == NULL and layout_same_shape(part, grad.layout)
+                and not layout_may_self_overlap(whole) and not layout_may_self_overlap(part)):
+            found = placed(grad, part, <object>args[4], whole, start)
+    finally:
+        layout_release(whole)
+        if part != NULL:
+            layout_release(part)
+    return forward_python(op, args, target) if found is None else found
+
+
+cdef Tensor placed(Tensor grad, pb_layout *part, int64_t offset, pb_layout *whole, int64_t start):
+    """Return zeros with a gradient written where its elements lie."""
+    cdef int64_t low = min(start, offset)
+    cdef int64_t length = max(start + layout_reach(whole), offset + layout_reach(part)) - low
+    cdef Tensor memory = tensor_new(layout_contiguous(1, &length), grad.dtype,
+                                    grad.storage.device_type, grad.storage.device_index)
+    cdef Tensor found, written
+    if part.numel < length:
+        fill_with(memory, 0)
+    written = tensor_wrap(storage_retain(memory.storage), layout_retain(part), offset - low,
+                          grad.dtype)
+    copy_into(written, grad)
+    found = tensor_wrap(storage_retain(memory.storage), layout_retain(whole), start - low,
+                        grad.dtype)
+    if whole.numel == length or whole.numel == 0:
+        return found
+    return <Tensor>op_named("clone")(found)     # it does not hold on to what lies around
+
+
+cdef int64_t layout_reach(pb_layout *layout) noexcept:
+    """Return how many elements of memory a layout spans."""
+    cdef int64_t length = 1
+    cdef int d
+    if layout.numel == 0:
+        return 0
+    for d in range(layout.ndim):
+        length += (layout_shape(layout)[d] - 1) * layout_strides(layout)[d]
+    return length
+
+
+forward_register("as_strided_backward", forward_as_strided_backward)
 set_inner_history(give_inner_history)

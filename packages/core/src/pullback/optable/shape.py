@@ -350,8 +350,20 @@ def _as_strided_backward(self, geometry, size, stride, offset):
     return flat.as_strided(shape, strides, start - low).clone()
 
 
+def _shared(size, stride):
+    """Tell whether elements of a geometry may share memory."""
+    reach = 0
+    for step, count in sorted((step, count) for step, count in zip(stride, size) if count > 1):
+        if step <= reach:
+            return 0 not in size
+        reach += step * (count - 1)
+    return False
+
+
 def _as_strided_backward_vjp(g, geometry, size, stride, offset):
     shape, strides, start = geometry
+    if not _shared(shape, strides) and not _shared(size, stride):
+        return ops.as_strided_backward(g, (size, stride, offset), *geometry)
     low = min(start, offset)
     length = max(_high(shape, strides, start), _high(size, stride, offset)) - low + 1
     where = ops.arange_like(g, length).as_strided(shape, strides, start - low).reshape(-1)
@@ -364,8 +376,9 @@ def _as_strided_backward_vjp(g, geometry, size, stride, offset):
 
 
 op("as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[], offset: int) "
-   "-> Tensor", forward=_as_strided_backward, vjp={"self": _as_strided_backward_vjp}, method=False,
-   function=False, doc="Return the adjoint of as_strided; elements that share memory share evenly.",
+   "-> Tensor", forward=_as_strided_backward, compiled="as_strided_backward",
+   vjp={"self": _as_strided_backward_vjp}, method=False, function=False,
+   doc="Return the adjoint of as_strided; elements that share memory share evenly.",
    samples=[case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0),
             case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),
             case(T(2), ((2, 2), (0, 1), 0), (2,), (1,), 0),
