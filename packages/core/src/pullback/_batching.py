@@ -422,21 +422,21 @@ def _embedding(op, values, mapped, size):
 
 
 def _as_strided_scatter(op, values, mapped, size):
-    """The offset counts from the start of an element's own memory."""
-    if mapped[0] and size:
-        return ops.stack([
-            ops.as_strided_scatter(*[
-                _element(value, on, i).clone() if isinstance(value, Tensor) else value
-                for value, on in zip(values, mapped)])
-            for i in range(size)])
-    return _one_by_one(op, values, mapped, size)
+    """The offset is that of the first element; the others lie further on."""
+    source, src, sizes, strides, offset = values
+    if not mapped[0] or not size:
+        return _one_by_one(op, values, mapped, size)
+    start = source.storage_offset() if offset is None else offset
+    return ops.stack([
+        ops.as_strided_scatter(source.select(0, i), _element(src, mapped[1], i), sizes, strides,
+                               start + i * source.stride(0))
+        for i in range(size)])
 
 
 def _as_strided(op, values, mapped, size):
     source, sizes, strides, offset = values
-    return source.as_strided(
-        (size, *sizes), (source.stride(0), *strides),
-        source.storage_offset() if offset is None else offset + source.storage_offset())
+    return source.as_strided((size, *sizes), (source.stride(0), *strides),
+                             source.storage_offset() if offset is None else offset)
 
 
 def _flattened(dims):

@@ -182,6 +182,24 @@ class TestOut:
             function(pb.ones(2, requires_grad=True), pb.zeros(4))
 
 
+class TestAsStridedUnderVmap:
+    def test_the_offset_given_counts_from_the_beginning_of_the_storage(self):
+        x = pb.arange(24.0).reshape(3, 2, 4)[1]
+        offset = x.storage_offset()
+        found = vmap(lambda t: t.as_strided((2,), (1,), offset))(x)
+        assert_equal(found, [[8.0, 9.0], [12.0, 13.0]])
+        found = vmap(lambda t: t.as_strided((2,), (1,), t.storage_offset() + 1))(x)
+        assert_equal(found, [[9.0, 10.0], [13.0, 14.0]])
+        found = vmap(lambda t: t.as_strided((2,), (2,)))(x)
+        assert_equal(found, [[8.0, 10.0], [12.0, 14.0]])
+
+    def test_scatter(self):
+        x = pb.arange(24.0).reshape(3, 2, 4)[1]
+        new = -pb.ones(2, 2)
+        found = vmap(lambda t, n: t.as_strided_scatter(n, (2,), (2,), x.storage_offset()))(x, new)
+        assert_equal(found, [[-1.0, 9.0, -1.0, 11.0], [-1.0, 13.0, -1.0, 15.0]])
+
+
 class TestViewsMadeAgain:
     """Their derivative, as_strided_backward, for every way that two geometries may lie."""
 

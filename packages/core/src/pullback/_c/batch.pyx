@@ -56,7 +56,7 @@ cdef Tensor batched(Tensor value, Level level):
     made = tensor_wrap(
         storage_new(DEVICE_META, 0, 0),
         layout_new(value.layout.ndim - 1, layout_shape(value.layout) + 1,
-                   layout_strides(value.layout) + 1), 0, value.dtype)
+                   layout_strides(value.layout) + 1), value.offset, value.dtype)
     attach(made, link(value, level, None))
     made.flags |= TENSOR_IS_BATCHED
     nested = value.flags & TENSOR_IS_BATCHED
