@@ -182,6 +182,66 @@ class TestOut:
             function(pb.ones(2, requires_grad=True), pb.zeros(4))
 
 
+class TestTangentsThatLieAsTheirPrimals:
+    """So that a write to a tensor writes the tangents of its views, and the reverse."""
+
+    def test_vmap_over_other_dims_of_primal_and_tangent(self):
+        def function(a, b):
+            view = a[0, ::2]
+            a.copy_(b)
+            return a, view
+
+        def run(a, at, b, bt):
+            return jvp(function, (a, b), (at, bt))
+
+        x = pb.arange(24.0).reshape(2, 2, 6)
+        xt = pb.arange(24.0).reshape(2, 6, 2) + 100
+        found = vmap(run, in_dims=(1, 2, 1, 1))(x, xt, -x, x + 500)[1][1]
+        assert_equal(found, [[500.0, 502.0, 504.0], [506.0, 508.0, 510.0]])
+
+    def test_of_a_tensor_that_becomes_batched(self):
+        def run(t):
+            x = pb.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+            def function(a, b):
+                view = a.t()[1]
+                a.mul_(b)
+                return view * 1
+
+            return jvp(function, (x.clone(), pb.ones(2)), (pb.ones(2, 2), t))[1]
+
+        found = vmap(run)(pb.tensor([[0.0, 0.0], [1.0, 10.0]]))
+        assert_equal(found, [[1.0, 1.0], [21.0, 41.0]])
+
+    def test_as_strided_of_a_tensor_with_gaps(self):
+        x = pb.arange(12.0).reshape(3, 4)[:, ::2]
+        t = pb.arange(1.0, 7.0).reshape(3, 2)
+        found = jvp(lambda a: a.as_strided((2, 2), (1, 2), 0), (x,), (t,))[1]
+        assert_equal(found, [[1.0, 2.0], [0.0, 0.0]])
+
+    @pytest.mark.parametrize("offset", [0, 3, 4, 7])
+    def test_as_strided_away_from_the_beginning_of_the_storage(self, offset):
+        x = pb.arange(12.0, dtype=pb.float64)[4:8]
+
+        def function(a):
+            return a.as_strided((2, 2), (2, 1), offset)
+
+        found = jvp(function, (x,), (pb.tensor([1.0, 2.0, 3.0, 4.0], dtype=pb.float64),))[1]
+        memory = pb.zeros(12, dtype=pb.float64)
+        memory[4:8] = pb.tensor([1.0, 2.0, 3.0, 4.0], dtype=pb.float64)
+        assert_equal(found, memory.as_strided((2, 2), (2, 1), offset).tolist())
+
+    def test_write_to_a_view_of_a_dual_with_gaps(self):
+        x = pb.arange(12.0).reshape(3, 4)[:, ::2]
+
+        def function(a):
+            a.t()[0].mul_(2.0)
+            return a * 1
+
+        found = jvp(function, (x.detach(),), (pb.ones(3, 2),))[1]
+        assert_equal(found, [[2.0, 1.0]] * 3)
+
+
 class TestAsStridedUnderVmap:
     def test_the_offset_given_counts_from_the_beginning_of_the_storage(self):
         x = pb.arange(24.0).reshape(3, 2, 4)[1]

@@ -5,6 +5,7 @@ from pullback._c.levels cimport Level
 from pullback._c.tensor cimport Tensor
 
 cdef object run_batched(Op op, PyObject **args, int level)
+cdef Tensor batched(Tensor value, Level level)
 cdef Tensor unwrap(Tensor tensor, Level level)
 cdef Tensor rewrap(Tensor value, Level level)
 cdef int refuse_escaped() except -1

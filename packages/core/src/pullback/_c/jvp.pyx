@@ -17,18 +17,18 @@ from pullback._c.entry cimport (
     JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, MAX_ARGS, OP_DIFFERENTIABLE, OP_INPLACE, OP_VIEW,
     Op, op_named)
 from pullback._c.formula cimport vjp_at
-from pullback._c.layout cimport (
-    layout_same_shape, layout_same_strides, layout_shape_tuple)
+from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
 from pullback._c.levels cimport hide_level
 from pullback._c.record cimport SliceWrite, needs_grad, tensor_needs_grad
 from pullback._c.saved cimport PACKED_OUTPUT, give_packed_lift
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tangents cimport set_tangent, tangent_again, tangent_of, zeros_for_tangent
+from pullback._c.tangents cimport (
+    in_layout, set_tangent, tangent_again, tangent_of, view_like, zeros_for_tangent)
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
     tensor_requires_grad)
 from pullback._c.types cimport (
-    LAYOUT_DENSE, LAYOUT_OVERLAPPING, NODE_COPY_SLICES, NODE_OP, SAVED_OUTPUT, SAVED_PACKED,
+    LAYOUT_OVERLAPPING, NODE_COPY_SLICES, NODE_OP, SAVED_OUTPUT, SAVED_PACKED,
     node_saved, pb_node, pb_saved)
 from pullback._c.batch import gradients_of
 
@@ -63,7 +63,10 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
         result = op_apply(op, args)
         if not op.flags & OP_DIFFERENTIABLE or <PyObject *>result == args[0]:
             return result               # some ops return their very input
-        found = push_forward(op, args, result, tangents)
+        if op.flags & OP_VIEW and op.name == "as_strided" and tangents[0] is not None:
+            found = [view_like(<Tensor>result, <Tensor>args[0], <Tensor>tangents[0])]
+        else:
+            found = push_forward(op, args, result, tangents)
         if not op.flags & OP_VIEW:
             found = [private(tangent, tangents) for tangent in found]
         attach_tangents(result, found, level)
@@ -91,7 +94,8 @@ cdef int attach_tangents(object result, list found, int level) except -1:
     outputs = (result,) if is_tensor(result) else result
     for output, tangent in zip(outputs, found):
         if tangent is not None and dtype_differentiable((<Tensor>output).dtype):
-            set_tangent(<Tensor>output, level, fitted(<Tensor>output, <Tensor>tangent))
+            tangent = shaped(<Tensor>output, <Tensor>tangent)
+            set_tangent(<Tensor>output, level, in_layout(<Tensor>output, <Tensor>tangent))
             save_tangent(whole(<Tensor>output), whole(<Tensor>output).node)
     return 0
 
@@ -126,19 +130,11 @@ cdef int save_tangent(Tensor output, pb_node *node) except -1:
     return 0
 
 
-cdef Tensor fitted(Tensor primal, Tensor tangent):
-    """Return a tangent in its primal's shape, dtype and strides: views of both are taken alike."""
-    cdef Tensor kept
+cdef Tensor shaped(Tensor primal, Tensor tangent):
+    """Return a tangent in its primal's shape and dtype."""
     if not layout_same_shape(primal.layout, tangent.layout):
         tangent = <Tensor>op_call2(op_named("expand"), tangent, layout_shape_tuple(primal.layout))
-    tangent = of_dtype(tangent, primal.dtype)
-    if (layout_same_strides(primal.layout, tangent.layout)
-            or not primal.layout.flags & LAYOUT_DENSE
-            or (primal.flags | tangent.flags) & TENSOR_IS_BATCHED):
-        return tangent
-    kept = zeros_for_tangent(primal)
-    op_call2(op_named("copy_"), kept, tangent)
-    return kept
+    return of_dtype(tangent, primal.dtype)
 
 
 cdef Tensor of_dtype(Tensor tensor, int dtype):
@@ -217,30 +213,38 @@ cdef list apart(list tangents, Tensor current):
 cdef int write_tangent(Tensor target, int level, object tangent) except -1:
     """Write a target's new tangent; None stands for zeros. Views of either see it."""
     cdef Tensor current = tangent_of(target, level), base
-    cdef bint grows             # becomes batched, which no write can do
+    cdef bint moves             # what there is cannot be written
     cdef object origin
     if current is None and tangent is None:
         return 0
     if tangent is None:
         tangent = op_call1(op_named("zeros_like"), target)
-    tangent = fitted(target, <Tensor>tangent)
-    grows = (<Tensor>tangent).flags & TENSOR_IS_BATCHED != 0 and (
-        current is None or not current.flags & TENSOR_IS_BATCHED)
-    if target.flags & TENSOR_IS_VIEW and (current is None or grows):
-        base = <Tensor>target.extra.base
-        origin = tangent_of(base, level)
-        if origin is None:
-            origin = zeros_for_tangent(base)
-        if grows:
-            origin = op_call2(op_named("clone_beside"), origin, tangent)
-        set_tangent(base, level, <Tensor>origin)
-        current = tangent_again(target, level)
-    elif current is None or grows or (
-            current.node == NULL and current.flags & TENSOR_REQUIRES_GRAD):
-        return set_tangent(target, level, <Tensor>private(tangent, [current]))
-    if <object>current is not tangent:
+    tangent = shaped(target, <Tensor>tangent)
+    moves = current is None or is_leaf(current) or (
+        (<Tensor>tangent).flags & TENSOR_IS_BATCHED != 0
+        and not current.flags & TENSOR_IS_BATCHED)
+    if not moves:
         op_call2(op_named("copy_"), current, tangent)
+        return 0
+    if not target.flags & TENSOR_IS_VIEW:
+        tangent = private(tangent, [current])
+        return set_tangent(target, level, in_layout(target, <Tensor>tangent))
+    base = <Tensor>target.extra.base
+    origin = tangent_of(base, level)
+    if origin is None:
+        origin = zeros_for_tangent(base)
+    if current is not None or (<Tensor>tangent).flags & TENSOR_IS_BATCHED:
+        origin = op_call2(op_named("clone_beside"), origin, tangent)
+    set_tangent(base, level, <Tensor>origin)
+    op_call2(op_named("copy_"), tangent_again(target, level), tangent)
     return 0
+
+
+cdef bint is_leaf(Tensor tensor) noexcept:
+    """True if a tensor, or what it is a view of, is a leaf that requires grad."""
+    if tensor.flags & TENSOR_IS_VIEW:
+        tensor = <Tensor>tensor.extra.base
+    return tensor.node == NULL and tensor.flags & TENSOR_REQUIRES_GRAD != 0
 
 
 # ---- the rules -----------------------------------------------------------------------------------
@@ -338,11 +342,11 @@ cdef Tensor pointwise(Op op, PyObject **args, Tensor result, list tangents):
     for i in range(op.ntensors):
         if tangents[i] is None:
             continue
-        tangent = fitted(result, <Tensor>tangents[i])
+        tangent = shaped(result, <Tensor>tangents[i])
         term = vjp_at(op, args, result, (tangent,), <uint64_t>1 << i)[i]
         if term is not None:
             total = term if total is None else op_call2(op_named("add"), total, term)
-    return None if total is None else fitted(result, <Tensor>total)
+    return None if total is None else shaped(result, <Tensor>total)
 
 
 cdef list transposed(Op op, PyObject **args, object result, list tangents):
@@ -396,7 +400,7 @@ cdef object cotangent_for(Tensor output):
     cdef Tensor zeros, leaf
     if not dtype_differentiable(output.dtype):
         return None
-    zeros = zeros_for_tangent(output)
+    zeros = <Tensor>op_call1(op_named("zeros_like"), output)
     leaf = whole(zeros)
     leaf.flags |= TENSOR_REQUIRES_GRAD
     return zeros

@@ -2,20 +2,18 @@
 
 from libc.stdint cimport uint64_t
 
-from pullback._c.batch cimport batch_of, rewrap, unwrap, whole
+from pullback._c.batch cimport batch_of, batched, rewrap, unwrap, whole
 from pullback._c.call cimport op_call1
 from pullback._c.dtype cimport dtype_object
 from pullback._c.entry cimport op_named
-from pullback._c.kernel cimport fill_with
 from pullback._c.layout cimport (
-    layout_contiguous, layout_retain, layout_same_shape, layout_same_strides, layout_shape_tuple,
+    layout_may_self_overlap, layout_same_shape, layout_same_strides, layout_shape_tuple,
     layout_strides_tuple)
 from pullback._c.levels cimport (
     Level, Lift, attach, batch_level, hide_level, is_open_here, lifts, link, open_level,
     sees_base, tangent_level)
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport TENSOR_IS_BATCHED, TENSOR_IS_PRIMAL, Tensor, is_tensor, tensor_new
-from pullback._c.types cimport LAYOUT_DENSE, layout_shape
+from pullback._c.tensor cimport TENSOR_IS_BATCHED, TENSOR_IS_PRIMAL, Tensor, is_tensor
 from pullback._c.batch import set_tangent_access
 
 __all__ = ["get_tangent", "innermost_level", "make_dual", "put_tangent", "share_memory",
@@ -24,66 +22,91 @@ __all__ = ["get_tangent", "innermost_level", "make_dual", "put_tangent", "share_
 
 cdef Tensor tangent_of(Tensor tensor, int level):
     """Return a tensor's tangent at a level, or None; a view has part of its base's."""
-    cdef Lift tangent
-    cdef Tensor base
+    cdef Tensor own, found
     cdef Level batch = batch_level(tensor)
     if batch is not None:
-        base = tangent_of(batch_of(tensor), level)
-        return None if base is None else rewrap(base, batch)
-    tangent = lifts(tensor)
+        found = tangent_of(batch_of(tensor), level)
+        return None if found is None else rewrap(found, batch)
+    own = own_tangent(tensor, level)
+    if not sees_base(tensor):
+        return own
+    found = tangent_of(<Tensor>tensor.extra.base, level)
+    if found is None or (own is not None and whole(own).storage == whole(found).storage):
+        return own
+    return tangent_again(tensor, level)
+
+
+cdef Tensor own_tangent(Tensor tensor, int level):
+    """Return the tangent that a tensor got at a level, or None."""
+    cdef Lift tangent = lifts(tensor)
     while tangent is not None:
         if (tangent.value is not None and tangent.level.number == level
                 and is_open_here(tangent.level)):
             return tangent.value
         tangent = tangent.outer
-    if not sees_base(tensor):
-        return None
-    base = <Tensor>tensor.extra.base
-    if tangent_of(base, level) is None:
-        return None
-    return tangent_again(tensor, level)
+    return None
 
 
-cdef Tensor tangent_in_layout(Tensor base, int level):
-    """Return a base's tangent, brought into the base's strides, so that it can be viewed alike."""
-    cdef Tensor value = tangent_of(base, level), kept
-    if (layout_same_strides(value.layout, base.layout) or not base.layout.flags & LAYOUT_DENSE
-            or value.flags & TENSOR_IS_BATCHED):
-        return value
-    kept = zeros_in_layout(base)
-    op_named("copy_")(kept, value)
-    set_tangent(base, level, kept)
+cdef Tensor in_layout(Tensor primal, Tensor tangent):
+    """Return a tangent, or a copy, that lies as its primal does: views of both are taken alike."""
+    cdef Level level = batch_level(primal)
+    cdef Tensor value, kept
+    if level is not None:
+        value = unwrap(tangent, level)
+        kept = in_layout(batch_of(primal), value)
+        return tangent if kept is value else rewrap(kept, level)
+    if (layout_same_strides(primal.layout, tangent.layout)
+            or layout_may_self_overlap(primal.layout)):
+        return tangent
+    kept = zeros_beside(layout_shape_tuple(primal.layout), layout_strides_tuple(primal.layout),
+                        primal, tangent)
+    op_named("copy_")(kept, tangent)
     return kept
 
 
-cdef Tensor zeros_in_layout(Tensor tensor):
-    """Return zeros in a tensor's strides, or row-major if those leave gaps or overlap."""
-    cdef Tensor zeros = tensor_new(
-        layout_retain(tensor.layout) if tensor.layout.flags & LAYOUT_DENSE else
-        layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout)),
-        tensor.dtype, tensor.storage.device_type, tensor.storage.device_index)
-    fill_with(zeros, 0)
-    return zeros
+cdef Tensor zeros_beside(tuple shape, tuple strides, Tensor primal, Tensor tangent):
+    """Return zeros with these strides, at the levels at which a tangent is batched."""
+    cdef Level level = None if tangent is None else batch_level(tangent)
+    cdef Tensor flat
+    cdef object length = reach(shape, strides)
+    if level is not None:
+        flat = zeros_beside((level.size, *shape), (length, *strides), primal, batch_of(tangent))
+        return batched(flat, level)
+    flat = <Tensor>op_named("new_zeros")(primal, (length,))
+    return <Tensor>op_named("same_memory")(op_named("as_strided")(flat, shape, strides))
+
+
+cdef object reach(tuple shape, tuple strides):
+    """Return how many elements of memory a geometry spans."""
+    if 0 in shape:
+        return 0
+    return 1 + sum([(size - 1) * stride for size, stride in zip(shape, strides)])
 
 
 cdef Tensor tangent_again(Tensor view, int level):
     """Return a view's part of the base's tangent, in place of one that it may have."""
     cdef Tensor base = <Tensor>view.extra.base
-    set_tangent(view, level, view_like(view, base, tangent_in_layout(base, level)))
-    return tangent_of(view, level)
+    cdef Tensor value = tangent_of(base, level), kept = in_layout(base, value)
+    if kept is not value:
+        set_tangent(base, level, kept)
+    set_tangent(view, level, view_like(view, base, kept))
+    return own_tangent(view, level)
 
 
 cdef Tensor zeros_for_tangent(Tensor tensor):
-    """Return zeros in a tensor's shape and strides, batched if it is."""
-    if tensor.flags & TENSOR_IS_BATCHED:
+    """Return zeros in a tensor's shape, batched if it is; views are taken of both alike."""
+    if tensor.flags & TENSOR_IS_BATCHED or layout_may_self_overlap(tensor.layout):
         return <Tensor>op_call1(op_named("zeros_like"), tensor)
-    return zeros_in_layout(tensor)
+    return zeros_beside(layout_shape_tuple(tensor.layout), layout_strides_tuple(tensor.layout),
+                        tensor, None)
 
 
 cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
-    """Return the part of `value` that `view` is of `base`."""
+    """Return the part of `value` that `view` is of `base`; zeros where it leaves the base."""
     cdef object offset = view.offset
     cdef Tensor source = value
+    cdef tuple shape = layout_shape_tuple(view.layout), strides = layout_strides_tuple(view.layout)
+    cdef tuple place = (layout_shape_tuple(base.layout), layout_strides_tuple(base.layout))
     origin = base.offset
     if view.dtype < base.dtype:         # the real and imaginary parts of complex numbers
         source = op_named("view_as_real")(value)
@@ -91,9 +114,10 @@ cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
     elif view.dtype > base.dtype:
         source = op_named("view_as_complex")(value)
         origin = origin // 2
-    return op_named("as_strided")(source, layout_shape_tuple(view.layout),
-                                  layout_strides_tuple(view.layout),
-                                  source.offset + offset - origin)
+    elif offset < origin or offset + reach(shape, strides) > origin + reach(place[0], place[1]):
+        return op_named("as_strided_backward")(
+            value, (shape, strides, offset), *place, origin)
+    return op_named("as_strided")(source, shape, strides, source.offset + offset - origin)
 
 
 cdef int set_tangent(Tensor tensor, int level, Tensor value) except -1:
@@ -133,12 +157,7 @@ def make_dual(Tensor primal not None, Tensor tangent not None, int level):
                            f"level {level - 1} is not supported.")
     if tangent.dtype != primal.dtype:
         kept = op_named("to")(tangent, dtype_object(primal.dtype))
-    if (not layout_same_strides(primal.layout, kept.layout)
-            and primal.layout.flags & LAYOUT_DENSE
-            and not (primal.flags | kept.flags) & TENSOR_IS_BATCHED):
-        dual = zeros_in_layout(primal)
-        op_named("copy_")(dual, kept)
-        kept = dual
+    kept = in_layout(primal, kept)
     dual = <Tensor>op_call1(op_named("alias"), primal)
     if not thread_state().inference:
         set_tangent(dual, level, kept)
