@@ -21,6 +21,11 @@ class TestForwardOverReverse:
         found = hessian(lambda a: a.clone().exp_().sum())(X)
         assert pb.allclose(found, X.exp().diag())
 
+    def test_kept_by_saved_tensor_hooks(self):
+        with pb.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda kept: kept):
+            found = jvp(grad(lambda a: (a.clone().exp_().mul_(a)).sum()), (X,), (ONES,))[1]
+        assert pb.allclose(found, (2 + X) * X.exp())
+
     def test_through_views(self):
         def function(a):
             b = pb.stack([a, a])

@@ -20,7 +20,7 @@ from pullback._c.formula cimport vjp_at
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
 from pullback._c.levels cimport hide_level
 from pullback._c.record cimport SliceWrite, needs_grad, tensor_needs_grad
-from pullback._c.saved cimport PACKED_OUTPUT, give_packed_lift
+from pullback._c.saved cimport PACKED_OUTPUT, give_packed_lift, lifts_apart
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.tangents cimport (
     in_layout, set_tangent, tangent_again, tangent_of, view_like, zeros_for_tangent)
@@ -55,12 +55,14 @@ cdef list tangents_of_call(Op op, PyObject **args, int level):
 cdef object run_with_tangents(Op op, PyObject **args, int level):
     """Run an op on operands some of which have tangents at a level, the innermost in sight."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t hidden = state.hidden
+    cdef uint64_t hidden = state.hidden, op_levels = state.op_levels
     cdef object result
     hide_level(level)
     try:
         tangents = tangents_of_call(op, args, level)
+        state.op_levels |= <uint64_t>1 << level
         result = op_apply(op, args)
+        state.op_levels = op_levels
         if not op.flags & OP_DIFFERENTIABLE or <PyObject *>result == args[0]:
             return result               # some ops return their very input
         if op.flags & OP_VIEW and op.name == "as_strided" and tangents[0] is not None:
@@ -71,6 +73,7 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
             found = [private(tangent, tangents) for tangent in found]
         attach_tangents(result, found, level)
     finally:
+        state.op_levels = op_levels
         state.hidden = hidden
     return result
 
@@ -126,7 +129,7 @@ cdef int save_tangent(Tensor output, pb_node *node) except -1:
             Py_XDECREF(before)
         elif saved.kind == SAVED_PACKED and saved.flags == PACKED_OUTPUT and (
                 saved.output_nr == output.output_nr):
-            give_packed_lift(node, i, <object>output.extra.lifts)
+            give_packed_lift(node, i, lifts_apart(output))
     return 0
 
 
@@ -151,7 +154,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
     cdef pb_state *state = thread_state()
     cdef PyObject *before[MAX_ARGS]
     cdef int i
-    cdef uint64_t hidden = state.hidden, overwritten = state.overwritten
+    cdef uint64_t hidden = state.hidden, op_levels = state.op_levels
     cdef Tensor target = <Tensor>args[0]
     cdef list kept = []
     cdef object value
@@ -170,14 +173,14 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
                 value = op_call1(op_named("clone"), value)      # it is about to be overwritten
                 kept.append(value)
                 before[i] = <PyObject *>value
-        state.overwritten |= <uint64_t>1 << level
+        state.op_levels |= <uint64_t>1 << level
         op_apply_inplace(op, args)
-        state.overwritten = overwritten
+        state.op_levels = op_levels
         if written:
             write_tangent(target, level, push_forward(op, before, target, tangents)[0])
             save_tangent(target, writer_of(target))
     finally:
-        state.overwritten = overwritten
+        state.op_levels = op_levels
         state.hidden = hidden
     return target
 

@@ -168,7 +168,7 @@ cdef object overwritten(object value):
     """Return a copy of what an in-place op is about to overwrite, with its tangents."""
     cdef pb_state *state = thread_state()
     cdef uint64_t hidden = state.hidden
-    state.hidden &= ~state.overwritten
+    state.hidden &= ~state.op_levels
     try:
         return op_named("clone")(value)
     finally:

@@ -17,6 +17,7 @@ cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) no
 cdef void set_inner_history(int (*function)(pb_node *inner, Tensor output) except -1) noexcept
 cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1
+cdef object lifts_apart(Tensor tensor)
 cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1
 cdef int node_check_alive(pb_node *node) except -1
 

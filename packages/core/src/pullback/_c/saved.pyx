@@ -7,13 +7,14 @@ as they are. An output is kept without a count on its own node, so that no cycle
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from pullback._c.dtype cimport dtype_differentiable, dtype_object
-from pullback._c.entry cimport Op, SOURCE_ARG, all_ops, missing
+from pullback._c.entry cimport Op, SOURCE_ARG, all_ops, missing, op_named
 from pullback._c.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
+from pullback._c.levels cimport Lift, lifts, link
 from pullback._c.node cimport node_extra, node_name, node_retain
-from pullback._c.state cimport thread_state
+from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
@@ -139,9 +140,32 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
     saved.object = <PyObject *>packed
     lift = None
     if tensor.flags & TENSOR_IS_LIFTED:
-        lift = <object>tensor_extra(tensor).lifts
+        lift = lifts_apart(tensor)
     unpack_hooks(node)[slot] = (unpack, lift)
     return 0
+
+
+cdef object lifts_apart(Tensor tensor):
+    """Return what levels add to a tensor, with copies of tangents, which may be overwritten.
+
+    What a hook kept has no version that would tell. The copies have tangents at all levels that
+    are in sight but for the op that runs.
+    """
+    cdef pb_state *state = thread_state()
+    cdef uint64_t hidden = state.hidden
+    cdef Lift lift = lifts(tensor), made = None
+    cdef list found = []
+    while lift is not None:
+        if lift.value is not None:
+            found.append(lift)
+        lift = lift.outer
+    state.hidden &= ~state.op_levels
+    try:
+        for lift in reversed(found):
+            made = link(<Tensor>op_named("clone")(lift.value), lift.level, made)
+    finally:
+        state.hidden = hidden
+    return made
 
 
 cdef dict unpack_hooks(pb_node *node):

@@ -19,7 +19,7 @@ typedef struct pb_state {
     int expected_miss;      /* slot that the running op can do without, or -1 */
     uint8_t levels;         /* how many are open: see levels.pyx */
     uint64_t hidden;        /* bit i: level i is out of sight */
-    uint64_t overwritten;   /* levels hidden only because an in-place op runs at them */
+    uint64_t op_levels;     /* levels hidden only because an op runs at them */
     PyObject *level_stack;  /* owned list of as many as there may be, None where not open; or NULL */
     int transforms;         /* how many functions run that pullback.func transforms */
     uint8_t devices[32];    /* of each type: the number that a device without one means */

@@ -21,7 +21,7 @@ cdef extern from "state.h":
         int expected_miss
         uint8_t levels
         uint64_t hidden
-        uint64_t overwritten
+        uint64_t op_levels
         PyObject *level_stack
         int transforms
         uint8_t devices[32]
