@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks, corners
+from pullback.testing import checks, corners, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
@@ -82,6 +82,10 @@ CHECKS = {
             "inplace_grad", checks.check_inplace_grad,
             lambda e: e.inplace is True and _has_derivative(e), DIFFERENTIABLE, LAYOUTS[:1], True,
             skipped_as="grad",
+        ),
+        Check(
+            "inplace_nested", nesting.check_inplace_nested, lambda e: bool(e.inplace),
+            DIFFERENTIABLE, LAYOUTS[:1], True, skipped_as="grad",
         ),
         Check("alias", checks.check_alias, lambda e: e.composite is None, SOME, LAYOUTS[:1]),
         Check(
