@@ -58,6 +58,11 @@ class TestGrad:
         with pb.no_grad():
             assert not grad(lambda a: (a * a * w).sum())(A).requires_grad
 
+    def test_history_of_the_caller_in_nested_transforms(self):
+        w = pb.tensor(3.0, requires_grad=True)
+        found = grad(lambda e: grad(lambda a: (a * a * e * w).sum())(A).sum())(pb.tensor(2.0))
+        assert pb.autograd.grad(found, w)[0].item() == 2 * A.sum()
+
     def test_no_grad_inside(self):
         def function(a):
             with pb.no_grad():
@@ -343,3 +348,63 @@ def test_vjp_gives_an_argument_that_is_the_result_itself():
     y, back = pb.func.vjp(lambda a: a, x)
     assert y is x
     assert back(pb.tensor([1.0, 2.0]))[0].tolist() == [1.0, 2.0]
+
+
+SLOPES = {
+    "grad": lambda f, x: grad(f)(x),
+    "jacrev": lambda f, x: jacrev(f)(x),
+    "jacfwd": lambda f, x: jacfwd(f)(x),
+    "vjp": lambda f, x: vjp(f, x)[1](pb.ones_like(x[0]))[0],
+    "jvp": lambda f, x: jvp(f, (x,), (pb.ones_like(x),))[1],
+    "linearize": lambda f, x: linearize(f, x)[1](pb.ones_like(x)),
+    "hessian": lambda f, x: hessian(f)(x),
+    "vmap of grad": lambda f, x: vmap(grad(f))(x.expand(3, 2)),
+}
+
+
+@pytest.mark.parametrize("inner", SLOPES)
+@pytest.mark.parametrize("outer", SLOPES)
+def test_results_have_no_history_of_a_finished_transform(outer, inner):
+    """The inner one differentiates by a constant; the outer one by what the inner one captures."""
+    def of_captured(e):
+        return SLOPES[inner](lambda a: (a * a * e.sum()).sin().sum(), A).sum()
+
+    found = SLOPES[outer](of_captured, pb.tensor([0.5, 0.7], dtype=pb.float64))
+    assert not found.requires_grad
+    found.numpy()
+
+
+@pytest.mark.parametrize("run", ["grad", "jacrev", "vjp", "linearize"])
+@pytest.mark.parametrize("part", [lambda b: b, lambda b: b[:1], lambda b: b.view(2)])
+def test_a_captured_tensor_takes_no_history(run, part):
+    """Unless it is written with constants, which torch refuses as well."""
+    captured, counter = pb.zeros(2, dtype=pb.float64), pb.zeros(())
+
+    def function(a):
+        counter.add_(1)
+        own = pb.zeros(2, dtype=pb.float64)
+        part(own).add_(a[0])
+        part(captured).add_(own[0])
+        return own.sum()
+
+    with pytest.raises(RuntimeError, match="into a tensor that it captured"):
+        SLOPES[run](function, A)
+    assert captured.tolist() == [0.0, 0.0]
+    assert not captured.requires_grad
+    assert counter.item() >= 1
+
+
+def test_a_tensor_of_the_outer_function_is_captured_by_the_inner_one():
+    def outer(x, write):
+        kept = x * 1
+
+        def inner(a):
+            made = grad(lambda c: (c * c).sum())(a)
+            made.mul_(a)                # made after the inner transform began
+            return (kept.mul_(a) if write else kept * made).sum()
+
+        return grad(inner)(x).sum()
+
+    assert pb.equal(grad(lambda x: outer(x, False))(A), 8 * A)
+    with pytest.raises(RuntimeError, match="into a tensor that it captured"):
+        grad(lambda x: outer(x, True))(A)

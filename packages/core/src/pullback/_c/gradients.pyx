@@ -21,7 +21,7 @@ from pullback._c.reduce cimport sum_to_layout
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor, tensor_device,
-    tensor_device_index, tensor_device_type, tensor_is_tracked, tensor_new)
+    tensor_device_index, tensor_device_type, tensor_extra, tensor_is_tracked, tensor_new)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_PYTHON, layout_shape, node_edges, node_meta, pb_edge, pb_layout, pb_meta,
     pb_node)
@@ -155,20 +155,28 @@ cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor gr
     return sum_to_layout(grad, meta.layout)
 
 
-def depends_on_others(Tensor output not None, leaves):
-    """Return True if a tensor's history leads to a leaf that is none of ``leaves``."""
+def close_leaf(Tensor leaf not None):
+    """Note that a tensor is the input of a transformed function that has returned."""
+    tensor_extra(leaf).closed = True
+
+
+cdef bint is_open(Tensor leaf) noexcept:
+    return leaf.flags & TENSOR_REQUIRES_GRAD and (leaf.extra == NULL or not leaf.extra.closed)
+
+
+def depends_on_open_leaf(Tensor output not None):
+    """Return True if a tensor's history leads to a leaf that is not of a finished transform."""
     cdef pb_node *node
     cdef pb_edge *edges
     cdef uint32_t i
-    known = {id(leaf) for leaf in leaves}
     seen = set()
     todo = []
     if output.node == NULL:
-        return output.flags & TENSOR_REQUIRES_GRAD != 0 and id(output) not in known
+        return is_open(output)
     todo.append(<size_t>output.node)
     while todo:
         node = <pb_node *><size_t>todo.pop()
-        if node.kind == NODE_ACCUMULATE and <size_t>node.op not in known:
+        if node.kind == NODE_ACCUMULATE and is_open(<Tensor>node.op):
             return True
         edges = node_edges(node)
         for i in range(node.nedges):

@@ -6,6 +6,9 @@ from pullback._c.state cimport globals_, pb_state, thread_state
 
 __all__ = ["GradOff", "GradOn", "Inference", "Transformed"]
 
+cdef enum:
+    MOST = 0xFFFFFFFF
+
 cdef newfunc plain_new
 
 
@@ -75,6 +78,7 @@ cdef class Transformed:
     cdef bint records
     cdef unsigned char inference
     cdef unsigned char grad_enabled
+    cdef unsigned int tracing
 
     def __init__(self, bint differentiates=False, bint records=False):
         self.differentiates = differentiates or records
@@ -87,12 +91,16 @@ cdef class Transformed:
         state.transforms += 1
         if self.differentiates:
             state.inference = 0
+        self.tracing = state.tracing
         if self.records:
             state.grad_enabled = 1
+            globals_().transform += 1 + (globals_().transform == MOST)
+            state.tracing = globals_().transform
 
     def __exit__(self, kind, value, traceback):
         cdef pb_state *state = thread_state()
         state.transforms -= 1
+        state.tracing = self.tracing
         state.inference = self.inference
         state.grad_enabled = self.grad_enabled
 

@@ -5,7 +5,7 @@ from re import sub
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 from pullback._c.anomaly cimport note_write
 from pullback._c.dtype cimport dtype_differentiable, dtype_object
@@ -261,6 +261,8 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
         recorded = tensor_requires_grad(<Tensor>target.extra.base)
     if not recorded or not thread_state().grad_enabled:
         return 0
+    if thread_state().tracing != 0:
+        refuse_captured(target)
     if target.flags & TENSOR_IS_VIEW:
         base = <Tensor>target.extra.base
         if target.extra.view_kind != VIEW_DEFAULT:
@@ -272,6 +274,17 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
     if target.node == NULL and target.flags & TENSOR_REQUIRES_GRAD:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                            "operation.")
+    return 0
+
+
+cdef int refuse_captured(Tensor target) except -1:
+    """Raise if a tensor is older than the transform that runs: it would keep that one's history."""
+    cdef Tensor root = (<Tensor>target.extra.base) if target.flags & TENSOR_IS_VIEW else target
+    if <int32_t>(root.transform - thread_state().tracing) < 0:
+        raise RuntimeError(
+            "pullback.func: a function that is transformed (grad, vjp, jacrev, ...) wrote values "
+            "that are differentiated into a tensor that it captured. Pass that tensor to the "
+            "function as an argument, or write to a clone of it.")
     return 0
 
 

@@ -22,6 +22,7 @@ typedef struct pb_state {
     uint64_t op_levels;     /* levels hidden only because an op runs at them */
     PyObject *level_stack;  /* owned list of as many as there may be, None where not open; or NULL */
     int transforms;         /* how many functions run that pullback.func transforms */
+    uint32_t tracing;       /* the number of the innermost of these that records, or 0 */
     uint8_t devices[32];    /* of each type: the number that a device without one means */
     void *handoff;          /* what this thread does for one that waits, or NULL */
 } pb_state;

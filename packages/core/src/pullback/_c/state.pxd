@@ -24,6 +24,7 @@ cdef extern from "state.h":
         uint64_t op_levels
         PyObject *level_stack
         int transforms
+        uint32_t tracing
         uint8_t devices[32]
         void *handoff
 
@@ -37,6 +38,7 @@ ctypedef struct pb_globals:
     uint32_t gc_epoch
     int streams_used            # 1 once a stream other than a default one was current
     int inference               # how many times inference mode is entered, over all threads
+    uint32_t transform          # how many transforms by reverse mode were begun, modulo 2 ** 32
 
 cdef pb_globals *globals_() noexcept nogil
 cdef pb_pool *process_pool() noexcept nogil

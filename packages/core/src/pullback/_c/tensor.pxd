@@ -35,6 +35,7 @@ ctypedef struct pb_tensor_extra:
     int8_t grad_dtype           # -1: the tensor's own; -2: unchecked
     int16_t device_type         # of what a batched tensor stands for
     int16_t device_index
+    bint closed                 # a leaf that a transform made for a function that has returned
 
 
 cdef class Tensor:
@@ -47,6 +48,7 @@ cdef class Tensor:
     cdef uint32_t gc_mark
     cdef uint8_t dtype
     cdef uint8_t flags
+    cdef uint32_t transform         # the number of the last one begun before this was made
     cdef dict __dict__
     cdef object __weakref__
 

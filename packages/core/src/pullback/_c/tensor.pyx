@@ -16,7 +16,7 @@ from pullback._c.dtype cimport dtype_differentiable, dtype_itemsize, dtype_objec
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
 from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
-from pullback._c.state cimport process_pool
+from pullback._c.state cimport globals_, pb_globals, process_pool
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node,
@@ -40,6 +40,7 @@ cdef enum:
     FREELIST_LENGTH = 128
 
 cdef pb_pool *pool = process_pool()
+cdef pb_globals *process = globals_()
 cdef Py_ssize_t weaklist_offset
 cdef PyObject *free_objects[FREELIST_LENGTH]
 cdef int free_count = 0
@@ -73,6 +74,7 @@ cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, 
     self.gc_mark = 0
     self.dtype = dtype
     self.flags = 0
+    self.transform = process.transform
     _PyObject_GetDictPtr(object)[0] = NULL
     (<PyObject **>(<char *>object + weaklist_offset))[0] = NULL
     return self

@@ -7,7 +7,7 @@ from typing import Any
 
 import pullback as pb
 from pullback._c import batch
-from pullback._c.gradients import depends_on_others
+from pullback._c.gradients import close_leaf, depends_on_open_leaf
 from pullback._c.tensor import Tensor
 from pullback.func._tree import leaves, tree_map
 from pullback.optable import ops
@@ -64,7 +64,10 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
 
     ``given`` is what ``inputs`` were made of: an input that is a result is given back itself.
     """
-    own = [batch.whole(leaf) for leaf in leaves(inputs) if isinstance(leaf, Tensor)]
+    for leaf in leaves(inputs):
+        whole = batch.whole(leaf)
+        if whole.is_leaf:
+            close_leaf(whole)
     made_of = {id(leaf): source for leaf, source in zip(leaves(inputs), leaves(given))}
 
     def settle(value: Any) -> Any:
@@ -72,7 +75,7 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
             return made_of[id(value)]
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        if recording and depends_on_others(batch.whole(value), own):
+        if recording and depends_on_open_leaf(batch.whole(value)):
             return value
         return _without_history(value)
 
