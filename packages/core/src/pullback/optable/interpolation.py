@@ -350,19 +350,28 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
         self.shape, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     if node is None:
         return getattr(ops, f"adaptive_avg_pool{len(counts)}d")(self, counts)
-    if self.dtype.name == "uint8" and mode in ("bilinear", "bicubic"):
-        found = _interpolate(ops.cast(self, dtype_named("float32")), size, scale_factor, mode,
-                             align_corners, recompute_scale_factor, antialias)
-        return ops.cast(ops.clamp(ops.round(found), 0, 255), self.dtype)
-    if not (_UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code & 1:
+    smooth_bytes = self.dtype.name == "uint8" and mode in ("bilinear", "bicubic")
+    if not smooth_bytes and not (
+            _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code & 1:
         kind = "" if mode in _SMOOTH else len(counts)
         raise unsupported(f"upsample_{mode.replace('-', '_')}{kind}d", self.dtype)
     if max(counts) > _MANY:
         # No taps for what no memory can hold.
         new_empty(self, (max(self.shape[0], 1), self.shape[1], *counts))
-    plan = _plan(self.shape, counts, scales, mode, align_corners, antialias,
-                 float if self.dtype.itemsize == 8 else _single)
+    rounded = float if self.dtype.itemsize == 8 else _single
+    plan = _plan(self.shape, counts, scales, mode, align_corners, antialias, rounded)
+    if smooth_bytes:
+        return _resample_bytes(self, plan, node)
     return ops.resample(self, plan, node)
+
+
+def _resample_bytes(image, plan, node):
+    """Return an image of bytes; as in torch, they are bytes again after the pass over each dim."""
+    for dim in reversed(range(len(plan))):
+        alone = tuple(taps if d == dim else None for d, taps in enumerate(plan))
+        found = ops.resample(ops.cast(image, dtype_named("float32")), alone, node)
+        image = ops.cast(ops.clamp(ops.floor(found + 0.5), 0, 255), image.dtype)
+    return image
 
 
 _SIZES = ("size: any = None, scale_factor: any = None, mode: str = 'nearest', "
