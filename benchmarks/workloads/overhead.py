@@ -133,6 +133,27 @@ def matmul_backward(module, n):
     return lambda: y.backward(seed)
 
 
+@workload(units=1_000, budget=1 / 6, stretch=1 / 10)
+def rows_written(module, n):
+    """Backward of an in-place op on each row of one base, rows of 64, per row."""
+    base, factor = module.ones(n, 64, requires_grad=True) * 1, module.ones(64)
+    for i in range(n):
+        base[i].mul_(factor)
+    y = base.sum()
+    return lambda: y.backward()
+
+
+@workload(units=1_000, budget=1 / 12, stretch=1 / 25)
+def views_written(module, n):
+    """Backward of `y = (y * s).view(8); y.add_(1)`, per step."""
+    s, seed = module.ones(8), module.ones(8)
+    y = module.ones(8, requires_grad=True)
+    for _ in range(n):
+        y = (y * s).view(8)
+        y.add_(1)
+    return lambda: y.backward(seed)
+
+
 def recorded(m, size):
     """8 elements that require a gradient."""
     return {"x": m.randn(8).requires_grad_(), "a": m.randn(4, 4).requires_grad_()}

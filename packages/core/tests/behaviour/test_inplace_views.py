@@ -585,3 +585,84 @@ def test_view_keeps_its_history_when_its_base_gets_other_memory():
         view.mul_(3)
     (g,) = grad((view * 2).sum(), x)
     assert g.tolist() == [2.0, 2.0]
+
+
+class TestGradientsThatOthersSee:
+    """A pass goes on in the gradient of a base; where somebody else sees that, in a copy."""
+
+    def written(self):
+        x = leaf(1.0, 2.0, 3.0)
+        base = x * 1
+        base[0].mul_(5)
+        base[1:].mul_(7)
+        return x, base
+
+    def test_the_seed(self):
+        x, base = self.written()
+        seed = pb.ones(3)
+        base.backward(seed)
+        assert seed.tolist() == [1.0, 1.0, 1.0]
+        assert x.grad.tolist() == [5.0, 7.0, 7.0]
+
+    def test_a_gradient_asked_for(self):
+        x = leaf(1.0, 2.0, 3.0)
+        first = x * 1
+        base = first.view(3) * 1
+        base[0].mul_(5)
+        middle = base.view_as(base)
+        node = base.grad_fn
+        base[1:].mul_(7)
+        y = base * 1
+        found = grad(y.sum(), [y, pb.autograd.graph.GradientEdge(node, 0), first, x])
+        assert [g.tolist() for g in found] == [
+            [1.0, 1.0, 1.0], [1.0, 7.0, 7.0], [5.0, 7.0, 7.0], [5.0, 7.0, 7.0]]
+        assert middle.grad_fn is not node
+
+    def test_what_hooks_keep_and_what_retain_grad_keeps(self):
+        kept = []
+        x = leaf(1.0, 2.0, 3.0)
+        base = x * 1
+        base[0].mul_(5)
+        base.register_hook(kept.append)
+        base.grad_fn.register_hook(lambda *grads: kept.extend([grads[0][0], grads[1][0]]))
+        base.retain_grad()
+        base[1:].mul_(7)
+        base[1:].mul_(1)
+        base.register_hook(kept.append)
+        (base * 1).sum().backward()
+        assert x.grad.tolist() == [5.0, 7.0, 7.0]
+        assert base.grad.tolist() == [1.0, 1.0, 1.0]
+        assert [g.tolist() for g in kept] == [
+            [1.0, 1.0, 1.0], [1.0, 7.0, 7.0], [5.0, 7.0, 7.0], [1.0, 7.0, 7.0]]
+
+    def test_two_users_of_one_gradient(self):
+        x = leaf(1.0, 2.0)
+        first, second = x * 1, x * 1
+        first[0].mul_(5)
+        second[1:].mul_(7)
+        (first + second).sum().backward()
+        assert x.grad.tolist() == [6.0, 8.0]
+
+    def test_a_graph_that_is_kept(self):
+        x, base = self.written()
+        y = (base * base).sum()
+        again = [grad(y, x, retain_graph=True)[0].tolist() for _ in range(2)]
+        assert again == [[50.0, 196.0, 294.0]] * 2
+
+    def test_a_gradient_in_another_layout_than_the_base(self):
+        x = pb.arange(6.0).reshape(2, 3).requires_grad_()
+        base = (x * 1).t().clone(memory_format=pb.preserve_format)
+        base[1].mul_(5)
+        base[:, 0].mul_(3)
+        base.backward(pb.arange(6.0).reshape(3, 2))
+        assert x.grad.tolist() == [[0.0, 30.0, 12.0], [1.0, 15.0, 5.0]]
+
+    def test_gaps_of_a_base_have_no_gradient(self):
+        memory = pb.full((5,), 2.0)
+        base = pb.empty_strided((3,), (2,))
+        base.as_strided((5,), (1,), 0).copy_(memory)
+        w = pb.ones(5, requires_grad=True)
+        base.as_strided((5,), (1,), 0).mul_(w)
+        base[1:].mul_(3)
+        base.sum().backward()
+        assert w.grad.tolist() == [2.0, 0.0, 6.0, 0.0, 6.0]

@@ -249,3 +249,14 @@ def test_threads_have_numbers():
     here, there = numbers[: numbers.index(-1)], numbers[numbers.index(-1) + 1 :]
     assert set(here) == {thread_number()}
     assert len(set(there)) == 1 and set(there) != set(here)
+
+
+def test_a_pass_through_writes_to_parts_copies_the_gradient_of_their_base_once():
+    x, rows = pb.ones(64, 64, requires_grad=True), pb.ones(64, 64)
+    base = x * 1
+    for i in range(64):
+        base[i].mul_(rows[i])
+    with Observer() as observer:
+        base.sum().backward()
+    taken = sum(delta for _, delta in observer.memory if delta > 0)
+    assert taken < 8 * base.nbytes

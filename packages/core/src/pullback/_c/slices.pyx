@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from pullback.abi cimport PB_MAX_NDIM
+from pullback._c.accumulate cimport is_sole_owner
 from pullback._c.call cimport forward_python
 from pullback._c.entry cimport Op, forward_register, op_named
 from pullback._c.formula cimport op_backward
@@ -17,17 +18,84 @@ from pullback._c.function cimport apply_python
 from pullback._c.kernel cimport copy_into, fill_with
 from pullback._c.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_new, layout_parse, layout_release,
-    layout_retain, layout_same_shape)
+    layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release_saved, node_retain
 from pullback._c.record cimport SliceWrite, complex_part, geometry, replay
 from pullback._c.saved cimport node_check_alive, set_inner_history
-from pullback._c.state cimport thread_state
+from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, tensor_device, tensor_new, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
-    NODE_PYTHON, layout_shape, layout_strides, node_edges, node_meta, pb_layout, pb_meta, pb_node)
+    NODE_HOOKED, NODE_PYTHON, layout_shape, layout_strides, node_edges, node_meta, pb_layout,
+    pb_meta, pb_node)
 from pullback._c.create import empty_tensor
+
+cdef pb_globals *process = globals_()
+
+
+cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
+                           bint create_graph, uint64_t skipped) except -1:
+    """Do the step of a write to a view in the base's gradient, or in a copy if others see it.
+
+    So a pass through many writes to parts of one base copies its gradient once.
+    """
+    cdef SliceWrite write = <SliceWrite>node.op
+    cdef bint sole
+    cdef Tensor part
+    cdef object whole
+    if grads[0] == NULL:
+        return 0
+    node_check_alive(node)
+    if write.view == write.base:
+        return apply_to_whole(node, grads, results, skipped)
+    if create_graph or thread_state().levels or not is_within(write):
+        return apply_recorded(node, grads, results, skipped)
+    sole = (is_sole_owner(grads[0]) and not node.flags & NODE_HOOKED and not process.anomaly
+            and layout_same_strides((<Tensor>grads[0]).layout, node_meta(node).layout))
+    whole = <object>grads[0] if sole else in_layout(<Tensor>grads[0], node_meta(node).layout)
+    part = part_of(<Tensor>whole, write)
+    apply_inner(node, part, results, skipped)
+    if node_edges(node)[0].node != NULL:
+        Py_INCREF(whole)
+        results[0] = <PyObject *>whole
+    return 0
+
+
+cdef int apply_inner(pb_node *node, Tensor part, PyObject **results, uint64_t skipped) except -1:
+    """Take the gradient of the written part through the op that wrote it."""
+    cdef pb_node *inner = (<SliceWrite>node.op).inner
+    cdef PyObject **found = <PyObject **>calloc(inner.nedges, sizeof(PyObject *))
+    cdef PyObject *inner_grad
+    cdef object seed
+    cdef uint32_t i
+    if found == NULL:
+        raise MemoryError()
+    try:
+        seed = op_named("clone")(part)
+        inner_grad = <PyObject *>seed
+        if inner.kind == NODE_PYTHON:
+            apply_python(inner, &inner_grad, found)
+        else:
+            op_backward(inner, &inner_grad, found, skipped & ~<uint64_t>1, NULL)
+        if found[0] == NULL:
+            op_named("zero_")(part)
+        elif found[0] != inner_grad:
+            op_named("copy_")(part, <object>found[0])
+        for i in range(1, node.nedges):
+            results[i] = found[i]
+            found[i] = NULL
+    finally:
+        for i in range(inner.nedges):
+            Py_XDECREF(found[i])
+        free(found)
+    return 0
+
+
+cdef bint is_within(SliceWrite write) except -1:
+    """True if the written view has its base's dtype and lies between its first and last element."""
+    return (write.view[3] is write.base[3] and write.base[2] <= write.view[2]
+            and extent(write.view)[1] <= extent(write.base)[1])
 
 
 cdef tuple extent(tuple place):
@@ -41,6 +109,48 @@ cdef tuple extent(tuple place):
     return offset, high
 
 
+cdef Tensor in_layout(Tensor grad, pb_layout *layout):
+    """Return a copy of a gradient with the strides of a layout, and zeros in its gaps."""
+    cdef Tensor found = memory_for(grad, layout_reach(layout), layout.numel)
+    found = tensor_wrap(storage_retain(found.storage), layout_retain(layout), 0, grad.dtype)
+    copy_into(found, grad)
+    return found
+
+
+cdef Tensor part_of(Tensor whole, SliceWrite write):
+    """Return the part of the base's gradient that belongs to the written view."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[PB_MAX_NDIM]
+    cdef int64_t start = write.view[2] - write.base[2]
+    cdef int ndim = layout_parse(write.view[0], shape, "copy_slices", "size")
+    layout_parse(write.view[1], strides, "copy_slices", "stride")
+    return tensor_wrap(storage_retain(whole.storage), layout_new(ndim, shape, strides),
+                       whole.offset + start, whole.dtype)
+
+
+cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
+                        uint64_t skipped) except -1:
+    """Do the step with ops, whose own derivatives and levels count; the view may have any dtype."""
+    cdef SliceWrite write = <SliceWrite>node.op
+    cdef object grad = <object>grads[0], part
+    low, high = extent(write.base)
+    low -= low % 2                      # complex parts begin at even offsets
+    buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
+    if grad.numel() <= high - low:
+        op_named("zero_")(buffer)
+    if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
+        buffer = op_named("clone_beside")(buffer, grad)
+    shape, strides, offset = write.base[:3]
+    result = op_named("as_strided")(buffer, shape, strides, offset - low)
+    op_named("copy_")(result, grad)
+    part = written_part(buffer, result, write, low)
+    apply_inner(node, part, results, skipped)
+    if node_edges(node)[0].node != NULL:
+        Py_INCREF(result)
+        results[0] = <PyObject *>result
+    return 0
+
+
 cdef object written_part(object buffer, object result, SliceWrite write, object low):
     """Return the view of the gradient that corresponds to the written view."""
     shape, strides, offset, dtype = write.view
@@ -50,56 +160,6 @@ cdef object written_part(object buffer, object result, SliceWrite write, object 
         return complex_part(buffer, shape, strides, 2 * offset - low)
     whole = op_named("view_as_real")(result)
     return op_named("as_strided")(whole, shape, strides, offset - low * 2)
-
-
-cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
-                           bint create_graph, uint64_t skipped) except -1:
-    cdef SliceWrite write = <SliceWrite>node.op
-    cdef pb_node *inner = write.inner
-    cdef PyObject **found
-    cdef PyObject *inner_grad
-    cdef uint32_t i
-    cdef object grad, part, seed
-    if grads[0] == NULL:
-        return 0
-    node_check_alive(node)
-    grad = <object>grads[0]
-    if write.view == write.base:
-        return apply_to_whole(node, grads, results, skipped)
-    low, high = extent(write.base)
-    low -= low % 2                      # complex parts begin at even offsets
-    buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
-    if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
-        buffer = op_named("clone_beside")(buffer, grad)
-    shape, strides, offset = write.base[:3]
-    result = op_named("as_strided")(buffer, shape, strides, offset - low)
-    op_named("copy_")(result, grad)
-    part = written_part(buffer, result, write, low)
-    found = <PyObject **>calloc(inner.nedges, sizeof(PyObject *))
-    if found == NULL:
-        raise MemoryError()
-    try:
-        seed = op_named("clone")(part)
-        inner_grad = <PyObject *>seed
-        if inner.kind == NODE_PYTHON:
-            apply_python(inner, &inner_grad, found)
-        else:
-            op_backward(inner, &inner_grad, found, skipped & ~<uint64_t>1, NULL)
-        if found[0] == NULL:
-            op_named("zero_")(part)
-        else:
-            op_named("copy_")(part, <object>found[0])
-        if node_edges(node)[0].node != NULL:
-            Py_INCREF(result)
-            results[0] = <PyObject *>result
-        for i in range(1, node.nedges):
-            results[i] = found[i]
-            found[i] = NULL
-    finally:
-        for i in range(inner.nedges):
-            Py_XDECREF(found[i])
-        free(found)
-    return 0
 
 
 cdef int apply_to_whole(pb_node *node, PyObject **grads, PyObject **results,
@@ -180,11 +240,8 @@ cdef Tensor placed(Tensor grad, pb_layout *part, int64_t offset, pb_layout *whol
     """Return zeros with a gradient written where its elements lie."""
     cdef int64_t low = min(start, offset)
     cdef int64_t length = max(start + layout_reach(whole), offset + layout_reach(part)) - low
-    cdef Tensor memory = tensor_new(layout_contiguous(1, &length), grad.dtype,
-                                    grad.storage.device_type, grad.storage.device_index)
+    cdef Tensor memory = memory_for(grad, length, part.numel)
     cdef Tensor found, written
-    if part.numel < length:
-        fill_with(memory, 0)
     written = tensor_wrap(storage_retain(memory.storage), layout_retain(part), offset - low,
                           grad.dtype)
     copy_into(written, grad)
@@ -193,6 +250,15 @@ cdef Tensor placed(Tensor grad, pb_layout *part, int64_t offset, pb_layout *whol
     if whole.numel == length or whole.numel == 0:
         return found
     return <Tensor>op_named("clone")(found)     # it does not hold on to what lies around
+
+
+cdef Tensor memory_for(Tensor grad, int64_t length, int64_t written):
+    """Return a row of elements for a gradient, zeros if fewer are going to be written."""
+    cdef Tensor memory = tensor_new(layout_contiguous(1, &length), grad.dtype,
+                                    grad.storage.device_type, grad.storage.device_index)
+    if written < length:
+        fill_with(memory, 0)
+    return memory
 
 
 cdef int64_t layout_reach(pb_layout *layout) noexcept:
