@@ -118,6 +118,17 @@ def certify(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Call every op with hostile arguments, let memory run out; `-- --count N --seed S`."""
+    install_wheels(session, "core", "cpu", others=("pytest>=8",))
+    for device in ("ref", "cpu"):
+        options = session.posargs or ["--count", "100000"]
+        session.run("python", "-m", "pullback.testing", "hostile", "--device", device, *options)
+    session.env["PULLBACK_TEST_ALLOCATIONS"] = "1"
+    run_pytest(session, "packages/core/tests/behaviour/test_failing_allocations.py")
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
     given = any(argument.startswith("--torch-python") for argument in session.posargs)

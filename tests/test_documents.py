@@ -54,6 +54,7 @@ def test_verbs_of_the_developer_exist(root):
         "test",
         "conform",
         "certify",
+        "fuzz",
         "bench",
         "docs",
         "wheels",

@@ -6,6 +6,7 @@
     python -m pullback.testing --mode anomaly         # all checks under anomaly detection
     python -m pullback.testing --html matrix.html
     python -m pullback.testing certify --help         # derivatives against independent truths
+    python -m pullback.testing hostile --device cpu   # every op with hostile arguments
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import pullback as pb
 from pullback.optable import ENTRIES
 from pullback.testing.certify.command import main as certify
+from pullback.testing.hostile.run import main as hostile
 from pullback.testing.modes import MODES
 from pullback.testing.requirements import Requirements, requirements_of
 from pullback.testing.runner import CHECKS, Totals, run_check
@@ -32,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["certify"]:
         return certify(arguments[1:])
+    if arguments[:1] == ["hostile"]:
+        return hostile(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m pullback.testing", description=(__doc__ or "").splitlines()[0]
     )

@@ -21,12 +21,12 @@ import traceback
 import warnings
 
 import numpy as np
-from pullback.refbackend import plugin
 from pullback.testing._allocations import Spared, begin_failing, end_failing
 
 import pullback as pb
 from pullback.autograd import forward_ad
 from pullback.nn import functional as F
+from pullback.refbackend import plugin
 from pullback.utils.checkpoint import checkpoint
 
 warnings.simplefilter("ignore")
