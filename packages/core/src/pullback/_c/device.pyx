@@ -415,3 +415,22 @@ def empty_cache(where=None):
         backend.empty_cache(backend.self, ordinal)
         keep_error(PB_E_PYTHON)
     pb_pool_trim(process_pool(), 0)
+
+
+def explain_entry(str device, str slot, dtype, bint decomposable=False):
+    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or cast."""
+    from pullback.optable.slots import SLOT_IDS, SLOTS
+    cdef Py_ssize_t place = <Py_ssize_t>SLOT_IDS[slot] * PB_NUM_DTYPES + <Py_ssize_t>dtype.code
+    cdef pb_entry *entry
+    if device not in known_device_types():
+        raise RuntimeError(f"there is no device type {device!r}")
+    entry = &device_type(device_type_id(device, False)).table[place]
+    if entry.kernel != NULL:
+        return "kernel"
+    if entry.callable != NULL:
+        return "python"
+    if decomposable:
+        return "decomposition into other ops"
+    if device_type(DEVICE_REF).table[place].callable != NULL:
+        return "host fallback" if SLOTS[slot].inputs else "numbers made on the host"
+    return "cast to another dtype first"

@@ -568,32 +568,5 @@ cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except 
         keep_lock = before
 
 
-def explain_entry(str device, str slot, dtype, bint decomposable=False):
-    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or cast."""
-    from pullback._c.device import known_device_types
-    cdef int code = dtype.code
-    cdef pb_device_type *found
-    cdef pb_entry *entry
-    if device not in known_device_types():
-        raise RuntimeError(f"there is no device type {device!r}")
-    found = device_type(device_make_type(device))
-    entry = &found.table[slot_id(slot) * PB_NUM_DTYPES + code]
-    if entry.kernel != NULL:
-        return "kernel"
-    if entry.callable != NULL:
-        return "python"
-    if decomposable:
-        return "decomposition into other ops"
-    if device_type(DEVICE_REF).table[slot_id(slot) * PB_NUM_DTYPES + code].callable != NULL:
-        return "host fallback" if SLOTS[slot].inputs else "numbers made on the host"
-    return "cast to another dtype first"
-
-
-cdef int device_make_type(str name) except -1:
-    return device_type_id(name, False)
-
-
-from pullback._c.device cimport device_type_id
-
 cdef int COPY = slot_id("copy")
 cdef int ADD = slot_id("add")

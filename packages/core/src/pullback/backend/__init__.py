@@ -69,8 +69,8 @@ def explain(op: str, device: str | None = None) -> str:
     matmul on ref: composition of other ops
     """
     import pullback
+    from pullback._c.device import explain_entry
     from pullback._c.entry import op_by_name
-    from pullback._c.kernel import explain_entry
 
     found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())
