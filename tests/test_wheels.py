@@ -71,7 +71,7 @@ def test_core_wheel_has_the_contract_and_stubs(wheels):
     names = names_of(wheels, "pullback")
     headers = {name for name in names if name.endswith((".h", ".pxd"))}
     folder = "pullback/include/pullback"
-    contract = ("abi.h", "abi.pxd", "pool.h", "pool.pxd", "__init__.pxd")
+    contract = ("abi.h", "abi.pxd", "clock.h", "pool.h", "pool.pxd", "__init__.pxd")
     assert headers == {f"{folder}/{name}" for name in contract}
     assert any(name.endswith(".pyi") for name in names)
 

@@ -33,8 +33,8 @@ from pullback._c.gradients cimport (
 from pullback._c.handoff cimport on_fresh_stack
 from pullback._c.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
-from pullback._c.node cimport (
-    Node, node_of, node_release, node_release_saved, node_retain)
+from pullback._c.interrupts cimport poll_signals
+from pullback._c.node cimport Node, node_of, node_release, node_release_saved, node_retain
 from pullback._c.observe cimport begin_node, end_event
 from pullback._c.ready cimport ready_pop, ready_push, ready_queue, visit_t, with_room
 from pullback._c.slices cimport release_slices
@@ -70,8 +70,7 @@ ctypedef struct block_t:
 
 cdef class GraphTask:
     """One backward pass."""
-    cdef bint keep_graph
-    cdef bint create_graph
+    cdef bint keep_graph, create_graph
     cdef bint restricted                # only some inputs are asked for
     cdef int freed                      # flags of nodes whose saved values this pass frees
     cdef block_t *blocks
@@ -84,8 +83,7 @@ cdef class GraphTask:
     cdef pb_edge *inputs                # borrowed: what the caller asked for
     cdef Py_ssize_t ninputs
     cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
-    cdef list captured
-    cdef list callbacks
+    cdef list captured, callbacks
     cdef uint64_t number
     cdef void *outer
     cdef uint64_t level                 # how many passes this one runs inside of
@@ -179,7 +177,7 @@ cdef int count_dependencies(GraphTask task) except -1:
     cdef visit_t *below
     cdef pb_edge *edges
     cdef size_t depth = 0, room = 0
-    cdef uint32_t i
+    cdef uint32_t i, turns = 0
     cdef Py_ssize_t k
     try:
         for k in range(task.nroots):
@@ -191,6 +189,7 @@ cdef int count_dependencies(GraphTask task) except -1:
                 continue
             visit.flags |= VISIT_WALKED
             while True:
+                poll_signals(&turns)
                 edges = node_edges(visit.node)
                 for i in range(visit.node.nedges):
                     if edges[i].node == NULL:
@@ -574,10 +573,10 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
 cdef object run_task(object started):
     cdef GraphTask task = <GraphTask>started
     cdef pb_state *state = thread_state()
-    cdef bint grad_before = state.grad_enabled
-    cdef bint inference_before = state.inference
+    cdef bint grad_before = state.grad_enabled, inference_before = state.inference
     cdef void *running_before = state.running_node
     cdef visit_t *visit = NULL
+    cdef uint32_t turns = 0
     cdef bint logged
     try:
         count_dependencies(task)
@@ -589,6 +588,7 @@ cdef object run_task(object started):
         seed(task)
         logged = is_logged()
         while task.ready.count > 0:
+            poll_signals(&turns)
             visit = ready_pop(&task.ready)
             if logged:
                 log_node(visit.node, visit_buffers(visit))

@@ -9,13 +9,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, PB_MESSAGE_SIZE,
-    PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array, pb_backend,
-    pb_call, pb_event, pb_kernel, pb_param)
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_PYTHON, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS,
+    PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array,
+    pb_backend, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.failures cimport raise_code
+from pullback._c.interrupts cimport interrupts_begin, interrupts_end, interrupts_left_writes
 from pullback._c.layout cimport (
     layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.state cimport globals_, pb_globals, thread_state
@@ -27,6 +28,7 @@ from pullback.optable.slots import SLOT_IDS, SLOTS
 
 cdef enum:
     NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
+    LONG_SUM = 1 << 20          # elements of a gradient whose sum may take long
 
 cdef pb_globals *process = globals_()
 cdef bint keep_lock = False     # only ever set while the lock is held
@@ -230,6 +232,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     cdef pb_layout *target = out.layout
     cdef pb_layout *layout
     cdef pb_call call
+    cdef PyObject *written = <PyObject *>out
     cdef int i
     cdef bint flat = target.flags & LAYOUT_DENSE != 0
     for i in range(count):
@@ -265,7 +268,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
         arrays[i].ndim = 1
         arrays[i].shape = &target.numel
         arrays[i].strides = &no_step if arrays[i].flags & PB_ARRAY_HOST else &unit_step
-    return kernel_call(out.storage.device_type, &call, key, target.numel)
+    return kernel_into(&call, key, target.numel, &written, 1)
 
 
 cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) except -1:
@@ -274,6 +277,7 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
     cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
     cdef pb_layout *target = out.layout
     cdef pb_layout *layout
+    cdef PyObject *written = <PyObject *>out
     cdef int i, d, shift, ndim = target.ndim
     memcpy(shape, layout_shape(target), ndim * sizeof(int64_t))
     memcpy(strides[0], layout_strides(target), ndim * sizeof(int64_t))
@@ -294,10 +298,23 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
         call.out[i].ndim = ndim         # the inputs follow the output
         call.out[i].shape = shape
         call.out[i].strides = strides[i]
-    return kernel_call(out.storage.device_type, call, key, target.numel)
+    return kernel_into(call, key, target.numel, &written, 1)
 
 
 # ---- the call ------------------------------------------------------------------------------------
+
+cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **outs,
+                            int nout) except -1:
+    """Run the kernel of a slot, which counts as a write if Ctrl-C ends it half-way."""
+    cdef int i, failed = -1
+    try:
+        failed = kernel_call((<Tensor>outs[0]).storage.device_type, call, key, work)
+    finally:
+        if failed and interrupts_left_writes():
+            for i in range(nout):
+                (<Tensor>outs[i]).storage.version += 1
+    return 0
+
 
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run the kernel of a slot; raises what it reports."""
@@ -317,6 +334,7 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
     cdef pb_entry *entry = &found.table[call.slot * PB_NUM_DTYPES + key]
     cdef pb_kernel kernel = entry.kernel
     cdef int code
+    cdef bint listening
     if kernel == NULL:
         return call_python(found, entry, call, key)
     call.message = message
@@ -328,8 +346,11 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
         if found.backend.current_stream != NULL:
             call.stream = found.backend.current_stream(found.backend.self, call.device)
     if work >= NOGIL_ELEMENTS and found.host and not keep_lock:     # else launching is quick
+        listening = interrupts_begin()
         with nogil:
             code = kernel(call)
+        if interrupts_end(listening):
+            code = PB_E_PYTHON
     else:
         code = kernel(call)
     if code != PB_OK:
@@ -487,7 +508,7 @@ cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int n
     call.out = &pointers[0]
     call.in_ = &pointers[nout]
     call.param = params
-    return kernel_call(first.storage.device_type, &call, key, work)
+    return kernel_into(&call, key, work, operands, nout)
 
 
 cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) except -1:
@@ -558,9 +579,15 @@ cdef int add_into(Tensor out, Tensor other) except -1:
 
 
 cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1:
-    """Run a compiled elementwise kernel without letting go of the interpreter lock."""
+    """Run a compiled elementwise kernel without letting go of the interpreter lock.
+
+    A long one, which Ctrl-C must be able to end, lets go of it, but holds one of its own.
+    """
     global keep_lock
     cdef bint before = keep_lock
+    if out.layout.numel >= LONG_SUM:
+        with accumulating:
+            return launch_elementwise(slot, out.dtype, out, inputs, count)
     keep_lock = True
     try:
         return launch_elementwise(slot, out.dtype, out, inputs, count)

@@ -6,7 +6,7 @@ from cpython.float cimport PyFloat_AsDouble, PyFloat_Check, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsLongLong, PyLong_Check, PyLong_CheckExact
 from cpython.number cimport PyNumber_Index
 from cpython.sequence cimport PySequence_Check
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.create cimport place
@@ -15,6 +15,7 @@ from pullback._c.dtype cimport (
     CATEGORY_BOOL, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype, dtype_category, dtype_code,
     dtype_default, dtype_itemsize, dtype_of_scalar, dtype_promote, scalar_check, scalar_read,
     scalar_write)
+from pullback._c.interrupts cimport poll_signals
 from pullback._c.layout cimport layout_contiguous
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_alias, tensor_data, tensor_new)
@@ -79,6 +80,7 @@ cdef int read_number(Reading reading, object number, int code, int depth) except
 cdef int read_sequence(Reading reading, object items, int depth) except -1:
     """Read the items of a list or tuple; the first item met at each depth sets the shape."""
     cdef Py_ssize_t length = len(items), i
+    cdef uint32_t turns = 0
     if reading.ndim < 0:
         if depth == PB_MAX_NDIM:
             raise ValueError(f"too many dimensions '{type(items).__name__}'")
@@ -91,6 +93,7 @@ cdef int read_sequence(Reading reading, object items, int depth) except -1:
         raise ValueError(f"expected sequence of length {reading.shape[depth]} at dim {depth} "
                          f"(got {length})")
     for i in range(length):             # reading an item may run code that changes the list
+        poll_signals(&turns)
         if len(items) == length:
             read_item(reading, items[i], depth + 1)
     if len(items) != length:
@@ -156,12 +159,14 @@ cdef Tensor write_numbers(Reading reading, int code, object where):
     cdef int type_id, ordinal
     cdef Tensor out
     cdef char *data
+    cdef uint32_t turns = 0
     place(where, &type_id, &ordinal)
     if not device_type(type_id).host:
         return to_device(write_numbers(reading, code, "ref"), where)
     out = tensor_new(layout_contiguous(reading.ndim, reading.shape), code, type_id, ordinal)
     data = <char *>tensor_data(out)
     for number in reading.numbers:
+        poll_signals(&turns)
         write_number(number, code, data)
         data += dtype_itemsize[code]
     return out
@@ -202,8 +207,12 @@ def nested_list(Tensor self not None):
     return nested(self, <const char *>tensor_data(self), 0)
 
 
+cdef uint32_t turns_of_lists = 0
+
+
 cdef object nested(Tensor self, const char *data, int dim):
     cdef int64_t i, step
+    poll_signals(&turns_of_lists)
     if dim == self.layout.ndim:
         return scalar_read(data, self.dtype)
     step = layout_strides(self.layout)[dim] * dtype_itemsize[self.dtype]

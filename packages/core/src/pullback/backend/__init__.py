@@ -14,6 +14,7 @@ from pullback._c.device import (
 )
 from pullback._c.device import known_device_types as device_types
 from pullback._c.failures import OutOfMemoryError
+from pullback._c.interrupts import INTERRUPTED
 from pullback._c.observe import attach_observer, begin_range, detach_observer, end_range
 from pullback._c.state import thread_number
 from pullback._c.streams import current_stream, set_stream, wait_stream
@@ -23,6 +24,7 @@ from pullback.backend.registry import installed, plugin_manager
 from pullback.optable.slots import SLOT_IDS
 
 __all__ = [
+    "INTERRUPTED",
     "SLOT_IDS",
     "Memory",
     "OutOfMemoryError",

@@ -24,6 +24,7 @@ extern "C" {
 #define PB_KERNEL_CAPSULE "int (pb_call *)"
 #define PB_BACKEND_CAPSULE "pb_backend"
 #define PB_OBSERVER_CAPSULE "pb_observer"
+#define PB_INTERRUPTED_CAPSULE "int (void)"
 
 /* ---- dtypes ---------------------------------------------------------------------------- */
 
@@ -110,6 +111,14 @@ enum pb_error {
 };
 
 typedef int (*pb_kernel)(pb_call *call);
+
+/* Whether the running kernel shall end, because a signal handler of Python raised: Ctrl-C. The
+ * function is in a capsule, `pullback.backend.INTERRUPTED`. A kernel that may take long asks every
+ * few milliseconds of its work, on the thread that called it (others get 0), holding no lock of its
+ * own; most answers cost a few nanoseconds. If the answer is not 0, a Python exception is set: it
+ * stays until the kernel has returned PB_E_PYTHON, which it does soon and with nothing running on.
+ * What its outputs hold then does not matter. */
+typedef int (*pb_interrupted)(void);
 
 /* ---- backends ----------------------------------------------------------------------------- */
 

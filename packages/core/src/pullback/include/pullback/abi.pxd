@@ -16,6 +16,7 @@ cdef extern from "pullback/abi.h" nogil:
     const char *PB_KERNEL_CAPSULE
     const char *PB_BACKEND_CAPSULE
     const char *PB_OBSERVER_CAPSULE
+    const char *PB_INTERRUPTED_CAPSULE
 
     enum:
         PB_BOOL
@@ -84,6 +85,7 @@ cdef extern from "pullback/abi.h" nogil:
         PB_E_PYTHON
 
     ctypedef int (*pb_kernel)(pb_call *call) noexcept nogil
+    ctypedef int (*pb_interrupted)() noexcept nogil
 
     enum:
         PB_BACKEND_HOST
