@@ -129,6 +129,15 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def interrupts(session: nox.Session) -> None:
+    """Interrupt every long call of the CPU backend, and print how long that takes."""
+    install_wheels(session, "core", "cpu", others=("pytest>=8", "ml_dtypes"))
+    session.env["PULLBACK_TEST_INTERRUPTS"] = "all"
+    run_pytest(session, "packages/backend-cpu/tests/test_interrupts.py", "-q")
+    session.run("python", "-m", "benchmarks.interrupts", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
     given = any(argument.startswith("--torch-python") for argument in session.posargs)

@@ -7,15 +7,42 @@
  * for a moment, then it sleeps: to wake it up takes as long as many a job.
  *
  * There is one job at a time: a call from within a piece, or while another thread has a job, runs
- * alone. A process that forks leaves its threads behind; the child starts its own. */
+ * alone. A process that forks leaves its threads behind; the child starts its own.
+ *
+ * A long piece is run some grains at a time. In between the caller asks core whether to go on, and
+ * tells those who help it when it shall not: then the rest of the job is left out. */
 #ifndef PULLBACK_CPU_THREADS_H
 #define PULLBACK_CPU_THREADS_H
 #include <stdint.h>
+
+#include "pullback/clock.h"
 
 typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_THREADS_LARGEST 1024
 #define PB_PIECES_PER_THREAD 8 /* so that one slow thread does not hold up the others */
+#define PB_GRAINS 16           /* of a piece that are run before the first question */
+
+static int pb_never(void) { return 0; }
+
+static int (*pb_ask)(void) = pb_never; /* the question `pb_interrupted` of abi.h */
+
+static int pb_stopping(void);
+
+/* Run a piece; returns whether the rest of it was left out. */
+static int pb_run_piece(int64_t first, int64_t last, int64_t grain, pb_body body, void *context) {
+    int64_t step = last - first, before;
+    if (step / PB_GRAINS > grain) step = PB_GRAINS * grain;
+    for (;;) {
+        if (last - first <= step) step = last - first;
+        before = pb_milliseconds();
+        body(context, first, first + step);
+        first += step;
+        if (first >= last) return 0;
+        if (pb_stopping()) return 1;
+        if (pb_milliseconds() == before) step *= 2;
+    }
+}
 
 #if defined(__GNUC__) && !defined(_WIN32)
 #include <pthread.h>
@@ -26,6 +53,7 @@ typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_EXPORTED __attribute__((visibility("default")))
 #define PB_LOOKS 500
+#define PB_WAITS 20000000 /* nanoseconds */
 #define PB_AWAKE 100000 /* nanoseconds; a pause takes 10 to 140 cycles and is no clock */
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -49,15 +77,17 @@ static struct {
     int wanted;             /* threads that may still join it */
     atomic_uint working;    /* threads that joined and have not left */
     atomic_llong next;      /* the first piece that nobody took */
+    atomic_int stopped;     /* the rest of the job is to be left out */
     pb_body body;
     void *context;
-    int64_t n, length, pieces;
+    int64_t n, grain, length, pieces;
 } pb_team = {.mutex = PTHREAD_MUTEX_INITIALIZER,
              .opened = PTHREAD_COND_INITIALIZER,
              .left = PTHREAD_COND_INITIALIZER,
              .limit = 1,
              .busy = ATOMIC_FLAG_INIT};
 
+enum { PB_ALONE, PB_HELPS, PB_LEADS };
 static __thread int pb_in_job;
 
 /* The mutex is held for a few instructions: who meets it taken does better not to sleep at once. */
@@ -86,19 +116,31 @@ static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
     } while (pb_nanoseconds() < until);
 }
 
+/* Whether what is being done shall end. Any thread may ask; the answer stays until the call ends. */
+static int pb_stopping(void) {
+    int role = pb_in_job, answer;
+    if (role == PB_HELPS) return atomic_load_explicit(&pb_team.stopped, memory_order_relaxed);
+    pb_in_job = PB_ALONE; /* signal handlers may run, and call kernels */
+    answer = pb_ask();
+    pb_in_job = role;
+    if (answer && role == PB_LEADS) atomic_store(&pb_team.stopped, 1);
+    return answer;
+}
+
 static void pb_take_pieces(void) {
-    for (;;) {
+    while (!pb_stopping()) {
         int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
         if (piece >= pb_team.pieces) return;
         first = piece * pb_team.length;
         last = first + pb_team.length;
-        pb_team.body(pb_team.context, first, last < pb_team.n ? last : pb_team.n);
+        pb_run_piece(first, last < pb_team.n ? last : pb_team.n, pb_team.grain, pb_team.body,
+                     pb_team.context);
     }
 }
 
 static void *pb_worker(void *start) {
     unsigned seen = (unsigned)(uintptr_t)start;
-    pb_in_job = 1;
+    pb_in_job = PB_HELPS;
     for (;;) {
         pb_watch(&pb_team.number, seen, 0);
         pb_lock();
@@ -154,51 +196,74 @@ static void pb_start_workers(int count, unsigned number) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void pb_run_job(int64_t n, int64_t length, int64_t pieces, int threads, pb_body body,
-                       void *context) {
+/* Wait until the last helper has left, and ask meanwhile. */
+static void pb_wait_for_helpers(void) {
+    struct timespec until;
+    pb_watch(&pb_team.working, 0, 1);
+    pb_lock();
+    while (atomic_load(&pb_team.working)) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += PB_WAITS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&pb_team.left, &pb_team.mutex, &until) == 0) continue;
+        pthread_mutex_unlock(&pb_team.mutex);
+        pb_stopping();
+        pb_lock();
+    }
+    pthread_mutex_unlock(&pb_team.mutex);
+}
+
+static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, int threads,
+                      pb_body body, void *context) {
     pb_lock();
     pb_start_workers(threads - 1, atomic_load(&pb_team.number));
     pb_team.body = body;
     pb_team.context = context;
     pb_team.n = n;
+    pb_team.grain = grain;
     pb_team.length = length;
     pb_team.pieces = pieces;
     atomic_store(&pb_team.next, 0);
+    atomic_store(&pb_team.stopped, 0);
     pb_team.wanted = threads - 1;
     pb_team.open = 1;
     atomic_fetch_add_explicit(&pb_team.number, 1, memory_order_release);
     if (pb_team.sleepers) pthread_cond_broadcast(&pb_team.opened);
     pthread_mutex_unlock(&pb_team.mutex);
-    pb_in_job = 1;
+    pb_in_job = PB_LEADS;
     pb_take_pieces();
-    pb_in_job = 0;
     pb_lock();
     pb_team.open = 0;
     pthread_mutex_unlock(&pb_team.mutex);
-    pb_watch(&pb_team.working, 0, 1);
-    pb_lock();
-    while (atomic_load(&pb_team.working)) pthread_cond_wait(&pb_team.left, &pb_team.mutex);
-    pthread_mutex_unlock(&pb_team.mutex);
+    pb_wait_for_helpers();
+    pb_in_job = PB_ALONE;
+    return atomic_load(&pb_team.stopped);
 }
 
-static void pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
-    int threads = atomic_load_explicit(&pb_team.limit, memory_order_relaxed);
+/* Returns whether a part was left out. */
+static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
+    int threads = atomic_load_explicit(&pb_team.limit, memory_order_relaxed), stopped = 0;
     int64_t grains = grain > 0 ? (n + grain - 1) / grain : 1, pieces, length;
-    if (grains <= 1 || threads <= 1) {
+    if (grains <= 1) {
         if (n > 0) body(context, 0, n);
-        return;
+        return 0;
     }
+    if (threads <= 1) return pb_stopping() || pb_run_piece(0, n, grain, body, context);
     pieces = grains < (int64_t)threads * PB_PIECES_PER_THREAD
         ? grains : (int64_t)threads * PB_PIECES_PER_THREAD;
     length = (grains + pieces - 1) / pieces * grain;
     pieces = (n + length - 1) / length;
     if (pb_in_job || atomic_flag_test_and_set(&pb_team.busy)) {
-        for (int64_t first = 0; first < n; first += length)
-            body(context, first, n - first < length ? n : first + length);
-        return;
+        for (int64_t first = 0; first < n && !stopped; first += length)
+            stopped = pb_stopping() || pb_run_piece(
+                first, n - first < length ? n : first + length, grain, body, context);
+        return stopped;
     }
-    pb_run_job(n, length, pieces, pieces < threads ? (int)pieces : threads, body, context);
+    stopped = pb_run_job(n, grain, length, pieces, pieces < threads ? (int)pieces : threads, body,
+                         context);
     atomic_flag_clear(&pb_team.busy);
+    return stopped;
 }
 
 /* The names by which threadpoolctl finds the library; see threadpools.py. */
@@ -213,8 +278,11 @@ PB_EXPORTED void pullback_cpu_set_num_threads(int count) {
 
 static int pb_threads_start(void) { return 0; }
 
-static void pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
-    if (n > 0) body(context, 0, n);
+static int pb_stopping(void) { return pb_ask(); }
+
+static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
+    if (n <= 0) return 0;
+    return pb_stopping() || pb_run_piece(0, n, grain > 0 ? grain : n, body, context);
 }
 
 static int pullback_cpu_get_num_threads(void) { return 1; }

@@ -11,7 +11,7 @@ from pullback_cpu.kernels.common cimport item_shift
 from pullback_cpu.kernels.loops cimport *
 from pullback_cpu.kernels.nest cimport *
 from pullback_cpu.kernels.strided cimport strided_table
-from pullback_cpu.threads cimport parallel_for, thread_count
+from pullback_cpu.threads cimport SPAN, parallel_for, stopping, thread_count
 
 from pullback_cpu.kernels.levels import load_kernels
 
@@ -87,7 +87,7 @@ cdef int run_nested(pb_call *call, inner_loop loop, int nin, bint moves) noexcep
     for d in range(1, nest.ndim):
         work.rows *= nest.shape[d]
     elements = work.rows * nest.shape[0]
-    if elements < LONG or thread_count() == 1:
+    if elements < LONG:
         run_rows(&work, 0, work.rows)
     elif work.rows >= 16 * thread_count():
         parallel_for(work.rows, GRAIN // nest.shape[0] + 1, run_rows, &work)
@@ -147,7 +147,9 @@ cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
     cdef int64_t start = 0, m
     cdef int k, error
     if not work.buffers:
-        return work.loop(data, work.strides, n)
+        if n <= 2 * SPAN:
+            return work.loop(data, work.strides, n)
+        return run_long_row(work, data, n)
     for k in range(work.nest.operands):
         strides[k] = 1 if work.buffered[k] else work.strides[k]
     while start < n:
@@ -165,7 +167,22 @@ cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
             strided.copy[work.shift[0]](
                 data[0] + start * work.nest.steps[0][0], work.strides[0], buffers[0], 1, m)
         start += m
+        if start & (SPAN - 1) == 0 and stopping():
+            break
     return PB_OK
+
+
+cdef int run_long_row(elementwise *work, char **data, int64_t n) noexcept nogil:
+    """Run the inner loop over ``n`` elements, some at a time."""
+    cdef char *place[NEST_OPERANDS]
+    cdef int64_t start = 0
+    cdef int k, error = PB_OK
+    while start < n and error == PB_OK and not stopping():
+        for k in range(work.nest.operands):
+            place[k] = data[k] + start * work.nest.steps[0][k]
+        error = work.loop(place, work.strides, min(<int64_t>SPAN, n - start))
+        start += SPAN
+    return error
 
 
 cdef void run_rows(void *context, int64_t first, int64_t last) noexcept nogil:
@@ -262,16 +279,19 @@ cdef void run_strip(elementwise *work, char **data, int64_t n) noexcept nogil:
     cdef int64_t together = BUFFER // STRIP, first = 0, rows, i
     cdef int k, error
     if work.moves and work.strides[0] == 1 and work.crosses[1] and is_fast(work, 1):
-        strided.transpose[work.shift[0]](
-            data[0], nest.steps[1][0] >> work.shift[0], data[1], work.strides[1], nest.shape[1], n,
-            work.large)
+        while first < nest.shape[1] and not (first and stopping()):
+            rows = min(<int64_t>SPAN // STRIP, nest.shape[1] - first)
+            strided.transpose[work.shift[0]](
+                data[0] + first * nest.steps[1][0], nest.steps[1][0] >> work.shift[0],
+                data[1] + first * nest.steps[1][1], work.strides[1], rows, n, work.large)
+            first += rows
         return
     for k in range(nest.operands):
         strides[k] = work.strides[k]
         if k and work.crosses[k]:
             together = min(together, <int64_t>BUFFER // STRIP >> work.shift[k])
             strides[k] = 1
-    while first < nest.shape[1]:
+    while first < nest.shape[1] and not (first and stopping()):
         rows = min(together, nest.shape[1] - first)
         for k in range(1, nest.operands):
             if work.crosses[k]:

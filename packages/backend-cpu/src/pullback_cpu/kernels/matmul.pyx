@@ -8,7 +8,7 @@ from pullback_cpu.kernels.blas cimport (
     blas_table, load_blas, pb_blas_threads_hold, pb_blas_threads_release)
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.matmul_loops cimport is_dot, matrix, multiply_table, product
-from pullback_cpu.threads cimport parallel_body, parallel_for, thread_count
+from pullback_cpu.threads cimport SPAN, parallel_body, parallel_for, stopping, thread_count
 
 from pullback_cpu.kernels.levels import load_kernels
 
@@ -23,6 +23,9 @@ cdef enum:
     WIDE = 1 << 16    # elements of a matrix, times a vector, that are worth a thread
     EVEN = 16         # rows that BLAS takes together
     CONVERTED = 1 << 15   # elements whose conversion is worth a thread
+    BLOCK = 512           # rows and columns, at least, of a part of a long product
+    MOMENT_OF_GEMM = 1 << 29    # real multiplications between two questions whether to go on
+    MOMENT_OF_GEMV = 1 << 22    # elements of a matrix
 
 cdef blas_table *blas = NULL
 cdef multiply_table *loops = <multiply_table *>PyCapsule_GetPointer(
@@ -64,8 +67,13 @@ ctypedef fused item:
 cdef void copy_items(
         const item *source, matrix layout, int64_t rows, int64_t columns, item *target,
         matrix target_layout) noexcept nogil:
-    cdef int64_t i, j
+    cdef int64_t i, j, done = 0
     for i in range(rows):
+        done += columns
+        if done >= SPAN:
+            done = 0
+            if stopping():
+                return
         for j in range(columns):
             target[i * target_layout.row + j * target_layout.column] = (
                 source[i * layout.row + j * layout.column])
@@ -182,41 +190,75 @@ ctypedef struct blas_call:
     bint by_columns
 
 
+cdef void gemv_block(
+        blas_call *call, int64_t row, int64_t rows, int64_t start, int64_t count) noexcept nogil:
+    """Multiply ``count`` columns of some rows with their elements of the vector, and add."""
+    cdef product *task = call.task
+    cdef bint turned = call.a_trans == b'N'     # to BLAS, a matrix by rows is one by columns
+    cdef int m = <int>rows, k = <int>count
+    cdef char trans = b'T' if turned else b'N'
+    blas.gemv[call.routine](
+        &trans, &k if turned else &m, &m if turned else &k, one_of(call.routine),
+        task.a.data + (row * task.a.row + start * task.a.column) * call.size, &call.a_step,
+        task.b.data + start * call.b_step * call.size, &call.b_step,
+        one_of(call.routine) if start else <void *>ZERO,
+        task.c.data + row * call.c_step * call.size, &call.c_step)
+
+
 cdef void gemv_rows(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef blas_call *call = <blas_call *>context
     cdef product *task = call.task
-    cdef bint turned = call.a_trans == b'N'     # to BLAS, a matrix by rows is one by columns
-    cdef int m = <int>(last - first), k = <int>task.k
-    cdef char trans = b'T' if turned else b'N'
-    cdef char *c = task.c.data + first * call.c_step * call.size
-    cdef int64_t i
+    cdef int64_t most = min(task.k, <int64_t>MOMENT_OF_GEMV), rows, start, i
     # Some versions of BLAS add to what was there, even if it is multiplied by zero and NaN.
-    for i in range(m):
-        memset(c + i * call.c_step * call.size, 0, call.size)
-    blas.gemv[call.routine](
-        &trans, &k if turned else &m, &m if turned else &k, one_of(call.routine),
-        task.a.data + first * task.a.row * call.size, &call.a_step, task.b.data, &call.b_step,
-        ZERO, c, &call.c_step)
+    for i in range(first, last):
+        memset(task.c.data + i * call.c_step * call.size, 0, call.size)
+    while first < last:
+        rows = min((MOMENT_OF_GEMV // most // EVEN + 1) * EVEN, last - first)
+        for start from 0 <= start < task.k by most:
+            gemv_block(call, first, rows, start, min(most, task.k - start))
+            if (first + rows < last or start + most < task.k) and stopping():
+                return
+        first += rows
+
+
+cdef void gemm_block(
+        blas_call *call, int64_t row, int64_t rows, int64_t column, int64_t columns,
+        int64_t start, int64_t count) noexcept nogil:
+    """Add the products of ``count`` columns of a and rows of b to a part of the result."""
+    cdef product *task = call.task
+    cdef int m = <int>rows, n = <int>columns, k = <int>count
+    blas.gemm[call.routine](
+        &call.b_trans, &call.a_trans, &n, &m, &k, one_of(call.routine),
+        task.b.data + (start * task.b.row + column * task.b.column) * call.size, &call.b_step,
+        task.a.data + (row * task.a.row + start * task.a.column) * call.size, &call.a_step,
+        one_of(call.routine) if start else <void *>ZERO,
+        task.c.data + (row * call.c_step + column) * call.size, &call.c_step)
 
 
 cdef void gemm_part(void *context, int64_t first, int64_t last) noexcept nogil:
+    """Compute some rows or columns, in blocks that take a moment each."""
     cdef blas_call *call = <blas_call *>context
     cdef product *task = call.task
-    cdef int m = <int>task.m, n = <int>task.n, k = <int>task.k
-    cdef char *a = task.a.data
-    cdef char *b = task.b.data
-    cdef char *c = task.c.data
+    cdef int64_t row = 0, rows = task.m, column = 0, columns = task.n
+    cdef int64_t moment = MOMENT_OF_GEMM // (4 if call.routine >= 2 else 1)
+    cdef int64_t height, width, depth, i, j, l
     if call.by_columns:
-        n = <int>(last - first)
-        b += first * task.b.column * call.size
-        c += first * call.size
+        column, columns = first, last - first
     else:
-        m = <int>(last - first)
-        a += first * task.a.row * call.size
-        c += first * call.c_step * call.size
-    blas.gemm[call.routine](
-        &call.b_trans, &call.a_trans, &n, &m, &k, one_of(call.routine), b, &call.b_step, a,
-        &call.a_step, ZERO, c, &call.c_step)
+        row, rows = first, last - first
+    height, width, depth = rows, columns, task.k
+    if <double>rows * columns * depth > moment:
+        height, width = min(height, <int64_t>BLOCK), min(width, <int64_t>BLOCK)
+        depth = max(moment // (height * width), <int64_t>BLOCK)
+        if <double>height * columns * depth <= moment:
+            width = columns
+    for i from 0 <= i < rows by height:
+        for j from 0 <= j < columns by width:
+            for l from 0 <= l < task.k by depth:
+                if (i or j or l) and stopping():
+                    return
+                gemm_block(call, row + i, min(height, rows - i), column + j,
+                           min(width, columns - j), l, min(depth, task.k - l))
 
 
 cdef void share(
@@ -384,6 +426,7 @@ cdef inline int multiply_one(workspace *space, int dtype, const product *task) n
 cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef batch_of *batch = <batch_of *>context
     cdef int64_t size = item_size(batch.c.dtype), number
+    cdef double done = 0
     cdef int which, error
     cdef product task = batch.first
     cdef workspace space
@@ -393,6 +436,11 @@ cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept 
     for which in range(NUM_COPIES):
         space.copies[which] = NULL
     for number in range(first, last):
+        done += work_of(&task)
+        if done > MOMENT_OF_GEMV:
+            done = 0
+            if stopping():
+                break
         task.a.data = batch.first.a.data + number * batch.a.strides[0] * size
         task.b.data = batch.first.b.data + number * batch.b.strides[0] * size
         task.c.data = batch.first.c.data + number * batch.c.strides[0] * size

@@ -7,7 +7,7 @@
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.kernels.nest cimport *
 from pullback_cpu.kernels.reduction cimport *
-from pullback_cpu.threads cimport parallel_for, thread_count
+from pullback_cpu.threads cimport SPAN, parallel_for, stopping, thread_count
 
 cdef enum:
     SHORT = 8
@@ -109,10 +109,14 @@ cdef bint prefers_rows(reduction *work) noexcept nogil:
 cdef void fill_identity(reduction *work) noexcept nogil:
     cdef double accumulator[WORDS]
     cdef int64_t position[PB_MAX_NDIM]
+    cdef int64_t done = 0
     work.steps.start(<char *>accumulator, 1)
     start_position(&work.kept, position)
     while True:
         work.steps.finish(<const char *>accumulator, 1, work.data[0], 1, work.apart)
+        done += 1
+        if done & (SPAN - 1) == 0 and stopping():
+            return
         if not advance(&work.kept, 0, position, work.data):
             return
 
@@ -174,20 +178,61 @@ cdef void accumulate(
     cdef const reducer *steps = work.steps
     cdef int64_t position[PB_MAX_NDIM]
     cdef char *place[NEST_OPERANDS]
-    cdef int64_t k, length = reduced.shape[0], kept_step = work.kept.steps[0][1]
+    cdef int64_t k, length = reduced.shape[0], kept_step = work.kept.steps[0][1], done = 0
     cdef int64_t stride = reduced.steps[0][1] // work.in_size
     start_position(reduced, position)
     place[0] = NULL
     place[1] = data
     while True:
         if work.as_rows:
-            steps.fold_rows(place[1], n, kept_step // work.in_size, length, stride, accumulators)
+            fold_some_rows(work, place[1], n, length, stride, accumulators)
+            done += n * length
         else:
             for k in range(n):
-                steps.fold(place[1] + k * kept_step, length, stride,
-                           accumulators + k * steps.size)
+                fold_halves(steps, place[1] + k * kept_step, length, stride, work.in_size,
+                            accumulators + k * steps.size)
+                done += length
+                if done >= SPAN:
+                    done = 0
+                    if stopping():
+                        return
         if reduced.ndim == 1 or not advance(reduced, 1, position, place):
             return
+        if done >= SPAN:
+            done = 0
+            if stopping():
+                return
+
+
+cdef void fold_some_rows(
+        reduction *work, char *data, int64_t n, int64_t length, int64_t stride,
+        char *accumulators) noexcept nogil:
+    """Take in rows, as many at a time as take a moment; a multiple of eight gives the same bits."""
+    cdef int64_t some = (SPAN // n + 7) & -8, first = 0
+    while first < length and not (first and stopping()):
+        work.steps.fold_rows(
+            data + first * stride * work.in_size, n, work.kept.steps[0][1] // work.in_size,
+            min(some, length - first), stride, accumulators)
+        first += some
+
+
+cdef void fold_halves(
+        const reducer *steps, const char *data, int64_t length, int64_t stride, int64_t in_size,
+        char *accumulator) noexcept nogil:
+    """Split a run again and again, as sums of float64 do, until its parts take a moment each."""
+    cdef double half[WORDS]
+    cdef int64_t middle
+    if length <= 2 * SPAN:
+        steps.fold(data, length, stride, accumulator)
+        return
+    middle = (length // 2 + 1023) // 1024 * 1024
+    fold_halves(steps, data, middle, stride, in_size, accumulator)
+    if stopping():
+        return
+    steps.start(<char *>half, 1)
+    fold_halves(steps, data + middle * stride * in_size, length - middle, stride, in_size,
+                <char *>half)
+    steps.merge(accumulator, <char *>half, 1)
 
 
 # -- few outputs of many elements -----------------------------------------------------------------
