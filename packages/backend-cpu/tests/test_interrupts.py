@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -17,7 +19,7 @@ from pullback_cpu import threads
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
 
 DISTINCT = ("pow, transposed", "sum", "sort", "scatter_add", "matmul", "matmul, complex", "conv2d",
-            "solve", "backward")  # fmt: skip
+            "svd", "solve", "backward")  # fmt: skip
 ALL = os.environ.get("PULLBACK_TEST_INTERRUPTS") == "all"  # `nox -s interrupts`
 SECONDS = 1.2
 QUICK = 0.3  # where machines are busy; benchmarks/interrupts.py measures
@@ -117,3 +119,26 @@ def test_an_interrupted_in_place_op_leaves_the_graph_in_order():
     target[:3] += base * 3
     target.sum().backward()
     assert base.grad.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("call", ["pb.linalg.svd(x)", "pb.linalg.solve(x + 0j, x + 0j)"])
+def test_a_process_may_end_while_lapack_runs_on(call):
+    code = f"""
+import signal, sys
+import pullback as pb
+x = (pb.arange(1200 * 1200, dtype=pb.float64) * 0.618).frac().reshape(1200, 1200)
+pb.linalg.svd(x[:300, :300])
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    {call}
+except KeyboardInterrupt:
+    y = pb.ones(300, 300, dtype=pb.complex128)
+    assert (y @ y)[0, 0] == 300
+    print("ended", flush=True)
+    sys.exit(3)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
+                          text=True, timeout=120)  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "ended\n"), done.stderr
