@@ -161,6 +161,14 @@ def test_nan_is_found(anomaly):
         y.backward()
 
 
+def test_nan_is_looked_for_in_batches_of_gradients(anomaly):
+    found = pb.func.jacrev(lambda x: x.clone().mul_(x))(pb.tensor([1.0, 2.0]))
+    assert found.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    with (pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+          pytest.raises(RuntimeError, match="Function 'MulBackward0' returned nan values")):
+        pb.func.jacrev(lambda x: x * pb.tensor([1.0, float("nan")]))(pb.ones(2))
+
+
 def test_nan_may_pass():
     x = pb.ones(1, requires_grad=True)
     with pb.autograd.set_detect_anomaly(True, check_nan=False):

@@ -201,6 +201,7 @@ cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -
 
 
 cdef str describe_nan(object tensor):
+    tensor = with_its_batch(tensor)
     where = op_named("nonzero")(op_named("ne")(tensor, tensor)).tolist()
     return (f"{len(where)} of {tensor.numel()} elements of shape {list(tensor.shape)} are nan, the "
             f"first at index {tuple(where[0])}")
@@ -209,11 +210,20 @@ cdef str describe_nan(object tensor):
 cdef bint has_nan(object tensor) except -1:
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
+    tensor = with_its_batch(tensor)
     state.grad_enabled = 0
     try:
         return bool(op_named("any")(op_named("ne")(tensor, tensor)).item())
     finally:
         state.grad_enabled = before
+
+
+cdef object with_its_batch(object tensor):
+    """Return the batch that a tensor stands for, if it does: one element alone cannot be read."""
+    if not (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
+        return tensor
+    from pullback._c.batch import whole         # it imports the engine
+    return whole(tensor)
 
 
 cdef int refuse_batched(Tensor tensor) except -1:
