@@ -85,7 +85,7 @@ cdef object host_array(pb_array *array):
         return numpy.empty(shape, dtype)
     memory = HostMemory.__new__(HostMemory)
     size = dtype.itemsize
-    plain = "<u2" if dtype.name == "bfloat16" else dtype.str
+    plain = "<u2" if dtype is bfloat16 else dtype.str
     memory.__array_interface__ = {
         "version": 3, "shape": shape, "typestr": plain,
         "data": (<size_t>array.data, array.flags & PB_ARRAY_WRITE == 0),

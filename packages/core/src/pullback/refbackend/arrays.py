@@ -20,8 +20,9 @@ def is_bfloat16(dtype: np.dtype[Any]) -> bool:
     """Tell whether a dtype is bfloat16.
 
     NumPy has no bfloat16 of its own: the name is compared so that ml_dtypes is not imported here.
+    Its kind is looked at first, as NumPy makes the name of its own dtypes anew each time.
     """
-    return dtype.name == "bfloat16"
+    return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def is_floating(dtype: np.dtype[Any]) -> bool:
