@@ -244,3 +244,14 @@ def test_glu_of_the_largest_numbers():
     x = pb.tensor([1.7e308, 1.7e308], dtype=pb.float64, requires_grad=True)
     (F.glu(x) * 1.05).backward()
     assert x.grad.tolist() == [1.05, 0.0]
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e90, 1e140])
+def test_derivatives_of_angle_do_not_square_the_number(scale):
+    """That of atan2(y, x) is (-y, x) / r^2, that of its first part (2xy, y^2 - x^2) / r^4."""
+    z = (pb.tensor([3 + 4j], dtype=pb.complex128) * scale).requires_grad_()
+    (first,) = pb.autograd.grad(pb.angle(z).sum(), z, create_graph=True)
+    assert (first * scale).tolist() == pytest.approx([-4 / 25 + 3j / 25], rel=1e-14)
+    if scale > 1:
+        (second,) = pb.autograd.grad(first.real.sum() * scale, z)
+        assert (second * scale).tolist() == pytest.approx([24 / 625 + 7j / 625], rel=1e-14)

@@ -16,12 +16,13 @@ def _angle(self):
 
 
 def _angle_vjp(g, self):
-    """The gradient points along the circle through self: i self / |self|^2."""
+    """The gradient points along the circle through self: i self / |self|^2, without a square."""
     if not self.is_complex():
         return ops.zeros_like(self)
-    square = ops.real(self) * ops.real(self) + ops.imag(self) * ops.imag(self)
-    origin = square == 0
-    return ops.where(origin, 0, self * 1j * (g / ops.where(origin, 1, square)))
+    size = ops.abs(self)
+    origin = size == 0
+    size = ops.where(origin, 1, size)
+    return ops.where(origin, 0, self / size * 1j * (g / size))
 
 
 op("angle(self: Tensor) -> Tensor", forward=_angle, vjp={"self": _angle_vjp}, promote="float",
