@@ -118,7 +118,7 @@ _PAIRS = [
     _k("atan2", [0.0], [0.0], to=([0.0], [0.0]), curves=None, outside=_JUMP),
     _k("hypot", [0.0], [0.0], to=([math.nan], [math.nan]), curves=None,
        outside="a quotient of zeros"),
-    _k("copysign", [0.0], [1.0], to=([0.0], [0.0])),
+    _k("copysign", [0.0], [1.0], to=([0.0], [0.0]), differs=_NAN),
     _k("copysign", [1.0], [0.0], to=([1.0], [0.0]), outside=_JUMP),
     _k("fmod", [4.0], [2.0], to=([1.0], [-2.0]), outside=_JUMP),
     _k("remainder", [4.0], [2.0], to=([1.0], [-2.0]), outside=_JUMP),
@@ -281,7 +281,7 @@ WRITERS = (
 
 def base_of(name: str) -> str:
     """Return the public op whose building block an op is, or itself."""
-    name = name.removeprefix("plain_")
+    name = name.removeprefix("plain_").removeprefix("functional_")
     changed = True
     while changed:
         changed = False

@@ -206,10 +206,11 @@ def comparisons(entry: Any, mp: ModuleType) -> Iterator[tuple[str, str, str, str
     at = pb.tensor([x for x, _ in known], dtype=pb.float64)
     truth = np.array([numbers for _, numbers in known])
     op = op_of(entry)
+    value = flat((op(at),))  # infinite or NaN where numbers on the way leave the range
     for mode, (order, derive) in MODES.items():
         found, wanted = flat((derive(lambda x: op(x))(at),)), truth[:, order]
         # What lies near the ends of the range comes from squares and inverses that leave it.
-        told = (np.abs(wanted) < END) & (np.abs(truth[:, 0]) < END)
+        told = (np.abs(wanted) < END) & (np.abs(truth[:, 0]) < END) & np.isfinite(value)
         if order > 1:
             told &= np.abs(flat((at,))) < END
         right = np.abs(found - wanted) <= ALLOWED * np.abs(wanted) + FLOOR

@@ -1,0 +1,76 @@
+"""Derivatives at kinks: what ``certify`` states is what torch gives, unless it says otherwise."""
+
+import numpy as np
+import pytest
+
+from pullback.testing.certify.conventions import KINKS, Fixed
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+# Those that torch writes twice, and of which only the function for networks takes these arguments.
+OF_NETWORKS = {"threshold", "prelu", "celu", "selu", "rrelu", "dropout", "embedding_bag"}
+OURS_ALONE = {"at_least"}
+
+
+def torchs(name):
+    """Return torch's function of the same name."""
+    if name in OF_NETWORKS:
+        return getattr(F, name)
+    linalg = name.removeprefix("linalg_") if name.startswith("linalg_") else ""
+    places = ((F, name), (torch, name), (torch.special, name), (torch.linalg, linalg),
+              (torch.Tensor, name))  # fmt: skip
+    if name in ("norm", "max", "min"):
+        places = ((torch, name),)
+    return next(getattr(place, name) for place, name in places if hasattr(place, name))
+
+
+def prepared(kink):
+    """Return the arguments, and those that require grad."""
+    inputs = []
+
+    def made(value):
+        if isinstance(value, Fixed):
+            whole = np.array(value.values).dtype.kind == "i"
+            return torch.tensor(value.values, dtype=torch.int64 if whole else torch.float64)
+        if isinstance(value, list):
+            inputs.append(torch.tensor(value, dtype=torch.float64, requires_grad=True))
+            return inputs[-1]
+        return value
+
+    return [made(value) for value in kink.args], inputs
+
+
+def slopes(outputs, inputs):
+    """Return the gradients of the sum of the outputs."""
+    sums = [y.sum() for y in outputs if y.is_floating_point() and y.requires_grad]
+    found = torch.autograd.grad(sums, inputs, create_graph=True, allow_unused=True) if sums else ()
+    found = found or [None] * len(inputs)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
+
+
+def flat(parts):
+    numbers = [p.numpy(force=True) if isinstance(p, torch.Tensor) else np.array(p) for p in parts]
+    return np.concatenate([part.reshape(-1) for part in numbers])
+
+
+def same(found, stated):
+    return np.allclose(flat(found), stated, rtol=1e-12, atol=0, equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward", "ignore:index_reduce")
+@pytest.mark.parametrize("kink", KINKS, ids=lambda kink: f"{kink.op}-{KINKS.index(kink)}")
+def test_torch_gives_what_is_stated(kink):
+    if kink.op in OURS_ALONE:
+        pytest.skip("torch has no function of this name")
+    args, inputs = prepared(kink)
+    found = torchs(kink.op)(*args, **kink.kwargs)
+    first = slopes(found if isinstance(found, tuple) else (found,), inputs)
+    stated = flat(kink.slopes)
+    agrees = same(first, stated)
+    if kink.curves is not None:
+        curves = np.zeros_like(stated) if kink.curves == "zero" else flat(kink.curves)
+        try:
+            agrees = agrees and same(slopes(first, inputs), curves)
+        except RuntimeError as error:  # torch has no second derivative of it
+            assert "not implemented" in str(error)
+    assert agrees != bool(kink.differs)
