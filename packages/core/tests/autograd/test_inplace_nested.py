@@ -4,6 +4,8 @@ That every in-place form gives what its functional form gives is checked by the 
 (``inplace_nested``); here are the numbers of single cases.
 """
 
+import contextlib
+
 import pytest
 
 import pullback as pb
@@ -249,6 +251,28 @@ class TestTangentsThatLieAsTheirPrimals:
 
         found = jvp(function, (x.detach(),), (pb.ones(3, 2),))[1]
         assert_equal(found, [[2.0, 1.0]] * 3)
+
+
+    @pytest.mark.parametrize("mode", [contextlib.nullcontext, pb.no_grad, pb.inference_mode])
+    def test_of_a_view_that_is_first_read_where_nothing_is_recorded(self, mode):
+        x = pb.tensor([[0.5, 1.0], [2.0, 3.0]], dtype=pb.float64)
+
+        def function(a, b):
+            product = a * 1
+            view = product.t()[1]
+            product.mul_(b)
+            with mode():
+                assert view.shape == (view > 0).shape
+            return view * view
+
+        def total(a):
+            def push(t):
+                return jvp(lambda b: function(a, b), (a[0],), (t,))[1]
+
+            return vmap(push)(pb.eye(2, dtype=pb.float64)).sum()
+
+        # total: 2 b (a[0, 1] ** 2 + a[1, 1] ** 2), where b is a[0, 1]
+        assert_equal(grad(total)(x), [[0.0, 24.0], [0.0, 12.0]])
 
 
 class TestAsStridedUnderVmap:

@@ -84,12 +84,24 @@ cdef object reach(tuple shape, tuple strides):
 
 
 cdef Tensor tangent_again(Tensor view, int level):
-    """Return a view's part of the base's tangent, in place of one that it may have."""
+    """Return a view's part of the base's tangent, in place of one that it may have.
+
+    It is recorded in every mode: who asks first is not the only one who uses it.
+    """
     cdef Tensor base = <Tensor>view.extra.base
-    cdef Tensor value = tangent_of(base, level), kept = in_layout(base, value)
-    if kept is not value:
-        set_tangent(base, level, kept)
-    set_tangent(view, level, view_like(view, base, kept))
+    cdef Tensor value = tangent_of(base, level), kept
+    cdef pb_state *state = thread_state()
+    cdef bint grad_enabled = state.grad_enabled, inference = state.inference
+    state.grad_enabled = 1
+    state.inference = 0
+    try:
+        kept = in_layout(base, value)
+        if kept is not value:
+            set_tangent(base, level, kept)
+        set_tangent(view, level, view_like(view, base, kept))
+    finally:
+        state.grad_enabled = grad_enabled
+        state.inference = inference
     return own_tangent(view, level)
 
 
