@@ -68,3 +68,21 @@ def test_explain_names_the_decomposition(run_thin):
 
 def test_a_network_trains(run_thin, training):
     assert run_thin(training("thin")) == ["True thin"]
+
+
+def test_lazy_conjugates_and_negatives_need_no_kernels_of_their_own(run_thin):
+    code = """
+x = pb.tensor([[1 + 2j, 5.0], [3j, 4]], device="thin")
+for view in (x.conj(), x.mH, x.conj().imag, x.conj()._neg_view(), x._neg_view()[:, 0]):
+    print(view.is_conj() or view.is_neg(), (view + 1).tolist())
+x.conj()[0] = 5 - 1j
+print(x.tolist(), (pb.tensor([1, 2], device="thin")._neg_view() + 0).tolist())
+"""
+    assert run_thin(code) == [
+        "True [[(2-2j), (6+0j)], [(1-3j), (5+0j)]]",
+        "True [[(2-2j), (1-3j)], [(6+0j), (5+0j)]]",
+        "True [[-1.0, 1.0], [-2.0, 1.0]]",
+        "True [[2j, (-4+0j)], [(1+3j), (-3+0j)]]",
+        "True [-2j, (1-3j)]",
+        "[[(5+1j), (5+1j)], [3j, (4+0j)]] [-1, -2]",
+    ]

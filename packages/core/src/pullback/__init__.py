@@ -96,8 +96,6 @@ from pullback._scalars import (
     is_neg,
     is_same_size,
     is_signed,
-    resolve_conj,
-    resolve_neg,
     sym_float,
     sym_int,
     sym_ite,

@@ -25,7 +25,7 @@ _UNARY = frozenset("""
     zeros_like
     ones_like empty_like zero_ at_least deg2rad rad2deg frac nan_to_num sinc isinf isposinf isneginf
     isreal logit polygamma polygamma_ mvlgamma detach clone cast move alias bitcast view_as_real
-    view_as_complex conj square scaled
+    view_as_complex _conj _neg_view square scaled
 """.split())
 
 # One tensor whose first dims are a batch's already.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback._c import bind, copies, index, node_surface, operators, surface
+from pullback._c import bind, copies, dtype_views, index, node_surface, operators, surface
 from pullback._c.outputs import refuse_shared_memory
 from pullback._c.state import is_grad_enabled
 from pullback._c.tensor import bind_attribute
@@ -80,6 +80,7 @@ def bind_table(namespaces: dict[str, dict]) -> None:
         namespaces[namespace].update({name: getattr(ops, op) for name, op in names.items()})
     operators.install()
     copies.install()
+    dtype_views.install()
     index.install()
     node_surface.install()
     surface.install()

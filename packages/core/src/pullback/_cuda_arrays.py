@@ -34,6 +34,9 @@ def describe(self):
         raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If "
                            "gradients aren't required, use var.detach() to get Variable that "
                            "doesn't require grad.")
+    if self.is_conj() or self.is_neg():
+        raise RuntimeError("Can't get __cuda_array_interface__ on a tensor with the conjugate or "
+                           "negative bit set. Use var.resolve_conj().resolve_neg() instead.")
     size = self.element_size()
     strides = None if self.is_contiguous() else tuple(step * size for step in self.stride())
     return {"typestr": _KINDS[self.dtype.name], "shape": tuple(self.shape), "strides": strides,

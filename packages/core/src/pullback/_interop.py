@@ -111,17 +111,24 @@ def as_array(tensor):
     return numpy.asarray(memoryview(tensor))
 
 
+_BITS = {"conj": "conjugate", "neg": "negative"}
+
+
 def numpy_method(self, *, force=False):
     """Return a NumPy array over the same memory; ``force=True`` copies where that is impossible.
 
     Raises: RuntimeError when the tensor requires grad; TypeError when it is not on the host.
     """
     if force:
-        detached = self.detach()
+        detached = self.detach().resolve_conj().resolve_neg()
         return as_array(detached if interop.is_host(self) else detached.cpu())
     if self.requires_grad and is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
+    for bit, name in ((self.is_conj(), "conj"), (self.is_neg(), "neg")):
+        if bit:
+            raise RuntimeError(f"Can't call numpy() on Tensor that has {_BITS[name]} bit set. Use "
+                               f"tensor.resolve_{name}().numpy() instead.")
     return as_array(self.detach() if self.requires_grad else self)
 
 
@@ -148,7 +155,8 @@ def array_interface(self):
 
     Raises: AttributeError when the memory cannot be described so, as NumPy expects.
     """
-    if self.requires_grad or not interop.is_host(self) or self.dtype.name == "bfloat16":
+    if (self.requires_grad or not interop.is_host(self) or self.dtype.name == "bfloat16"
+            or self.is_conj() or self.is_neg()):
         raise AttributeError(f"'Tensor' object has no attribute '__array_interface__': a "
                              f"{self.dtype} tensor on {self.device} (requires_grad="
                              f"{self.requires_grad}) cannot be shared with NumPy")
@@ -219,7 +227,7 @@ def reduce(self, protocol):
 
     warn_if_has_hooks(self)
     device = None if interop.is_host(self) else str(self.device)
-    plain = self.detach()
+    plain = self.detach().resolve_conj().resolve_neg()
     if not interop.is_dense(plain):
         plain = plain.clone()
     data = b""

@@ -234,12 +234,26 @@ def _matrix_transposed(name):
     def transposed(self):
         if self.ndim == 1 or (name == "H" and self.ndim > 2):
             kinds = "matrices (2-D tensors)" if name == "H" else "matrices or batches of matrices"
+            more = (" For batches of matrices, consider using tensor.mH" if self.ndim > 1 else "")
             raise RuntimeError(f"tensor.{name} is only supported on {kinds}. Got {self.ndim}-D "
-                               f"tensor.")
+                               f"tensor.{more}")
         turned = self.transpose(-2, -1) if self.ndim else self
         return turned if name == "mT" else turned.conj()
 
     return transposed
+
+
+def _part_of_numbers(name):
+    """Return the property of real or imag, a view; setting it writes to that view."""
+    part = getattr(ops, name)
+
+    def write(self, value):
+        if isinstance(value, Tensor):
+            part(self).copy_(value)
+        else:
+            part(self).fill_(value)
+
+    return property(part, write)
 
 
 def _is_on(kind):
@@ -337,14 +351,13 @@ def install():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))
-    for name in ("is_conj", "is_neg", "is_same_size", "resolve_conj", "resolve_neg"):
-        bind_attribute(name, getattr(_scalars, name))
+    bind_attribute("is_same_size", _scalars.is_same_size)
     for name in ("cpu", "cuda", "meta"):
         bind_attribute(f"is_{name}", property(_is_on(name)))
     bind_attribute("T", property(_transposed))
     for name in ("mT", "mH", "H"):
         bind_attribute(name, property(_matrix_transposed(name)))
-    bind_attribute("real", property(ops.real))
-    bind_attribute("imag", property(ops.imag))
+    for name in ("real", "imag"):
+        bind_attribute(name, _part_of_numbers(name))
     _interop.install()
     graph.install()

@@ -8,9 +8,8 @@ import math
 from pullback._c.tensor import Tensor
 
 __all__ = [
-    "is_conj", "is_inference", "is_neg", "is_same_size", "is_signed", "resolve_conj",
-    "resolve_neg", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt",
-    "sym_sum", "typename",
+    "is_conj", "is_inference", "is_neg", "is_same_size", "is_signed", "sym_float", "sym_int",
+    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "typename",
 ]  # fmt: skip
 
 _NUMBERS = (builtins.int, builtins.float)
@@ -115,25 +114,13 @@ def is_same_size(input, other):
 
 
 def is_conj(input):
-    """Return False: conjugates are computed, never only marked."""
-    _tensor("is_conj", input)
-    return False
+    """Return whether the elements are the conjugates of what lies in the tensor's memory."""
+    return _tensor("is_conj", input).is_conj()
 
 
 def is_neg(input):
-    """Return False: negatives are computed, never only marked."""
-    _tensor("is_neg", input)
-    return False
-
-
-def resolve_conj(input):
-    """Return the very tensor, as no conjugation is pending."""
-    return _tensor("resolve_conj", input)
-
-
-def resolve_neg(input):
-    """Return the very tensor, as no negation is pending."""
-    return _tensor("resolve_neg", input)
+    """Return whether the elements are the negatives of what lies in the tensor's memory."""
+    return _tensor("is_neg", input).is_neg()
 
 
 def typename(obj):

@@ -18,8 +18,8 @@ from pullback._c.layout cimport (
 from pullback._c.record cimport bump_version
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
-    pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
+    is_tensor, pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
     STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
@@ -41,7 +41,7 @@ cdef inline bint is_only_way(PyObject *value) noexcept:
         return False
     return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
             and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
-            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_LIFTED) == 0
+            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_LIFTED | TENSOR_LAZY) == 0
             and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
 
 

@@ -14,12 +14,12 @@ from pullback._c.dtype cimport CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_catego
 from pullback._c.elementwise cimport memory_overlaps
 from pullback._c.entry cimport MAX_ARGS, Op, forward_register, op_named
 from pullback._c.kernel cimport (
-    check_broadcast, copy_into, fill_with, launch, launch_along, launch_operands, param_int,
-    slot_id)
+    copy_into, fill_with, launch, launch_along, launch_operands, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_same_shape, small_int)
+    check_broadcast, layout_contiguous, layout_new, layout_parse, layout_same_shape, small_int)
 from pullback._c.storage cimport storage_retain
-from pullback._c.tensor cimport Tensor, is_tensor, same_device, tensor_new, tensor_wrap
+from pullback._c.tensor cimport (
+    Tensor, is_tensor, same_device, tensor_new, tensor_over, tensor_wrap)
 from pullback._c.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_strides
 from pullback._c.views cimport dim_of, fetch
 from pullback._c.create import item as value_of
@@ -40,8 +40,8 @@ cdef inline Tensor new_like(Tensor self, int ndim, const int64_t *shape, int dty
 
 cdef inline Tensor over(Tensor self, int ndim, const int64_t *shape, const int64_t *strides):
     """Return the memory of a tensor in another geometry."""
-    return tensor_wrap(storage_retain(self.storage), layout_new(ndim, shape, strides), self.offset,
-                       self.dtype)
+    return tensor_over(self, storage_retain(self.storage), layout_new(ndim, shape, strides),
+                       self.offset)
 
 
 cdef inline bint is_index(Tensor self, Tensor index) noexcept nogil:

@@ -11,10 +11,8 @@ from pullback._c.kernel cimport fill_with
 from pullback._c.tensor cimport Tensor, is_tensor
 
 
-cdef object forward_conj(Op op, PyObject **args, PyObject *target):
-    """Real tensors are their own conjugate: the very tensor is returned. Formulas pass numbers."""
-    if not is_tensor(<object>args[0]):
-        return (<object>args[0]).conjugate()
+cdef object forward_conj_physical(Op op, PyObject **args, PyObject *target):
+    """Real tensors are their own conjugate: the very tensor is returned."""
     if dtype_category[(<Tensor>args[0]).dtype] < CATEGORY_COMPLEX and target == NULL:
         return <object>args[0]
     return forward_elementwise(op, args, target)
@@ -97,7 +95,7 @@ cdef object forward_square(Op op, PyObject **args, PyObject *target):
     return forward_elementwise(op, values, target)
 
 
-forward_register("conj", forward_conj)
+forward_register("conj_physical", forward_conj_physical)
 forward_register("pow", forward_pow)
 forward_register("rsub", forward_rsub)
 forward_register("scaled", forward_scaled)

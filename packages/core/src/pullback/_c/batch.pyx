@@ -18,7 +18,8 @@ from pullback._c.levels cimport (
     Level, Lift, attach, batch_level, hide_level, level_size, lifts, link, open_level)
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_new
-from pullback._c.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_wrap
+from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, is_tensor, tensor_wrap)
 from pullback._c.types cimport layout_shape, layout_strides
 from pullback._c.engine import run_backward
 
@@ -58,7 +59,7 @@ cdef Tensor batched(Tensor value, Level level):
         layout_new(value.layout.ndim - 1, layout_shape(value.layout) + 1,
                    layout_strides(value.layout) + 1), value.offset, value.dtype)
     attach(made, link(value, level, None))
-    made.flags |= TENSOR_IS_BATCHED
+    made.flags |= TENSOR_IS_BATCHED | value.flags & TENSOR_LAZY
     nested = value.flags & TENSOR_IS_BATCHED
     made.extra.device_type = (value.extra.device_type if nested else
                               value.storage.device_type)

@@ -34,7 +34,7 @@ from pullback._c.record cimport (
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_wrap)
+    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
 from pullback._c.types cimport STORAGE_INFERENCE, pb_node
 from pullback._c.views cimport own_result
 from pullback._c.kernel import KernelMissing
@@ -354,8 +354,8 @@ cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
     shadow = op.forward(op, shadows, NULL)
     if fresh and layout_same_strides(shadow.layout, result.layout):
         # Dims of one element may have any stride: take the usual one.
-        return tensor_wrap(storage_retain(result.storage), layout_retain(shadow.layout),
-                           result.offset, result.dtype)
+        return tensor_over(result, storage_retain(result.storage), layout_retain(shadow.layout),
+                           result.offset)
     out = tensor_new(layout_retain(shadow.layout), result.dtype, result.storage.device_type,
                      result.storage.device_index)
     copy_into(out, result)

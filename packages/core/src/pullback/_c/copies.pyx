@@ -16,7 +16,7 @@ from pullback._c.record cimport tensor_edge, tensor_needs_grad
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_LIFTED, Tensor, is_tensor, tensor_device, tensor_new, tensor_set_node, tensor_wrap)
+    TENSOR_IS_LIFTED, Tensor, is_tensor, tensor_device, tensor_new, tensor_over, tensor_set_node)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_edge, pb_layout)
 from pullback._c.views cimport infer_shape, strides_for
@@ -270,8 +270,8 @@ cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
     cdef int count = infer_shape(self, <object>args[1], shape)
     if not strides_for(self, count, shape, strides):
         raise RuntimeError("_unsafe_view(): size is not compatible with the input's strides")
-    return tensor_wrap(storage_retain(self.storage), layout_new(count, shape, strides), self.offset,
-                       self.dtype)
+    return tensor_over(self, storage_retain(self.storage), layout_new(count, shape, strides),
+                       self.offset)
 
 
 cdef object composite_reshape(Op op, PyObject **args, PyObject *target):

@@ -13,20 +13,21 @@ from pullback._c.device cimport (
     device_parse, device_type, has_field, pb_device_type)
 from pullback._c.dtype cimport (
     CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
-    dtype_itemsize, dtype_of_scalar, scalar_check_all, scalar_read)
+    dtype_itemsize, dtype_of_scalar, scalar_check_all)
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.kernel cimport (
-    check_broadcast, copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
+    copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_retain, layout_same_shape,
-    layout_same_strides, layout_scalar, small_int)
+    check_broadcast, layout_contiguous, layout_new, layout_parse, layout_retain,
+    layout_same_shape, layout_same_strides, layout_scalar, small_int)
+from pullback._c.lazy cimport resolved, scalar_of
 from pullback._c.pinned cimport is_pinned_for
 from pullback._c.storage cimport storage_alias, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, same_device, tensor_alias, tensor_data, tensor_device, tensor_new,
-    tensor_wrap)
+    TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, same_device, tensor_alias, tensor_data, tensor_device,
+    tensor_new, tensor_over, tensor_wrap)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -174,8 +175,8 @@ def alias_raw(Tensor source not None):
 
 def data_alias(Tensor source not None):
     """Return a leaf over the same memory with a version counter of its own (``Tensor.data``)."""
-    return tensor_wrap(storage_alias(source.storage), layout_retain(source.layout), source.offset,
-                       source.dtype)
+    return tensor_over(source, storage_alias(source.storage), layout_retain(source.layout),
+                       source.offset)
 
 
 def to_device(Tensor source not None, where, bint non_blocking=False):
@@ -202,7 +203,7 @@ cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if same_device(out, source):
         return copy_into(out, source)
-    staged = source
+    staged = resolved(source)
     if source.dtype != out.dtype:
         staged = cast_tensor(source, out.dtype)
     if lies_alike(out, staged):
@@ -219,7 +220,8 @@ cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
 
 cdef bint lies_alike(Tensor out, Tensor source) noexcept:
     """True if the bytes of two tensors of one dtype are in the same order, without gaps."""
-    return (source.layout.flags & LAYOUT_DENSE != 0 and layout_same_shape(out.layout, source.layout)
+    return (not out.flags & TENSOR_LAZY and source.layout.flags & LAYOUT_DENSE != 0
+            and layout_same_shape(out.layout, source.layout)
             and layout_same_strides(out.layout, source.layout))
 
 
@@ -294,7 +296,7 @@ def item(Tensor self not None):
         raise RuntimeError(f"a Tensor with {self.layout.numel} elements cannot be converted to "
                            f"Scalar")
     if found.host:
-        return scalar_read(tensor_data(self), self.dtype)
+        return scalar_of(self, tensor_data(self))
     if self.storage.device_type == DEVICE_META:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     message[0] = 0
@@ -303,7 +305,7 @@ def item(Tensor self not None):
                                       dtype_itemsize[self.dtype], PB_DEVICE_TO_HOST, message)
     if failed:
         raise_failure(failed, message, "item()", tensor_device(self))
-    return scalar_read(value, self.dtype)
+    return scalar_of(self, value)
 
 
 # ---- factories: the common calls; their entries have Python functions for the rest ---------------

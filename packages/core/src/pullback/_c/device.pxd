@@ -17,6 +17,7 @@ ctypedef struct pb_entry:
     pb_kernel kernel            # a compiled kernel
     PyObject *callable          # owned; a Python kernel
     int8_t resolution           # how the slot is served, see kernel.pyx
+    bint takes_conj             # inputs may have PB_ARRAY_CONJ
 
 
 ctypedef struct pb_device_type:

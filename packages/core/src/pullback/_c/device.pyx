@@ -14,6 +14,7 @@ from pullback._c.failures cimport keep_error, raise_failure
 from pullback._c.state cimport process_pool, thread_state
 
 from pullback._c.pymemory import wrap_memory
+from pullback.optable.slots import SLOT_IDS, SLOTS
 
 __all__ = ["device", "device_count", "get_default_device", "known_device_types",
            "set_default_device"]
@@ -123,7 +124,7 @@ def install_backend(str name, capsule):
                      and backend.set_stream != NULL and backend.wait_stream != NULL)
 
 
-def install_kernel(str name, int slot, unsigned int mask, kernel):
+def install_kernel(str name, int slot, unsigned int mask, kernel, bint conj=False):
     """Put a kernel into the table of a device type, for every dtype of the mask."""
     cdef pb_device_type *found = &types[device_type_id(name, True)]
     cdef pb_kernel pointer = NULL
@@ -145,6 +146,7 @@ def install_kernel(str name, int slot, unsigned int mask, kernel):
             entry.callable = <PyObject *>kernel
             entry.kernel = pointer
             entry.resolution = 1
+            entry.takes_conj = conj and pointer != NULL
 
 
 cdef class device:

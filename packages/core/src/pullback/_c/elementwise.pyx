@@ -11,17 +11,18 @@ from pullback.abi cimport PB_BOOL, PB_F32, PB_F64, PB_NUM_DTYPES, PB_U8
 from pullback._c.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
     dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
-    scalar_check_all, scalar_read, scalar_write)
+    scalar_check_all, scalar_write)
 from pullback._c.entry cimport OP_ALPHA, Op, forward_register, op_named, shown_name
 from pullback._c.kernel cimport (
-    MAX_ELEMENTWISE, check_broadcast, copy_into, elementwise_layout, launch_elementwise,
-    operand, refuse_two_devices, slot_id)
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand,
+    refuse_two_devices, slot_id)
 from pullback._c.layout cimport (
-    layout_contiguous, layout_extent, layout_release, layout_retain, layout_same_shape,
-    layout_shape_tuple)
+    check_broadcast, layout_contiguous, layout_extent, layout_release, layout_retain,
+    layout_same_shape, layout_shape_tuple)
 from pullback._c.device cimport device_types, pb_device_type
+from pullback._c.lazy cimport scalar_of
 from pullback._c.tensor cimport (
-    Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
+    TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
@@ -186,7 +187,7 @@ cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
     tensor = <Tensor>value
     if tensor.storage.device_type != leader.storage.device_type:
         slot.tensor = NULL
-        scalar_write(scalar_read(tensor_data(tensor), tensor.dtype), dtype, &slot.scalar[0])
+        scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &slot.scalar[0])
         return None
     if tensor.dtype != dtype:
         tensor = cast_tensor(tensor, dtype)
@@ -547,7 +548,7 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
         return copy_raw(self, source, <object>args[2])
     refuse_partial_overlap(self, source)
     if memory_overlaps(self, source):
-        if same_elements(self, source):
+        if same_elements(self, source) and not (self.flags ^ source.flags) & TENSOR_LAZY:
             return self
         source = contiguous_copy(source)
     copy_into(self, source)

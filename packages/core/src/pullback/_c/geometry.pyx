@@ -20,7 +20,7 @@ from pullback._c.record cimport (
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
     tensor_set_node, tensor_wrap)
 from pullback._c.types cimport pb_layout, pb_storage
 
@@ -49,6 +49,7 @@ cdef int become(Op op, Tensor target, Tensor view) except -1:
     """Give a tensor the geometry, memory, history and lifts of another."""
     bump_version(target, op.id)
     place(target, storage_retain(view.storage), layout_retain(view.layout), view.offset)
+    target.flags = target.flags & ~TENSOR_LAZY | view.flags & TENSOR_LAZY
     if view.flags & TENSOR_IS_LIFTED or target.flags & TENSOR_IS_LIFTED:
         attach(target, lifts(view))
     if view.node == NULL:

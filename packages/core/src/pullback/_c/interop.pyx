@@ -23,7 +23,8 @@ from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain)
 from pullback._c.record cimport tensor_needs_grad
 from pullback._c.storage cimport storage_foreign, storage_release, storage_retain
-from pullback._c.tensor cimport Tensor, tensor_data, tensor_device, tensor_wrap
+from pullback._c.tensor cimport (
+    TENSOR_CONJ, TENSOR_LAZY, Tensor, tensor_data, tensor_device, tensor_over, tensor_wrap)
 from pullback._c.types cimport (
     LAYOUT_DENSE, STORAGE_READONLY, layout_shape, layout_strides, pb_layout, pb_storage)
 
@@ -202,6 +203,7 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
                           f"Tensor.cpu() first")
     if tensor_needs_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    refuse_lazy(self)
     if flags & PyBUF_WRITABLE and self.storage.flags & STORAGE_READONLY:
         raise BufferError("the tensor shares the memory of a read-only array")
     if flags & PyBUF_FORMAT and formats[self.dtype] == NULL:
@@ -266,6 +268,17 @@ def is_host(Tensor self not None):
     return bool(device_types()[self.storage.device_type].host)
 
 
+cdef int refuse_lazy(Tensor self) except -1:
+    """Raise where others would read the memory of a lazy conjugate or negative as it is."""
+    if self.flags & TENSOR_CONJ:
+        raise BufferError("Can't export tensors with the conjugate bit set, use "
+                          "tensor.resolve_conj()")
+    if self.flags & TENSOR_LAZY:
+        raise BufferError("Can't export tensors with the negative bit set, use "
+                          "tensor.resolve_neg()")
+    return 0
+
+
 def is_dense(Tensor self not None):
     """Return True if some permutation of the dims is contiguous."""
     return self.layout.flags & LAYOUT_DENSE != 0
@@ -275,6 +288,7 @@ def halves_as_integers(Tensor self not None):
     """Return the bits of a bfloat16 tensor as int16, over the same memory."""
     if self.dtype != PB_BF16:
         raise TypeError("expected a bfloat16 tensor")
+    refuse_lazy(self)
     return tensor_wrap(storage_retain(self.storage), layout_retain(self.layout), self.offset,
                        PB_I16)
 
@@ -283,6 +297,7 @@ def read_bytes(Tensor self not None):
     """Return the memory of a dense host tensor, its elements in the order in which they lie."""
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self):
         raise ValueError("read_bytes(): expected a dense tensor on the host")
+    refuse_lazy(self)
     return PyBytes_FromStringAndSize(
         <char *>tensor_data(self) if self.layout.numel else NULL,
         self.layout.numel * dtype_itemsize[self.dtype])
@@ -311,5 +326,5 @@ def place_in(Tensor memory not None, Tensor like not None):
     """Return a leaf with the geometry and dtype of `like` in a copy of its whole memory."""
     if memory.storage.nbytes != like.storage.nbytes:
         raise ValueError("place_in(): the memory has another size")
-    return tensor_wrap(storage_retain(memory.storage), layout_retain(like.layout), like.offset,
-                       like.dtype)
+    return tensor_over(like, storage_retain(memory.storage), layout_retain(like.layout),
+                       like.offset)

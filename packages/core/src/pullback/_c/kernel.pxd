@@ -17,7 +17,6 @@ ctypedef struct operand:
 
 
 cdef int slot_id(str name) except -1
-cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
 cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
 cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1
@@ -25,12 +24,17 @@ cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
                       int64_t param) except -1
 cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
                          pb_param *params, int nparam) except -1
+cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept
+cdef int call_slot(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
+                                   int64_t work) except -1) noexcept
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
                                           int device) noexcept,
                             void (*end)(pb_event *event) noexcept) noexcept
 cdef void param_int(pb_param *param, int64_t value) noexcept
 cdef void param_float(pb_param *param, double value) noexcept
+cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1

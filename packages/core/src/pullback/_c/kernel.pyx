@@ -9,19 +9,19 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport (
-    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_E_PYTHON, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS,
-    PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT, PB_PARAM_INTS, pb_array,
-    pb_backend, pb_call, pb_event, pb_kernel, pb_param)
+    PB_ARRAY_CONJ, PB_ARRAY_HOST, PB_ARRAY_NEG, PB_ARRAY_WRITE, PB_E_PYTHON, PB_I64, PB_MAX_NDIM,
+    PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT,
+    PB_PARAM_INTS, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
 from pullback._c.device cimport (
     DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
 from pullback._c.dtype cimport dtype_itemsize, dtype_object, scalar_write
 from pullback._c.failures cimport raise_code
 from pullback._c.interrupts cimport interrupts_begin, interrupts_end, interrupts_left_writes
 from pullback._c.layout cimport (
-    layout_contiguous, layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
+    broadcast_pair, layout_contiguous, layout_release, layout_retain, layout_same_shape)
 from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.pykernel cimport run_callable, run_on_host
-from pullback._c.tensor cimport Tensor, tensor_device
+from pullback._c.tensor cimport TENSOR_LAZY, Tensor, tensor_device
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 from pullback.optable.slots import SLOT_IDS, SLOTS
@@ -56,43 +56,6 @@ cdef int slot_id(str name) except -1:
 
 
 # ---- shapes --------------------------------------------------------------------------------------
-
-cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1:
-    """Broadcast two shapes as NumPy does; return the number of dims."""
-    cdef int ndim = a.ndim if a.ndim > b.ndim else b.ndim
-    cdef int d, da, db
-    cdef int64_t x, y
-    for d in range(ndim):
-        da = d - (ndim - a.ndim)
-        db = d - (ndim - b.ndim)
-        x = layout_shape(a)[da] if da >= 0 else 1
-        y = layout_shape(b)[db] if db >= 0 else 1
-        if x == y or y == 1:
-            shape[d] = x
-        elif x == 1:
-            shape[d] = y
-        else:
-            raise RuntimeError(f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
-                               f"at non-singleton dimension {d}")
-    return ndim
-
-
-cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1:
-    """Raise unless `source` can be repeated to the shape of `target`."""
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int d, ndim
-    cdef bint fits
-    if layout_same_shape(target, source):
-        return 0
-    ndim = broadcast_pair(target, source, shape)
-    fits = ndim == target.ndim
-    for d in range(ndim if fits else 0):
-        fits = fits and shape[d] == layout_shape(target)[d]
-    if not fits:
-        raise RuntimeError(f"output with shape {list(layout_shape_tuple(target))} doesn't match "
-                           f"the broadcast shape {[shape[d] for d in range(ndim)]}")
-    return 0
-
 
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
     """Return the layout of an elementwise result; owned. A dense input's order is kept."""
@@ -142,14 +105,14 @@ cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
     """Describe the memory of a tensor to a kernel."""
     array.size = sizeof(pb_array)
     array.dtype = tensor.dtype
-    array.flags = 0
+    array.flags = (tensor.flags & TENSOR_LAZY) >> 4       # TENSOR_CONJ becomes PB_ARRAY_CONJ
     array.device = tensor.storage.device_index
     array.data = <char *>tensor.storage.data + tensor.offset * dtype_itemsize[tensor.dtype]
     array.base = tensor.storage.data
     array.offset = tensor.offset
 
 
-cdef inline void array_scalar(pb_array *array, int dtype, void *value) noexcept:
+cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept:
     """Describe a number in host memory to a kernel."""
     array.size = sizeof(pb_array)
     array.dtype = dtype
@@ -253,7 +216,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     call.param = NULL
     pointers[0] = &arrays[0]
     array_begin(&arrays[0], out)
-    arrays[0].flags = PB_ARRAY_WRITE
+    arrays[0].flags |= PB_ARRAY_WRITE
     for i in range(count):
         pointers[i + 1] = &arrays[i + 1]
         if inputs[i].tensor != NULL:
@@ -317,10 +280,38 @@ cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **out
 
 
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run the kernel of a slot; raises what it reports."""
-    cdef pb_device_type *found = device_types() + type_id
+    """Run the kernel of a slot; raises what it reports.
+
+    All kernels are run from here, so no kernel sees the memory of a lazy conjugate or negative.
+    """
+    cdef int i, flags = 0
     if type_id == DEVICE_META:
         return 0
+    for i in range(call.nout + call.nin):
+        flags |= call.out[i].flags      # the inputs follow the outputs
+    if flags & (PB_ARRAY_CONJ | PB_ARRAY_NEG):
+        return call_lazy(type_id, call, key, work)
+    return call_plainly(type_id, call, key, work)
+
+
+# Set by lazy.pyx: what runs a kernel some operands of which are lazy.
+cdef int (*call_lazy)(int type_id, pb_call *call, int key, int64_t work) except -1
+
+
+cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
+                                   int64_t work) except -1) noexcept:
+    """Install what runs kernels on lazy conjugates and negatives."""
+    global call_lazy
+    call_lazy = run
+
+
+cdef int call_slot(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel of a slot on operands none of which is lazy, or as it takes them."""
+    return call_plainly(type_id, call, key, work)
+
+
+cdef inline int call_plainly(int type_id, pb_call *call, int key, int64_t work) except -1:
+    cdef pb_device_type *found = device_types() + type_id
     if not found.loaded:
         device_type(type_id)
     if process.observer != NULL and is_timed(found.backend):
@@ -496,7 +487,7 @@ cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int n
         check_device(slot, first, <Tensor>operands[i], i - nout)
         array_fill(&arrays[i], <Tensor>operands[i])
         if i < nout:
-            arrays[i].flags = PB_ARRAY_WRITE
+            arrays[i].flags |= PB_ARRAY_WRITE
         pointers[i] = &arrays[i]
         work += (<Tensor>operands[i]).layout.numel
     call.size = sizeof(pb_call)

@@ -18,6 +18,8 @@ cdef tuple layout_strides_tuple(const pb_layout *layout)
 cdef int layout_parse(object dims, int64_t *out, const char *op, const char *argument) except -1
 cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil
 cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil
+cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1
+cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1
 
 
 cdef inline bint small_int(object value, int64_t *found) noexcept:

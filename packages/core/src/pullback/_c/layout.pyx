@@ -330,4 +330,41 @@ cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil:
         used |= <uint64_t>1 << pick
 
 
+cdef int broadcast_pair(const pb_layout *a, const pb_layout *b, int64_t *shape) except -1:
+    """Broadcast two shapes as NumPy does; return the number of dims."""
+    cdef int ndim = a.ndim if a.ndim > b.ndim else b.ndim
+    cdef int d, da, db
+    cdef int64_t x, y
+    for d in range(ndim):
+        da = d - (ndim - a.ndim)
+        db = d - (ndim - b.ndim)
+        x = layout_shape(a)[da] if da >= 0 else 1
+        y = layout_shape(b)[db] if db >= 0 else 1
+        if x == y or y == 1:
+            shape[d] = x
+        elif x == 1:
+            shape[d] = y
+        else:
+            raise RuntimeError(f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
+                               f"at non-singleton dimension {d}")
+    return ndim
+
+
+cdef int check_broadcast(const pb_layout *target, const pb_layout *source) except -1:
+    """Raise unless `source` can be repeated to the shape of `target`."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int d, ndim
+    cdef bint fits
+    if layout_same_shape(target, source):
+        return 0
+    ndim = broadcast_pair(target, source, shape)
+    fits = ndim == target.ndim
+    for d in range(ndim if fits else 0):
+        fits = fits and shape[d] == layout_shape(target)[d]
+    if not fits:
+        raise RuntimeError(f"output with shape {list(layout_shape_tuple(target))} doesn't match "
+                           f"the broadcast shape {[shape[d] for d in range(ndim)]}")
+    return 0
+
+
 scalar_layout = layout_contiguous(0, NULL)

@@ -17,6 +17,7 @@ from pullback._c.dtype cimport (
     scalar_write)
 from pullback._c.interrupts cimport poll_signals
 from pullback._c.layout cimport layout_contiguous
+from pullback._c.lazy cimport resolved
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_alias, tensor_data, tensor_new)
 from pullback._c.types cimport layout_shape, layout_strides
@@ -203,7 +204,7 @@ def nested_list(Tensor self not None):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if not device_type(self.storage.device_type).host:
         self = to_device(self, "ref")
-    self = tensor_alias(self)           # holds the memory whatever runs meanwhile
+    self = tensor_alias(resolved(self))     # holds the memory whatever runs meanwhile
     return nested(self, <const char *>tensor_data(self), 0)
 
 

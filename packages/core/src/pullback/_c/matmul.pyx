@@ -78,7 +78,7 @@ cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, con
     array_fill(&arrays[0], out)
     array_fill(&arrays[1], a)
     array_fill(&arrays[2], b)
-    arrays[0].flags = PB_ARRAY_WRITE
+    arrays[0].flags |= PB_ARRAY_WRITE
     for i in range(3):
         arrays[i].ndim = 3
         arrays[i].shape = parts[i].shape

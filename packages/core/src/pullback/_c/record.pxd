@@ -20,6 +20,7 @@ cdef int check_writable(Tensor target, bint overlap) except -1
 cdef int check_not_inference(Tensor target) except -1
 cdef int move_retained(Tensor tensor, pb_node *node, uint32_t number) except -1
 cdef int rebase(Tensor target, pb_node *node) except -1
+cdef object toggled(object tensor, int flags)
 cdef object complex_part(object whole, tuple shape, tuple strides, object start)
 cdef tuple geometry(Tensor tensor)
 cdef object replay(Tensor base, tuple view)

@@ -19,9 +19,9 @@ from pullback._c.node cimport (
 from pullback._c.saved cimport save_object, save_shape, save_tensor, save_tuple, set_gradient_node
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT,
-    VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD, is_tensor, tensor_extra,
-    tensor_requires_grad, tensor_set_node)
+    TENSOR_CONJ, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_NEG, TENSOR_REQUIRES_GRAD,
+    TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT, VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT,
+    VIEW_NO_GRAD, is_tensor, tensor_extra, tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_INNER, NODE_OP, STORAGE_INFERENCE,
     STORAGE_READONLY, node_edges, pb_edge, pb_node)
@@ -349,7 +349,7 @@ cdef int bump_version(Tensor target, int writer) except -1:
 
 cdef tuple geometry(Tensor tensor):
     return (layout_shape_tuple(tensor.layout), layout_strides_tuple(tensor.layout), tensor.offset,
-            dtype_object(tensor.dtype))
+            dtype_object(tensor.dtype), tensor.flags & TENSOR_LAZY)
 
 
 cdef class SliceWrite:
@@ -470,12 +470,23 @@ cdef int view_refresh(Tensor view) except -1:
 
 cdef object replay(Tensor base, tuple view):
     """Redo a view of this geometry, perhaps across dtypes: parts of complex numbers, or these."""
-    shape, strides, offset, dtype = view
+    shape, strides, offset, dtype, flags = view
     if dtype is dtype_object(base.dtype):
-        return op_named("as_strided")(base, shape, strides, offset)
+        return toggled(op_named("as_strided")(base, shape, strides, offset), base.flags ^ flags)
+    memory = toggled(base, base.flags)
     if dtype.is_complex:
-        return complex_part(base, shape, strides, 2 * offset)
-    return op_named("as_strided")(op_named("view_as_real")(base), shape, strides, offset)
+        return toggled(complex_part(memory, shape, strides, 2 * offset), flags)
+    return toggled(op_named("as_strided")(op_named("view_as_real")(memory), shape, strides, offset),
+                   flags)
+
+
+cdef object toggled(object tensor, int flags):
+    """Return a view that is lazily conjugated and negated as the flags of a tensor say."""
+    if flags & TENSOR_CONJ:
+        tensor = op_named("_conj")(tensor)
+    if flags & TENSOR_NEG:
+        tensor = op_named("_neg_view")(tensor)
+    return tensor
 
 
 cdef object complex_part(object whole, tuple shape, tuple strides, object start):

@@ -16,7 +16,7 @@ from pullback._c.kernel cimport (
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_same_shape, layout_shape_tuple)
 from pullback._c.storage cimport storage_retain
-from pullback._c.tensor cimport Tensor, tensor_new, tensor_wrap
+from pullback._c.tensor cimport Tensor, tensor_new, tensor_over, tensor_wrap
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
 from pullback._c.views cimport dim_of, make_view
 from pullback.optable.slots import SLOTS
@@ -82,7 +82,7 @@ cdef Tensor reduce_to(int slot, int key, Tensor self, unsigned long long mask, p
         stride *= full[d]
     array_fill(&arrays[0], out)
     array_fill(&arrays[1], self)
-    arrays[0].flags = PB_ARRAY_WRITE
+    arrays[0].flags |= PB_ARRAY_WRITE
     arrays[0].ndim = ndim
     arrays[0].shape = full
     arrays[0].strides = strides
@@ -251,8 +251,8 @@ cdef Tensor with_dims(Tensor self):
     cdef int64_t single = 1
     if self.layout.ndim > 0:
         return self
-    return tensor_wrap(storage_retain(self.storage), layout_contiguous(1, &single), self.offset,
-                       self.dtype)
+    return tensor_over(self, storage_retain(self.storage), layout_contiguous(1, &single),
+                       self.offset)
 
 
 cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):

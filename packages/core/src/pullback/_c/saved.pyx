@@ -17,8 +17,8 @@ from pullback._c.node cimport node_extra, node_name, node_retain
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_LIFTED, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias, tensor_extra,
-    tensor_is_exact, tensor_set_node, tensor_wrap)
+    TENSOR_IS_LIFTED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias,
+    tensor_extra, tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_FREED, NODE_FREED_BY_GRAD, NODE_INNER, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT,
     SAVED_OUTPUT, SAVED_PACKED, SAVED_SHAPE, SAVED_TENSOR, SAVED_TUPLE, STORAGE_INFERENCE,
@@ -62,6 +62,7 @@ cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) exc
     saved.storage = storage_retain(tensor.storage)
     saved.layout = layout_retain(tensor.layout)
     saved.offset = tensor.offset
+    saved.flags = tensor.flags & TENSOR_LAZY
     return 0
 
 
@@ -322,6 +323,7 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
     if saved.kind == SAVED_INPUT or saved.kind == SAVED_OUTPUT:
         tensor = tensor_wrap(storage_retain(saved.storage), layout_retain(saved.layout),
                              saved.offset, saved.dtype)
+        tensor.flags = saved.flags
         if saved.storage.version != saved.version:
             raise_modified(node, saved, tensor)
         if saved.object != NULL:

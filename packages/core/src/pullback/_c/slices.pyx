@@ -20,12 +20,13 @@ from pullback._c.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_new, layout_parse, layout_release,
     layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.node cimport node_release_saved, node_retain
-from pullback._c.record cimport SliceWrite, complex_part, geometry, replay
+from pullback._c.record cimport SliceWrite, complex_part, geometry, replay, toggled
 from pullback._c.saved cimport node_check_alive, set_inner_history
 from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, Tensor, tensor_device, tensor_new, tensor_set_node, tensor_wrap)
+    TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, tensor_device, tensor_new, tensor_set_node,
+    tensor_wrap)
 from pullback._c.types cimport (
     NODE_HOOKED, NODE_PYTHON, layout_shape, layout_strides, node_edges, node_meta, pb_layout,
     pb_meta, pb_node)
@@ -123,9 +124,13 @@ cdef Tensor part_of(Tensor whole, SliceWrite write):
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int64_t start = write.view[2] - write.base[2]
     cdef int ndim = layout_parse(write.view[0], shape, "copy_slices", "size")
+    cdef int flags = write.view[4] ^ write.base[4]      # the base and the view may differ in these
+    cdef Tensor part
     layout_parse(write.view[1], strides, "copy_slices", "stride")
-    return tensor_wrap(storage_retain(whole.storage), layout_new(ndim, shape, strides),
+    part = tensor_wrap(storage_retain(whole.storage), layout_new(ndim, shape, strides),
                        whole.offset + start, whole.dtype)
+    part.flags = (whole.flags & TENSOR_LAZY) ^ flags
+    return part
 
 
 cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
@@ -141,7 +146,7 @@ cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
     if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
         buffer = op_named("clone_beside")(buffer, grad)
     shape, strides, offset = write.base[:3]
-    result = op_named("as_strided")(buffer, shape, strides, offset - low)
+    result = toggled(op_named("as_strided")(buffer, shape, strides, offset - low), write.base[4])
     op_named("copy_")(result, grad)
     part = written_part(buffer, result, write, low)
     apply_inner(node, part, results, skipped)
@@ -152,14 +157,19 @@ cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
 
 
 cdef object written_part(object buffer, object result, SliceWrite write, object low):
-    """Return the view of the gradient that corresponds to the written view."""
-    shape, strides, offset, dtype = write.view
+    """Return the view of the gradient that corresponds to the written view.
+
+    The buffer is to the gradient what the memory is to the base, `result`.
+    """
+    shape, strides, offset, dtype, flags = write.view
     if dtype is write.base[3]:
-        return op_named("as_strided")(buffer, shape, strides, offset - low)
-    if dtype.is_complex:
-        return complex_part(buffer, shape, strides, 2 * offset - low)
-    whole = op_named("view_as_real")(result)
-    return op_named("as_strided")(whole, shape, strides, offset - low * 2)
+        part = op_named("as_strided")(buffer, shape, strides, offset - low)
+    elif dtype.is_complex:
+        part = complex_part(buffer, shape, strides, 2 * offset - low)
+    else:
+        whole = op_named("view_as_real")(toggled(result, write.base[4]))
+        part = op_named("as_strided")(whole, shape, strides, offset - low * 2)
+    return toggled(part, flags)
 
 
 cdef int apply_to_whole(pb_node *node, PyObject **grads, PyObject **results,
@@ -196,6 +206,7 @@ cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
         memory = empty_tensor((extent(write.base)[1] + 1,), write.base[3], tensor_device(output))
     base = tensor_wrap(storage_retain(memory.storage), layout_retain(meta.layout), write.base[2],
                        meta.dtype)
+    base.flags = write.base[4]
     tensor_set_node(base, node_retain(slices), 0)
     again = <Tensor?>replay(base, write.view)
     tensor_set_node(output, node_retain(again.node), again.output_nr)

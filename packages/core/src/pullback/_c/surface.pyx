@@ -23,8 +23,9 @@ from pullback._c.record cimport bump_version, says_requires_grad, tensor_edge, t
 from pullback._c.state cimport thread_state
 from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD, Tensor,
-    is_tensor, same_device, set_run_from_root, tensor_device, tensor_extra, tensor_set_node)
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, TENSOR_RETAINS_GRAD,
+    Tensor, is_tensor, same_device, set_run_from_root, tensor_device, tensor_extra,
+    tensor_set_node)
 from pullback._c.types cimport (
     NODE_HOOKED, STORAGE_INFERENCE, pb_edge, pb_node, pb_storage)
 
@@ -175,6 +176,7 @@ def set_data(Tensor self not None, value):
     self.layout = source.layout
     self.offset = source.offset
     self.dtype = source.dtype
+    self.flags = self.flags & ~TENSOR_LAZY | source.flags & TENSOR_LAZY
     if self.extra != NULL and self.extra.accumulator != NULL:
         forget_accumulator(self)
 

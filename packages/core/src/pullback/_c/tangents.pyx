@@ -12,8 +12,10 @@ from pullback._c.layout cimport (
 from pullback._c.levels cimport (
     Level, Lift, attach, batch_level, hide_level, is_open_here, lifts, link, open_level,
     sees_base, tangent_level)
+from pullback._c.record cimport toggled
 from pullback._c.state cimport pb_state, thread_state
-from pullback._c.tensor cimport TENSOR_IS_BATCHED, TENSOR_IS_PRIMAL, Tensor, is_tensor
+from pullback._c.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_IS_PRIMAL, TENSOR_LAZY, Tensor, is_tensor)
 from pullback._c.batch import set_tangent_access
 
 __all__ = ["get_tangent", "innermost_level", "make_dual", "put_tangent", "share_memory",
@@ -55,8 +57,7 @@ cdef Tensor in_layout(Tensor primal, Tensor tangent):
         value = unwrap(tangent, level)
         kept = in_layout(batch_of(primal), value)
         return tangent if kept is value else rewrap(kept, level)
-    if (layout_same_strides(primal.layout, tangent.layout)
-            or layout_may_self_overlap(primal.layout)):
+    if lie_alike(primal, tangent) or layout_may_self_overlap(primal.layout):
         return tangent
     kept = zeros_beside(layout_shape_tuple(primal.layout), layout_strides_tuple(primal.layout),
                         primal, tangent)
@@ -64,16 +65,26 @@ cdef Tensor in_layout(Tensor primal, Tensor tangent):
     return kept
 
 
+cdef bint lie_alike(Tensor a, Tensor b) noexcept:
+    """True if two tensors of one shape have the same strides, and are lazy in the same way."""
+    return layout_same_strides(a.layout, b.layout) and not (a.flags ^ b.flags) & TENSOR_LAZY
+
+
 cdef Tensor zeros_beside(tuple shape, tuple strides, Tensor primal, Tensor tangent):
-    """Return zeros with these strides, at the levels at which a tangent is batched."""
+    """Return zeros with these strides, at the levels at which a tangent is batched.
+
+    They are lazily conjugated and negated as the primal is, so that views of both are taken alike.
+    """
     cdef Level level = None if tangent is None else batch_level(tangent)
-    cdef Tensor flat
+    cdef Tensor flat, zeros
     cdef object length = reach(shape, strides)
     if level is not None:
         flat = zeros_beside((level.size, *shape), (length, *strides), primal, batch_of(tangent))
         return batched(flat, level)
     flat = <Tensor>op_named("new_zeros")(primal, (length,))
-    return <Tensor>op_named("same_memory")(op_named("as_strided")(flat, shape, strides))
+    zeros = <Tensor>op_named("same_memory")(op_named("as_strided")(flat, shape, strides))
+    zeros.flags |= primal.flags & TENSOR_LAZY
+    return zeros
 
 
 cdef object reach(tuple shape, tuple strides):
@@ -116,20 +127,21 @@ cdef Tensor zeros_for_tangent(Tensor tensor):
 cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
     """Return the part of `value` that `view` is of `base`; zeros where it leaves the base."""
     cdef object offset = view.offset
-    cdef Tensor source = value
+    cdef Tensor source = <Tensor>toggled(value, base.flags)
     cdef tuple shape = layout_shape_tuple(view.layout), strides = layout_strides_tuple(view.layout)
     cdef tuple place = (layout_shape_tuple(base.layout), layout_strides_tuple(base.layout))
     origin = base.offset
     if view.dtype < base.dtype:         # the real and imaginary parts of complex numbers
-        source = op_named("view_as_real")(value)
+        source = op_named("view_as_real")(source.resolve_conj())
         origin = 2 * origin
     elif view.dtype > base.dtype:
-        source = op_named("view_as_complex")(value)
+        source = op_named("view_as_complex")(source)
         origin = origin // 2
     elif offset < origin or offset + reach(shape, strides) > origin + reach(place[0], place[1]):
-        return op_named("as_strided_backward")(
-            value, (shape, strides, offset), *place, origin)
-    return op_named("as_strided")(source, shape, strides, source.offset + offset - origin)
+        return toggled(op_named("as_strided_backward")(
+            source, (shape, strides, offset), *place, origin), view.flags)
+    return toggled(op_named("as_strided")(source, shape, strides, source.offset + offset - origin),
+                   view.flags)
 
 
 cdef int set_tangent(Tensor tensor, int level, Tensor value) except -1:

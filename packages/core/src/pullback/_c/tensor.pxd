@@ -11,6 +11,9 @@ cdef enum tensor_flags:
     TENSOR_IS_LIFTED = 8        # has a tangent, or is batched
     TENSOR_IS_PRIMAL = 16       # a view that its base's tangents do not reach
     TENSOR_IS_BATCHED = 32
+    TENSOR_CONJ = 64            # the elements are the conjugates of what lies in memory
+    TENSOR_NEG = 128            # and the negatives of that
+    TENSOR_LAZY = 192           # either: only kernel_call and `resolved` in kernel.pyx compute them
 
 # How a view came about: decides which in-place writes it refuses.
 cdef enum view_kind:
@@ -60,6 +63,7 @@ cdef void set_indexing(object (*read)(Tensor self, object key),
 cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, int dtype)
 cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index)
 cdef Tensor tensor_alias(Tensor self)
+cdef Tensor tensor_over(Tensor self, pb_storage *storage, pb_layout *layout, int64_t offset)
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL
 cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexcept
 cdef void *tensor_data(Tensor self) noexcept nogil

@@ -93,8 +93,14 @@ cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device
 
 cdef Tensor tensor_alias(Tensor self):
     """Return a leaf over the same memory and version counter."""
-    return tensor_wrap(storage_retain(self.storage), layout_retain(self.layout), self.offset,
-                       self.dtype)
+    return tensor_over(self, storage_retain(self.storage), layout_retain(self.layout), self.offset)
+
+
+cdef Tensor tensor_over(Tensor self, pb_storage *storage, pb_layout *layout, int64_t offset):
+    """Return a leaf of the dtype and lazy bits of `self` elsewhere; steals both counts."""
+    cdef Tensor made = tensor_wrap(storage, layout, offset, self.dtype)
+    made.flags = self.flags & TENSOR_LAZY
+    return made
 
 
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
@@ -354,6 +360,7 @@ def adopt(Tensor self not None, Tensor source not None):
     self.layout = layout
     self.offset = source.offset
     self.dtype = source.dtype
+    self.flags = self.flags & ~TENSOR_LAZY | source.flags & TENSOR_LAZY
 
 
 cdef int64_t wrap_dim(Tensor self, object dim, const char *op) except -1:
@@ -489,6 +496,14 @@ cdef class Tensor:
         if device_types()[self.storage.device_type].host:
             return -1
         return self.storage.device_index
+
+    def is_conj(self):
+        """Return True if the elements are the conjugates of what lies in memory."""
+        return self.flags & TENSOR_CONJ != 0
+
+    def is_neg(self):
+        """Return True if the elements are the negatives of what lies in memory."""
+        return self.flags & TENSOR_NEG != 0
 
     def is_inference(self):
         """Return True if the tensor was allocated in inference mode."""

@@ -15,8 +15,8 @@ from pullback._c.record cimport tensor_needs_grad
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT, VIEW_NO_GRAD,
-    is_tensor, pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
+    TENSOR_IS_VIEW, TENSOR_LAZY, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT,
+    VIEW_NO_GRAD, is_tensor, pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
 from pullback._c.types cimport (
     LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout)
 
@@ -30,6 +30,7 @@ cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtyp
     cdef pb_tensor_extra *extra
     cdef pb_state *state = thread_state()
     cdef Tensor base = source
+    view.flags = source.flags & TENSOR_LAZY
     if source.storage.flags & STORAGE_INFERENCE:
         return view                     # inference tensors have no histories to keep together
     extra = tensor_extra(view)

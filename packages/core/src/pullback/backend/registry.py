@@ -67,8 +67,11 @@ class KernelTable:
     def __init__(self, device: str):
         self.device = device
 
-    def add(self, slot: str, mask: int, kernel) -> None:
+    def add(self, slot: str, mask: int, kernel, *, conj: bool = False) -> None:
         """Register a kernel for the dtypes of a bit mask.
+
+        ``conj=True`` says that a compiled kernel takes inputs with ``PB_ARRAY_CONJ``: the
+        conjugates of what lies in their memory. Others get copies of such operands.
 
         Raises: ValueError for unknown slots or an empty mask; TypeError for a capsule of another
         name or something that cannot be called.
@@ -78,7 +81,7 @@ class KernelTable:
         if not isinstance(mask, int) or not 0 < mask <= 0xFFF:
             raise ValueError(f"backend {self.device!r}: {slot!r} needs a mask of dtypes between 1 "
                              f"and 0xFFF, got {mask!r}")
-        _device.install_kernel(self.device, SLOT_IDS[slot], mask, kernel)
+        _device.install_kernel(self.device, SLOT_IDS[slot], mask, kernel, conj)
 
 
 def _allowed(name: str) -> bool:

@@ -20,7 +20,7 @@ op("bitcast(self: Tensor, dtype: dtype) -> Tensor", forward="bitcast", view=True
 
 def _bits(self):
     """Return the elements' bits as signed integers."""
-    return ops.bitcast(self, dtype_named(_FORMATS[self.dtype.name][0]))
+    return ops.bitcast(self.resolve_neg(), dtype_named(_FORMATS[self.dtype.name][0]))
 
 
 def _signbit(self):

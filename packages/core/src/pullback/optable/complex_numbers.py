@@ -2,8 +2,8 @@
 
 import math
 
-from pullback.optable.cases import KINKS, SPECIAL, T, case, fixed, unary
-from pullback.optable.schema import ALL, COMPLEX, FLOAT_COMPLEX, FLOATING, op, ops
+from pullback.optable.cases import KINKS, MEMORY, SPECIAL, T, case, fixed, unary
+from pullback.optable.schema import ALL, BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
 
 def _angle(self):
@@ -92,6 +92,61 @@ op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, 
             for made in _PARTS],
    ref=lambda np, abs, angle: abs * np.exp(1j * angle))
 op("conj_physical(self: Tensor) -> Tensor",
-   jvp="linear", forward="conj", kernel="conj", dtypes=ALL, inplace=True,
-   out=True, vjp={"self": lambda g: g.conj()}, ref="numpy.conj",
-   doc="Return the complex conjugate; a real tensor is returned as it is.")
+   jvp="linear", forward="conj_physical", kernel="conj", dtypes=ALL, inplace=True,
+   inplace_node="ConjPhysicalBackward1", out=True,
+   vjp={"self": lambda g: g.conj_physical()}, ref="numpy.conj",
+   doc="Return the complex conjugate, computed now; a real tensor is returned as it is.")
+
+
+# -- views of the same memory ----------------------------------------------------------------------
+
+_PLAIN = [case(T(2, 3)), case(T()), case(T(0))]
+
+op("view_as_real(self: Tensor) -> Tensor", forward="view_as_real", view=True, method=False,
+   vjp={"self": lambda g: ops.view_as_complex(g.contiguous())}, samples=_PLAIN, dtypes=COMPLEX,
+   doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
+   ref=lambda np, self: np.stack([self.real, self.imag], -1))
+op("view_as_complex(self: Tensor) -> Tensor", forward="view_as_complex", view=True, method=False,
+   vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())}, dtypes=FLOATING & ~HALF,
+   doc="Return a last dim of 2 as complex numbers, over the same memory.",
+   samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
+   ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
+op("_conj(self: Tensor) -> Tensor", forward="conj_view", view=True, node="ConjBackward0",
+   vjp={"self": lambda g: g.conj()}, doc="Return a view of the conjugates.", samples=_PLAIN,
+   dtypes=COMPLEX, ref="numpy.conj")
+op("_neg_view(self: Tensor) -> Tensor", forward="neg_view", view=True, node="NegViewBackward0",
+   vjp={"self": lambda g: -g}, doc="Return a view of the negatives.", samples=_PLAIN,
+   dtypes=ALL & ~BOOL, ref="numpy.negative")
+op("conj(self: Operand) -> Tensor", composite="conj",
+   doc="Return the complex conjugate: a view that is computed where it is read, and through which "
+       "one writes. A real tensor is returned as it is.\n\n`resolve_conj` gives it memory of its "
+       "own; `conj_physical` computes it at once.",
+   samples=_PLAIN, ref="numpy.conj")
+for _name, _what in (("conj", "conjugates"), ("neg", "negatives")):
+    op(f"resolve_{_name}(self: Tensor) -> Tensor", composite=f"resolve_{_name}", ref="numpy.copy",
+       doc=f"Return the tensor, or a copy if its elements are the {_what} of what lies in memory.",
+       samples=_PLAIN)
+
+
+def _real(self):
+    if not self.is_complex():
+        return self
+    return ops.select(ops.view_as_real(ops._conj(self) if self.is_conj() else self), -1, 0)
+
+
+op("real(self: Tensor) -> Tensor", method=False,    # Tensor.real is a property
+   doc="Return the real part: a view, or a real tensor itself.", composite=_real,
+   samples=_PLAIN, ref="numpy.real")
+
+
+def _imag(self):
+    if not self.is_complex():
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    if self.is_conj():      # the negatives of what lies in memory
+        return ops.select(ops._neg_view(ops.view_as_real(ops._conj(self))), -1, 1)
+    return ops.select(ops.view_as_real(self), -1, 1)
+
+
+op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
+   doc="Return a view of the imaginary part.",
+   samples=_PLAIN, ref="numpy.imag", dtypes=COMPLEX)

@@ -85,8 +85,9 @@ def _nan_to_num(self, nan, posinf, neginf):
 
 def _nan_to_num_vjp(g, self):
     if self.is_complex():
-        finite = ops.isfinite(ops.view_as_real(self))
-        return ops.view_as_complex(ops.where(finite, ops.view_as_real(g), 0).contiguous())
+        finite = ops.isfinite(ops.view_as_real(self.resolve_conj()))
+        parts = ops.where(finite, ops.view_as_real(g.resolve_conj()), 0)
+        return ops.view_as_complex(parts.contiguous())
     return ops.where(ops.isfinite(self), g, 0)
 
 

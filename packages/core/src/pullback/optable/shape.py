@@ -16,7 +16,7 @@ from pullback.optable.cases import (
     fixed,
     real,
 )
-from pullback.optable.schema import ALL, COMPLEX, FLOATING, HALF, op, ops
+from pullback.optable.schema import ALL, COMPLEX, op, ops
 from pullback.optable.windows import integers
 
 
@@ -391,33 +391,6 @@ op("detach(self: Tensor) -> Tensor", forward="detach",
    doc="Return the same memory without history; writes are seen by both.",
    samples=[case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
    ref="numpy.copy")
-_view("view_as_real(self: Tensor) -> Tensor", lambda g: ops.view_as_complex(g.contiguous()),
-      "Return the real and imaginary parts as a last dim of 2, over the same memory.",
-      method=False, samples=[case(T(2, 3)), case(T()), case(T(0))], dtypes=COMPLEX,
-      ref=lambda np, self: np.stack([self.real, self.imag], -1))
-_view("view_as_complex(self: Tensor) -> Tensor", lambda g: ops.view_as_real(ops.resolve(g)),
-      "Return a last dim of 2 as complex numbers, over the same memory.", method=False,
-      samples=[case(T(3, 2), skip=MEMORY), case(T(2), skip=MEMORY),
-               case(T(0, 2), skip=MEMORY)], dtypes=FLOATING & ~HALF,
-      ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
-op("resolve(self: Tensor) -> Tensor", composite=lambda self: self, method=False, function=False,
-   doc="Return the tensor itself: conjugation is never delayed here.",
-   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
-op("real(self: Tensor) -> Tensor", method=False,    # Tensor.real is a property
-   doc="Return the real part: a view, or a real tensor itself.",
-   composite=lambda self: ops.select(ops.view_as_real(self), -1, 0) if self.is_complex() else self,
-   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.real")
-
-
-def _imag(self):
-    if not self.is_complex():
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    return ops.select(ops.view_as_real(self), -1, 1)
-
-
-op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
-   doc="Return a view of the imaginary part.",
-   samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.imag", dtypes=COMPLEX)
 
 
 # -- copies ----------------------------------------------------------------------------------------

@@ -82,9 +82,6 @@ op("depending(self: Tensor, other: Tensor) -> Tensor", composite="depending", me
    function=False, dtypes=FLOATING, ref=lambda np, self, other: self,
    samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
    doc="Return self, with the derivative 0 by other: the slope of a piecewise linear function.")
-op("conj(self: Operand) -> Tensor",
-   jvp="linear", forward="conj", kernel="conj", vjp={"self": lambda g: g.conj()},
-   ref="numpy.conj", doc="Return the complex conjugate; a real tensor is returned as it is.")
 _unary("cos", lambda g, self: g * -self.sin().conj(), "Return the cosine of each element.",
        ref="numpy.cos")
 _unary("cosh", lambda g, self: g * self.sinh().conj(),

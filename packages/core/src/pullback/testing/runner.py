@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pullback as pb
-from pullback.testing import checks, corners, nesting
+from pullback.testing import checks, corners, lazy, nesting
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.modes import MODES
 from pullback.testing.samples import DTYPES, Sample, accepts, op_of, samples_of
@@ -99,6 +99,15 @@ CHECKS = {
         Check(
             "batch_of_numbers", corners.check_batch_of_numbers, _is_public,
             (pb.int64, pb.float32), LAYOUTS[:1], skipped_as="value",
+        ),
+        Check(
+            "lazy", lazy.check_lazy, lambda e: e.name not in lazy.REFUSED, SOME, LAYOUTS[:2],
+            skipped_as="value",
+        ),
+        Check(
+            "lazy_grad", lazy.check_lazy_grad,
+            lambda e: _has_derivative(e) and e.name not in lazy.REFUSED, DIFFERENTIABLE,
+            LAYOUTS[:1], True, skipped_as="grad",
         ),
         Check("leak", checks.check_leak, _always, SOME, LAYOUTS[:1]),
         Check("out", checks.check_out, lambda e: e.out, DTYPES, LAYOUTS[:2]),

@@ -36,6 +36,8 @@ cdef extern from "pullback/abi.h" nogil:
     enum:
         PB_ARRAY_HOST
         PB_ARRAY_WRITE
+        PB_ARRAY_CONJ
+        PB_ARRAY_NEG
 
     ctypedef struct pb_array:
         uint32_t size
