@@ -248,3 +248,85 @@ for thread in pool:
 assert blas.thread_count() == before
 """
     run_python(MIDDLING.format(more="import threading") + code)
+
+
+COPIES = """
+import resource, sys
+import pullback as pb
+{operands}
+pb.set_num_threads(1)
+grown = []
+for _ in range(2):
+    for product in (lambda: {plain}, lambda: {conjugated}):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        pb.reset_peak_memory_stats()
+        held = pb.memory_stats()["allocated_bytes.all.current"]
+        out = product()
+        peak = pb.memory_stats()["allocated_bytes.all.peak"] - held
+        grown.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+# The plain product came first: BLAS has its buffers.
+print(max(grown[1:]), peak)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of resident memory in KiB")
+@pytest.mark.parametrize(
+    ("shapes", "plain", "conjugated"),
+    [
+        (((200_000, 16), (200_000, 16)), "a.mT @ b", "a.mH @ b"),
+        (((16, 200_000), (16, 200_000)), "a @ b.mT", "a @ b.mH"),
+        (((200_000, 16), (200_000,)), "a.mT @ b", "a.mH @ b"),
+        (((1, 200_000, 16), (1, 200_000, 16)), "a.mT @ b", "a.mH @ b"),
+    ],
+)
+def test_products_with_adjoints_copy_no_matrix(shapes, plain, conjugated):
+    """A matrix has 51 MB: neither the core nor the kernel may take as much."""
+    operands = "\n".join(
+        f"{name} = pb.ones({shape}, dtype=pb.complex128) * (1 + 2j)"
+        for name, shape in zip("ab", shapes)
+    )
+    code = COPIES.format(operands=operands, plain=plain, conjugated=conjugated)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    resident, allocated = map(int, done.stdout.split())
+    assert resident < 12_000 and allocated < 100_000
+
+
+@pytest.mark.parametrize("dtype", COMPLEX)
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [
+        (3, 4, 5),
+        (40, 30, 20),
+        (40, 300, 1),
+        (1, 300, 40),
+        (1, 300, 1),
+        (2, 1, 2),
+        (0, 3, 2),
+        (3, 0, 2),
+    ],
+)
+def test_conjugated_operands(dtype, m, k, n):
+    """Every layout of a and b, with and without PB_ARRAY_CONJ."""
+    import pullback as pb
+
+    rng = np.random.default_rng(m * k + n)
+
+    def numbers(*shape):
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+    a, b = (numbers(3, *shape).astype(DTYPES[dtype]) for shape in ((m, k), (k, n)))
+    layouts = [
+        lambda x: x,
+        lambda x: pb.from_numpy(np.ascontiguousarray(x.mT.numpy())).mT,
+        lambda x: pb.stack([x, x], -1)[..., 0],
+        lambda x: x[:1].expand(x.shape),
+    ]
+    kinds = [(lambda x: x, lambda x: x), (lambda x: x.conj(), np.conj)]
+    for lay_a, lay_b, (turn_a, reference_a), (turn_b, reference_b) in itertools.product(
+        layouts, layouts, kinds, kinds
+    ):
+        left, right = lay_a(pb.from_numpy(a)), lay_b(pb.from_numpy(b))
+        found = pb.bmm(turn_a(left), turn_b(right)).numpy()
+        expected = reference_a(left.numpy()) @ reference_b(right.numpy())
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)

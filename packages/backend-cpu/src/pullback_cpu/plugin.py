@@ -6,7 +6,7 @@ from pullback.backend import hookimpl
 from pullback.backend.threads import default_threads
 from pullback_cpu import blas_loader, threadpools
 from pullback_cpu._allocator import BACKEND
-from pullback_cpu.kernels import KERNELS
+from pullback_cpu.kernels import KERNELS, TAKES_CONJ
 from pullback_cpu.threads import set_num_threads
 
 DEVICE = "cpu"
@@ -23,7 +23,7 @@ def pullback_register_kernels(table, device: str) -> None:
     """Register a kernel for every slot."""
     if device == DEVICE:
         for slot, (mask, kernel) in KERNELS.items():
-            table.add(slot, mask, kernel)
+            table.add(slot, mask, kernel, conj=slot in TAKES_CONJ)
 
 
 @hookimpl

@@ -53,6 +53,7 @@ cdef enum:
 ctypedef struct workspace:
     int dtype    # of what is multiplied: float32 for 16-bit numbers
     int routine  # its number in the table of BLAS routines
+    bint conj_a, conj_b  # this factor is the conjugate of what lies in memory
     char *copies[NUM_COPIES]  # owned, may be NULL
 
 
@@ -91,6 +92,36 @@ cdef void copy_matrix(
         copy_items(<const c128 *>source.data, source, rows, columns, <c128 *>target.data, target)
 
 
+# A matrix, and where its conjugate goes, perhaps to the same place.
+ctypedef struct conjugation:
+    matrix source
+    matrix target
+    int64_t columns
+    int dtype
+
+
+cdef void conjugate_rows(void *context, int64_t first, int64_t last) noexcept nogil:
+    cdef conjugation *task = <conjugation *>context
+    cdef int64_t i, j, p, q
+    for i in range(first, last):
+        for j in range(task.columns):
+            p = 2 * (i * task.source.row + j * task.source.column)
+            q = 2 * (i * task.target.row + j * task.target.column)
+            if task.dtype == <int>PB_C64:
+                (<float *>task.target.data)[q] = (<const float *>task.source.data)[p]
+                (<float *>task.target.data)[q + 1] = -(<const float *>task.source.data)[p + 1]
+            else:
+                (<double *>task.target.data)[q] = (<const double *>task.source.data)[p]
+                (<double *>task.target.data)[q + 1] = -(<const double *>task.source.data)[p + 1]
+
+
+cdef void conjugate_into(
+        matrix source, int64_t rows, int64_t columns, matrix target, int dtype) noexcept nogil:
+    cdef conjugation task
+    task.source, task.target, task.columns, task.dtype = source, target, columns, dtype
+    parallel_for(rows, CONVERTED // (columns + 1) + 1, conjugate_rows, &task)
+
+
 # -- layouts --------------------------------------------------------------------------------------
 
 cdef inline bint is_by_rows(const matrix *layout, int64_t rows, int64_t columns) noexcept nogil:
@@ -119,22 +150,28 @@ cdef int new_matrix(
 
 
 cdef int fit_operand(
-        workspace *space, int which, matrix *layout, int64_t rows, int64_t columns,
+        workspace *space, int which, matrix *layout, int64_t rows, int64_t columns, bint conj,
         char *trans, int *step) noexcept nogil:
-    """Describe a factor to BLAS, for which every matrix is the transpose of ours."""
+    """Describe a factor to BLAS, for which every matrix is the transpose of ours.
+
+    It conjugates only what it transposes: other conjugates are copied.
+    """
     cdef matrix turned = transpose(layout[0])
     cdef matrix compact
-    if is_by_rows(layout, rows, columns):
+    if not conj and is_by_rows(layout, rows, columns):
         trans[0] = b'N'
         step[0] = row_step(layout, rows, columns)
         return PB_OK
     if is_by_rows(&turned, columns, rows):
-        trans[0] = b'T'
+        trans[0] = b'C' if conj else b'T'
         step[0] = row_step(&turned, columns, rows)
         return PB_OK
     if new_matrix(space, which, rows, columns, &compact) != PB_OK:
         return PB_E_MEMORY
-    copy_matrix(layout[0], rows, columns, compact, space.dtype)
+    if conj:
+        conjugate_into(layout[0], rows, columns, compact, space.dtype)
+    else:
+        copy_matrix(layout[0], rows, columns, compact, space.dtype)
     layout[0] = compact
     trans[0] = b'N'
     step[0] = <int>columns
@@ -151,25 +188,26 @@ cdef int multiply_large(workspace *space, product task) noexcept nogil:
     """Compute c in tiles or by BLAS. For both its rows are contiguous, if need be a copy's."""
     cdef matrix target = task.c
     cdef matrix turned = transpose(task.c)
-    cdef bint copies_out
+    cdef bint copies_out, conj_a = space.conj_a, conj_b = space.conj_b
     cdef int error
     if task.m == 1 or not is_by_rows(&task.c, task.m, task.n):
         if task.m == 1 or is_by_rows(&turned, task.n, task.m):
             # The transposed product; so a single row becomes a single column.
             task.m, task.n = task.n, task.m
             task.a, task.b = transpose(task.b), transpose(task.a)
+            conj_a, conj_b = conj_b, conj_a
             task.c = turned
     copies_out = not is_by_rows(&task.c, task.m, task.n)
     if copies_out:
         target = task.c
         if new_matrix(space, COPY_C, task.m, task.n, &task.c) != PB_OK:
             return PB_E_MEMORY
-    if uses_tiles(&task, space.dtype):
+    if uses_tiles(&task, space.dtype):       # which complex numbers have none of
         error = loops.tiled[space.dtype](&task)
     elif can_use_gemv(&task):
-        error = call_gemv(space, &task)
+        error = call_gemv(space, &task, conj_a, conj_b)
     else:
-        error = call_gemm(space, &task)
+        error = call_gemm(space, &task, conj_a, conj_b)
     if error == PB_OK and copies_out:
         copy_matrix(task.c, task.m, task.n, target, space.dtype)
     return error
@@ -277,25 +315,35 @@ cdef blas_call new_call(workspace *space, product *task) noexcept nogil:
     return call
 
 
-cdef int call_gemv(workspace *space, product *task) noexcept nogil:
+cdef int call_gemv(workspace *space, product *task, bint conj_a, bint conj_b) noexcept nogil:
+    """Multiply with a vector; a conjugated matrix is conj(a conj(b)), which copies only vectors."""
     cdef blas_call call = new_call(space, task)
+    cdef matrix compact
     cdef int error = fit_operand(
-        space, COPY_A, &task.a, task.m, task.k, &call.a_trans, &call.a_step)
+        space, COPY_A, &task.a, task.m, task.k, False, &call.a_trans, &call.a_step)
+    if error == PB_OK and conj_a != conj_b:
+        error = new_matrix(space, COPY_B, task.k, 1, &compact)
+        if error == PB_OK:
+            conjugate_into(task.b, task.k, 1, compact, space.dtype)
+            task.b = compact
     if error:
         return error
     call.b_step = <int>task.b.row if task.k > 1 else 1
     call.c_step = <int>task.c.row if task.m > 1 else 1
     share(&call, task.m, (WIDE // task.k // EVEN + 1) * EVEN, gemv_rows)
+    if conj_a:
+        conjugate_into(task.c, task.m, 1, task.c, space.dtype)
     return PB_OK
 
 
-cdef int call_gemm(workspace *space, product *task) noexcept nogil:
+cdef int call_gemm(workspace *space, product *task, bint conj_a, bint conj_b) noexcept nogil:
     cdef blas_call call = new_call(space, task)
     cdef int64_t length, grain
     cdef int error = fit_operand(
-        space, COPY_A, &task.a, task.m, task.k, &call.a_trans, &call.a_step)
+        space, COPY_A, &task.a, task.m, task.k, conj_a, &call.a_trans, &call.a_step)
     if not error:
-        error = fit_operand(space, COPY_B, &task.b, task.k, task.n, &call.b_trans, &call.b_step)
+        error = fit_operand(
+            space, COPY_B, &task.b, task.k, task.n, conj_b, &call.b_trans, &call.b_step)
     if error:
         return error
     call.c_step = row_step(&task.c, task.m, task.n)
@@ -410,11 +458,30 @@ cdef inline bint uses_tiles(const product *task, int dtype) noexcept nogil:
     return loops.tiled[dtype] != NULL and task.m > 1 and task.n > 1
 
 
+cdef int multiply_conjugates(workspace *space, int dtype, product task) noexcept nogil:
+    """Compute a small product some factors of which are conjugates, from copies."""
+    cdef matrix compact
+    cdef int error = PB_OK
+    if space.conj_a:
+        error = new_matrix(space, COPY_A, task.m, task.k, &compact)
+        if error == PB_OK:
+            conjugate_into(task.a, task.m, task.k, compact, dtype)
+            task.a = compact
+    if space.conj_b and error == PB_OK:
+        error = new_matrix(space, COPY_B, task.k, task.n, &compact)
+        if error == PB_OK:
+            conjugate_into(task.b, task.k, task.n, compact, dtype)
+            task.b = compact
+    return loops.small[dtype](&task) if error == PB_OK else error
+
+
 cdef inline int multiply_one(workspace *space, int dtype, const product *task) noexcept nogil:
     if task.k == 0:
         fill_zero(task, item_size(dtype))
         return PB_OK
     if not is_large(task, dtype):
+        if space.conj_a or space.conj_b:
+            return multiply_conjugates(space, dtype, task[0])
         return loops.small[dtype](task)
     if uses_bfloat16(dtype):
         return loops.bfloat16(task)
@@ -433,6 +500,8 @@ cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept 
     space.dtype = (<int>PB_F32 if batch.c.dtype == <int>PB_F16 or batch.c.dtype == <int>PB_BF16
                    else batch.c.dtype)
     space.routine = space.dtype - <int>PB_F32
+    space.conj_a = batch.a.flags & PB_ARRAY_CONJ != 0
+    space.conj_b = batch.b.flags & PB_ARRAY_CONJ != 0
     for which in range(NUM_COPIES):
         space.copies[which] = NULL
     for number in range(first, last):
@@ -504,3 +573,4 @@ cdef int kernel_bmm(pb_call *call) noexcept nogil:
 
 
 KERNELS = {"bmm": new_kernel(PB_MASK_ALL, kernel_bmm)}
+TAKES_CONJ = {"bmm"}
