@@ -16,6 +16,7 @@ import numpy as np
 
 import pullback as pb
 from pullback.testing.certify.derivatives import Part, Problem, flat
+from pullback.testing.compare import to_array
 
 __all__ = ["END", "Judge", "Verdict", "one_sided"]
 
@@ -143,6 +144,7 @@ class Judge:
         self.problem = problem
         self.kept: dict[object, Estimate] = {}
         self.ways: dict[str, str] = {}
+        self.start = [to_array(x) for x in problem.point]
         values = flat(problem.function(*problem.point))
         self.count = values.size
         self.largest = float(np.abs(values).max(initial=0.0))
@@ -156,21 +158,30 @@ class Judge:
     # -- truths ------------------------------------------------------------------------------------
 
     def values(self, *directions: tuple[pb.Tensor, ...]) -> Callable[..., np.ndarray]:
-        """Return the results as a function of steps along directions."""
-        problem = self.problem
+        """Return the results as a function of steps along directions.
 
-        def at(steps: list[float]) -> np.ndarray:
-            moved = problem.point
-            for step, direction in zip(steps, directions):
+        NumPy moves the arguments: a device may take as long for a sum as for the op itself.
+        """
+        problem = self.problem
+        lines = [[to_array(part) for part in direction] for direction in directions]
+
+        def at(steps: Sequence[float]) -> np.ndarray:
+            moved = self.start
+            for step, line in zip(steps, lines):
                 if step:
-                    moved = tuple(x + d * step for x, d in zip(moved, direction))
+                    moved = [x + d * step for x, d in zip(moved, line)]
             try:
                 with pb.no_grad():
-                    return flat(problem.function(*moved))
+                    return flat(problem.function(*self.on_device(moved)))
             except (RuntimeError, ValueError):  # it is not defined there
                 return np.full(self.count, np.nan)
 
         return at
+
+    def on_device(self, arrays: list[np.ndarray]) -> list[pb.Tensor]:
+        """Return tensors with the numbers of arrays where those of the problem are."""
+        places = self.problem.point
+        return [pb.from_numpy(np.asarray(a)).to(x.device) for a, x in zip(arrays, places)]
 
     def directions(self, names: str) -> list[tuple[pb.Tensor, ...]]:
         return [getattr(self.problem, name) for name in names]
