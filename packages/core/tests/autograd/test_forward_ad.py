@@ -471,6 +471,17 @@ def test_reshape_of_a_view_whose_tangent_is_no_such_view():
     assert pb.equal(product, t.unsqueeze(1) @ y)
 
 
+def test_views_of_what_overlaps_itself_keep_their_tangents():
+    """Elements that share memory have tangents of their own, which memory cannot tell apart."""
+    x, t = pb.arange(6.0).reshape(1, 2, 3).expand(2, 2, 3), pb.arange(12.0).reshape(2, 2, 3)
+    for view in (lambda a: a.diagonal(0, 0, 1), lambda a: a[:, 0], lambda a: a.transpose(0, 1)[1]):
+
+        def value(a, view=view):
+            return pb.func.vjp(lambda b: view(b) * 1.0, a)[0]
+
+        assert pb.equal(pb.func.jvp(value, (x,), (t,))[1], view(t))
+
+
 def test_no_growth():
     def run():
         with dual_level():

@@ -24,7 +24,7 @@ __all__ = ["get_tangent", "innermost_level", "make_dual", "put_tangent", "share_
 
 cdef Tensor tangent_of(Tensor tensor, int level):
     """Return a tensor's tangent at a level, or None; a view has part of its base's."""
-    cdef Tensor own, found
+    cdef Tensor base, own, found
     cdef Level batch = batch_level(tensor)
     if batch is not None:
         found = tangent_of(batch_of(tensor), level)
@@ -32,9 +32,11 @@ cdef Tensor tangent_of(Tensor tensor, int level):
     own = own_tangent(tensor, level)
     if not sees_base(tensor):
         return own
-    found = tangent_of(<Tensor>tensor.extra.base, level)
-    if found is None or (own is not None and whole(own).storage == whole(found).storage):
-        return own
+    base = <Tensor>tensor.extra.base
+    found = tangent_of(base, level)
+    if found is None or (own is not None and (
+            whole(own).storage == whole(found).storage or layout_may_self_overlap(base.layout))):
+        return own                      # what overlaps itself is never written
     return tangent_again(tensor, level)
 
 
