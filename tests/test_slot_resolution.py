@@ -86,3 +86,38 @@ print(x.tolist(), (pb.tensor([1, 2], device="thin")._neg_view() + 0).tolist())
         "True [-2j, (1-3j)]",
         "[[(5+1j), (5+1j)], [3j, (4+0j)]] [-1, -2]",
     ]
+
+
+def test_a_kernel_that_promises_to_conjugate_and_does_not_fails_the_check(run_lines, write_plugin):
+    """The suite's checks of lazy operands notice one kernel that reads memory as it is."""
+    plugin = """
+from pullback.backend import hookimpl
+from pullback_cpu._allocator import BACKEND
+from pullback_cpu.kernels import KERNELS
+
+@hookimpl
+def pullback_backend(device):
+    return BACKEND if device == "hasty" else None
+
+@hookimpl
+def pullback_register_kernels(table, device):
+    if device == "hasty":
+        for slot, (mask, kernel) in KERNELS.items():
+            table.add(slot, mask, kernel, conj=slot in ("bmm", "exp"))
+"""
+    code = """
+from pullback.optable import ENTRIES
+from pullback.testing.runner import run_check
+for op in ("sin", "exp", "mm"):
+    for check in ("lazy", "lazy_grad"):
+        found = run_check(check, ENTRIES[op], "hasty")
+        print(op, check, found.samples > 0, bool(found.failures))
+"""
+    assert run_lines(write_plugin("hasty", plugin), SETUP + code) == [
+        "sin lazy True False",
+        "sin lazy_grad True False",
+        "exp lazy True True",
+        "exp lazy_grad True True",
+        "mm lazy True False",
+        "mm lazy_grad True False",
+    ]

@@ -11,8 +11,13 @@ pytest.importorskip("pullback.backend", reason="core is not installed")
 class Table(dict):
     """Takes what a plugin registers."""
 
-    def add(self, slot, mask, kernel):
+    def __init__(self):
+        self.take_conj = set()
+
+    def add(self, slot, mask, kernel, *, conj=False):
         self[slot] = (mask, kernel)
+        if conj:
+            self.take_conj.add(slot)
 
 
 def test_plugin_registers_every_slot_for_its_own_device_only():
@@ -24,6 +29,7 @@ def test_plugin_registers_every_slot_for_its_own_device_only():
     plugin.pullback_register_kernels(other, "elsewhere")
     assert table == KERNELS
     assert set(table) == set(SLOTS)
+    assert table.take_conj == {"bmm"}
     assert other == {}
 
 
