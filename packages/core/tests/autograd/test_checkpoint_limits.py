@@ -309,6 +309,35 @@ def test_saved_values_take_no_memory():
     y.sum().backward()
 
 
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_what_a_function_saves_and_overwrites_is_refused_as_without_a_checkpoint(early_stop):
+    def power(x):
+        y = x * 1
+        return y.mul_(y).mul_(y)
+
+    x = pb.tensor([0.5, 2.0], requires_grad=True)
+    for function in (power, lambda x: checkpoint(power, x, early_stop=early_stop)):
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            grad(function(x).sum(), x)
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_writes_that_no_saved_tensor_sees(early_stop):
+    def function(x, factor):
+        y = x * 1
+        y[0].mul_(factor).sin_()
+        y.sigmoid_()
+        z = y.clone().pow_(2).tanh_()
+        return pb.func.vmap(lambda row: row.clone().mul_(factor).sin_())(z)
+
+    x = pb.arange(6.0).reshape(3, 2).requires_grad_()
+    factor = pb.tensor(0.5, requires_grad=True)
+    found = checkpoint(function, x, factor, early_stop=early_stop)
+    for one, other in zip(grad(found.sum(), [x, factor]),
+                          grad(function(x, factor).sum(), [x, factor])):
+        assert one.tolist() == other.tolist()
+
+
 def test_every_name_of_the_module_exists():
     assert all(hasattr(module, name) for name in module.__all__)
     assert pb.utils.checkpoint is sys.modules["pullback.utils.checkpoint"]

@@ -25,6 +25,11 @@ HINT = ("Tip: To see a more detailed error, either pass `debug=True` to "
         "`pullback.utils.checkpoint.checkpoint(...)` or wrap the code block with `with "
         "pullback.utils.checkpoint.set_checkpoint_debug_enabled(True):`.")
 
+MODIFIED = ("one of the variables needed for gradient computation has been modified by an "
+            "inplace operation: [{} {}], saved as number {} of the checkpointed function, was "
+            "written after that when the function ran again, as without the checkpoint. Hint: "
+            "write to a clone().")
+
 
 class CheckpointError(RuntimeError):
     """A function did not save, when it ran again, what it had saved the first time."""
@@ -215,6 +220,12 @@ def as_it_is(tensor):
     return tensor
 
 
+def version_of(tensor):
+    """Return how often the memory of a tensor, or of the batch that it stands for, was written."""
+    tensor = batch.whole(tensor)
+    return 0 if tensor.is_inference() else tensor._version
+
+
 class Replay:
     """One later run of a region's function."""
 
@@ -222,6 +233,7 @@ class Replay:
         self.region = region
         self.key = key
         self.count = 0
+        self.versions = []              # of what went into the slots, at that time
         self.went_on = False            # past what the first run has saved until now
 
     def fill(self, tensor):
@@ -234,6 +246,7 @@ class Replay:
             slot = slots[number]()
             if slot is not None:
                 slot.values[self.key] = tensor
+            self.versions.append(version_of(tensor))
         elif not self.region.is_complete:       # backward runs inside the function
             self.went_on = True
         elif not self.region.early_stop:
@@ -264,7 +277,10 @@ class Replay:
             slot = reference()
             if slot is None:
                 continue
-            found = region.describe(slot.values[self.key])
+            tensor = slot.values[self.key]
+            if version_of(tensor) != self.versions[number]:
+                raise RuntimeError(MODIFIED.format(tensor.dtype, list(tensor.shape), number))
+            found = region.describe(tensor)
             if found != expected:
                 different += (f"tensor at position {number}:\nsaved metadata: {expected}\n"
                               f"recomputed metadata: {found}\n")
