@@ -9,7 +9,7 @@ import contextlib
 import pytest
 
 import pullback as pb
-from pullback.func import grad, hessian, jvp, vmap
+from pullback.func import grad, hessian, jacfwd, jvp, vmap
 
 X = pb.tensor([1.0, 2.0], dtype=pb.float64)
 ONES = pb.ones_like(X)
@@ -223,6 +223,24 @@ class TestTangentsThatLieAsTheirPrimals:
 
         found = vmap(run)(pb.tensor([[0.0, 0.0], [1.0, 10.0]]))
         assert_equal(found, [[1.0, 1.0], [21.0, 41.0]])
+
+    def test_of_a_sum_is_no_part_of_its_operand_s(self):
+        def function(b):
+            total = pb.ones(2) + b
+            total.mul_(b)
+            return total.mul_(b.sum())
+
+        found = jacfwd(function)(pb.tensor([1.0, 2.0]))
+        assert_equal(found, [[11.0, 2.0], [6.0, 21.0]])
+
+    def test_of_an_operand_that_shares_memory_with_what_is_written(self):
+        def function(a):
+            product = a * 1
+            product.mul_(product[:])
+            return product
+
+        found = vmap(lambda x, t: jvp(function, (x,), (t,))[1])(pb.stack([X, X + 2]), pb.eye(2))
+        assert_equal(found, [[2.0, 0.0], [0.0, 8.0]])
 
     def test_as_strided_of_a_tensor_with_gaps(self):
         x = pb.arange(12.0).reshape(3, 4)[:, ::2]

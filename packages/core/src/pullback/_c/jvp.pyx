@@ -80,17 +80,20 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
 
 cdef object private(object tangent, list tangents):
     """Return a result's tangent in memory of its own: an in-place op may write it."""
-    cdef Tensor made
     if tangent is None:
         return None
-    made = <Tensor>tangent
-    if made.layout.flags & LAYOUT_OVERLAPPING:
-        return op_call1(op_named("clone"), made)
+    if whole(<Tensor>tangent).layout.flags & LAYOUT_OVERLAPPING:
+        return op_call1(op_named("clone"), tangent)
     for item in tangents:
         for other in item if isinstance(item, list) else (item,):
-            if other is not None and (<Tensor>other).storage == made.storage:
-                return op_call1(op_named("clone"), made)
-    return made
+            if other is not None and in_one_memory(<Tensor>other, <Tensor>tangent):
+                return op_call1(op_named("clone"), tangent)
+    return tangent
+
+
+cdef inline bint in_one_memory(Tensor one, Tensor other) except -1:
+    """True if two tensors, or the batches that they stand for, are in one storage."""
+    return whole(one).storage == whole(other).storage
 
 
 cdef int attach_tangents(object result, list found, int level) except -1:
@@ -169,7 +172,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
         for i in range(op.nargs):
             before[i] = args[i]
             value = <object>args[i]
-            if written and is_tensor(value) and (<Tensor>value).storage == target.storage:
+            if written and is_tensor(value) and in_one_memory(<Tensor>value, target):
                 value = op_call1(op_named("clone"), value)      # it is about to be overwritten
                 kept.append(value)
                 before[i] = <PyObject *>value
@@ -206,7 +209,7 @@ cdef list apart(list tangents, Tensor current):
     for item in tangents:
         if isinstance(item, list):
             found.append(apart(<list>item, current))
-        elif item is not None and whole(<Tensor>item).storage == whole(current).storage:
+        elif item is not None and in_one_memory(<Tensor>item, current):
             found.append(op_call1(op_named("clone"), item))
         else:
             found.append(item)

@@ -220,7 +220,7 @@ def put_tangent(Tensor tensor not None, Tensor tangent not None, int level):
 
 def share_memory(Tensor first not None, Tensor second not None):
     """Return True if two tensors lie in the same storage."""
-    return first.storage == second.storage
+    return whole(first).storage == whole(second).storage
 
 
 cdef int check_shape(Tensor primal, Tensor tangent) except -1:
