@@ -14,6 +14,7 @@ from typing import Any
 import pullback
 from pullback._bind import RANKS
 from pullback._c.batch import apply_op
+from pullback._c.tangents import share_memory
 from pullback._c.tensor import Tensor
 from pullback.optable import ops
 
@@ -266,7 +267,7 @@ def _one_by_one(op, values, mapped, size, around=lambda function: function()):
     """Run the op once per element and stack the results.
 
     An in-place op with a derivative writes copies: a later element's write must not count as one
-    to what an earlier one has saved.
+    to what an earlier one has saved. A view is a view of the batch, which a write to it changes.
     """
     if size == 0:
         return _of_no_elements(op, values, mapped)
@@ -276,11 +277,24 @@ def _one_by_one(op, values, mapped, size, around=lambda function: function()):
         if op.is_inplace and op.differentiable:
             element[0] = element[0].clone()
         results.append(around(functools.partial(apply_op, op, element)))
+        if op.entry.view and not any(mapped[1:]) and _is_part(results[0], values[0]):
+            return _part_of_batch(values[0], results[0])
     if not op.is_inplace:
         return _stacked(op, results)
     if op.differentiable:
         ops.copy_(values[0], ops.stack(results))
     return None
+
+
+def _is_part(part, whole):
+    return (isinstance(part, Tensor) and part.dtype is whole.dtype
+            and share_memory(part, whole))
+
+
+def _part_of_batch(batch, part):
+    """Return a view of a batch that is of each element what a view is of the first."""
+    return batch.as_strided((len(batch), *part.shape), (batch.stride(0), *part.stride()),
+                            part.storage_offset())
 
 
 def _element(value, on, i):

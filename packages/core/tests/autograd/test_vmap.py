@@ -4,6 +4,8 @@ import pytest
 
 import pullback as pb
 from pullback.func import grad, jacfwd, jvp, vmap
+from pullback.optable import ENTRIES
+from pullback.testing.samples import accepts, op_of, samples_of
 
 X = pb.arange(6.0).reshape(3, 2)
 W = pb.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -383,3 +385,25 @@ def test_gradients_of_in_place_ops_that_run_row_by_row(reduce):
     rows = [slopes(*row) for row in zip(x, source)]
     for found, expected in zip(pb.vmap(slopes)(x, source), zip(*rows)):
         pb.testing.assert_close(found, pb.stack(expected))
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.view])
+def test_a_write_to_a_view_of_an_element_changes_the_batch(name):
+    entry = ENTRIES[name]
+    dtype = pb.float64 if accepts(entry, pb.float64) else pb.complex128
+
+    def write(sample, x):
+        views = op_of(entry)(x, *sample.args[1:], **sample.kwargs)
+        for view in views if isinstance(views, (tuple, list)) else (views,):
+            if view.numel():
+                view.zero_()
+        return x
+
+    for sample in samples_of(entry, dtype):
+        x = sample.args[0].detach().clone() + 1
+        try:
+            rows = [write(sample, x.clone()), write(sample, x * 2)]
+        except RuntimeError:            # it repeats elements, or another geometry is meant
+            continue
+        found = pb.vmap(lambda x, sample=sample: write(sample, x))(pb.stack([x, x * 2]))
+        pb.testing.assert_close(found, pb.stack(rows))
