@@ -56,6 +56,16 @@ def test_values_of_every_floating_dtype(swish, dtype):
     assert (found.cpu().double() - expected).abs().max().item() < tolerance
 
 
+def test_conjugates_and_negatives(product):
+    """A kernel reads memory as it is: it gets lazy conjugates and negatives computed."""
+    z = pb.tensor([1 + 2j, 3 - 1j], dtype=pb.complex128, device="cuda")
+    views = (z.conj(), z._neg_view(), z.conj()._neg_view(), z.conj().imag, z._neg_view().real)
+    for view in views:
+        assert view.is_conj() or view.is_neg()
+        plain = pb.tensor(view.tolist(), dtype=view.dtype, device="cuda")
+        assert product(view, view).tolist() == product(plain, plain).tolist()
+
+
 def test_integers_and_complex_numbers(product):
     x = pb.arange(-5, 5, device="cuda")
     assert product(x, 3).tolist() == [3 * i * i for i in range(-5, 5)]

@@ -305,6 +305,23 @@ def test_what_is_saved_keeps_its_kind_and_notices_writes():
         out.sum().backward(pb.tensor(1 + 0j, dtype=pb.complex128))
 
 
+def test_a_tensor_and_its_conjugate_are_kept_apart_before_a_write():
+    """They have memory, geometry and version in common."""
+    leaf = numbers(requires_grad=True)
+    one = pb.tensor(1 + 0j, dtype=pb.complex128)
+
+    def total(y):
+        return (y * y.conj() * y).sum() + (y._neg_view() * y.conj()).sum()
+
+    expected = grad(total(leaf * 1), leaf, one)[0]
+    with pb.autograd.graph.allow_mutation_on_saved_tensors():
+        y = leaf * 1
+        out = total(y)
+        y.zero_()
+        found = grad(out, leaf, one)[0]
+    assert found.tolist() == expected.tolist()
+
+
 def test_gradients_in_grad_are_plain_memory():
     leaf = numbers(requires_grad=True)
     seed = numbers()
@@ -334,6 +351,28 @@ def test_transforms_keep_what_is_lazy():
     assert vmap(write)(c).tolist() == write(c).tolist()
     assert jvp(write, (c,), (c * 2,))[1].tolist() == (-1j * c * 2).tolist()
     assert pb.func.grad(lambda x: x.conj().imag.sum())(c).tolist() == [[-1j, -1j], [-1j, -1j]]
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x.conj(), lambda x: x.mH, lambda x: x.conj().imag, lambda x: x._neg_view()[1],
+])
+def test_writes_to_views_in_batches_and_with_tangents_are_those_of_one(view):
+    def write(x):
+        y = x * 1
+        view(y).mul_(view(y).clone()).add_(2)
+        return y * 1, view(y) * 1
+
+    batch, tangents = pb.stack([numbers(), numbers() * 2j]), pb.stack([numbers().T, numbers()])
+    pairs = list(zip(batch.unbind(), tangents.unbind()))
+
+    def push(x, tangent):
+        return pb.func.jvp(write, (x,), (tangent,))[1]
+
+    for found, wanted in zip(pb.func.vmap(write)(batch), zip(*[write(x) for x, _ in pairs])):
+        assert found.tolist() == [x.tolist() for x in wanted]
+    for found, wanted in zip(
+            pb.func.vmap(push)(batch, tangents), zip(*[push(x, t) for x, t in pairs])):
+        assert found.tolist() == [x.tolist() for x in wanted]
 
 
 def test_inference_tensors_have_lazy_views():

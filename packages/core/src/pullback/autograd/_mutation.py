@@ -50,7 +50,7 @@ class _Context:
         tensor = create.alias_raw(tensor)       # no history, and no op that watchers would see
         sid = _memory(tensor)
         tid = (sid, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype,
-               tensor.device, tensor._version)
+               tensor.is_conj(), tensor.is_neg(), tensor.device, tensor._version)
         handle = self.tid_to_weakhandle.get(tid)
         if handle is None:
             handle = _Handle(self, tensor._version)
