@@ -45,14 +45,16 @@ cdef class Handoff:
     cdef list locals                # likewise: what each of ``carried`` holds
     cdef list streams
     cdef unsigned long worker       # the thread's number in the interpreter; 0: has none, or ended
+    cdef pb_state *working          # that thread's own
     cdef void *outer                # borrowed: what the thread that made this one is doing
     cdef Handoff inner              # what that thread waits for in turn
     cdef object interrupt           # that came while the outermost one waited
 
     def __call__(self):
         """Run in the new thread."""
+        self.working = thread_state()
         self.worker = get_ident()
-        memcpy(thread_state(), &self.state, sizeof(pb_state))
+        memcpy(self.working, &self.state, sizeof(pb_state))
         try:
             if self.interrupt_of_all() is not None:
                 raise type(self.interrupt_of_all())
@@ -85,7 +87,9 @@ cdef class Handoff:
         cdef Handoff last = self
         while last.inner is not None:
             last = last.inner
-        if last.worker:
+        if last.worker and last.working.in_kernel:      # interrupts.pyx raises it
+            last.working.interrupt = <PyObject *>kind   # a type that `self.interrupt` keeps
+        elif last.worker:
             PyThreadState_SetAsyncExc(last.worker, <PyObject *>kind)
         return 0
 

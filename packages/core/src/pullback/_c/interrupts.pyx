@@ -4,18 +4,25 @@ Python's signal handlers run on the main thread, with the interpreter lock held.
 main thread runs without the lock asks from time to time whether to go on (`PB_INTERRUPTED_CAPSULE`
 in abi.h). At most every PATIENCE milliseconds the question takes the lock and lets the handlers
 run. If one of them raises, the answer is no until the kernel returns, and the exception is raised.
+
+A thread that works for one that waits (handoff.pyx) does not run handlers: the one that waits does,
+and leaves word in the state of the thread that works.
 """
 
 import os
 import threading
 
+from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_INTERRUPTED_CAPSULE
+from pullback._c.state cimport pb_state, thread_state
 
 cdef extern from "Python.h":
     int check_signals "PyErr_CheckSignals"()        # leaves the exception set
+    PyObject *PyErr_Occurred()
+    void PyErr_SetNone(PyObject *kind)
     unsigned long PyThread_get_thread_ident() nogil
 
 cdef extern from "pullback/clock.h" nogil:
@@ -39,6 +46,8 @@ cdef bint interrupts_begin() noexcept:
     if PyThread_get_thread_ident() == main_thread:
         listening = True
         left_writes = False
+    elif thread_state().handoff != NULL:
+        thread_state().in_kernel = 1
     return before
 
 
@@ -47,19 +56,34 @@ cdef bint interrupts_end(bint before) noexcept:
     global listening, stopped, left_writes
     cdef bint raised
     if PyThread_get_thread_ident() != main_thread:
-        return False
+        return end_handed_on(thread_state())
     raised = left_writes = stopped
     stopped = False
     listening = before
     return raised
 
 
+cdef bint end_handed_on(pb_state *state) noexcept:
+    cdef bint raised = state.interrupt != NULL
+    state.in_kernel = 0
+    state.left_writes = raised
+    if raised:
+        if PyErr_Occurred() == NULL:
+            PyErr_SetNone(state.interrupt)
+        state.interrupt = NULL
+    return raised
+
+
 cdef bint interrupts_left_writes() noexcept:
     """True, once, if the last long kernel was ended: its target has some of what it would write."""
     global left_writes
-    cdef bint found = left_writes and PyThread_get_thread_ident() == main_thread
-    if found:
+    cdef bint found
+    if PyThread_get_thread_ident() == main_thread:
+        found = left_writes
         left_writes = False
+    else:
+        found = thread_state().left_writes
+        thread_state().left_writes = 0
     return found
 
 
@@ -67,7 +91,9 @@ cdef int interrupted() noexcept nogil:
     """Answer a kernel: not 0 if it shall end."""
     global asked
     cdef int64_t now
-    if not listening or PyThread_get_thread_ident() != main_thread:
+    if PyThread_get_thread_ident() != main_thread:
+        return thread_state().interrupt != NULL
+    if not listening:
         return 0
     if stopped:
         return 1

@@ -25,6 +25,9 @@ typedef struct pb_state {
     uint32_t tracing;       /* the number of the innermost of these that records, or 0 */
     uint8_t devices[32];    /* of each type: the number that a device without one means */
     void *handoff;          /* what this thread does for one that waits, or NULL */
+    uint8_t in_kernel;      /* of a thread with a handoff: in a long kernel, which asks */
+    uint8_t left_writes;    /* likewise: that kernel was ended, and its writes are not counted yet */
+    PyObject *interrupt;    /* borrowed: the exception that is to end it, or NULL */
 } pb_state;
 
 #endif

@@ -27,6 +27,9 @@ cdef extern from "state.h":
         uint32_t tracing
         uint8_t devices[32]
         void *handoff
+        uint8_t in_kernel
+        uint8_t left_writes
+        PyObject *interrupt
 
 
 # Process-wide switches, each tested on the hot path.
