@@ -192,6 +192,11 @@ def _solve(dtype: pb.dtype) -> Build:
     return build
 
 
+def _small_systems(n: int) -> Call:
+    x = (pb.ones(3, 3) + pb.eye(3)).expand(n // 27 + 1, 3, 3)
+    return lambda: linalg.solve(x, x)
+
+
 def _random(draw: Callable[[int], pb.Tensor]) -> Build:
     def build(n: int) -> Call:
         def call() -> pb.Tensor:
@@ -248,8 +253,9 @@ CALLS: dict[str, Build] = {
     "logcumsumexp": _on(_numbers, lambda x: x.logcumsumexp(0)),
     "cummax": _on(lambda n: _numbers(n, pb.float32), lambda x: x.cummax(0)),
     "sort": _on(_numbers, lambda x: x.sort()),
-    "sort of rows": _on(lambda n: _numbers(n).reshape(-1, 50), lambda x: x.sort()),
+    "sort of rows": _on(lambda n: _numbers(n // 50 * 50).reshape(-1, 50), lambda x: x.sort()),
     "topk": _on(_expanded, lambda x: x.topk(5)),
+    "kthvalue": _on(_numbers, lambda x: x.kthvalue(x.numel() // 2)),
     "unique": _on(lambda n: (_numbers(n) * 1000).to(pb.int64), lambda x: x.unique()),
     "bincount": _on(lambda n: _expanded(n, pb.int64), lambda x: x.bincount()),
     "nonzero": _on(lambda n: pb.zeros(1, dtype=pb.bool).expand(n), lambda x: x.nonzero()),
@@ -276,6 +282,7 @@ CALLS: dict[str, Build] = {
     "svd": _svd,
     "solve": _solve(pb.float64),
     "solve, complex": _solve(pb.complex128),
+    "solve, small matrices": _small_systems,
     "randn": _random(lambda n: pb.randn(n, dtype=pb.float64)),
     "randint": _random(lambda n: pb.randint(0, 9, (n,), dtype=pb.uint8)),
     "randperm": _random(pb.randperm),
