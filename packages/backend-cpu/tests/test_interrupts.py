@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -119,6 +120,101 @@ def test_an_interrupted_in_place_op_leaves_the_graph_in_order():
     target[:3] += base * 3
     target.sum().backward()
     assert base.grad.tolist() == [3, 3, 3]
+
+
+class Endless(pb.autograd.Function):
+    """Its derivative takes minutes, at the end of so many passes inside of each other."""
+
+    @staticmethod
+    def forward(ctx, x, passes):
+        ctx.passes = passes
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.passes == 0:
+            pb.ones(1).expand(1 << 40).amax()
+        with pb.enable_grad():
+            y = Endless.apply(pb.ones(3, requires_grad=True), ctx.passes - 1).sum()
+        y.backward()
+        return g, None
+
+
+class Stopped(Exception):
+    """What a handler of the user raises."""
+
+
+def stop(number, frame):
+    raise Stopped
+
+
+@contextlib.contextmanager
+def stopped_soon():
+    """Expect what the handler raises, and everything as it was before."""
+    before = signal.signal(signal.SIGALRM, stop)
+    modes = pb.is_grad_enabled(), pb.is_inference_mode_enabled(), pb.is_anomaly_enabled()
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    start = time.perf_counter()
+    try:
+        with pytest.raises(Stopped):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.perf_counter() - start < 10      # it would take minutes
+    assert modes == (pb.is_grad_enabled(), pb.is_inference_mode_enabled(), pb.is_anomaly_enabled())
+    x = pb.ones(300, 300, requires_grad=True)
+    (x @ x).sum().backward()
+    assert x.grad[0, 0] == 600
+    assert pb.func.vmap(lambda row: row * 2)(pb.ones(3, 2)).tolist() == [[2, 2]] * 3
+
+
+@pytest.mark.parametrize("passes", [0, 70, 130])
+def test_a_signal_ends_a_pass_inside_of_others(passes):
+    """Those beyond the 60th run in another thread, which runs no handlers."""
+    y = Endless.apply(pb.ones(3, requires_grad=True), passes).sum()
+    with stopped_soon():
+        y.backward()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_signal_ends_a_pass_in_anomaly_mode():
+    with stopped_soon(), pb.autograd.detect_anomaly():
+        Endless.apply(pb.ones(3, requires_grad=True), 0).sum().backward()
+
+
+def test_a_signal_ends_transforms_and_modes():
+    x = pb.ones(3)
+    forever = pb.ones(1).expand(1 << 40)
+    with stopped_soon():
+        pb.func.hessian(lambda t: (t**3 * forever.amax()).sum())(x)
+    with stopped_soon():
+        pb.func.vmap(lambda t: t.expand(1 << 38).amax())(x)
+    with stopped_soon(), pb.inference_mode():
+        forever.amax()
+
+
+def test_a_graph_is_whole_after_a_signal_in_its_pass():
+    x = pb.ones(1 << 18, dtype=pb.float64, requires_grad=True)
+    y = x
+    for _ in range(400):
+        y = (y * 0.5 + 1).lgamma()
+    loss = y.sum()
+    with stopped_soon():
+        while True:
+            loss.backward(retain_graph=True)
+    (first,) = pb.autograd.grad(loss, x, retain_graph=True)
+    (again,) = pb.autograd.grad(loss, x)
+    assert first[0] != 0
+    assert pb.equal(first, again)
+
+
+def test_a_blocked_signal_waits_for_the_end_of_the_kernel():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+    assert pb.ones(1).expand(1 << 28).amax() == 1
+    with pytest.raises(KeyboardInterrupt):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @pytest.mark.parametrize("call", ["pb.linalg.svd(x)", "pb.linalg.solve(x + 0j, x + 0j)"])

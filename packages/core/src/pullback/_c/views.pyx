@@ -3,12 +3,13 @@
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.dtype cimport dtype_itemsize
 from pullback._c.entry cimport Op, forward_register
+from pullback._c.interrupts cimport poll_signals
 from pullback._c.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_retain, layout_shape_tuple, small_int)
 from pullback._c.record cimport tensor_needs_grad
@@ -327,6 +328,7 @@ cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int ndim = fetch(self, shape, strides), d
     cdef int64_t dim, i, count, step
+    cdef uint32_t turns = 0
     cdef Tensor view
     if ndim == 0:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
@@ -338,6 +340,7 @@ cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
         strides[d] = strides[d + 1]
     found = []
     for i in range(count):
+        poll_signals(&turns)
         view = view_strided(self, ndim - 1, shape, strides, self.offset + i * step)
         mark_multi(view)
         found.append(view)

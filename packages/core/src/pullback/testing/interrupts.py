@@ -90,6 +90,12 @@ def _layer_norm(n: int) -> Call:
     return lambda: nn.layer_norm(x, (n,))
 
 
+def _layer_norm_backward(n: int) -> Call:
+    x, w = _numbers(n, pb.float32).reshape(1, -1).requires_grad_(), pb.ones(n, requires_grad=True)
+    y = nn.layer_norm(x, (n,), w)
+    return lambda: pb.autograd.grad(y, (x, w), pb.ones(1, 1).expand(1, n), retain_graph=True)
+
+
 def _softmax(n: int) -> Call:
     x = _numbers(n)
     return lambda: pb.softmax(x, 0)
@@ -165,6 +171,11 @@ def _conv_backward(wanted: int) -> Build:
         return lambda: pb.autograd.grad(y.sum(), (x, w)[wanted], retain_graph=True)
 
     return build
+
+
+def _conv_long(n: int) -> Call:
+    x = _numbers(_side(n, 2), pb.float32).reshape(1, 1, -1)
+    return lambda: nn.conv1d(x, x[:, :, : x.shape[2] // 2])
 
 
 def _pool(n: int) -> Call:
@@ -278,6 +289,13 @@ CALLS: dict[str, Build] = {
     "conv2d, gradient": _conv_backward(0),
     "conv2d, gradient of the weight": _conv_backward(1),
     "max_pool2d": _pool,
+    "conv1d, long kernel": _conv_long,
+    "adaptive_avg_pool1d": _on(
+        lambda n: pb.ones(1, 1, 1).expand(1, 1, n).contiguous(),
+        lambda x: [nn.adaptive_avg_pool1d(x, 3) for _ in range(10)],
+    ),
+    "layer_norm, gradient": _layer_norm_backward,
+    "unbind": _on(lambda n: _expanded(n // 50), lambda x: x.unbind()),
     "interpolate": _interpolate,
     "svd": _svd,
     "solve": _solve(pb.float64),
