@@ -238,3 +238,25 @@ except KeyboardInterrupt:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
                           text=True, timeout=120)  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "ended\n"), done.stderr
+
+
+@pytest.mark.parametrize("delay", [0.002, 0.02, 0.06])
+def test_a_signal_while_blas_is_loaded_leaves_it_loadable(delay):
+    code = f"""
+import signal
+import pullback as pb
+x = pb.ones(300, 300, dtype=pb.complex128)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, {delay})
+try:
+    for _ in range(100):
+        x @ x
+except KeyboardInterrupt:
+    pass
+assert (x @ x)[0, 0] == 300
+pb.ones(3).numpy()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
+                          text=True, timeout=120)  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -7,15 +7,17 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 from typing import Any
 
 _WRAPPERS = ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack")
+_loading = threading.Lock()
 _threads: int | None = None  # how many were asked for, perhaps before BLAS was loaded
 
 
 def load_routines() -> object:
     """Return the capsule with the addresses of the routines of BLAS and LAPACK."""
-    blas = _import_blas()
+    blas = _import_whole()
     if _threads is not None:
         blas.set_thread_count(_threads)
     return blas.ROUTINES
@@ -28,6 +30,34 @@ def set_threads(count: int) -> None:
     blas = sys.modules.get("pullback_cpu.kernels.blas")
     if blas is not None:
         blas.set_thread_count(count)
+
+
+def _import_whole() -> Any:
+    """Import our module in another thread, where no signal handler can end the import half-way.
+
+    NumPy, which comes with it, cannot be imported again after that. An exception of a handler
+    leaves here while the other thread goes on.
+    """
+    found: list[Any] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with _loading:
+                found.append(_import_blas())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can be had
+        work()
+    else:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
 
 
 def _import_blas() -> Any:
