@@ -63,6 +63,21 @@ class TestReverseOverForward:
         assert pb.allclose(found, X.exp())
 
 
+class TestForwardOverForward:
+    def test_a_view_of_what_gets_a_tangent_of_an_inner_level_when_it_is_written(self):
+        def function(x, c):
+            square = x * x
+            view = square[:]
+            square.mul_(c)
+            return view * 1
+
+        def push(x):
+            return jvp(lambda c: function(x, c), (X,), (ONES,))[1]
+
+        assert_equal(jvp(push, (X,), (ONES,))[0], [1.0, 4.0])
+        assert_equal(jvp(push, (X,), (ONES,))[1], [2.0, 4.0])
+
+
 class TestDoubleBackwardThroughAView:
     def test_of_a_transpose(self):
         x = pb.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=pb.float64, requires_grad=True)

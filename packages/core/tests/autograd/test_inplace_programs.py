@@ -16,7 +16,7 @@ from pullback.func import grad, jacfwd, jacrev, jvp, vmap
 from pullback.utils.checkpoint import checkpoint
 
 SHAPE = (3, 4)
-PROGRAMS = 8                # of each nesting
+PROGRAMS = 6                # of each nesting
 generator = pb.Generator().manual_seed(5)
 X, C, X_TANGENT, C_TANGENT = (
     pb.randn(shape, dtype=pb.float64, generator=generator) / 2 for shape in (SHAPE, 12) * 2)
@@ -138,6 +138,8 @@ def under_hooks(function):
 MODES = {
     "grad": lambda f: lambda *v: inner(grad(f, (0, 1))(*v), TANGENTS),
     "jvp": lambda f: lambda *v: jvp(f, v, TANGENTS)[1],
+    "jvp of x": lambda f: lambda x, c: jvp(lambda x: f(x, c), (x,), (X_TANGENT,))[1],
+    "jvp of c": lambda f: lambda x, c: jvp(lambda c: f(x, c), (c,), (C_TANGENT,))[1],
     "jacrev": lambda f: lambda *v: (jacrev(f)(*v) * X_TANGENT).sum(),
     "jacfwd": lambda f: lambda *v: (jacfwd(f, 1)(*v) * C_TANGENT).sum(),
     "vmap": lambda f: lambda x, c: vmap(f, (1, 0))(

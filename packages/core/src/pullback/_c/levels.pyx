@@ -188,16 +188,20 @@ cdef Level batch_level(Tensor tensor):
 
 
 cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1:
-    """Return the innermost level in sight at which a tensor has a tangent, or 0."""
+    """Return the innermost level in sight at which a tensor has a tangent, or 0.
+
+    A view's own tangents may be those of outer levels only, if its base was written since.
+    """
     cdef Lift lift = lifts(tensor)
-    while lift is not None:
+    cdef int found = 0
+    while lift is not None and found == 0:
         if (lift.value is not None and not hidden >> lift.level.number & 1
                 and is_open_here(lift.level)):
-            return lift.level.number
+            found = lift.level.number
         lift = lift.outer
     if sees_base(tensor):
-        return tangent_level(<Tensor>tensor.extra.base, hidden)
-    return 0
+        found = max(found, tangent_level(<Tensor>tensor.extra.base, hidden))
+    return found
 
 
 cdef Level innermost_level(bint of_watcher):
