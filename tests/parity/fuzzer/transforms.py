@@ -74,16 +74,28 @@ def transformed(m, how, body, x):
         return body(a).sum()
 
     def push(function, a):
-        return func.jvp(function, (a,), (m.ones_like(a),))[1]
+        try:
+            return func.jvp(function, (a,), (m.ones_like(a),))[1]
+        except RuntimeError as error:
+            if "ZeroTensors are immutable" not in str(error):
+                raise
+        # torch cannot write to a tangent that is zero: there, the vjp of the vjp.
+        value, pull = func.vjp(function, a)
+        return func.vjp(lambda u: pull(u)[0], m.ones_like(value))[1](m.ones_like(a))[0]
+
+    def by_jvp(function, a):
+        return function(a), lambda tangent: func.jvp(function, (a,), (tangent,))[1]
 
     rows = {"vmap", "vmap-grad", "grad-vmap", "vmap-jvp"}
     if how in rows and x.dim() == 0:
         x = x.reshape(1)
+    # torch's own linearize() takes what a function writes in place for a constant of the trace.
+    linearize = func.linearize if m.__name__ == "pullback" else by_jvp
     return {
         "grad": lambda: func.grad(total)(x),
         "vjp": lambda: func.vjp(body, x)[1](ones)[0],
         "jvp": lambda: push(body, x),
-        "linearize": lambda: func.linearize(body, x.detach())[1](ones),
+        "linearize": lambda: linearize(body, x.detach())[1](ones),
         "jacrev": lambda: func.jacrev(body)(x),
         "jacfwd": lambda: func.jacfwd(body)(x),
         "hessian": lambda: func.hessian(total)(x),

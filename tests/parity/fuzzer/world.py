@@ -390,14 +390,19 @@ def short_name(node):
 
 
 def without_geometry(node, number, above=None):
-    """Skip the as_strided() that redoes a view of real numbers as complex ones, or the reverse."""
-    if node is not None and short_name(node) == "AsStridedBackward0":
-        below = node.next_functions[0]
+    """Skip what only redoes a view of complex numbers: its as_strided(), a conj() of a conj()."""
+    if node is None:
+        return node, number
+    below = node.next_functions[0] if node.next_functions else (None, 0)
+    if short_name(node) == "AsStridedBackward0":
         if any(
-            other is not None and short_name(other).startswith("ViewAs")
+            other is not None and short_name(other).startswith(("ViewAs", "Conj", "NegView"))
             for other in (above, below[0])
         ):
-            return below
+            return without_geometry(*below, above)
+    elif short_name(node) == "ConjBackward0" and below[0] is not None:
+        if short_name(below[0]) == "ConjBackward0":
+            return without_geometry(*below[0].next_functions[0], above)
     return node, number
 
 
