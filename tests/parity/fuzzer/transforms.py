@@ -21,7 +21,7 @@ def bodies(m):
         return b * a
 
     def slice(a):
-        b = a * 1
+        b = (a * 1).contiguous()
         b.reshape(-1)[::2].mul_(a.sum())
         return b * b
 
@@ -31,7 +31,7 @@ def bodies(m):
         return b.add_(a, alpha=2)
 
     def fill(a):
-        b = a * a
+        b = (a * a).contiguous()
         b.reshape(-1)[:1].fill_(0.5)
         return b.square_()
 

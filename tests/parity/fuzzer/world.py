@@ -400,10 +400,16 @@ def without_geometry(node, number, above=None):
             for other in (above, below[0])
         ):
             return without_geometry(*below, above)
-    elif short_name(node) == "ConjBackward0" and below[0] is not None:
-        if short_name(below[0]) == "ConjBackward0":
-            return without_geometry(*below[0].next_functions[0], above)
+    elif below[0] is not None and (short_name(node), short_name(below[0])) in INVERSE:
+        return without_geometry(*below[0].next_functions[0], above)
     return node, number
+
+
+INVERSE = {
+    ("ConjBackward0", "ConjBackward0"),
+    ("ViewAsRealBackward0", "ViewAsComplexBackward0"),
+    ("ViewAsComplexBackward0", "ViewAsRealBackward0"),
+}
 
 
 def below_fitting(node, number):

@@ -677,3 +677,26 @@ def test_an_interrupt_around_forward_leaves_grad_mode_on(monkeypatch, after):
         with pytest.raises(KeyboardInterrupt), pb.autograd.forward_ad.dual_level():
             Same.apply(pb.ones(1, requires_grad=True))
     assert pb.is_grad_enabled()
+
+
+def test_stale_views_are_refused_before_forward_runs():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ran.append(x)
+            x.mul_(2)
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    ran = []
+    base = pb.ones(2, 2, requires_grad=True) * 1
+    first, second = base.unbind(0)
+    base.mul_(3)
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view"):
+        Double.apply(first)
+    assert not ran
+    assert second.detach().tolist() == [3.0, 3.0]

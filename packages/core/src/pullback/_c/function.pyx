@@ -169,6 +169,10 @@ def begin(FunctionNode ctx not None, cls, tuple args):
     ctx.input_is_tensor = shared(kinds)
     ctx.needs_input_grad = shared(needs)
     ctx.recorded = any_grad and state.grad_enabled and not state.inference
+    if ctx.recorded:
+        for item in args:
+            if is_tensor(item):
+                tensor_needs_grad(<Tensor>item)     # refuses a stale view before forward writes it
 
 
 def is_observed():
