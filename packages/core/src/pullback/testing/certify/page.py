@@ -112,6 +112,10 @@ def page(founds: Mapping[str, Found]) -> str:
         for place, cell in found.cells.items()
     ]
     points = points_of(cell for _, cell in places)
+    forms = [
+        f"{len({name for name, _, _ in found.cells})} on {device}"
+        for device, found in founds.items()
+    ]
     skipped: collections.Counter = collections.Counter()
     for found in founds.values():
         skipped.update(found.skipped)
@@ -126,7 +130,7 @@ def page(founds: Mapping[str, Found]) -> str:
         "",
         *by("device", places, lambda device, name, dtype, mode: device),
         "",
-        f"These are {len({place[1] for place, _ in places})} ops and in-place forms.",
+        "Ops and in-place forms looked at: " + ", ".join(forms) + ".",
         "",
         "## By mode",
         "",
