@@ -92,6 +92,11 @@ cdef void copy_matrix(
         copy_items(<const c128 *>source.data, source, rows, columns, <c128 *>target.data, target)
 
 
+ctypedef fused floating:
+    float
+    double
+
+
 # A matrix, and where its conjugate goes, perhaps to the same place.
 ctypedef struct conjugation:
     matrix source
@@ -100,19 +105,31 @@ ctypedef struct conjugation:
     int dtype
 
 
+cdef void conjugate_row(
+        const floating *source, int64_t source_step, floating *target, int64_t target_step,
+        int64_t columns) noexcept nogil:
+    cdef int64_t j
+    if source_step == 1 and target_step == 1:       # which compilers vectorize
+        for j in range(columns):
+            target[2 * j] = source[2 * j]
+            target[2 * j + 1] = -source[2 * j + 1]
+        return
+    for j in range(columns):
+        target[2 * j * target_step] = source[2 * j * source_step]
+        target[2 * j * target_step + 1] = -source[2 * j * source_step + 1]
+
+
 cdef void conjugate_rows(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef conjugation *task = <conjugation *>context
-    cdef int64_t i, j, p, q
+    cdef int64_t i, p, q
     for i in range(first, last):
-        for j in range(task.columns):
-            p = 2 * (i * task.source.row + j * task.source.column)
-            q = 2 * (i * task.target.row + j * task.target.column)
-            if task.dtype == <int>PB_C64:
-                (<float *>task.target.data)[q] = (<const float *>task.source.data)[p]
-                (<float *>task.target.data)[q + 1] = -(<const float *>task.source.data)[p + 1]
-            else:
-                (<double *>task.target.data)[q] = (<const double *>task.source.data)[p]
-                (<double *>task.target.data)[q + 1] = -(<const double *>task.source.data)[p + 1]
+        p, q = 2 * i * task.source.row, 2 * i * task.target.row
+        if task.dtype == <int>PB_C64:
+            conjugate_row(<const float *>task.source.data + p, task.source.column,
+                          <float *>task.target.data + q, task.target.column, task.columns)
+        else:
+            conjugate_row(<const double *>task.source.data + p, task.source.column,
+                          <double *>task.target.data + q, task.target.column, task.columns)
 
 
 cdef void conjugate_into(
