@@ -1,5 +1,6 @@
 """Hostile arguments crash nothing, hang nothing, and leave everything usable."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pullback as pb
+from pullback.nn import functional as F
 from pullback.testing.hostile.calls import draw_call, targets
 
 CALLS = 5000
@@ -71,6 +73,19 @@ def test_runaway_memory_ends_in_a_memory_error():
     script = Path(__file__).parent / "scripts" / "hostile_faults.py"
     code, printed = run(script, "--device", "ref", "--op", "grow", "--count", 1)
     assert code == 0, printed
+
+
+@pytest.mark.parametrize("value", [0, itertools.repeat(1), itertools.repeat(pb.nn)])
+def test_endless_sequences_are_refused(value):
+    x, index = pb.ones(2, requires_grad=True), pb.tensor([0])
+    with pytest.raises(TypeError, match=r"Tensors? or|must be a Tensor"):
+        pb.autograd.grad(value, x)
+    with pytest.raises(TypeError, match="must be tuple of Tensors, not"):
+        x.index_put(value, pb.ones(1))
+    with pytest.raises(TypeError, match="must be tuple of ints, not"):
+        F.affine_grid(pb.ones(1, 2, 3), value)
+    with pytest.raises(TypeError, match="list of subscripts, not"):
+        pb.einsum(index, value)
 
 
 def test_unknown_op_is_refused():

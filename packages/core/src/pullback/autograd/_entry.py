@@ -18,20 +18,19 @@ def _as_sequence(value, name):
     """Return a tensor, an edge or a sequence of them as a tuple."""
     if isinstance(value, (Tensor, GradientEdge)):
         return (value,)
-    if isinstance(value, (list, tuple)):
-        found = tuple(value)
-    else:
-        try:
-            found = tuple(value)
-        except TypeError:
-            raise TypeError(f"{name} must be a Tensor, a GradientEdge or a sequence of them, but "
-                            f"got {type(value).__name__}") from None
-    for position, item in enumerate(found):
+    try:
+        items = iter(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a Tensor, a GradientEdge or a sequence of them, but "
+                        f"got {type(value).__name__}") from None
+    found: list[Tensor | GradientEdge] = []
+    for item in items:                      # which may have no end
         if not isinstance(item, (Tensor, GradientEdge)):
             error = RuntimeError if name == "inputs" else TypeError
             raise error(f"all {name} have to be Tensors or GradientEdges, but got "
-                        f"{type(item).__name__} at position {position}")
-    return found
+                        f"{type(item).__name__} at position {len(found)}")
+        found.append(item)
+    return tuple(found)
 
 
 def _seeds(value, count, name):

@@ -64,6 +64,8 @@ def _read_equation(equation, count):
 
 def _read_sublist(sublist):
     """Turn numbers in [0, 52) and Ellipsis into labels."""
+    if not isinstance(sublist, (tuple, list)):
+        raise TypeError(f"einsum(): expected a list of subscripts, not {type(sublist).__name__}")
     labels = []
     for item in sublist:
         if item is Ellipsis:
@@ -86,6 +88,7 @@ def _arguments(equation, operands):
     if not isinstance(equation, str):
         raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not "
                         f"{type(equation).__name__}")
+    equation = str.__str__(equation)        # a subclass may iterate without an end
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = operands[0]
     if not operands:

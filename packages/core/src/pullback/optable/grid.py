@@ -205,6 +205,9 @@ def _affine_grid_generator(theta, size, align_corners):
 def _check_affine(theta, size):
     if not theta.dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"affine_grid(): argument 'size' (position 2) must be tuple of ints, not "
+                        f"{type(size).__name__}")
     size = tuple(size)
     if len(size) not in (4, 5):
         raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D "

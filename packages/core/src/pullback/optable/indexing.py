@@ -203,7 +203,7 @@ def _fit(values, shape):
                            f"broadcast to indexing result of shape {list(shape)}") from None
 
 
-def _index_put_forward(self, indices, values, accumulate):
+def _check_indices(indices):
     if not isinstance(indices, (tuple, list)):
         raise TypeError(f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, "
                         f"not {type(indices).__name__}")
@@ -213,6 +213,10 @@ def _index_put_forward(self, indices, values, accumulate):
                             f"{type(index).__name__}")
     if not indices:
         raise RuntimeError("index_put_(): expected at least one index tensor")
+
+
+def _index_put_forward(self, indices, values, accumulate):
+    _check_indices(indices)
     if values.dtype != self.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
                            f"{self.dtype} for the destination and {values.dtype} for the source.")
@@ -231,9 +235,13 @@ op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fa
    vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
    doc="Write values (or add them) at index tensors; returns self.",
    samples=_WRITES, ref=references.index_put)
+def _index_put(self, indices, values, accumulate):
+    _check_indices(indices)
+    return ops.index_put_(writable(self, values, *indices), indices, values, accumulate)
+
+
 op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
-   composite=lambda self, indices, values, accumulate: ops.index_put_(
-       writable(self, values, *indices), indices, values, accumulate), kernel="index_put",
+   composite=_index_put, kernel="index_put",
    doc="Return a copy with values written (or added) at index tensors.",
    samples=_WRITES, ref=references.index_put)
 
