@@ -183,7 +183,7 @@ def compare_calls(theirs, ours, scale):
 def compare(statements, theirs, ours):
     """Return the first difference between two traces of a program, or None."""
     text = "\n".join(statements)
-    scale = 1000 if re.search(r"float32|float\(\)|complex64", text) else 1
+    scale = 1000 if re.search(r"float32|float\(\)|complex64|F\.Cast", text) else 1
     for step, (a, b) in enumerate(zip(theirs, ours, strict=True)):
         statement = statements[step] if step < len(statements) else "(end)"
         found = (

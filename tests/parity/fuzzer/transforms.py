@@ -46,7 +46,7 @@ def bodies(m):
         return b * a
 
     def scatter(a):
-        b = (a * a).reshape(-1)
+        b = (a * a).contiguous().reshape(-1)
         b.scatter_add_(0, m.tensor([0, 0]), a.reshape(-1)[:1].expand(2))
         return b.view_as(a).mul_(a)
 

@@ -231,9 +231,9 @@ def put(d):
             "{x}[None, {rows}] = {value}",
             "{x}[{rows}] *= 2",
             "{x}[{rows}] += {value}",
-            "{x}.masked_scatter_({x}.detach().abs() > 0.4, {x}.detach() * 2)",
-            "{new} = {x}[{x}.detach().abs() > 0.4]",
-            "{x}[{x}.detach().abs() > 0.4] = {value}",
+            "{x}.masked_scatter_({x}.detach().abs() > 0.412, {x}.detach() * 2)",
+            "{new} = {x}[{x}.detach().abs() > 0.412]",
+            "{x}[{x}.detach().abs() > 0.412] = {value}",
         ]
     )
     new = d.new() if "{new}" in form else ""

@@ -372,8 +372,9 @@ class World:
         return found
 
 
-# torch tells overloads of fill_ apart; a number that is a tensor is a copy for us.
+# torch tells overloads apart; a number that is a tensor is a copy for us.
 OVERLOADS = {
+    **{f"{name}Backward1": f"{name}Backward0" for name in ("Eq", "Ne", "Lt", "Le", "Gt", "Ge")},
     "FillBackward0": "CopyBackwards",
     "FillBackward2": "CopyBackwards",
     "FillBackward3": "CopyBackwards",

@@ -226,16 +226,11 @@ op("atan2(self: Tensor, other: Tensor) -> Tensor", kernel="atan2", promote="floa
    doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
    samples=binary(ties=True, numbers=False))
 
-def _comparison_node(name):
-    return lambda other: f"{name.title()}Backward{int(other is None)}"  # a tensor arrives as None
-
-
 for _name, _doc, _kinds in (
         ("eq", "equal", ALL), ("ne", "different", ALL), ("lt", "self < other", REAL),
         ("le", "self <= other", REAL), ("gt", "self > other", REAL),
         ("ge", "self >= other", REAL)):
     _binary(_name, {}, f"Return where the operands are: {_doc}.", promote="bool", dtypes=_kinds,
-            node=_comparison_node(_name),
             aliases={"ne": ("not_equal",), "lt": ("less",), "le": ("less_equal",),
                      "gt": ("greater",), "ge": ("greater_equal",)}.get(_name, ()),
             ref={"eq": "numpy.equal", "ne": "numpy.not_equal", "lt": "numpy.less",
