@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pullback as pb
 from pullback.nn import functional as F
-from pullback.testing.hostile.calls import draw_call, targets
+from pullback.optable import ops
+from pullback.testing.hostile.calls import Call, attempt, draw_call, nonsense_in, targets
 
 CALLS = 5000
 
@@ -73,6 +75,34 @@ def test_runaway_memory_ends_in_a_memory_error():
     script = Path(__file__).parent / "scripts" / "hostile_faults.py"
     code, printed = run(script, "--device", "ref", "--op", "grow", "--count", 1)
     assert code == 0, printed
+
+
+def test_arguments_that_torch_refuses_are_nonsense():
+    declared = ops.sum.entry.arguments
+    call = Call("sum", ops.sum, [pb.ones(2), None], {"keepdim": 1}, "plain", False, declared)
+    assert nonsense_in(call) == "int for 'keepdim', which is bool"
+    assert attempt(call) is None
+    call.function = lambda *args, **kwargs: None
+    assert attempt(call) == "accepted int for 'keepdim', which is bool"
+
+
+@pytest.mark.parametrize("value", [1, 0, "x", 1.0, None, [1], ()])
+def test_what_is_no_bool_is_refused(value):
+    x = pb.ones(2, 2)
+    with pytest.raises(TypeError, match=r"sum\(\): argument 'keepdim' must be bool, not"):
+        x.sum(0, keepdim=value)
+    with pytest.raises(TypeError, match=r"topk\(\): argument 'largest' .*must be bool"):
+        x.topk(1, 1, value)
+    assert x.sum(0, keepdim=np.True_).shape == (1, 2)
+
+
+@pytest.mark.parametrize("value", [range(1), {0}, iter([0]), {0: 1}.keys(), "0", 0.0])
+def test_what_is_no_list_of_ints_is_refused(value):
+    x = pb.ones(1, 1)
+    for function in (x.sum, x.squeeze, x.amax, pb.zeros, pb.Tensor.flip.__get__(x)):
+        with pytest.raises(TypeError, match=r"argument '.*' .*must be tuple of ints, not"):
+            function(value)
+    assert x.sum(np.int64(0)).shape == (1,)
 
 
 @pytest.mark.parametrize("value", [0, itertools.repeat(1), itertools.repeat(pb.nn)])

@@ -19,12 +19,14 @@ cdef enum argument_kind:
     ARG_TENSORS = 4             # a sequence of tensors
     ARG_OPTIONAL_OPERAND = 5
 
-# Arguments that are declared as numbers; bit 2: None may stand for it.
+# Arguments of a plain type; bit 2: None may stand for it.
 cdef enum number_kind:
     NUMBER_INT = 1
     NUMBER_FLOAT = 2
     NUMBER_OPTIONAL = 4
     NUMBER_SCALAR = 8           # of any type; the entry's own code refuses what is none
+    NUMBER_BOOL = 16
+    NUMBER_LIST = 32            # of ints, or one; the entry's own code looks at the items
 
 cdef enum op_kind:
     OP_KERNEL = 0               # forward below autograd, recorded as one node
@@ -120,11 +122,15 @@ cdef object plain_number(Op op, int position, object value, bint by_name)
 
 
 cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
-    """True for an argument that needs no more looking at: a default, or an int that fits."""
+    """True for an argument that needs no more looking at: a default, or one that fits."""
     cdef int overflow = 0
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True
-    if not PyLong_CheckExact(<object>value):
+    if isinstance(<object>value, bool):
+        return op.numbers[position] & NUMBER_BOOL != 0
+    if op.numbers[position] & NUMBER_LIST:
+        return isinstance(<object>value, (tuple, list)) or PyLong_CheckExact(<object>value)
+    if op.numbers[position] & NUMBER_BOOL or not PyLong_CheckExact(<object>value):
         return False
     if op.numbers[position] & NUMBER_INT:
         PyLong_AsLongLongAndOverflow(<object>value, &overflow)

@@ -101,8 +101,12 @@ cdef str describe(Op op, int position, bint by_name):
     return text if by_name else f"{text} (position {position + function})"
 
 
+cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool",
+                   NUMBER_LIST: "tuple of ints"}
+
+
 cdef object plain_number(Op op, int position, object value, bint by_name):
-    """Return an argument that is declared as a number as one of Python's.
+    """Return an argument that is declared as a number, a bool or ints as one of Python's.
 
     NumPy's numbers and 0-d tensors stand for theirs.
     """
@@ -117,7 +121,16 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
             return value.item() if value.ndim == 0 and not value.requires_grad else value
         is_numpy = hasattr(value, "item") and getattr(value, "shape", None) == ()
         return value.item() if is_numpy else value
-    if is_tensor(value):
+    if wanted & NUMBER_LIST:
+        if is_tensor(value) or isinstance(value, bool):
+            return value
+        if PyIndex_Check(value) and getattr(value, "shape", ()) == ():
+            found = PyNumber_Index(value)
+    elif wanted & NUMBER_BOOL:
+        dtype = None if is_tensor(value) else getattr(value, "dtype", None)
+        if getattr(dtype, "kind", None) == "b" and getattr(value, "shape", None) == ():
+            found = bool(value)
+    elif is_tensor(value):
         if value.ndim == 0 and not value.requires_grad and value.dtype.kind in (
                 "iu" if wanted & NUMBER_INT else "biuf"):
             found = value.item()
@@ -131,7 +144,7 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
         found = PyNumber_Index(value)
     if found is None:
         raise TypeError(f"{describe(op, position, by_name)} must be "
-                        f"{'int' if wanted & NUMBER_INT else 'float'}, not {type(value).__name__}")
+                        f"{NAMES[wanted & ~NUMBER_OPTIONAL]}, not {type(value).__name__}")
     if wanted & NUMBER_INT and not -(1 << 63) <= found < 1 << 63:
         raise ValueError(f"{describe(op, position, by_name)} does not fit in 64 bits: {found}")
     return found

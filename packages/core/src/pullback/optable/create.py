@@ -35,7 +35,7 @@ def _dtype(dtype, out):
 
 
 _NEW = ("*, dtype: dtype? = None, layout: any = None, device: device? = None, "
-        "pin_memory: bool = False, requires_grad: bool = False")
+        "pin_memory: bool? = False, requires_grad: bool? = False")
 _OPTIONS = "*, out: Tensor? = None, " + _NEW.removeprefix("*, ")
 _LIKE = _NEW + ", memory_format: memory_format? = None"
 
@@ -225,7 +225,7 @@ def _new(self, size, value, dtype, device, requires_grad):
 
 
 op("new_tensor(self: Tensor, data: any, *, dtype: dtype? = None, device: device? = None, "
-   "requires_grad: bool = False) -> Tensor", function=False,
+   "requires_grad: bool? = False) -> Tensor", function=False,
    composite=lambda self, data, dtype, device, requires_grad: _new_tensor(
        self, data, dtype, device, requires_grad),
    doc="Return a copy of data with the dtype and device of this tensor.",

@@ -29,6 +29,23 @@ HONEST = (
     AttributeError, KeyError, ZeroDivisionError, Lie,
 )  # fmt: skip
 ASSERTED = ("embedding", "embedding_bag")   # whose padding index torch asserts, too
+NEVER = (
+    bytes, bytearray, memoryview, dict, set, slice, object, type, type(print), type(...),
+    type(NotImplemented),
+)  # fmt: skip
+REFUSED: dict[str, tuple[type, ...]] = {
+    "Tensor": (*NEVER, str, list, tuple, range, pb.dtype),
+    "Operand": (*NEVER, str, list, tuple, range, pb.dtype),
+    "Tensor[]": (*NEVER, str, int, float, complex, range, pb.dtype),
+    "Scalar": (*NEVER, str, list, tuple, range, pb.dtype),
+    "float": (*NEVER, str, list, tuple, range, pb.dtype, complex),
+    "int": (*NEVER, str, list, tuple, range, pb.dtype, complex, float),
+    "bool": (*NEVER, str, list, tuple, range, pb.dtype, complex, float, int),
+    "int[]": (*NEVER, str, pb.dtype, complex, float),
+    "dtype": (*NEVER, str, list, tuple, range, complex, int),
+    "str": (*NEVER, list, tuple, range, pb.dtype, complex, float, int),
+}
+LEGACY = {"size_average", "reduce"}     # if given, 'reduction' does not count
 CONTENT = 256                   # elements of a result that are looked at
 MODES = ("plain",) * 6 + ("no_grad", "inference", "vmap", "vmap", "dual", "grad", "anomaly")
 
@@ -43,6 +60,7 @@ class Call:
     kwargs: dict[str, Any]
     mode: str
     backward: bool
+    declared: tuple[Any, ...] = ()      # the arguments of the op table's entry
 
     def __str__(self) -> str:
         shown = reprlib.Repr()
@@ -130,7 +148,8 @@ def draw_call(seed: int, index: int, device: str, names: Sequence[str] | None = 
         kwargs["out"] = draw_target(values, args)
     if values.flip(0.1):
         args = [rng.choice(args) for _ in args]     # the same object in several places
-    return Call(name, function, args, kwargs, mode, values.flip(0.3))
+    declared = () if entry.varargs else entry.arguments
+    return Call(name, function, args, kwargs, mode, values.flip(0.3), declared)
 
 
 def draw_arguments(values: Values, entry: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -188,9 +207,13 @@ def draw_target(values: Values, args: list[Any]) -> Any:
 def attempt(call: Call) -> str | None:
     """Make a call and look at its result; returns what is wrong, or None."""
     before = world()
+    nonsense = nonsense_in(call)
     start = time.process_time()
     try:
-        use(under(call), call.backward)
+        result = under(call)
+        if nonsense:
+            return f"accepted {nonsense}"
+        use(result, call.backward)
     except HONEST:
         pass
     except Exception as error:
@@ -202,6 +225,23 @@ def attempt(call: Call) -> str | None:
         return f"took {taken:.1f} s of processor time"
     after = world()
     return None if after == before else f"left {after} behind, was {before}"
+
+
+def nonsense_in(call: Call) -> str | None:
+    """Return which argument is of a type that torch refuses, whatever its value; or None."""
+    given = [*zip(call.declared, call.args)]
+    given += [(item, call.kwargs[item.name]) for item in call.declared if item.name in call.kwargs]
+    for argument, value in given:
+        kind = argument.type.removesuffix("?")
+        if value is None:
+            refused = kind == argument.type and kind not in ("any", "dtype", "device")
+        elif kind == "str" and not LEGACY.isdisjoint(call.kwargs):
+            continue
+        else:
+            refused = type(value) in REFUSED.get(kind, ())
+        if refused:
+            return f"{type(value).__name__} for '{argument.name}', which is {argument.type}"
+    return None
 
 
 def world() -> tuple[Any, ...]:
