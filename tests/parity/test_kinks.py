@@ -74,3 +74,24 @@ def test_torch_gives_what_is_stated(kink):
         except RuntimeError as error:  # torch has no second derivative of it
             assert "not implemented" in str(error)
     assert agrees != bool(kink.differs)
+
+
+@pytest.mark.parametrize("kink", [k for k in KINKS if k.tangents], ids=lambda kink: kink.op)
+def test_torch_gives_the_tangents_that_are_stated(kink):
+    args, inputs = prepared(kink)
+    places = [k for k, value in enumerate(args) if any(value is x for x in inputs)]
+
+    def function(*values):
+        given = list(args)
+        for place, value in zip(places, values, strict=True):
+            given[place] = value
+        return torchs(kink.op)(*given, **kink.kwargs)
+
+    units = torch.eye(sum(x.numel() for x in inputs), dtype=torch.float64)
+    found = []
+    for unit in units:
+        parts = unit.split([x.numel() for x in inputs])
+        tangents = tuple(part.view_as(x) for part, x in zip(parts, inputs, strict=True))
+        primals = tuple(x.detach() for x in inputs)
+        found.append(torch.func.jvp(function, primals, tangents)[1].sum().item())
+    assert found == flat(kink.tangents).tolist()

@@ -506,3 +506,30 @@ def test_tangent_with_a_tangent_at_the_same_level_is_refused():
         dual = make_dual(pb.ones(2), pb.ones(2))
         with pytest.raises(RuntimeError, match="itself has a forward gradient at the same level"):
             make_dual(pb.ones(2), dual)
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, i, s: x.scatter(0, i, s), lambda x, i, s: x.clone().scatter_(0, i, s),
+    lambda x, i, s: x.put(i, s), lambda x, i, s: x.index_copy(0, i, s),
+    lambda x, i, s: x.index_put((i,), s), lambda x, i, s: x.clone().index_copy_(0, i, s)])
+@pytest.mark.parametrize("moved", [(0,), (1,), (0, 1)])
+def test_the_last_write_to_a_place_brings_its_tangent(write, moved):
+    """Tangents are written as values are; batched ones, too, and to targets that have none."""
+    values = [pb.tensor([5.0, 6.0]), pb.tensor([1.0, 2.0, 3.0])]
+    tangents = [pb.tensor([50.0, 60.0]), pb.tensor([10.0, 20.0, 30.0])]
+    index = pb.tensor([0, 1, 0])
+
+    def of_moved(*given):
+        operands = list(values)
+        for place, one in zip(moved, given):
+            operands[place] = one
+        return write(operands[0], index, operands[1])
+
+    def push(*given):
+        return pb.func.jvp(of_moved, tuple(values[k] for k in moved), given)[1]
+
+    expected = [30.0, 20.0] if 1 in moved else [0.0, 0.0]
+    given = [tangents[k] for k in moved]
+    assert push(*given).tolist() == expected
+    batch = pb.func.vmap(push)(*[pb.stack([t, 2 * t]) for t in given])
+    assert batch.tolist() == [expected, [2 * e for e in expected]]

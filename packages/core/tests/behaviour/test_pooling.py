@@ -206,6 +206,16 @@ def test_gradients(name):
     assert gradgradcheck(POOLS[name], (x,))
 
 
+def test_tangents_of_max_unpool_with_equal_indices():
+    """The last element of a place is written, with its tangent; gradients go to each."""
+    x, places = pb.tensor([[[1.0, 2.0, 3.0, 4.0]]]), pb.tensor([[[0, 0, 3, 2]]])
+    out, tangent = pb.func.jvp(lambda v: F.max_unpool1d(v, places, 2, 2), (x,), (x * 10,))
+    assert out[0, 0, :4].tolist() == [2.0, 0.0, 4.0, 3.0]
+    assert pb.equal(tangent, out * 10)
+    back = pb.func.vjp(lambda v: F.max_unpool1d(v, places, 2, 2), x)[1](out)[0]
+    assert back.flatten().tolist() == [2.0, 2.0, 3.0, 4.0]
+
+
 def test_gradient_of_max_unpool():
     values = draw(1, 1, 2, 2, grad=True)
     indices = pb.tensor([[[[1, 2], [8, 15]]]])

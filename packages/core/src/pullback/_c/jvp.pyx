@@ -260,7 +260,7 @@ cdef list push_forward(Op op, PyObject **args, object result, list tangents):
     cdef Op function = op
     if op.flags & OP_INPLACE and op.functional is not None:
         function = op.functional
-    if op.jvp == JVP_LINEAR and (function is not op or not op.flags & OP_INPLACE):
+    if op.jvp == JVP_LINEAR:
         return as_list(linear(function, args, tangents))
     if op.jvp == JVP_MULTILINEAR and (function is not op or not op.flags & OP_INPLACE):
         return as_list(multilinear(function, args, tangents))
@@ -300,7 +300,10 @@ cdef object zero_of(object value):
 
 
 cdef object linear(Op op, PyObject **args, list tangents):
-    """Apply the op to the tangents, with zeros for those that there are not."""
+    """Apply the op to the tangents, with zeros for those that there are not.
+
+    Of several elements that are written to one place, the tangent is that of the last as well.
+    """
     cdef PyObject *moved[MAX_ARGS]
     cdef int i, at
     cdef list kept = []
@@ -321,7 +324,21 @@ cdef object linear(Op op, PyObject **args, list tangents):
         moved[at] = <PyObject *>value
     if op is op_named("view"):      # a tangent's strides may not allow what its primal's do
         return op_apply(op_named("reshape"), moved)
+    if op.flags & OP_INPLACE:
+        target = target_for(op, moved)
+        moved[0] = <PyObject *>target
+        return op_apply_inplace(op, moved)
     return op_apply(op, moved)
+
+
+cdef object target_for(Op op, PyObject **args):
+    """Return a copy of the first argument that the other tensors can be written to, batched too."""
+    from pullback.optable.below import writable
+    operands = []
+    for i in range(op.nargs):
+        value = <object>args[i]
+        operands += value if isinstance(value, (tuple, list)) else [value]
+    return writable(*[value for value in operands if is_tensor(value)])
 
 
 cdef object multilinear(Op op, PyObject **args, list tangents):

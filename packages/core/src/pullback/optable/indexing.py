@@ -232,7 +232,8 @@ def _index_put_self_vjp(g, indices, accumulate):
 op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    forward=_index_put_forward, kernel="index_put", inplace="only",
    node="IndexPutBackward0",
-   vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
+   jvp="linear", vjp={
+       "self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
    doc="Write values (or add them) at index tensors; returns self.",
    samples=_WRITES, ref=references.index_put)
 def _index_put(self, indices, values, accumulate):

@@ -141,8 +141,9 @@ def _index_copy(self, dim, index, source):
 
 op("index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor",
    forward=_index_copy, inplace="only", function=False, node="IndexCopyBackward0",
-   vjp={"self": lambda g, dim, index: ops.index_fill(g, dim, index, 0),
-        "source": lambda g, dim, index, source_shape: _slices_of(g, dim, index, source_shape)},
+   jvp="linear", vjp={
+       "self": lambda g, dim, index: ops.index_fill(g, dim, index, 0),
+       "source": lambda g, dim, index, source_shape: _slices_of(g, dim, index, source_shape)},
    doc="Write source to the slices of a dim at an index vector; returns self.",
    samples=_SLICES, ref=references.index_copy)
 op("index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor", out=True,
@@ -384,9 +385,10 @@ _PUTS = [case(T(2, 3), fixed((0, -1, 4), kind="int64"), T(3)),
          case(T(3), at(0, high=3), T(0)), case(T(4), fixed((1, 3), kind="int64"), T(2, 1), False)]
 op("put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
    forward=_put, inplace="only", function=False, node="PutBackward0", ref=references.put,
-   vjp={"self": lambda g, index, accumulate: g if accumulate else ops.put(
-            g, index, ops.new_zeros(g, tuple(index.shape))),
-        "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape)},
+   jvp="linear", vjp={
+       "self": lambda g, index, accumulate: g if accumulate else ops.put(
+           g, index, ops.new_zeros(g, tuple(index.shape))),
+       "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape)},
    doc="Write source (or add it) at places of the flattened tensor; returns self.", samples=_PUTS)
 op("put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
    composite=lambda self, index, source, accumulate: ops.put_(

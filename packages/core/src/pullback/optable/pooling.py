@@ -231,8 +231,10 @@ def _unpool_forward(self, indices, sizes):
 op("unpool_planes(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
    forward=_unpool_forward, method=False, function=False,
    node=lambda sizes: f"MaxUnpool{max(len(sizes), 2)}DBackward0",
+   jvp="linear",
    vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
-   doc="Return planes of zeros with elements written at indices, which count row by row.",
+   doc="Return planes of zeros with elements written at indices, which count row by row.\n\n"
+       "Where an index is there twice the last element is written; each has its gradient.",
    samples=[case(T(1, 3), fixed((4, 0, 1), shape=(1, 3), kind="int64"), (5,)),
             case(T(1, 2, 2), fixed((4, 0, 1, 3), shape=(1, 2, 2), kind="int64"), (2, 3))],
    ref=references.unpool_planes)

@@ -44,8 +44,9 @@ _WRITTEN = [one._replace(skip={**one.skip, **_ONE_EACH}) for one in _WRITTEN]
 op("scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
    forward=_scatter_values, kernel="scatter", inplace="only", method=False, function=False,
    node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
-   vjp={"self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
-        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
+   jvp="linear", vjp={
+       "self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
+       "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
    doc="Write src at an index along a dim; returns self.", ref=references.scatter,
    samples=_WRITTEN)
 

@@ -31,6 +31,7 @@ class Kink(NamedTuple):
     ``slopes`` has the gradient by each of these. ``curves`` has the gradient of the sum of the
     slopes: zeros if it is "zero", and nothing is said of it if it is None. ``outside`` says why a
     slope does not lie between those of both sides. ``differs`` says what torch gives instead.
+    ``tangents`` has what forward mode gives for each element, where that is something else.
     """
 
     op: str
@@ -40,20 +41,21 @@ class Kink(NamedTuple):
     kwargs: Mapping[str, Any] = MappingProxyType({})
     outside: str = ""
     differs: str = ""
+    tangents: tuple = ()
 
 
 def _k(op: str, *args: Any, to: Any, curves: Any = "zero", outside: str = "", differs: str = "",
-       **kwargs: Any) -> Kink:  # fmt: skip
+       tangents: tuple = (), **kwargs: Any) -> Kink:  # fmt: skip
     slopes = to if isinstance(to, tuple) else (to,)
     curves = (curves,) if isinstance(curves, list) else curves
-    return Kink(op, args, slopes, curves, kwargs, outside, differs)
+    return Kink(op, args, slopes, curves, kwargs, outside, differs, tangents)
 
 
 _JUMP = "the function jumps"
 _POLE = "the slope is infinite from the one side that there is"
 _AS_IF = "torch's formula treats the point as one where the function is flat"
 _SAMPLE = "the derivative of a sample is 0 by definition"
-_EACH = "the last of several elements at one place stays, each has its gradient"
+_EACH = "of several elements at one place the last and its tangent stay, each has its gradient"
 _NAN = "torch's second derivative is NaN"
 
 # One argument, element by element.
@@ -238,10 +240,14 @@ _LOSSES = [
 ]
 
 _WRITTEN = [
-    _k("scatter", [5.0], 0, Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]), outside=_EACH),
-    _k("put", [5.0], Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]), outside=_EACH),
-    _k("index_copy", [5.0], 0, Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]), outside=_EACH),
-    _k("max_unpool1d", [[1.0, 2.0]], Fixed([[0, 0]]), 1, to=[[1.0, 1.0]], outside=_EACH),
+    _k("scatter", [5.0], 0, Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]),
+       tangents=([0.0], [0.0, 1.0]), outside=_EACH),
+    _k("put", [5.0], Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]),
+       tangents=([0.0], [0.0, 1.0]), outside=_EACH),
+    _k("index_copy", [5.0], 0, Fixed([0, 0]), [1.0, 2.0], to=([0.0], [1.0, 1.0]),
+       tangents=([0.0], [0.0, 1.0]), outside=_EACH),
+    _k("max_unpool1d", [[1.0, 2.0]], Fixed([[0, 0]]), 1, to=[[1.0, 1.0]],
+       tangents=([[0.0, 1.0]],), outside=_EACH),
 ]
 
 KINKS = (*_TURNS, *_PAIRS, *_CHOSEN, *_NORMS, *_LOSSES, *_WRITTEN)

@@ -114,7 +114,8 @@ def problems_of(kink: Kink) -> Iterator[tuple[str, str]]:
     function, inputs = prepared(kink)
     slopes = numbers(kink.slopes)
     for mode, compute in FIRST.items():
-        yield from compared(mode, compute, function, inputs, slopes)
+        moved = numbers(kink.tangents) if mode == "fwd" and kink.tangents else slopes
+        yield from compared(mode, compute, function, inputs, moved)
     if kink.curves is not None:
         curves = np.zeros_like(slopes) if kink.curves == "zero" else numbers(kink.curves)
         for mode, compute in SECOND.items():
