@@ -346,7 +346,8 @@ def _as_strided_backward(self, geometry, size, stride, offset):
         ops.new_zeros(self, (length,)),
         (ops.arange_like(self, length).as_strided(shape, strides, start - low).reshape(-1),),
         ops.new_ones(self, (1,)), True)
-    flat = flat / ops.where(counts == 0, 1, counts)
+    if self.is_floating_point() or self.is_complex():   # others have no derivative to share
+        flat = flat / ops.where(counts == 0, 1, counts)
     return flat.as_strided(shape, strides, start - low).clone()
 
 
