@@ -127,5 +127,5 @@ def test_cuda_wheel_has_every_family_of_kernels_as_text(root, wheels):
 
 def test_wheels_stay_small(wheels):
     size = sum(path.stat().st_size for name, path in wheels.items() if name != "pullback_cuda")
-    assert size <= 6 * MEGABYTE
+    assert size <= 7 * MEGABYTE
     assert wheels["pullback_cuda"].stat().st_size <= 12 * MEGABYTE
