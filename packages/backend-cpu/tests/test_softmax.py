@@ -8,7 +8,7 @@ from kernel_calls import FLOATING, run_kernel
 from layouts import LAYOUTS, assert_close, empty_like, round_to, sample, widen
 from scipy import special
 
-SHAPES = [(7,), (3, 4, 5), (2, 300), (300, 2), (1, 1), (2, 0, 3), (3, 2, 0)]
+SHAPES = [(7,), (3, 4, 5), (2, 300), (300, 2), (40, 17), (1, 1), (2, 0, 3), (3, 2, 0)]
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
