@@ -8,6 +8,7 @@ cdef extern from "Python.h":
 
 cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
                            const int64_t *strides) except NULL
+cdef pb_layout *layout_swapped(const pb_layout *layout, int a, int b) except NULL
 cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL
 cdef pb_layout *layout_scalar() noexcept
 cdef void layout_free(pb_layout *layout) noexcept

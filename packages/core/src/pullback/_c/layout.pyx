@@ -139,6 +139,29 @@ cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
     return layout
 
 
+cdef pb_layout *layout_swapped(const pb_layout *layout, int a, int b) except NULL:
+    """Return a layout with two dims exchanged, which leaves it as dense as it is; owned."""
+    cdef int32_t d, ndim = layout.ndim
+    cdef int64_t expected = 1
+    cdef pb_layout *made = block_new(ndim)
+    cdef int64_t *shape = layout_shape(made)
+    cdef int64_t *strides = layout_strides(made)
+    memcpy(shape, layout_shape(layout), 2 * ndim * sizeof(int64_t))
+    shape[a], shape[b] = shape[b], shape[a]
+    strides[a], strides[b] = strides[b], strides[a]
+    made.numel = layout.numel
+    made.flags = layout.flags
+    if layout.numel != 0 and layout.flags & LAYOUT_DENSE:
+        made.flags |= LAYOUT_CONTIGUOUS
+        for d in range(ndim - 1, -1, -1):
+            if shape[d] != 1:
+                if strides[d] != expected:
+                    made.flags &= ~LAYOUT_CONTIGUOUS
+                    break
+                expected *= shape[d]
+    return made
+
+
 cdef pb_layout **remembered(int32_t ndim, const int64_t *shape) noexcept nogil:
     """Return where a row-major block of this shape would be remembered."""
     cdef uint64_t hashed = <uint64_t>ndim

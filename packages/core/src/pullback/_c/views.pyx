@@ -11,7 +11,8 @@ from pullback._c.dtype cimport dtype_itemsize
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.interrupts cimport poll_signals
 from pullback._c.layout cimport (
-    layout_contiguous, layout_new, layout_parse, layout_retain, layout_shape_tuple, small_int)
+    layout_contiguous, layout_new, layout_parse, layout_retain, layout_shape_tuple, layout_swapped,
+    small_int)
 from pullback._c.record cimport tensor_needs_grad
 from pullback._c.state cimport pb_state, thread_state
 from pullback._c.storage cimport storage_retain
@@ -118,29 +119,26 @@ cdef int fetch(Tensor self, int64_t *shape, int64_t *strides) noexcept:
 
 # ---- order of dims -------------------------------------------------------------------------------
 
+cdef Tensor exchanged(Tensor self, int a, int b):
+    """Return the view with two dims exchanged."""
+    cdef pb_layout *layout = self.layout
+    layout = layout_retain(layout) if a == b else layout_swapped(layout, a, b)
+    return make_view(self, layout, self.offset, self.dtype)
+
+
 cdef object forward_transpose(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int64_t strides[PB_MAX_NDIM]
-    cdef int ndim = fetch(self, shape, strides)
+    cdef int ndim = self.layout.ndim
     cdef int64_t a = dim_of(<object>args[1], ndim), b = dim_of(<object>args[2], ndim)
-    if ndim > 0:
-        shape[a], shape[b] = shape[b], shape[a]
-        strides[a], strides[b] = strides[b], strides[a]
-    return view_strided(self, ndim, shape, strides, self.offset)
+    return exchanged(self, <int>a, <int>b)
 
 
 cdef object forward_t(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
-    cdef int64_t shape[PB_MAX_NDIM]
-    cdef int64_t strides[PB_MAX_NDIM]
-    cdef int ndim = fetch(self, shape, strides)
+    cdef int ndim = self.layout.ndim
     if ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {ndim}D")
-    if ndim == 2:
-        shape[0], shape[1] = shape[1], shape[0]
-        strides[0], strides[1] = strides[1], strides[0]
-    return view_strided(self, ndim, shape, strides, self.offset)
+    return exchanged(self, 0, ndim - 1 if ndim > 0 else 0)
 
 
 cdef object forward_permute(Op op, PyObject **args, PyObject *target):
