@@ -1,6 +1,7 @@
 """Graph nodes and edges as the user sees them: names, links, metadata, sequence numbers."""
 
 import threading
+import weakref
 
 import pytest
 
@@ -174,6 +175,19 @@ def test_node_keeps_its_graph_alive():
 def test_accumulator_keeps_its_leaf_alive():
     node = (leaf(1.0, 2.0) * 2).grad_fn.next_functions[0][0]
     assert node.variable.tolist() == [1.0, 2.0]
+
+
+def test_accumulator_of_a_second_use_is_as_new():
+    x = leaf(1.0, 2.0)
+    calls = []
+    (x * 2).grad_fn.next_functions[0][0].register_hook(lambda *grads: calls.append(grads))
+    x.data = pb.zeros(3)  # while there is none
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert calls == []
+    left = weakref.ref(x)
+    del x
+    assert left() is None
 
 
 # Metadata

@@ -12,7 +12,7 @@ cdef void node_release_saved(pb_node *node, int flags) noexcept
 cdef void saved_clear(pb_saved *saved) noexcept
 cdef int node_traverse(pb_node *node, visitproc visit, void *arg) noexcept
 cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept
-cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noexcept
+cdef void on_accumulator_death(bint (*hook)(PyObject *, pb_node *) noexcept) noexcept
 cdef void release_later(PyObject *object) noexcept
 cdef pb_node *node_of(Node self) except NULL
 cdef Node node_object(pb_node *node)

@@ -7,7 +7,7 @@ and only in full collections (see docs/notes/gc.md).
 
 import gc
 
-from cpython.exc cimport PyErr_Fetch, PyErr_Restore
+from cpython.exc cimport PyErr_Fetch, PyErr_Occurred, PyErr_Restore
 from cpython.object cimport PyObject, PyTypeObject, traverseproc, visitproc
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -162,6 +162,8 @@ cdef void node_dispose(pb_node *node) noexcept:
             saved_clear(&saved[i])
     if node.extra != NULL:
         extra_free(node)
+    if node.kind == NODE_ACCUMULATE and accumulator_rests(node):
+        return
     for i in range(node.nedges):
         if edges[i].node != NULL:
             node_release(edges[i].node)
@@ -169,8 +171,6 @@ cdef void node_dispose(pb_node *node) noexcept:
         if meta[i].layout != NULL:
             layout_release(meta[i].layout)
     if node.kind != NODE_OP and node.op != NULL:
-        if node.kind == NODE_ACCUMULATE:
-            forget_accumulator(node.op, node)
         Py_DECREF(<object>node.op)
     if node_size(node.nedges, node.noutputs, node.nsaved) <= PB_POOL_LARGEST:
         pb_pool_release(pool, node)
@@ -194,7 +194,9 @@ cdef void drain() noexcept:
     cdef PyObject *kind
     cdef PyObject *error
     cdef PyObject *traceback
-    PyErr_Fetch(&kind, &error, &traceback)      # what dies may die while an exception is raised
+    cdef bint failing = PyErr_Occurred() != NULL
+    if failing:                         # what dies may die while an exception is raised
+        PyErr_Fetch(&kind, &error, &traceback)
     draining = True
     while dying != NULL or late_count:
         if dying != NULL:
@@ -205,7 +207,8 @@ cdef void drain() noexcept:
             late_count -= 1
             Py_DECREF(<object>late[late_count])
     draining = False
-    PyErr_Restore(kind, error, traceback)
+    if failing:
+        PyErr_Restore(kind, error, traceback)
 
 
 cdef bint postpone(PyObject *object) noexcept:
@@ -237,13 +240,29 @@ cdef void node_release_python(pb_node *node) noexcept:
         Py_DECREF(<object>node.wrapper)
 
 
-cdef void (*forget_accumulator)(PyObject *variable, pb_node *node) noexcept
+# Set by record.pyx: true if the leaf of a dead accumulator wants it back when it is used again.
+cdef bint (*leaf_keeps)(PyObject *variable, pb_node *node) noexcept
 
 
-cdef void on_accumulator_death(void (*hook)(PyObject *, pb_node *) noexcept) noexcept:
+cdef void on_accumulator_death(bint (*hook)(PyObject *, pb_node *) noexcept) noexcept:
     """Set what is called when a leaf's accumulator dies (the leaf holds it weakly)."""
-    global forget_accumulator
-    forget_accumulator = hook
+    global leaf_keeps
+    leaf_keeps = hook
+
+
+cdef bint accumulator_rests(pb_node *node) noexcept:
+    """Leave a dead accumulator to its leaf if that lives on, which spares making it again.
+
+    Resting ones have no count, and no leaf.
+    """
+    cdef PyObject *leaf = node.op
+    if leaf == NULL or not leaf_keeps(leaf, node):
+        return False
+    node.flags = 0
+    node.visit = NULL
+    node.op = NULL
+    Py_DECREF(<object>leaf)
+    return True
 
 
 # ---- what the collector sees ---------------------------------------------------------------------

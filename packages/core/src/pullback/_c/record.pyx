@@ -21,10 +21,10 @@ from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.tensor cimport (
     TENSOR_CONJ, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_NEG, TENSOR_REQUIRES_GRAD,
     TENSOR_RETAINS_GRAD, Tensor, VIEW_DEFAULT, VIEW_IN_FUNCTION, VIEW_INFERENCE, VIEW_MULTI_OUTPUT,
-    VIEW_NO_GRAD, is_tensor, tensor_extra, tensor_requires_grad, tensor_set_node)
+    VIEW_NO_GRAD, is_tensor, pb_tensor_extra, tensor_extra, tensor_requires_grad, tensor_set_node)
 from pullback._c.types cimport (
     NODE_ACCUMULATE, NODE_COPY_SLICES, NODE_INNER, NODE_OP, STORAGE_INFERENCE,
-    STORAGE_READONLY, node_edges, pb_edge, pb_node)
+    STORAGE_READONLY, node_edges, node_meta, pb_edge, pb_node)
 
 cdef pb_globals *process = globals_()
 
@@ -64,22 +64,29 @@ cdef uint64_t needs_grad(Op op, PyObject **args) except? 0xFFFFFFFFFFFFFFFF:
 
 cdef pb_node *accumulator_of(Tensor leaf) except NULL:
     """Return the node that adds into the leaf's .grad, one per leaf; owned."""
-    cdef pb_node *node
-    tensor_extra(leaf)
-    if leaf.extra.accumulator != NULL and leaf.extra.accumulator.refcount > 0:
-        return node_retain(leaf.extra.accumulator)
-    node = node_new(NODE_ACCUMULATE, 0, 1, 0)
-    node_set_meta(node, 0, leaf.layout, leaf.dtype, leaf.storage)
+    cdef pb_node *node = tensor_extra(leaf).accumulator
+    if node != NULL and node.refcount > 0:
+        return node_retain(node)
+    if node == NULL or node.op != NULL:         # none that rests
+        node = leaf.extra.accumulator = node_new(NODE_ACCUMULATE, 0, 1, 0)
+    node.refcount = 1
+    if node_meta(node).layout != leaf.layout or node_meta(node).dtype != leaf.dtype or (
+            process.streams_used):
+        node_set_meta(node, 0, leaf.layout, leaf.dtype, leaf.storage)
     Py_INCREF(leaf)
     node.op = <PyObject *>leaf
-    leaf.extra.accumulator = node
     return node
 
 
-cdef void accumulator_died(PyObject *variable, pb_node *node) noexcept:
-    cdef Tensor leaf = <Tensor>variable
-    if leaf.extra != NULL and leaf.extra.accumulator == node:
-        leaf.extra.accumulator = NULL
+cdef bint accumulator_died(PyObject *variable, pb_node *node) noexcept:
+    """True if the accumulator's leaf lives on and will want it again."""
+    cdef pb_tensor_extra *extra = (<Tensor>variable).extra
+    if extra == NULL or extra.accumulator != node:
+        return False
+    if variable.ob_refcnt > 1:
+        return True
+    extra.accumulator = NULL
+    return False
 
 
 cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1:

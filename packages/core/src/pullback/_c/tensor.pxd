@@ -32,7 +32,7 @@ ctypedef struct pb_tensor_extra:
     PyObject *post_hooks        # owned dict of post-accumulate hooks
     PyObject *lifts             # owned Lift: what the innermost level adds, linked to the others
     PyObject *name              # owned str
-    pb_node *accumulator        # borrowed: cleared when it dies
+    pb_node *accumulator        # borrowed; owned while it rests, without count and leaf
     uint32_t view_version       # storage version that the view's node belongs to
     uint8_t view_kind
     int8_t grad_dtype           # -1: the tensor's own; -2: unchecked

@@ -15,7 +15,7 @@ from pullback._c.device cimport DEVICE_META, device_make, device_types
 from pullback._c.dtype cimport dtype_differentiable, dtype_itemsize, dtype_object
 from pullback._c.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple, layout_strides_tuple)
-from pullback._c.node cimport gc_begin, node_release, node_traverse, release_later
+from pullback._c.node cimport gc_begin, node_dead, node_release, node_traverse, release_later
 from pullback._c.state cimport globals_, pb_globals, process_pool
 from pullback._c.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.types cimport (
@@ -186,6 +186,8 @@ cdef void extra_release(tensor_fields *self) noexcept:
         release_later(extra.grad)       # a chain of .grad must not recurse
     if extra.lifts != NULL:
         release_later(extra.lifts)
+    if extra.accumulator != NULL and extra.accumulator.op == NULL:
+        node_dead(extra.accumulator)    # it rests: the tensor's own
     Py_XDECREF(extra.base)
     Py_XDECREF(extra.hooks)
     Py_XDECREF(extra.post_hooks)
