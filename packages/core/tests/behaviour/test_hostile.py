@@ -4,6 +4,7 @@ import itertools
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,41 @@ def test_what_is_no_list_of_ints_is_refused(value):
         with pytest.raises(TypeError, match=r"argument '.*' .*must be tuple of ints, not"):
             function(value)
     assert x.sum(np.int64(0)).shape == (1,)
+
+
+def test_more_views_than_memory_holds_are_refused_at_once():
+    x = pb.empty(1 << 42, 1, device="meta")
+    for divide in (x.unbind, x.split, x.chunk, x.tensor_split, x.vsplit):
+        with pytest.raises(MemoryError, match=r"\(\): \d+ views do not fit in memory"):
+            divide(*{"unbind": [], "split": [1]}.get(divide.__name__, [1 << 42]))
+
+
+def test_dtypes_are_checked_where_arguments_are_placed():
+    x = pb.ones(2)
+    for name, function in (("zeros", pb.zeros), ("cumsum", x.cumsum), ("sum", x.sum),
+                           ("softmax", x.softmax), ("rand_like", partial(pb.rand_like, x))):
+        for wrong in ("float32", 3, str, np.dtype("f4"), x):
+            with pytest.raises(TypeError, match=rf"^{name}\(\): argument 'dtype' .*must be"):
+                function(0, dtype=wrong) if "like" not in name else function(dtype=wrong)
+    assert x.cumsum(0, dtype=float).dtype == pb.linspace(0, 1, 2, dtype=float).dtype == pb.float64
+
+
+class ClaimsToBeAList:
+    """An object that isinstance takes for a list and that has items without an end."""
+
+    __class__ = list
+
+    def __getitem__(self, index):
+        return 1
+
+
+@pytest.mark.parametrize("device", ["meta", None])
+def test_what_only_claims_to_be_a_list_is_refused(device):
+    x = pb.ones(1, 1, 2, 2, device=device)
+    for function in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d, pb.split, pb.tensor_split,
+                     pb.pixel_shuffle, F.interpolate, F.upsample_nearest):
+        with pytest.raises(TypeError, match=r"\(\): argument .* must be"):
+            function(x, ClaimsToBeAList())
 
 
 @pytest.mark.parametrize("value", [0, itertools.repeat(1), itertools.repeat(pb.nn)])

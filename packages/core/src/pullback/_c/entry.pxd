@@ -1,7 +1,8 @@
-from cpython.object cimport PyObject
+from cpython.object cimport Py_TPFLAGS_HEAPTYPE, Py_TYPE, PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
+from pullback._c.dtype cimport dtype
 from pullback._c.layout cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
 from pullback._c.tensor cimport Tensor
 
@@ -27,6 +28,8 @@ cdef enum number_kind:
     NUMBER_SCALAR = 8           # of any type; the entry's own code refuses what is none
     NUMBER_BOOL = 16
     NUMBER_LIST = 32            # of ints, or one; the entry's own code looks at the items
+    NUMBER_DTYPE = 64
+    NUMBER_ANY = 128            # the entry's own code looks at it
 
 cdef enum op_kind:
     OP_KERNEL = 0               # forward below autograd, recorded as one node
@@ -126,6 +129,10 @@ cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1
     cdef int overflow = 0
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True
+    if op.numbers[position] & NUMBER_ANY:
+        return not (<PyTypeObject *>Py_TYPE(<object>value)).tp_flags & Py_TPFLAGS_HEAPTYPE
+    if op.numbers[position] & NUMBER_DTYPE:
+        return type(<object>value) is dtype
     if isinstance(<object>value, bool):
         return op.numbers[position] & NUMBER_BOOL != 0
     if op.numbers[position] & NUMBER_LIST:

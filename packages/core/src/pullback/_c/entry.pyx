@@ -1,7 +1,8 @@
 """The runtime form of one entry of the op table: function, method and recording rule in one."""
 
 from cpython.number cimport PyIndex_Check, PyNumber_Index
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
+from pullback._c.dtype cimport dtype_code, dtype_object
 from pullback._c.tensor cimport is_tensor
 from types import MethodType
 
@@ -105,15 +106,26 @@ cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool"
                    NUMBER_LIST: "tuple of ints"}
 
 
-cdef object plain_number(Op op, int position, object value, bint by_name):
-    """Return an argument that is declared as a number, a bool or ints as one of Python's.
+cdef tuple SEQUENCES = (tuple, list)
 
-    NumPy's numbers and 0-d tensors stand for theirs.
+
+cdef object plain_number(Op op, int position, object value, bint by_name):
+    """Return an argument that is declared as a number, a bool, ints or a dtype as one.
+
+    NumPy's numbers and 0-d tensors stand for Python's, Python's float for float64. What isinstance
+    takes for a sequence must be one: code that is written in Python would read it without an end.
     """
     cdef int wanted = op.numbers[position]
     cdef object found = None
     if value is None and wanted & NUMBER_OPTIONAL:
         return None
+    if wanted & NUMBER_DTYPE:
+        return dtype_object(dtype_code(value, shown_name(op).encode()))
+    if wanted & NUMBER_ANY:
+        if PyObject_IsInstance(value, SEQUENCES) and not isinstance(value, (tuple, list)):
+            raise TypeError(f"{describe(op, position, by_name)} must be a tuple or list, not "
+                            f"{type(value).__name__}, whose __class__ claims to be one")
+        return value
     if wanted & NUMBER_SCALAR:
         if isinstance(value, (float, int, complex)):
             return value

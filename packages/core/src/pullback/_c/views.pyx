@@ -4,6 +4,7 @@ from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pullback.abi cimport PB_MAX_NDIM
@@ -24,6 +25,7 @@ from pullback._c.types cimport (
 
 
 cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
+cdef int64_t VIEW_BYTES = <int64_t>Tensor.__basicsize__ + <int64_t>sizeof(pb_tensor_extra)
 
 
 cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype):
@@ -320,6 +322,16 @@ cdef int64_t clip_index(object value, str argument) except? -1:
     return min(max(value, -LARGEST_INDEX), LARGEST_INDEX)
 
 
+def room_for_views(int64_t count, str name):
+    """Raise MemoryError where so many views cannot fit, before the first of them is made."""
+    cdef void *room = NULL
+    if count <= LARGEST_INDEX // VIEW_BYTES:
+        room = malloc(count * VIEW_BYTES)
+    if room == NULL and count > 0:
+        raise MemoryError(f"{name}(): {count} views do not fit in memory")
+    free(room)
+
+
 cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
@@ -336,6 +348,7 @@ cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
     for d in range(dim, ndim - 1):
         shape[d] = shape[d + 1]
         strides[d] = strides[d + 1]
+    room_for_views(count, "unbind")
     found = []
     for i in range(count):
         poll_signals(&turns)
@@ -370,6 +383,7 @@ cdef object split_sizes(object size, int64_t whole, int64_t dim):
                            f"size of {whole}")
     if length >= whole:
         return [whole]
+    room_for_views(whole // length, "split")
     sizes = [length] * (whole // length)
     return sizes + [whole % length] if whole % length else sizes
 

@@ -141,6 +141,8 @@ def _cuts(name, self, sections, indices, dim):
         if count > size + MOST_PARTS:
             raise RuntimeError(f"{name}(): {count} sections of {size} elements are more than the "
                                f"{MOST_PARTS} empty ones that this may give")
+        from pullback._c.views import room_for_views
+        room_for_views(count, name)
         cuts = [size // count * part + min(part, size % count) for part in range(1, count)]
     else:
         cuts = [whole(cut, name, "indices") for cut in (sections if indices is None else indices)]

@@ -235,6 +235,8 @@ def nonsense_in(call: Call) -> str | None:
         kind = argument.type.removesuffix("?")
         if value is None:
             refused = kind == argument.type and kind not in ("any", "dtype", "device")
+        elif kind == "dtype" and type(value) is type and value in (bool, int, float, complex):
+            continue                    # which torch takes for dtypes, too
         elif kind == "str" and not LEGACY.isdisjoint(call.kwargs):
             continue
         else:
