@@ -112,7 +112,7 @@ class Draft:
             if not found:
                 return None
             name = self.random.choices(found, weights)[0]
-            if is_tame(self.world.names[name].tolist()):
+            if is_tame(self.world.names[name]):
                 return name
         return None
 

@@ -440,8 +440,15 @@ HELPERS = (
 )
 
 
-def is_tame(value):
-    """Return True if all numbers are finite and small enough to compute with."""
-    if isinstance(value, list):
-        return all(is_tame(item) for item in value)
-    return not isinstance(value, (float, complex)) or abs(value) < 50  # NaN is not
+def is_tame(tensor):
+    """Return True if all numbers are finite and small enough to compute with.
+
+    The zeros without storage that torch makes for absent tangents cannot be read.
+    """
+    if getattr(tensor, "_is_zerotensor", bool)():
+        return False
+    numbers = tensor.tolist()
+    while isinstance(numbers, list) and numbers and isinstance(numbers[0], list):
+        numbers = [number for row in numbers for number in row]
+    numbers = numbers if isinstance(numbers, list) else [numbers]
+    return all(not isinstance(x, (float, complex)) or abs(x) < 50 for x in numbers)  # NaN is not
