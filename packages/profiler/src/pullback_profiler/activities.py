@@ -30,10 +30,10 @@ def supported_activities() -> set[ProfilerActivity]:
     >>> ProfilerActivity.CPU in supported_activities()
     True
     """
-    usable = {ProfilerActivity.CPU}
+    usable, known = {ProfilerActivity.CPU}, installed()
     for activity in set(ProfilerActivity) - usable:
         try:
-            if activity.value in installed() and device_count(activity.value) > 0:
+            if activity.value in known and device_count(activity.value) > 0:
                 usable.add(activity)
         except (RuntimeError, ImportError):  # the plugin says why when it is asked for a tensor
             continue

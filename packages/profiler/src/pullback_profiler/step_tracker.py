@@ -23,29 +23,33 @@ class KinetoStepTracker:
     (True, True)
     """
 
-    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _lock: ClassVar = threading.RLock()
     _current: ClassVar[int] = 0
     _counts: ClassVar[dict[str, int]] = {}
 
     @classmethod
     def init_step_count(cls, requester: str) -> None:
         """Let a requester count on from the program's step."""
-        with cls._lock:
-            cls._counts[requester] = cls._current
+        cls._counts[requester] = cls._current
 
     @classmethod
     def erase_step_count(cls, requester: str) -> bool:
         """Forget a requester; return whether it was known."""
-        with cls._lock:
-            return cls._counts.pop(requester, None) is not None
+        return cls._counts.pop(requester, None) is not None
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
         """Count one step of a requester, known or not, and return the program's step."""
-        with cls._lock:
+        try:  # `with` may find no memory for leaving, and the lock would stay taken
+            cls._lock.acquire()
             cls._counts[requester] = cls._counts.get(requester, cls._current) + 1
             cls._current = max(cls._current, cls._counts[requester])
             return cls._current
+        finally:
+            try:
+                cls._lock.release()
+            except RuntimeError:  # an interrupt came before it was taken
+                pass
 
     @classmethod
     def current_step(cls) -> int:
