@@ -1,6 +1,8 @@
 """Custom ``autograd.Function``: both styles, the context, outputs, errors, double backward."""
 
+import gc
 import pickle
+import weakref
 
 import pytest
 
@@ -351,6 +353,63 @@ def test_saved_input_is_the_tensor_itself_and_output_keeps_history():
     (g,) = grad(y, x, create_graph=True)
     (g2,) = grad(g, x, create_graph=True)
     assert (g.tolist(), g2.tolist()) == ([1.0], [1.0])
+
+
+def square_of_inner(x):
+    """Square something that nobody but the graph holds; return the result and a second view."""
+    inner = x * 1
+    return Square.apply(inner), inner.detach()
+
+
+def test_saved_tensors_that_only_the_graph_holds_are_no_objects_of_the_collector():
+    y = leaf(1.0, 0.5)
+    for _ in range(40):
+        y = Square.apply(y)
+    gc.collect()
+    node, found = y.grad_fn, 0
+    while isinstance(node, pb.autograd.function.FunctionCtx):
+        found += 1
+        node = node.next_functions[0][0]
+    assert found == 40
+    assert sum(isinstance(item, pb.Tensor) for item in gc.get_objects()) < 20
+    y.sum().backward()
+
+
+def test_saved_tensors_are_the_same_before_and_after_collections():
+    x = leaf(3.0)
+    held = x * 1
+    node = Square.apply(held).grad_fn
+    gc.collect()
+    assert node.saved_tensors[0] is held
+    y, _ = square_of_inner(x)
+    gc.collect()
+    (inner,) = y.grad_fn.saved_tensors
+    assert y.grad_fn.saved_tensors[0] is inner
+    assert inner.grad_fn is y.grad_fn.next_functions[0][0]
+    (g,) = grad(y, x, create_graph=True)
+    assert (g.tolist(), grad(g, x)[0].tolist()) == ([6.0], [2.0])
+    gc.collect()
+    assert y.grad_fn.saved_tensors[0] is inner
+
+
+def test_saved_tensors_keep_attributes_and_weak_references_across_collections():
+    x = leaf(3.0)
+    with_note, with_reference = x * 1, x * 2
+    with_note.note = "kept"
+    reference = weakref.ref(with_reference)
+    nodes = [Square.apply(t).grad_fn for t in (with_note, with_reference)]
+    del with_note, with_reference
+    gc.collect()
+    assert nodes[0].saved_tensors[0].note == "kept"
+    assert nodes[1].saved_tensors[0] is reference()
+
+
+def test_writes_to_saved_tensors_are_found_after_a_collection():
+    y, again = square_of_inner(leaf(3.0))
+    gc.collect()
+    again.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
 
 
 def test_materialize_grads():

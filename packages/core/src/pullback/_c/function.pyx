@@ -1,14 +1,16 @@
 """Custom functions: the ctx that is the node, and what happens around forward and backward."""
 
+import gc
+
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport PB_EVENT_FUNCTION
 from pullback._c.anomaly cimport note_node
 from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.formula cimport zeros_for
-from pullback._c.layout cimport layout_retain
+from pullback._c.layout cimport layout_release, layout_retain
 from pullback._c.node cimport (
     Node, hide_from_collector, node_name, node_new, node_release, node_release_saved, node_retain,
     node_set_meta, show_to_collector)
@@ -19,14 +21,19 @@ from pullback._c.record cimport (
 from pullback._c.saved cimport (
     node_check_alive, refuse_inference, save_object, save_tensor, saved_unpack)
 from pullback._c.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.storage cimport storage_release, storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION,
-    VIEW_MULTI_OUTPUT, is_tensor, tensor_alias, tensor_set_node)
+    TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, VIEW_IN_FUNCTION,
+    VIEW_MULTI_OUTPUT, is_tensor, tensor_alias, tensor_is_exact, tensor_set_node)
 from pullback._c.types cimport (
-    NODE_ERROR, NODE_FREED, NODE_PYTHON, SAVED_TENSOR, node_edges, node_saved, pb_node, pb_saved)
+    NODE_ERROR, NODE_FREED, NODE_PYTHON, SAVED_INPUT, SAVED_TENSOR, node_edges, node_saved, pb_node,
+    pb_saved)
 from pullback._c.views cimport make_view
 
 __all__ = ["FunctionNode"]
+
+cdef extern from "Python.h":
+    PyObject **_PyObject_GetDictPtr(PyObject *object) noexcept
 
 cdef pb_globals *process = globals_()
 
@@ -46,10 +53,15 @@ cdef class FunctionNode(Node):
     cdef bint clear_on_access
     cdef bint boxed_grads
     cdef bint accessed
+    cdef int waiting                # place among those that wait for settle(), plus 1
 
     def __cinit__(self):
         self.materialize = True
         self.needs_input_grad = ()
+
+    def __dealloc__(self):
+        if self.waiting:
+            waiting[self.waiting - 1] = NULL
 
     def save_for_backward(self, *tensors):
         """Keep tensors for backward, with version checks and saved-tensor hooks.
@@ -94,8 +106,7 @@ cdef class FunctionNode(Node):
             raise RuntimeError("saved_tensors can only be accessed once when "
                                "clear_saved_tensors_on_access=True")
         node_check_alive(self.node)
-        found = tuple([saved_unpack(self.node, i, "saved_tensors")
-                       for i in range(self.node.nsaved)])
+        found = tuple([unpack_one(self.node, i) for i in range(self.node.nsaved)])
         if self.clear_on_access:
             self.accessed = True
             node_release_saved(self.node, NODE_FREED)
@@ -294,6 +305,8 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
         wrapped.append(tensor)
     for i in range(<uint32_t>len(saved)):
         save_one(node, i, saved[i], raw, wrapped)
+    if saved:
+        wait_to_settle(ctx)
     ctx.to_save = None
     if process.anomaly:
         note_node(node)
@@ -354,6 +367,89 @@ cdef int save_one(pb_node *node, uint32_t slot, object value, list raw, list wra
         saved.node = node_retain(tensor.node)
         saved.output_nr = tensor.output_nr
     return 0
+
+
+# ---- saved tensors that nobody else holds --------------------------------------------------------
+# They are kept as objects so that backward gets the very same ones. A graph of a million would make
+# each collection a long one: before it begins, those that only their node holds become snapshots,
+# which nobody can tell from them.
+
+cdef enum:
+    ROOM = 1024
+
+cdef Py_ssize_t weaklist_offset = (<type>Tensor).__weakrefoffset__
+cdef PyObject *waiting[ROOM]            # borrowed nodes, NULL where one died
+cdef int nwaiting = 0
+
+
+cdef void wait_to_settle(FunctionNode ctx) noexcept:
+    """Let the tensors of a node be looked at before the collection that comes."""
+    global nwaiting
+    if nwaiting == ROOM:
+        settle()
+    waiting[nwaiting] = <PyObject *>ctx
+    nwaiting += 1
+    ctx.waiting = nwaiting
+
+
+cdef void settle() noexcept:
+    """Make snapshots of the saved tensors that only their nodes hold."""
+    global nwaiting
+    cdef FunctionNode ctx
+    cdef uint32_t i
+    cdef int k, count = nwaiting
+    nwaiting = 0
+    for k in range(count):
+        if waiting[k] == NULL:
+            continue
+        ctx = <FunctionNode>waiting[k]
+        ctx.waiting = 0
+        if ctx.node != NULL:
+            for i in range(ctx.node.nsaved):
+                settle_one(node_saved(ctx.node) + i)
+
+
+cdef void settle_one(pb_saved *saved) noexcept:
+    cdef Tensor tensor
+    cdef PyObject *held = saved.object
+    if saved.kind != SAVED_TENSOR or held.ob_refcnt != 1 or not tensor_is_exact(<object>held):
+        return
+    tensor = <Tensor>held
+    if (tensor.flags & ~TENSOR_LAZY or tensor.extra != NULL or tensor.node != saved.node
+            or _PyObject_GetDictPtr(held)[0] != NULL
+            or (<PyObject **>(<char *>held + weaklist_offset))[0] != NULL):
+        return
+    saved.kind = SAVED_INPUT
+    saved.storage = storage_retain(tensor.storage)
+    saved.layout = layout_retain(tensor.layout)
+    saved.offset = tensor.offset
+    saved.flags = tensor.flags
+    saved.object = NULL
+    Py_DECREF(tensor)
+
+
+cdef object unpack_one(pb_node *node, int slot):
+    """Return what a slot keeps; of a snapshot the same tensor from now on."""
+    cdef pb_saved *saved = node_saved(node) + slot
+    cdef object found = saved_unpack(node, slot, "saved_tensors")
+    if saved.kind == SAVED_INPUT:
+        storage_release(saved.storage)
+        layout_release(saved.layout)
+        saved.storage = NULL
+        saved.layout = NULL
+        saved.kind = SAVED_TENSOR
+        Py_INCREF(found)
+        saved.object = <PyObject *>found
+    return found
+
+
+def watch_collection(phase, info):
+    """Make the collection that begins a shorter one."""
+    if phase == "start":
+        settle()
+
+
+gc.callbacks.append(watch_collection)
 
 
 # ---- the backward step ---------------------------------------------------------------------------
