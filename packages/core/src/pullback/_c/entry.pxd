@@ -1,9 +1,9 @@
 from cpython.object cimport Py_TPFLAGS_HEAPTYPE, Py_TYPE, PyObject, PyTypeObject
 from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from pullback._c.dtype cimport dtype
-from pullback._c.layout cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
+from pullback._c.layout cimport PyLong_CheckExact, small_int
 from pullback._c.tensor cimport Tensor
 
 
@@ -126,7 +126,7 @@ cdef object plain_number(Op op, int position, object value, bint by_name)
 
 cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
     """True for an argument that needs no more looking at: a default, or one that fits."""
-    cdef int overflow = 0
+    cdef int64_t found
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True
     if op.numbers[position] & NUMBER_ANY:
@@ -137,10 +137,10 @@ cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1
         return op.numbers[position] & NUMBER_BOOL != 0
     if op.numbers[position] & NUMBER_LIST:
         return isinstance(<object>value, (tuple, list)) or PyLong_CheckExact(<object>value)
-    if op.numbers[position] & NUMBER_BOOL or not PyLong_CheckExact(<object>value):
+    if op.numbers[position] & NUMBER_BOOL:
         return False
     if op.numbers[position] & NUMBER_INT:
-        PyLong_AsLongLongAndOverflow(<object>value, &overflow)
-    return overflow == 0
+        return small_int(<object>value, &found)
+    return PyLong_CheckExact(<object>value)
 cdef int forward_register(str name, forward_function function) except -1
 cdef forward_function forward_named(str name) except NULL

@@ -2,6 +2,23 @@ from libc.stdint cimport int32_t, int64_t
 
 from pullback._c.types cimport layout_shape, layout_strides, pb_layout
 
+cdef extern from *:
+    """
+    /* Read an int of one digit, as nearly all are; false for others. */
+    static inline int pb_compact_int(PyObject *value, int64_t *found) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        if (!PyUnstable_Long_IsCompact((PyLongObject *)value)) return 0;
+        *found = (int64_t)PyUnstable_Long_CompactValue((PyLongObject *)value);
+    #else
+        Py_ssize_t size = Py_SIZE(value);
+        if (size < -1 || size > 1) return 0;
+        *found = (int64_t)size * ((PyLongObject *)value)->ob_digit[0];
+    #endif
+        return 1;
+    }
+    """
+    bint compact_int "pb_compact_int"(object value, int64_t *found) noexcept
+
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int *overflow)
     bint PyLong_CheckExact(object value)
@@ -28,6 +45,8 @@ cdef inline bint small_int(object value, int64_t *found) noexcept:
     cdef int overflow = 0
     if not PyLong_CheckExact(value):
         return False
+    if compact_int(value, found):
+        return True
     found[0] = PyLong_AsLongLongAndOverflow(value, &overflow)
     return overflow == 0
 
