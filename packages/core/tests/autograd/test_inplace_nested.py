@@ -115,6 +115,65 @@ class TestDoubleBackwardThroughAView:
         second, = pb.autograd.grad(g.imag.sum(), x)
         assert pb.allclose(second.imag, x.detach().imag.exp())
 
+    def test_of_many_writes_to_one_base(self):
+        def written(x):
+            base = x * x
+            base[0].mul_(base[1].clone())
+            base[1].cos_()
+            between = base.clone().square()
+            base[2].add_(base[0])
+            base.t()[0].mul_(base[2].clone())
+            base[:, 1].sin_()
+            base.mul_(2)
+            base[1, 1:].zero_()
+            base[::2].sigmoid_()
+            return base * between
+
+        def pure(x):
+            a, b, c = (x * x).unbind()
+            a, b = a * b, b.cos()
+            between = pb.stack([a, b, c]).square()
+            p, q, r = pb.stack([a, b, c + a]).t().unbind()
+            a, b, c = (2 * pb.stack([p * (c + a), q.sin(), r]).t()).unbind()
+            b = pb.cat([b[:1], pb.zeros(2, dtype=b.dtype)])
+            return pb.stack([a.sigmoid(), b, c.sigmoid()]) * between
+
+        weights = pb.arange(9, dtype=pb.float64).view(3, 3).cos()
+        x = pb.linspace(-1, 0.9, 9, dtype=pb.float64).view(3, 3).requires_grad_()
+        found, expected = written(x), pure(x)
+        for _ in range(4):
+            assert pb.allclose(found, expected, rtol=1e-9)
+            found, expected = (pb.autograd.grad((value * weights).sum(), x, create_graph=True)[0]
+                               for value in (found, expected))
+
+    def test_of_a_gradient_that_a_hook_kept(self):
+        kept = []
+        x = pb.ones(2, 3, dtype=pb.float64, requires_grad=True)
+        base = x * 2
+        base[0].mul_(3)
+        base.register_hook(kept.append)
+        base[1].mul_(5)
+        (g,) = pb.autograd.grad((base * base).sum(), x, create_graph=True)
+        assert_equal(kept[0], [[12.0] * 3, [100.0] * 3])
+        assert_equal(g, [[72.0] * 3, [200.0] * 3])
+
+    def test_of_writes_to_rows_copies_the_gradient_once(self):
+        def count(rows):
+            x = pb.ones(rows, 3, requires_grad=True)
+            base = x * 1
+            for i in range(rows):
+                base[i].mul_(2)
+            (g,) = pb.autograd.grad((base * base).sum(), x, create_graph=True)
+            nodes, waiting = set(), [g.grad_fn]
+            while waiting:
+                node = waiting.pop()
+                if node is not None and node not in nodes:
+                    nodes.add(node)
+                    waiting += [edge[0] for edge in node.next_functions]
+            return sum(node.name() == "CopySlices" for node in nodes)
+
+        assert count(8) - count(2) == 2 * 6  # a write in forward, and one in backward
+
 
 COMPARISONS = ("eq_", "ne_", "lt_", "le_", "gt_", "ge_", "less_", "greater_equal_")
 

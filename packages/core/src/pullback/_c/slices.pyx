@@ -25,8 +25,8 @@ from pullback._c.saved cimport node_check_alive, set_inner_history
 from pullback._c.state cimport globals_, pb_globals, thread_state
 from pullback._c.storage cimport storage_retain
 from pullback._c.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, tensor_device, tensor_new, tensor_set_node,
-    tensor_wrap)
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_LAZY, Tensor, VIEW_DEFAULT, tensor_device,
+    tensor_is_exact, tensor_new, tensor_set_node, tensor_wrap)
 from pullback._c.types cimport (
     NODE_HOOKED, NODE_PYTHON, layout_shape, layout_strides, node_edges, node_meta, pb_layout,
     pb_meta, pb_node)
@@ -135,25 +135,56 @@ cdef Tensor part_of(Tensor whole, SliceWrite write):
 
 cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
                         uint64_t skipped) except -1:
-    """Do the step with ops, whose own derivatives and levels count; the view may have any dtype."""
+    """Do the step with ops, whose own derivatives and levels count; the view may have any dtype.
+
+    The copy that the step of an earlier write made of the gradient is written again.
+    """
     cdef SliceWrite write = <SliceWrite>node.op
-    cdef object grad = <object>grads[0], part
+    cdef bint private = (is_private_view(grads[0]) and not node.flags & NODE_HOOKED
+                         and not thread_state().levels and not process.anomaly)
+    cdef object grad = <object>grads[0], result = grad, part
+    shape, strides, offset, _, flags = write.base
     low, high = extent(write.base)
     low -= low % 2                      # complex parts begin at even offsets
-    buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
-    if grad.numel() <= high - low:
-        op_named("zero_")(buffer)
-    if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
-        buffer = op_named("clone_beside")(buffer, grad)
-    shape, strides, offset = write.base[:3]
-    result = toggled(op_named("as_strided")(buffer, shape, strides, offset - low), write.base[4])
-    op_named("copy_")(result, grad)
+    if private and is_laid_out(<Tensor>grad, write, low, high):
+        buffer = <object>(<Tensor>grad).extra.base
+    else:
+        buffer = empty_tensor((high - low + 1,), grad.dtype, grad.device)
+        if grad.numel() <= high - low:
+            op_named("zero_")(buffer)
+        if (<Tensor>grad).flags & TENSOR_IS_BATCHED:
+            buffer = op_named("clone_beside")(buffer, grad)
+        result = toggled(op_named("as_strided")(buffer, shape, strides, offset - low), flags)
+        op_named("copy_")(result, grad)
     part = written_part(buffer, result, write, low)
     apply_inner(node, part, results, skipped)
     if node_edges(node)[0].node != NULL:
         Py_INCREF(result)
         results[0] = <PyObject *>result
     return 0
+
+
+cdef bint is_private_view(PyObject *grad) noexcept:
+    """True if the count that the caller holds is the only way to a view, its base and its memory.
+
+    What ops have saved would hold the memory, too.
+    """
+    cdef Tensor view
+    if grad.ob_refcnt != 1 or not tensor_is_exact(<object>grad):
+        return False
+    view = <Tensor>grad
+    return (view.flags & ~TENSOR_LAZY == TENSOR_IS_VIEW and view.extra.base.ob_refcnt == 1
+            and (<Tensor>view.extra.base).flags == 0 and view.extra.view_kind == VIEW_DEFAULT
+            and view.storage.refcount == 2 and view.storage.flags == 0
+            and view.storage.memory == NULL and view.storage.owner == NULL)
+
+
+cdef bint is_laid_out(Tensor grad, SliceWrite write, object low, object high) except -1:
+    """True if a view is what the step of an earlier write to the same base has made."""
+    shape, strides, offset, dtype, flags = write.base
+    row = ((high - low + 1,), (1,), 0, dtype, 0)
+    return (geometry(grad) == (shape, strides, offset - low, dtype, flags)
+            and geometry(<Tensor>grad.extra.base) == row)
 
 
 cdef object written_part(object buffer, object result, SliceWrite write, object low):
