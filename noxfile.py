@@ -102,8 +102,9 @@ def test(session: nox.Session) -> None:
 @nox.session
 def conform(session: nox.Session) -> None:
     """Run the shipped conformance suite on the backends of this repository, or those named."""
-    install_wheels(session, "core", "cpu", others=("pytest>=8", "scipy"))
-    for device in session.posargs or ("ref", "cpu"):
+    example = "./examples/third_party_backend"
+    install_wheels(session, "core", "cpu", others=("pytest>=8", "scipy", example))
+    for device in session.posargs or ("ref", "cpu", "example"):
         options = ("--pyargs", "pullback.testing.suite", "-q", "--pullback-device", device)
         run_pytest(session, *options)
 

@@ -1,10 +1,7 @@
 """Certainty of derivatives: a part of the whole run, and that the run sees what is wrong."""
 
-import functools
 import math
 import os
-import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,33 +10,27 @@ import pullback as pb
 from pullback.optable import ENTRIES
 from pullback.testing.__main__ import main
 from pullback.testing.certify.cells import certify
-from pullback.testing.certify.command import chosen, run
+from pullback.testing.certify.command import run
 from pullback.testing.certify.conventions import KINKS, has_convention
 from pullback.testing.certify.derivatives import MODES, Problem
 from pullback.testing.certify.digits import FORMULAS, derivatives, load
 from pullback.testing.certify.judge import Judge, central, one_sided
 from pullback.testing.certify.page import page
 from pullback.testing.certify.stated import problems_of
+from pullback.testing.shares import chosen, parsed
 
 PARTS = 4  # of a share, for processes that run tests side by side
 
 
-@functools.cache
-def share():
-    """Return "i/10": what the environment says, or another share after each change of the package.
-
-    So all of the table is looked at in the course of time, and a failure fails again.
-    """
-    named = os.environ.get("PULLBACK_TEST_CERTIFY")
-    sources = sorted(Path(pb.__file__).parent.rglob("*.py"))
-    return named or f"{zlib.crc32(b''.join(path.read_bytes() for path in sources)) % 10}/10"
+# What the environment says, or the share that is due.
+SHARE = os.environ.get("PULLBACK_TEST_CERTIFY") or "{}/{}".format(*parsed("auto/10"))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_share_of_the_table_is_right(part):
     device = pb.get_default_device().type
-    found = run(chosen(chosen(list(ENTRIES), share()), f"{part}/{PARTS}"), device)
-    assert found.lines == [], f"certify --device {device} --share {share()}"
+    found = run(chosen(chosen(list(ENTRIES), SHARE), f"{part}/{PARTS}"), device)
+    assert found.lines == [], f"certify --device {device} --share {SHARE}"
     assert found.cells
 
 

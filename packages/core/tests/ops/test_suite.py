@@ -53,6 +53,14 @@ def test_totals_of_several_processes_add_up():
     assert shown.expected == {"value": 2}
 
 
+def test_shares_of_the_ops_are_all_of_them_together(suite):
+    found = [suite(Requirements(), "--pullback-share", f"{i}/2").parseoutcomes() for i in range(2)]
+    assert sum(share.get("passed", 0) for share in found) == 2
+    result = suite(Requirements(), "--pullback-share", "2/2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--pullback-share: expected a share such as 3/10*"])
+
+
 def test_device_is_chosen(suite):
     assert suite(Requirements(), "--pullback-device", "ref").ret == 0
 

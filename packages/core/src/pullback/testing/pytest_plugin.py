@@ -50,10 +50,36 @@ def pytest_addoption(parser):
     group.addoption("--pullback-mode", metavar="NAME", default="plain",
                     help="under which mode it runs: plain, anomaly, hooks, thread, no-fallback, "
                          "vmap, checkpoint")  # fmt: skip
+    group.addoption("--pullback-share", metavar="I/N",
+                    help="every N-th op, from number I on (0 to N-1, or auto: another one after "
+                         "each change of the core)")  # fmt: skip
 
 
 def pytest_configure(config):
     config.stash[TOTALS] = SuiteTotals()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out the ops of other shares, where one is asked for."""
+    share = config.getoption("--pullback-share")
+    if share is None:
+        return
+    from pullback.optable import ENTRIES
+    from pullback.testing.shares import chosen
+    from pullback.testing.suite import test_op
+
+    try:
+        names = set(chosen(list(ENTRIES), share))
+    except ValueError as error:
+        raise pytest.UsageError(f"--pullback-share: {error}") from None
+    others = [
+        item for item in items
+        if getattr(item, "function", None) is test_op
+        and item.callspec.params["entry"].name not in names
+    ]  # fmt: skip
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

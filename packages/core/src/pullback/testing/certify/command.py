@@ -27,8 +27,9 @@ from pullback.optable import ENTRIES
 from pullback.testing.certify.cells import DTYPES, Found, certify
 from pullback.testing.certify.page import page, totals
 from pullback.testing.requirements import requirements_of
+from pullback.testing.shares import chosen
 
-__all__ = ["chosen", "main", "run"]
+__all__ = ["main", "run"]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,19 +67,6 @@ def main(arguments: list[str] | None = None) -> int:
     if given.report:
         given.report.write_text(page(founds), encoding="utf-8")
     return int(any(found.lines for found in founds.values()))
-
-
-def chosen(names: list[str], share: str | None) -> list[str]:
-    """Return the names in a share "i/n" of them: every n-th, from number i on.
-
-    Raises: ValueError for something that is no such share.
-    """
-    if share is None:
-        return names
-    first, _, count = share.partition("/")
-    if not (first.isdecimal() and count.isdecimal() and int(first) < int(count)):
-        raise ValueError(f"expected a share such as 3/10, from 0/10 to 9/10; got {share!r}")
-    return names[int(first) :: int(count)]
 
 
 def run(names: list[str], device: str, quiet: bool = True, jobs: int = 1) -> Found:
