@@ -82,6 +82,10 @@ EQUIVALENT = [
         "If `is_grads_batched=True`",
     },
     {
+        "has been modified by an inplace operation",
+        "appears to not have been used in the graph",
+    },
+    {
         "can't retain_grad on Tensor that has requires_grad=False",
         "One of the differentiated Tensors does not require grad",
     },
@@ -99,6 +103,7 @@ class Difference:
     pullback: object
     program: str = field(repr=False)
     torch_step: dict = field(repr=False)
+    failed: bool = False    # a backward pass before it failed
 
     def key(self):
         """Return what differences with one cause share, roughly."""
@@ -184,6 +189,7 @@ def compare(statements, theirs, ours):
     """Return the first difference between two traces of a program, or None."""
     text = "\n".join(statements)
     scale = 1000 if re.search(r"float32|float\(\)|complex64|F\.Cast", text) else 1
+    failed = False
     for step, (a, b) in enumerate(zip(theirs, ours, strict=True)):
         statement = statements[step] if step < len(statements) else "(end)"
         found = (
@@ -194,5 +200,6 @@ def compare(statements, theirs, ours):
         )
         if found:
             program = "\n".join(statements[: step + 1])
-            return Difference(step, statement, *found, program, a)
+            return Difference(step, statement, *found, program, a, failed)
+        failed = failed or ("backward(" in statement and a["outcome"][0] == "error")
     return None
