@@ -408,3 +408,25 @@ def test_a_tensor_of_the_outer_function_is_captured_by_the_inner_one():
     assert pb.equal(grad(lambda x: outer(x, False))(A), 8 * A)
     with pytest.raises(RuntimeError, match="into a tensor that it captured"):
         grad(lambda x: outer(x, True))(A)
+
+
+def test_no_history_is_asked_for_where_the_caller_does_not_record():
+    class FirstRow(pb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return (x * 1)[0]
+
+        @staticmethod
+        def backward(ctx, g):
+            return pb.stack([g, g])
+
+    row = FirstRow.apply(pb.ones(2, 3, requires_grad=True))
+    with pb.no_grad():
+        row.pow_(2)                 # since then its history is out of date
+        value, pull = pb.func.vjp(lambda a: a.exp().sum(), row)
+        assert pb.allclose(pull(pb.tensor(1.0))[0], row.exp())
+        assert pb.allclose(pb.func.grad(lambda a: a.exp().sum())(row), row.exp())
+        assert pb.func.linearize(lambda a: a * 2, row)[1](pb.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert not value.requires_grad
+    with pytest.raises(RuntimeError, match="has been modified inplace"):
+        pb.func.vjp(lambda a: a.exp(), row)

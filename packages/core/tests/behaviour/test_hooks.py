@@ -535,3 +535,27 @@ def test_multi_grad_hook_counts_tensors_that_are_gone_as_not_reached():
     del other
     (x * 3).backward()
     assert [seen[0][0].tolist(), seen[0][1]] == [[3.0], None]
+
+
+@pytest.mark.parametrize(
+    "op", ["max", "sort", "topk", "kthvalue", "mode", "median", "cummax", "frexp", "svd"]
+)
+def test_node_hooks_are_given_no_gradients_of_trailing_indices(op):
+    x = pb.tensor([[1.4, -0.8, 0.3]], requires_grad=True)
+    results = pb.linalg.svd(x, full_matrices=False) if op == "svd" else getattr(pb, op)(
+        x, *{"topk": [2], "kthvalue": [1], "frexp": []}.get(op, [1]))
+    differentiable = sum(result.dtype.is_floating_point for result in results)
+    assert all(result.requires_grad for result in results[:differentiable])
+    values, node, seen = results[0], results[0].grad_fn, []
+    node.register_prehook(lambda grads: seen.append(len(grads)))
+    node.register_hook(lambda grads, outer: seen.append(len(outer)))
+    values.sum().backward()
+    assert seen == [differentiable] * 2
+
+
+def test_a_node_is_called_without_gradients_of_indices():
+    x = pb.tensor([3.0, 1.0], requires_grad=True)
+    node = x.sort()[0].grad_fn
+    assert node(pb.tensor([5.0, 7.0])).tolist() == [7.0, 5.0]
+    with pytest.raises(TypeError, match="SortBackward0: expected 1 arguments, got 2 instead"):
+        node(pb.ones(2), None)

@@ -666,3 +666,24 @@ class TestGradientsThatOthersSee:
         base[1:].mul_(3)
         base.sum().backward()
         assert w.grad.tolist() == [2.0, 0.0, 6.0, 0.0, 6.0]
+
+
+def test_pairs_of_a_written_complex_tensor_are_made_anew_as_they_were():
+    x = pb.ones(2, dtype=pb.complex64, requires_grad=True) * 1
+    pairs = pb.view_as_real(x)
+    pairs.mul_(2)
+    assert pairs.grad_fn.name() == "ViewAsRealBackward0"
+    assert pairs.grad_fn.next_functions[0][0].name() == "CopySlices"
+    part = x.imag
+    part.mul_(2)
+    assert part.grad_fn.name() == "AsStridedBackward0"
+
+
+@pytest.mark.parametrize(("view", "name"), [
+    (lambda x: x.squeeze(), "Squeeze"), (lambda x: x.squeeze(0), "Squeeze1"),
+    (lambda x: x.squeeze((0,)), "Squeeze2"), (lambda x: x[0:1], "Slice"),
+])  # fmt: skip
+def test_a_refused_view_is_named_with_the_number_of_its_overload(view, name):
+    part = pb.ones(2, 3, requires_grad=True).sigmoid().split(1)[0]
+    with pytest.raises(RuntimeError, match=rf"^Output 0 of {name} is a view and is being modified"):
+        view(part).mul_(2)

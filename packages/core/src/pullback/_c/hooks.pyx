@@ -12,6 +12,7 @@ from pullback._c.elementwise cimport cast_tensor
 from pullback._c.entry cimport op_named
 from pullback._c.gradients cimport fit_gradient
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
+from pullback._c.node cimport node_gradient_count
 from pullback._c.tensor cimport (
     TENSOR_IS_BATCHED, Tensor, is_tensor, tensor_device_index, tensor_device_type, tensor_extra,
     tensor_is_tracked)
@@ -154,7 +155,7 @@ cdef int run_pre_hooks(pb_node *node, PyObject **grads) except -1:
     for hook in list((<dict>node.extra.pre_hooks).values()):
         for i in range(node.noutputs):
             make_private(&grads[i])
-        before = as_tuple(grads, node.noutputs)
+        before = as_tuple(grads, node_gradient_count(node))
         result = hook(before)
         if result is not None:
             take_tuple(hook, result, before, grads)
@@ -176,7 +177,7 @@ cdef int run_post_hooks(pb_node *node, PyObject **grads, PyObject **results) exc
         make_private(&grads[i])
     for hook in list((<dict>node.extra.post_hooks).values()):
         before = as_tuple(results, node.nedges)
-        result = hook(before, as_tuple(grads, node.noutputs))
+        result = hook(before, as_tuple(grads, node_gradient_count(node)))
         if result is not None:
             take_tuple(hook, result, before, results)
     return 0

@@ -19,6 +19,7 @@ cdef Node node_object(pb_node *node)
 cdef void hide_from_collector(Node ctx, Py_ssize_t held) noexcept
 cdef void show_to_collector(Node wrapper) noexcept
 cdef str node_name(pb_node *node)
+cdef uint32_t node_gradient_count(pb_node *node) noexcept
 cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
                         pb_storage *storage) noexcept
 

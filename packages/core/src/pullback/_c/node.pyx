@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
 from pullback.pool cimport PB_POOL_LARGEST, pb_pool, pb_pool_allocate, pb_pool_release
+from pullback._c.dtype cimport dtype_differentiable
 from pullback._c.layout cimport layout_release, layout_shape_tuple
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.storage cimport storage_release
@@ -85,6 +86,15 @@ cdef pb_node_extra *node_extra(pb_node *node) except NULL:
         if node.extra == NULL:
             raise MemoryError()
     return node.extra
+
+
+cdef uint32_t node_gradient_count(pb_node *node) noexcept:
+    """Return how many gradients hooks are given: trailing outputs without derivatives have none."""
+    cdef uint32_t count = node.noutputs
+    while (node.kind == NODE_OP and count > 1
+            and not dtype_differentiable(node_meta(node)[count - 1].dtype)):
+        count -= 1
+    return count
 
 
 cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,

@@ -13,7 +13,8 @@ from pullback._c.apply cimport node_apply
 from pullback._c.dtype cimport dtype_object
 from pullback._c.entry cimport Op
 from pullback._c.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.node cimport Node, node_extra, node_name, node_object, node_of, saved_clear
+from pullback._c.node cimport (
+    Node, node_extra, node_gradient_count, node_name, node_object, node_of, saved_clear)
 from pullback._c.saved cimport node_check_alive, pack_into, saved_unpack
 from pullback._c.state cimport thread_state
 from pullback._c.tensor cimport Tensor, device_of, is_tensor
@@ -112,8 +113,8 @@ def node_hook_table(Node self not None, bint before):
 
 
 def node_output_count(Node self not None):
-    """Return how many outputs the forward op had."""
-    return 0 if self.node == NULL else self.node.noutputs
+    """Return how many gradients the node takes."""
+    return 0 if self.node == NULL else node_gradient_count(self.node)
 
 
 def node_variable(Node self not None):
@@ -246,9 +247,10 @@ def node_call(Node self not None, *grad_outputs):
     cdef pb_node *node = self.node
     cdef PyObject **grads
     cdef uint32_t i
-    if node == NULL or <uint32_t>len(grad_outputs) != node.noutputs:
-        raise TypeError(f"{self.name()}: expected {0 if node == NULL else node.noutputs} "
-                        f"arguments, got {len(grad_outputs)} instead")
+    cdef uint32_t count = 0 if node == NULL else node_gradient_count(node)
+    if node == NULL or <uint32_t>len(grad_outputs) != count:
+        raise TypeError(f"{self.name()}: expected {count} arguments, got {len(grad_outputs)} "
+                        "instead")
     for i, value in enumerate(grad_outputs):
         if value is None:
             continue
@@ -263,8 +265,7 @@ def node_call(Node self not None, *grad_outputs):
     if grads == NULL:
         raise MemoryError()
     try:
-        for i in range(node.noutputs):
-            value = grad_outputs[i]
+        for i, value in enumerate(grad_outputs):
             grads[i] = NULL if value is None else <PyObject *>value
         node_apply(node, grads, grads + node.noutputs, thread_state().grad_enabled, 0, NULL)
         found = [None if grads[node.noutputs + i] == NULL else <object>grads[node.noutputs + i]

@@ -313,8 +313,8 @@ cdef int refuse_view(Tensor view, bint indirect) except -1:
         written = "its base or another view of its base has been modified inplace"
     cdef str what = "A view was"
     if view.node != NULL:
-        what = (f"Output {view.output_nr} of {sub('Backward[0-9]*$', '', node_name(view.node))} "
-                f"is a view")
+        name = sub('Backward0?([0-9]*)$', '\\1', node_name(view.node))
+        what = f"Output {view.output_nr} of {name} is a view"
         if kind in (VIEW_INFERENCE, VIEW_NO_GRAD):
             what += " of a view which was"
     if kind == VIEW_INFERENCE:
@@ -483,8 +483,10 @@ cdef object replay(Tensor base, tuple view):
     memory = toggled(base, base.flags)
     if dtype.is_complex:
         return toggled(complex_part(memory, shape, strides, 2 * offset), flags)
-    return toggled(op_named("as_strided")(op_named("view_as_real")(memory), shape, strides, offset),
-                   flags)
+    pairs = op_named("view_as_real")(memory)
+    if (pairs.shape, pairs.stride(), pairs.storage_offset()) != (shape, strides, offset):
+        pairs = op_named("as_strided")(pairs, shape, strides, offset)
+    return toggled(pairs, flags)
 
 
 cdef object toggled(object tensor, int flags):

@@ -185,7 +185,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     """
     recording = pb.is_grad_enabled()
     with Transformed(records=True):
-        inputs = [fresh(primal) for primal in primals]
+        inputs = [fresh(primal, recording) for primal in primals]
         flat = leaves(inputs)
         output = func(*inputs)
         outputs = only_tensors(output, "linearize(f, *primals)", "f(*primals)")

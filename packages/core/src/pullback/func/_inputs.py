@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,12 +39,15 @@ def replaced(args: Sequence[Any], numbers: Sequence[int], values: Sequence[Any])
     return tuple(made)
 
 
-def fresh(tree: Any) -> Any:
-    """Return aliases that require grad, batched wherever the results may be."""
-    return tree_map(_fresh, tree)
+def fresh(tree: Any, recording: bool = True) -> Any:
+    """Return aliases that require grad, batched wherever the results may be.
+
+    They have the histories of what they alias where the caller was recording.
+    """
+    return tree_map(functools.partial(_fresh, recording=recording), tree)
 
 
-def _fresh(value: Any) -> Tensor:
+def _fresh(value: Any, recording: bool) -> Tensor:
     if not isinstance(value, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
     if value.is_inference():
@@ -52,7 +56,7 @@ def _fresh(value: Any) -> Tensor:
         if batch.get_batch(value, level) is None:
             mark = batch.make_batched(pb.zeros(batch.batch_size(level)), level)
             value = ops.clone_beside(value, mark)
-    if value.requires_grad:
+    if recording and value.requires_grad:
         return ops.alias(value)
     value = _without_history(value)
     batch.whole(value).requires_grad_()

@@ -68,7 +68,7 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
         numbers = chosen(argnums, args)
         recording = pb.is_grad_enabled()
         with Transformed(records=True):
-            inputs = [fresh(args[number]) for number in numbers]
+            inputs = [fresh(args[number], recording) for number in numbers]
             output = func(*replaced(args, numbers, inputs), **kwargs)
             aux = None
             if has_aux:
@@ -105,7 +105,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     recording = pb.is_grad_enabled()
     with Transformed(records=True):
-        inputs = [fresh(primal) for primal in primals]
+        inputs = [fresh(primal, recording) for primal in primals]
         output = func(*inputs)
         aux = None
         if has_aux:

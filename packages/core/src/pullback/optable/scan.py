@@ -88,7 +88,7 @@ def _cumprod_vjp(g, self, dim):
     d out[j] / d x[k] is the product before k, times that from k + 1 to j: the sum over j of the
     latter, times g[j], is a recurrence from the end.
     """
-    if not g.ndim:
+    if not g.ndim or g.shape[dim] == 1:
         return g
     dim = wrap_dim(dim, g.ndim, "cumprod")
     x = ops.conj(cast_to(self, g.dtype))
