@@ -2,7 +2,6 @@
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
 from pullback.abi cimport (
     PB_BACKEND_ASYNC, PB_DEVICE_TO_HOST, PB_F64, PB_HOST_TO_DEVICE, PB_I64, PB_MAX_NDIM,
@@ -17,6 +16,7 @@ from pullback._c.dtype cimport (
 from pullback._c.elementwise cimport cast_tensor, contiguous_copy
 from pullback._c.entry cimport Op, forward_register
 from pullback._c.failures cimport keep_error, raise_failure
+from pullback._c.interrupts cimport copy_polled
 from pullback._c.kernel cimport (
     copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
 from pullback._c.layout cimport (
@@ -241,7 +241,11 @@ cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
     if nbytes == 0:
         return 0
     if origin.host and to.host:
-        memcpy(tensor_data(out), tensor_data(source), nbytes)
+        try:
+            copy_polled(<char *>tensor_data(out), <const char *>tensor_data(source), nbytes)
+        except BaseException:
+            out.storage.version += 1    # some of it is written
+            raise
     elif to.host:
         failed = origin.backend.copy_bytes(
             origin.backend.self, index, tensor_data(out), 0, source.storage.data, offset, nbytes,

@@ -36,7 +36,8 @@ from pullback._c.hooks cimport (
 from pullback._c.interrupts cimport poll_signals
 from pullback._c.node cimport Node, node_of, node_release, node_release_saved, node_retain
 from pullback._c.observe cimport begin_node, end_event
-from pullback._c.ready cimport ready_pop, ready_push, ready_queue, visit_t, with_room
+from pullback._c.ready cimport (
+    fetch_ahead, ready_pop, ready_push, ready_queue, visit_buffers, visit_t, with_room)
 from pullback._c.slices cimport release_slices
 from pullback._c.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.stream_order cimport StreamOrder
@@ -97,10 +98,6 @@ cdef class GraphTask:
 
 # ---- records -------------------------------------------------------------------------------------
 
-cdef PyObject **visit_buffers(visit_t *visit) noexcept:
-    return &visit.single if visit.noutputs == 1 else visit.many
-
-
 cdef visit_t *visit_find(GraphTask task, pb_node *node) except? NULL:
     """Return the node's record in this pass, or NULL."""
     cdef visit_t *visit = <visit_t *>node.visit
@@ -152,6 +149,7 @@ cdef void task_clear(GraphTask task) noexcept:
         block = task.blocks
         task.blocks = block.next
         for i in range(block.used):
+            fetch_ahead(block.visits, i, block.used)
             visit = &block.visits[i]
             if visit.node.visit == visit:
                 visit.node.visit = NULL
@@ -162,8 +160,7 @@ cdef void task_clear(GraphTask task) noexcept:
             if visit.many != NULL:
                 free(visit.many)
                 visit.many = NULL
-        for i in range(block.used):
-            node_release(block.visits[i].node)
+            node_release(visit.node)
         pb_pool_release(pool, block)
     task.table = None
 
@@ -220,6 +217,7 @@ cdef int mark_paths(GraphTask task) except -1:
     cdef visit_t *visit
     cdef visit_t *below
     cdef size_t depth, room = 0
+    cdef uint32_t turns = 0
     cdef pb_edge *edge
     cdef Py_ssize_t k
     try:
@@ -230,6 +228,7 @@ cdef int mark_paths(GraphTask task) except -1:
             visit.flags &= ~VISIT_WALKED            # now means: entered by this walk
             depth = 0
             while True:
+                poll_signals(&turns)
                 if visit.next_edge < visit.node.nedges:
                     edge = node_edges(visit.node) + visit.next_edge
                     visit.next_edge += 1

@@ -11,7 +11,6 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
 from pullback.abi cimport PB_BF16, PB_I16, PB_I64, PB_MAX_NDIM, PB_NUM_DTYPES, PB_U8
 from pullback._c.device cimport (
@@ -19,6 +18,7 @@ from pullback._c.device cimport (
     device_type, device_types)
 from pullback._c.dtype cimport dtype_code, dtype_itemsize, dtype_real
 from pullback._c.dtype import ALL
+from pullback._c.interrupts cimport copy_polled
 from pullback._c.layout cimport (
     layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain)
 from pullback._c.record cimport tensor_needs_grad
@@ -295,12 +295,15 @@ def halves_as_integers(Tensor self not None):
 
 def read_bytes(Tensor self not None):
     """Return the memory of a dense host tensor, its elements in the order in which they lie."""
+    cdef int64_t nbytes = self.layout.numel * dtype_itemsize[self.dtype]
+    cdef bytes found
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self):
         raise ValueError("read_bytes(): expected a dense tensor on the host")
     refuse_lazy(self)
-    return PyBytes_FromStringAndSize(
-        <char *>tensor_data(self) if self.layout.numel else NULL,
-        self.layout.numel * dtype_itemsize[self.dtype])
+    found = PyBytes_FromStringAndSize(NULL, nbytes)
+    if nbytes:
+        copy_polled(PyBytes_AS_STRING(found), <char *>tensor_data(self), nbytes)
+    return found
 
 
 def write_bytes(Tensor self not None, bytes data not None):
@@ -309,7 +312,7 @@ def write_bytes(Tensor self not None, bytes data not None):
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self) or nbytes != len(data):
         raise ValueError(f"write_bytes(): expected a dense tensor of {len(data)} bytes on the host")
     if nbytes:
-        memcpy(tensor_data(self), PyBytes_AS_STRING(data), nbytes)
+        copy_polled(<char *>tensor_data(self), PyBytes_AS_STRING(data), nbytes)
 
 
 def whole_memory(Tensor self not None):

@@ -1,5 +1,6 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
 
 cdef bint interrupts_begin() noexcept
 cdef bint interrupts_end(bint before) noexcept
@@ -11,4 +12,18 @@ cdef inline int poll_signals(uint32_t *turns) except -1:
     turns[0] += 1
     if turns[0] & 63 == 0:
         PyErr_CheckSignals()
+    return 0
+
+
+cdef inline int copy_polled(char *target, const char *source, size_t nbytes) except -1:
+    """Copy memory that may be long, and perhaps was never touched; signal handlers may end it."""
+    cdef size_t some
+    while nbytes:
+        some = min(nbytes, <size_t>1 << 24)
+        memcpy(target, source, some)
+        target += some
+        source += some
+        nbytes -= some
+        if nbytes:
+            PyErr_CheckSignals()
     return 0

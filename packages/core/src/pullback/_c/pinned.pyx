@@ -1,7 +1,6 @@
 """Pinned memory: the host's, which a device reads and writes by itself."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
 from pullback.abi cimport PB_E_PYTHON, pb_backend
 from pullback._c.device cimport (
@@ -9,6 +8,7 @@ from pullback._c.device cimport (
     device_type, device_types, has_field, pb_device_type)
 from pullback._c.dtype cimport dtype_itemsize
 from pullback._c.failures cimport keep_error
+from pullback._c.interrupts cimport copy_polled
 from pullback._c.kernel cimport copy_into
 from pullback._c.layout cimport layout_contiguous, layout_extent, layout_retain
 from pullback._c.storage cimport storage_foreign
@@ -152,5 +152,5 @@ def pinned_new(Tensor made not None):
                     "pinned memory allocator is available on this system."),
         made.storage.device_type, made, True)
     if out.layout.numel:
-        memcpy(tensor_data(out), tensor_data(made), out.storage.nbytes)
+        copy_polled(<char *>tensor_data(out), <char *>tensor_data(made), out.storage.nbytes)
     return out

@@ -6,6 +6,16 @@ from libc.stdlib cimport realloc
 
 from pullback._c.types cimport pb_node
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define PB_FETCH(address) __builtin_prefetch(address, 1)
+    #else
+    #define PB_FETCH(address) ((void)(address))
+    #endif
+    """
+    void fetch "PB_FETCH"(void *address) noexcept nogil
+
 
 # What a pass knows of a node.
 ctypedef struct visit_t:
@@ -19,6 +29,16 @@ ctypedef struct visit_t:
     uint16_t awaited[2]         # streams that what waits in its buffers comes from
     PyObject *single            # owned; the buffer of a node with one output
     PyObject **many             # owned; else
+
+
+cdef inline PyObject **visit_buffers(visit_t *visit) noexcept:
+    return &visit.single if visit.noutputs == 1 else visit.many
+
+
+cdef inline void fetch_ahead(visit_t *visits, uint32_t i, uint32_t count) noexcept:
+    """Begin to load the node of a later record: a pass over millions waits for memory only."""
+    if i + 8 < count:
+        fetch(&visits[i + 8].node.visit)
 
 
 ctypedef struct ready_queue:

@@ -395,12 +395,14 @@ cdef object forward_split(Op op, PyObject **args, PyObject *target):
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int ndim = fetch(self, shape, strides)
     cdef int64_t dim, start = 0
+    cdef uint32_t turns = 0
     cdef Tensor view
     if ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     dim = dim_of(<object>args[2], ndim)
     found = []
     for size in split_sizes(<object>args[1], shape[dim], dim):
+        poll_signals(&turns)
         shape[dim] = size
         view = view_strided(self, ndim, shape, strides, self.offset + start * strides[dim])
         mark_multi(view)

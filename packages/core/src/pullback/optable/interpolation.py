@@ -228,6 +228,14 @@ def _lengthened(low, weights, taps):
     return places, weights
 
 
+class Taps(tuple):
+    """Taps that caches know by identity: to hash millions of places takes long."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
 # -- interpolate -----------------------------------------------------------------------------------
 
 _RANKS = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "area": (1, 2, 3), "linear": (1,),
@@ -312,12 +320,12 @@ def _taps(mode, align_corners, antialias, rounded, size, count, scale):
     if size == count and (scale is None or antialias or "linear" in mode):
         return None     # these at any scale, as in torch
     if antialias:
-        return tuple(_filtered(size, count, scale, align_corners, *_FILTERS[mode]))
+        return Taps(_filtered(size, count, scale, align_corners, *_FILTERS[mode]))
     if mode.startswith("nearest"):
-        return tuple(_nearest(size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded))
+        return Taps(_nearest(size, count, scale, 0.5 if mode == "nearest-exact" else 0, rounded))
     if size == count and (align_corners or scale == 1):
         return None
-    return tuple((_cubic if mode == "bicubic" else _linear)(size, count, scale, align_corners))
+    return Taps((_cubic if mode == "bicubic" else _linear)(size, count, scale, align_corners))
 
 
 @functools.lru_cache(maxsize=512, typed=True)
