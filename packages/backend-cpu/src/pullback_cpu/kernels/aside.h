@@ -23,6 +23,7 @@ typedef void (*pb_aside_work)(void *context);
 #include <unistd.h>
 
 #define PB_ASIDE_WAIT 10000000   /* nanoseconds between two questions */
+#define PB_ASIDE_LEFT 2          /* calls of one kind that may be left behind at a time */
 #define PB_ASIDE_STACK (8 << 20) /* bytes: as much as a main thread has */
 
 typedef struct {
@@ -98,6 +99,17 @@ static int pb_aside_start(pb_aside *aside) {
     return !failed;
 }
 
+/* Wait until few enough calls are left behind: more of them would take the processors, and the
+ * library's buffers, from each other and from everything else. Returns whether the call shall end. */
+static int pb_aside_wait(int (*stopping)(void)) {
+    struct timespec moment = {0, PB_ASIDE_WAIT};
+    for (;;) {
+        if (stopping()) return 1;
+        if (atomic_load(&pb_aside_left) < PB_ASIDE_LEFT) return 0;
+        nanosleep(&moment, NULL);
+    }
+}
+
 /* Run `work`. Returns 0 when it is done; then the context is still the caller's. Otherwise the call
  * shall end, and the context is the caller's no more: `release` frees it, once it can. */
 static int pb_run_aside(pb_aside_work work, pb_aside_work release, void *context,
@@ -105,7 +117,7 @@ static int pb_run_aside(pb_aside_work work, pb_aside_work release, void *context
     pb_aside *aside = malloc(sizeof(pb_aside));
     struct timespec until;
     int done = 0;
-    if (stopping()) {
+    if (pb_aside_wait(stopping)) {
         free(aside);
         release(context);
         return 1;

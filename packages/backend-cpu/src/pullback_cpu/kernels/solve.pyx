@@ -15,6 +15,9 @@ from pullback_cpu.threads cimport SPAN, stopping
 
 from pullback_cpu.kernels.levels import load_kernels
 
+cdef extern from "huge_pages.h" nogil:
+    void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
+
 cdef extern from "aside.h" nogil:
     bint prepare_aside "pb_aside_prepare"()
     int run_aside "pb_run_aside"(
@@ -180,6 +183,8 @@ cdef system *new_system(pb_call *call) noexcept nogil:
     if of.matrix == NULL or of.right == NULL or of.pivots == NULL:
         release(of)
         return NULL
+    advise_huge(of.matrix, n * n * size)
+    advise_huge(of.right, n * b.shape[2] * size)
     return of
 
 

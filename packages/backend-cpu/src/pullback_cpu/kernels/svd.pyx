@@ -9,6 +9,9 @@ from pullback_cpu.kernels.blas cimport (
 from pullback_cpu.kernels.common cimport *
 from pullback_cpu.threads cimport SPAN, stopping
 
+cdef extern from "huge_pages.h" nogil:
+    void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
+
 cdef extern from "aside.h" nogil:
     bint prepare_aside "pb_aside_prepare"()
     int run_aside "pb_run_aside"(
@@ -17,7 +20,7 @@ cdef extern from "aside.h" nogil:
 
 cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
-    LONG = 1 << 24  # multiplications from which on LAPACK runs on a thread that can be left behind
+    LONG = 1 << 22  # multiplications from which on LAPACK runs on a thread that can be left behind
 
 cdef enum met:
     NUMBERS
@@ -75,14 +78,20 @@ cdef void copy_in(const element *source, const pb_array *array, element *columns
 cdef met look_at(const part *parts, int64_t n) noexcept nogil:
     """Say what LAPACK must not get: it may not end where an element is infinite."""
     cdef part lost = 0
-    cdef int64_t i
-    for i in range(n):
-        lost += parts[i] - parts[i]
+    cdef int64_t start, i
+    for start from 0 <= start < n by SPAN:
+        if start and stopping():
+            return NUMBERS
+        for i in range(start, min(n, start + SPAN)):
+            lost += parts[i] - parts[i]
     if lost == 0:
         return NUMBERS
-    for i in range(n):
-        if parts[i] != parts[i]:
+    for start from 0 <= start < n by SPAN:
+        if start and stopping():
             return A_NAN
+        for i in range(start, min(n, start + SPAN)):
+            if parts[i] != parts[i]:
+                return A_NAN
     return AN_INFINITY
 
 
@@ -140,6 +149,7 @@ cdef bint allocate(decomposition *of) noexcept nogil:
                              2 * large * small + 2 * small * small + small)
     cdef int64_t count = (<int64_t>of.rows * of.columns + <int64_t>of.rows * of.left
                           + <int64_t>of.right * of.columns + of.count)
+    cdef int64_t room
     cdef double wanted[2]
     of.lwork = -1
     of.work = <char *>wanted
@@ -148,11 +158,12 @@ cdef bint allocate(decomposition *of) noexcept nogil:
     decompose(of)
     of.lwork = <int>(<float *>wanted)[0] if of.routine % 2 == 0 else <int>wanted[0]
     of.lwork += of.lwork // 1024 + 1    # a large count is rounded in float
-    of.scratch = <char *>malloc(
-        (count + of.lwork) * of.size + (rwork * of.size if of.routine >= 2 else 0)
-        + 8 * (small + 1) * sizeof(int))
+    room = ((count + of.lwork) * of.size + (rwork * of.size if of.routine >= 2 else 0)
+            + 8 * (small + 1) * sizeof(int))
+    of.scratch = <char *>malloc(room)
     if of.scratch == NULL or of.info != 0:
         return False
+    advise_huge(of.scratch, room)
     of.matrix = of.scratch
     of.u = of.matrix + <int64_t>of.rows * of.columns * of.size
     of.vh = of.u + <int64_t>of.rows * of.left * of.size
