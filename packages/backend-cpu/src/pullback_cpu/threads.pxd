@@ -1,5 +1,6 @@
 # The threads that share the work of one kernel call.
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 cdef enum:
     SPAN = 1 << 18  # elements that are worked on between two questions whether to go on
@@ -11,3 +12,15 @@ ctypedef void (*parallel_body)(void *context, int64_t first, int64_t last) noexc
 cdef bint parallel_for(int64_t n, int64_t grain, parallel_body body, void *context) noexcept nogil
 cdef bint stopping() noexcept nogil
 cdef int thread_count() noexcept nogil
+
+
+cdef inline bint clear(void *data, int64_t nbytes) noexcept nogil:
+    """Set memory to zero; true if the call shall end. It may be memory that nobody touched yet."""
+    cdef int64_t start = 0
+    while nbytes - start > 16 * SPAN:
+        memset(<char *>data + start, 0, 16 * SPAN)
+        start += 16 * SPAN
+        if stopping():
+            return True
+    memset(<char *>data + start, 0, nbytes - start)
+    return False

@@ -21,11 +21,14 @@ cdef enum:
     BLOCK = 16          # rows and columns from which a transposition is worth its while
     BUFFER = 16384      # bytes of an operand's part of a strip
     CHUNK = 256         # elements of a strided row that are buffered at a time
+    BUFFERED = 1 << 12  # elements of it between two questions
     WIDEST = 16         # bytes of an element
     WORTH_BUFFER = 64   # elements of a row
     LONG = 65536        # elements from which on several threads share a call
     GRAIN = 32768       # elements that are worth a thread's while
     LARGE = 1 << 23     # bytes of an output that will hardly stay in a cache
+    PAGE = 4096         # bytes
+    TOUCHED = PAGE << 12        # bytes of pages that may all have to be made at once
 
 cdef const strided_table *strided = <const strided_table *>PyCapsule_GetPointer(
     load_kernels("strided").TABLE, b"pb_strided")
@@ -44,6 +47,7 @@ ctypedef struct elementwise:
     bint crosses[NEST_OPERANDS]      # this operand is transposed
     int64_t rows                     # or, of a tiled call, strips
     bint large                       # a tiled call's output is
+    int64_t span                     # elements of a row between two questions
     int error
 
 
@@ -104,7 +108,11 @@ cdef void start_work(elementwise *work, inner_loop loop, bint moves) noexcept no
     work.moves = moves
     work.error = PB_OK
     work.buffers = False
+    work.span = SPAN
     for k in range(nest.operands):
+        if magnitude(nest.steps[0][k]) > TOUCHED // SPAN:
+            work.span = min(
+                work.span, TOUCHED // min(magnitude(nest.steps[0][k]), <int64_t>PAGE))
         work.strides[k] = nest.steps[0][k] >> work.shift[k]
         work.buffered[k] = (
             not moves and nest.shape[0] >= WORTH_BUFFER and not 0 <= work.strides[k] <= 1)
@@ -147,7 +155,7 @@ cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
     cdef int64_t start = 0, m
     cdef int k, error
     if not work.buffers:
-        if n <= 2 * SPAN:
+        if n <= 2 * work.span:
             return work.loop(data, work.strides, n)
         return run_long_row(work, data, n)
     for k in range(work.nest.operands):
@@ -167,7 +175,7 @@ cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
             strided.copy[work.shift[0]](
                 data[0] + start * work.nest.steps[0][0], work.strides[0], buffers[0], 1, m)
         start += m
-        if start & (SPAN - 1) == 0 and stopping():
+        if start % BUFFERED == 0 and stopping():
             break
     return PB_OK
 
@@ -180,8 +188,8 @@ cdef int run_long_row(elementwise *work, char **data, int64_t n) noexcept nogil:
     while start < n and error == PB_OK and not stopping():
         for k in range(work.nest.operands):
             place[k] = data[k] + start * work.nest.steps[0][k]
-        error = work.loop(place, work.strides, min(<int64_t>SPAN, n - start))
-        start += SPAN
+        error = work.loop(place, work.strides, min(work.span, n - start))
+        start += work.span
     return error
 
 

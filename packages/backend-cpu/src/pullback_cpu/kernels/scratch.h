@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "huge_pages.h"
+
 #define PB_SCRATCH_KEPT 4             /* blocks that are kept */
 #define PB_SCRATCH_LARGEST (1 << 22)  /* bytes of a block that is kept */
 /* In front of a block stands its size; and it begins with a cache line, or every other vector of
@@ -27,8 +29,9 @@ static void *pb_scratch_take(size_t bytes) {
     size_t size = 4096;
     char *block;
     if (bytes > SIZE_MAX / 4) return NULL;
-    while (size < bytes)
+    while (size < bytes && size < PB_SCRATCH_LARGEST)
         size *= 2;
+    if (size < bytes) size = (bytes + 4095) & ~(size_t)4095;
 #if defined(__GNUC__)
     for (int i = 0; i < PB_SCRATCH_KEPT; i++) {
         if (pb_scratch_blocks[i] == NULL) continue;
@@ -41,6 +44,7 @@ static void *pb_scratch_take(size_t bytes) {
 #endif
     block = pb_scratch_new(size + PB_SCRATCH_HEAD);
     if (block == NULL) return NULL;
+    pb_advise_huge(block, size);
     *(size_t *)block = size;
     return block + PB_SCRATCH_HEAD;
 }

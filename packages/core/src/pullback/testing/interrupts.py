@@ -118,6 +118,12 @@ def _index(n: int) -> Call:
     return lambda: x[index]
 
 
+def _index_rows(n: int) -> Call:
+    x = _numbers(4, pb.float32).reshape(4, 1).expand(4, n // 300 + 1).contiguous()
+    index = pb.zeros(300, dtype=pb.int64)
+    return lambda: x[index]
+
+
 def _index_put(n: int) -> Call:
     index = pb.zeros(1, dtype=pb.int64).expand(n)
     return lambda: pb.zeros(8).index_put_((index,), _expanded(n), accumulate=True)
@@ -135,6 +141,11 @@ def _matmul(dtype: pb.dtype, power: float = 3) -> Build:
         return lambda: x @ x.t()
 
     return build
+
+
+def _long_sums(n: int) -> Call:
+    x = _numbers(n // 4 * 2, pb.float32).reshape(-1, 2)
+    return lambda: [x.t() @ x for _ in range(8)]
 
 
 def _matvec(n: int) -> Call:
@@ -169,6 +180,17 @@ def _conv_backward(wanted: int) -> Build:
         (x, w)[wanted].requires_grad_()
         y = nn.conv2d(x, w, padding=1)
         return lambda: pb.autograd.grad(y.sum(), (x, w)[wanted], retain_graph=True)
+
+    return build
+
+
+def _conv_line(wanted: int) -> Build:
+    def build(n: int) -> Call:
+        x, w = _numbers(n, pb.float32).reshape(1, 1, -1), _numbers(3, pb.float32).reshape(1, 1, 3)
+        (x, w)[wanted].requires_grad_()
+        y = nn.conv1d(x, w)
+        g = pb.ones(1, 1, 1).expand(y.shape)
+        return lambda: pb.autograd.grad(y, (x, w)[wanted], g, retain_graph=True)
 
     return build
 
@@ -225,6 +247,16 @@ def _nll(n: int) -> Call:
     return lambda: nn.nll_loss(x, target)
 
 
+def _nll_backward(n: int) -> Call:
+    x = _numbers(2 * n, pb.float32).reshape(1, 2, -1).requires_grad_()
+    loss = nn.nll_loss(x, pb.zeros(1, 1, dtype=pb.int64).expand(1, n))
+    return lambda: pb.autograd.grad(loss, x, retain_graph=True)
+
+
+def _far_apart(n: int) -> Call:
+    return lambda: pb.empty(n)[::1024].fill_(1)
+
+
 def _chain(n: int) -> Call:
     x = pb.ones(2, requires_grad=True)
     y = x
@@ -273,6 +305,7 @@ CALLS: dict[str, Build] = {
     "gather": _gather,
     "scatter_add": _scatter_add,
     "index": _index,
+    "index, wide rows": _index_rows,
     "index_put": _index_put,
     "searchsorted": _searchsorted,
     "triu": _on(lambda n: _expanded(n, pb.uint8).reshape(1, -1), lambda x: x.triu()),
@@ -283,11 +316,14 @@ CALLS: dict[str, Build] = {
     "matmul, bfloat16": _matmul(pb.bfloat16),
     "matmul, complex": _matmul(pb.complex128),
     "matmul, vector": _matvec,
+    "matmul, long sums": _long_sums,
     "bmm": _bmm,
     "dot": _dot,
     "conv2d": _conv,
     "conv2d, gradient": _conv_backward(0),
     "conv2d, gradient of the weight": _conv_backward(1),
+    "conv1d, gradient of a line": _conv_line(0),
+    "conv1d, gradient of a line's weight": _conv_line(1),
     "max_pool2d": _pool,
     "conv1d, long kernel": _conv_long,
     "adaptive_avg_pool1d": _on(
@@ -295,6 +331,7 @@ CALLS: dict[str, Build] = {
         lambda x: [nn.adaptive_avg_pool1d(x, 3) for _ in range(10)],
     ),
     "layer_norm, gradient": _layer_norm_backward,
+    "split": _on(lambda n: _expanded(n // 50), lambda x: x.split(1)),
     "unbind": _on(lambda n: _expanded(n // 50), lambda x: x.unbind()),
     "interpolate": _interpolate,
     "svd": _svd,
@@ -305,6 +342,8 @@ CALLS: dict[str, Build] = {
     "randint": _random(lambda n: pb.randint(0, 9, (n,), dtype=pb.uint8)),
     "randperm": _random(pb.randperm),
     "nll_loss": _nll,
+    "nll_loss, gradient": _nll_backward,
+    "fill, far apart": _far_apart,
     "backward": _chain,
     "tolist": _on(lambda n: _expanded(n // 20), lambda x: x.tolist()),
 }
