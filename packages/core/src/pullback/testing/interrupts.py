@@ -424,15 +424,16 @@ def _interrupt_after(delay: float, call: Call, took: float, device: str) -> Inte
     before = _bytes_in_use(device)
 
     def handler(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        if running:  # else the call was over before
+            raise KeyboardInterrupt
 
+    running = ended = True
     outer = signal.signal(signal.SIGALRM, handler)
-    ended = True
     sent = time.perf_counter() + delay
     try:
         signal.setitimer(signal.ITIMER_REAL, delay)
         call()
-        ended = False
+        running = ended = False
     except KeyboardInterrupt:
         pass
     finally:
