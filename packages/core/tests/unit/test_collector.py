@@ -257,3 +257,24 @@ def test_get_referents_of_a_tensor_does_not_confuse_the_next_collection():
     del y, probe
     gc.collect()
     assert watch() is None
+
+
+def test_attributes_of_subclasses_with_several_bases_are_seen_and_freed():
+    class Named:
+        name = "default"
+
+    class Both(Named, pb.Tensor):
+        pass
+
+    class Again(pb.Tensor, Named):
+        pass
+
+    for kind in (Both, Again):
+        tensor = pb.ones(2).as_subclass(kind)
+        assert tensor.name == "default"
+        tensor.name, tensor.itself = "own", tensor  # a cycle
+        assert tensor.__dict__ == {"name": "own", "itself": tensor}
+        reference = weakref.ref(tensor)
+        del tensor
+        gc.collect()
+        assert reference() is None

@@ -32,7 +32,6 @@ cdef extern from "Python.h":
     void PyObject_ClearWeakRefs(PyObject *object)
     PyObject *_PyObject_GC_New(PyTypeObject *type)
     PyObject *PyObject_Init(PyObject *object, PyTypeObject *type)
-    PyObject **_PyObject_GetDictPtr(PyObject *object)
     void PyType_Modified(PyTypeObject *type)
     int PyObject_GenericSetAttr(PyObject *object, PyObject *name, PyObject *value) except -1
 
@@ -41,7 +40,7 @@ cdef enum:
 
 cdef pb_pool *pool = process_pool()
 cdef pb_globals *process = globals_()
-cdef Py_ssize_t weaklist_offset
+cdef Py_ssize_t dict_offset, weaklist_offset
 cdef PyObject *free_objects[FREELIST_LENGTH]
 cdef int free_count = 0
 
@@ -75,7 +74,7 @@ cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, 
     self.dtype = dtype
     self.flags = 0
     self.transform = process.transform
-    _PyObject_GetDictPtr(object)[0] = NULL
+    (<PyObject **>(<char *>object + dict_offset))[0] = NULL
     (<PyObject **>(<char *>object + weaklist_offset))[0] = NULL
     return self
 
@@ -197,9 +196,9 @@ cdef void extra_release(tensor_fields *self) noexcept:
 
 cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
     cdef tensor_fields *self = <tensor_fields *>object
-    cdef PyObject **attributes = _PyObject_GetDictPtr(object)
+    cdef PyObject **attributes = <PyObject **>(<char *>object + dict_offset)
     cdef pb_tensor_extra *extra = self.extra
-    if attributes != NULL and attributes[0] != NULL and visit(attributes[0], arg):
+    if attributes[0] != NULL and visit(attributes[0], arg):
         return 1
     if extra != NULL:
         if extra.grad != NULL and visit(extra.grad, arg):
@@ -221,7 +220,7 @@ cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
 cdef int tensor_clear(PyObject *object) noexcept:
     """Break cycles: drop history, hooks, gradient and attributes, keep memory and geometry."""
     cdef tensor_fields *self = <tensor_fields *>object
-    cdef PyObject **attributes = _PyObject_GetDictPtr(object)
+    cdef PyObject **attributes = <PyObject **>(<char *>object + dict_offset)
     cdef pb_node *node = self.node
     cdef PyObject *held
     self.node = NULL
@@ -229,7 +228,7 @@ cdef int tensor_clear(PyObject *object) noexcept:
         node_release(node)
     if self.extra != NULL:
         extra_release(self)
-    if attributes != NULL and attributes[0] != NULL:
+    if attributes[0] != NULL:
         held = attributes[0]
         attributes[0] = NULL
         Py_XDECREF(held)
@@ -591,6 +590,7 @@ cdef object device_of(int type_id, int index):
     return device_make(type_id, index)
 
 
+dict_offset = (<type>Tensor).__dictoffset__     # the same in subclasses
 weaklist_offset = (<type>Tensor).__weakrefoffset__
 (<PyTypeObject *>Tensor).tp_dealloc = <destructor>tensor_dealloc
 (<PyTypeObject *>Tensor).tp_traverse = <traverseproc>tensor_traverse
