@@ -149,7 +149,7 @@ class ElementwiseKernel:
     def run(self, *inputs):
         """Compute the op without recording it; all inputs have one dtype."""
         user = import_module("pullback_cuda.kernels.user")
-        inputs = [value.resolve_conj().resolve_neg() for value in inputs]  # read as they lie
+        values = [value.resolve_conj().resolve_neg() for value in inputs]  # kernels read plain ones
         shape = pb.broadcast_shapes(*(value.shape for value in inputs))
         out = pb.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
         if out.numel():
@@ -159,7 +159,7 @@ class ElementwiseKernel:
             if found not in self._loaded:  # here, so that the compiler is heard as it is
                 devices.started(out.get_device()).function(family, kernel)
                 self._loaded.add(found)
-            user.run(family, kernel, [out, *(value.expand(shape) for value in inputs)])
+            user.run(family, kernel, [out, *(value.expand(shape) for value in values)])
         return out
 
     def _family(self, kind: str) -> str:

@@ -114,12 +114,12 @@ def is_same_size(input, other):
 
 
 def is_conj(input):
-    """Return whether the elements are the conjugates of what lies in the tensor's memory."""
+    """Return whether the elements are the conjugates of the values in the tensor's memory."""
     return _tensor("is_conj", input).is_conj()
 
 
 def is_neg(input):
-    """Return whether the elements are the negatives of what lies in the tensor's memory."""
+    """Return whether the elements are the negatives of the values in the tensor's memory."""
     return _tensor("is_neg", input).is_neg()
 
 

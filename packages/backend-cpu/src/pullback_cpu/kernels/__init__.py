@@ -40,5 +40,5 @@ for _name in (
 # Compiled once: what BLAS and LAPACK do, and what has nothing for vectors.
 for _name in ("create", "cumextreme", "matmul", "nll", "nonzero", "solve", "svd"):
     KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)
-#: Slots whose kernels take conjugates as they lie in memory.
+#: Slots whose kernels take conjugates as they are stored.
 TAKES_CONJ = import_module(f"{__name__}.matmul").TAKES_CONJ

@@ -53,7 +53,7 @@ cdef enum:
 ctypedef struct workspace:
     int dtype    # of what is multiplied: float32 for 16-bit numbers
     int routine  # its number in the table of BLAS routines
-    bint conj_a, conj_b  # this factor is the conjugate of what lies in memory
+    bint conj_a, conj_b  # this factor is the conjugate of the values in memory
     char *copies[NUM_COPIES]  # owned, may be NULL
 
 

@@ -33,7 +33,7 @@ cdef enum:
 
 # The main thread alone writes these.
 cdef unsigned long main_thread = threading.main_thread().ident
-cdef bint listening = False     # a kernel runs that may be told to end
+cdef bint listening = False     # a kernel runs that may be asked to stop
 cdef bint stopped = False       # and was told
 cdef bint left_writes = False   # what it wrote until then has not been counted as a write
 cdef int64_t asked = 0

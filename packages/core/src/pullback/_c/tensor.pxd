@@ -11,7 +11,7 @@ cdef enum tensor_flags:
     TENSOR_IS_LIFTED = 8        # has a tangent, or is batched
     TENSOR_IS_PRIMAL = 16       # a view that its base's tangents do not reach
     TENSOR_IS_BATCHED = 32
-    TENSOR_CONJ = 64            # the elements are the conjugates of what lies in memory
+    TENSOR_CONJ = 64            # the elements are the conjugates of the values in memory
     TENSOR_NEG = 128            # and the negatives of that
     TENSOR_LAZY = 192           # either: only kernel_call and `resolved` in kernel.pyx compute them
 

@@ -499,11 +499,11 @@ cdef class Tensor:
         return self.storage.device_index
 
     def is_conj(self):
-        """Return True if the elements are the conjugates of what lies in memory."""
+        """Return True if the elements are the conjugates of the values in memory."""
         return self.flags & TENSOR_CONJ != 0
 
     def is_neg(self):
-        """Return True if the elements are the negatives of what lies in memory."""
+        """Return True if the elements are the negatives of the values in memory."""
         return self.flags & TENSOR_NEG != 0
 
     def is_inference(self):

@@ -71,7 +71,7 @@ class KernelTable:
         """Register a kernel for the dtypes of a bit mask.
 
         ``conj=True`` says that a compiled kernel takes inputs with ``PB_ARRAY_CONJ``: the
-        conjugates of what lies in their memory. Others get copies of such operands.
+        conjugates of the values in their memory. Others get copies of such operands.
 
         Raises: ValueError for unknown slots or an empty mask; TypeError for a capsule of another
         name or something that cannot be called.

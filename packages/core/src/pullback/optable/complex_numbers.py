@@ -124,7 +124,7 @@ op("conj(self: Operand) -> Tensor", composite="conj",
    samples=_PLAIN, ref="numpy.conj")
 for _name, _what in (("conj", "conjugates"), ("neg", "negatives")):
     op(f"resolve_{_name}(self: Tensor) -> Tensor", composite=f"resolve_{_name}", ref="numpy.copy",
-       doc=f"Return the tensor, or a copy if its elements are the {_what} of what lies in memory.",
+       doc=f"Return the tensor, or a copy if its elements are the {_what} of the values in memory.",
        samples=_PLAIN)
 
 
@@ -142,7 +142,7 @@ op("real(self: Tensor) -> Tensor", method=False,    # Tensor.real is a property
 def _imag(self):
     if not self.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    if self.is_conj():      # the negatives of what lies in memory
+    if self.is_conj():      # the negatives of the values in memory
         return ops.select(ops._neg_view(ops.view_as_real(ops._conj(self))), -1, 1)
     return ops.select(ops.view_as_real(self), -1, 1)
 

@@ -56,7 +56,7 @@ enum pb_dtype {
 enum pb_array_flags {
     PB_ARRAY_HOST = 1, /* `data` is host memory on any backend: one scalar, all strides 0 */
     PB_ARRAY_WRITE = 2, /* an output */
-    /* The operand is the conjugate of what lies in memory, or the negative (after that). Core
+    /* The operand is the conjugate of the values in memory, or the negative (after that). Core
      * computes such operands before it calls a kernel; of inputs of a kernel that is registered
      * with `conj=True` it leaves PB_ARRAY_CONJ to the kernel, which must then test it. */
     PB_ARRAY_CONJ = 4,
