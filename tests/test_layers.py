@@ -197,3 +197,14 @@ def test_modules_keep_their_size(root, folder):
             if lines > limit.get(path.name, 600):
                 bad.append(f"{path.relative_to(root)} has {lines} lines")
     assert bad == []
+
+
+def test_compiled_code_enters_no_context(root):
+    """Cython's `with` reads a null pointer where a traceback finds no memory."""
+    bad = []
+    for path in sorted(root.glob("packages/*/src/**/*")):
+        if path.suffix in {".pyx", ".pxd", ".in"}:
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if re.match(r"\s+with (?!nogil|gil)[^:]*:", line):
+                    bad.append(f"{path.relative_to(root)}:{number}: {line.strip()}")
+    assert bad == []

@@ -265,11 +265,14 @@ cdef block *obtain(int number, int stream, int size_class) except? NULL:
     cdef block *item = take_unused(state, stream, size_class)
     if item != NULL:
         return item
-    with giving_back:
+    giving_back.acquire()
+    try:
         if state.waiting != NULL:
             settle(number, False)
         item = take_unused(state, stream, size_class)
         return item if item != NULL else obtain_new(number, stream, size_class)
+    finally:
+        giving_back.release()
 
 
 cdef block *obtain_new(int number, int stream, int size_class) except? NULL:
@@ -361,11 +364,14 @@ def release_cached(int number):
     if not device_table()[number].ready or is_closed():
         return False
     device = <object>device_table()[number].object
-    with giving_back:
+    giving_back.acquire()
+    try:
         settle(number, True)
         found = release_unused(&states[number])
         some = bool(found)
         device.free(found)
+    finally:
+        giving_back.release()
     return some
 
 
@@ -387,12 +393,15 @@ cdef void *block_take(int number, size_t nbytes) except NULL:
         size_class = class_of(nbytes)
         item = obtain(number, stream, size_class)
         if item == NULL:
-            with giving_back:
+            giving_back.acquire()
+            try:
                 state.retries += 1
                 freed = True
                 while item == NULL and freed:   # meanwhile other threads may release some more
                     freed = release_cached(number)
                     item = obtain(number, stream, size_class)
+            finally:
+                giving_back.release()
     if item == NULL:
         state.out_of_memory += 1
         raise out_of_memory(number, nbytes)

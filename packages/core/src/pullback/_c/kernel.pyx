@@ -564,8 +564,12 @@ cdef int add_into(Tensor out, Tensor other) except -1:
         return 0
     if device_types()[out.storage.device_type].table[
             ADD * PB_NUM_DTYPES + out.dtype].kernel == NULL:
-        with accumulating:              # a Python kernel may be interrupted half-way
+        # a Python kernel may be interrupted half-way
+        accumulating.acquire()
+        try:
             return launch_elementwise(ADD, out.dtype, out, inputs, 2)
+        finally:
+            accumulating.release()
     return launch_locked(ADD, out, inputs, 2)
 
 
@@ -577,8 +581,11 @@ cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except 
     global keep_lock
     cdef bint before = keep_lock
     if out.layout.numel >= LONG_SUM:
-        with accumulating:
+        accumulating.acquire()
+        try:
             return launch_elementwise(slot, out.dtype, out, inputs, count)
+        finally:
+            accumulating.release()
     keep_lock = True
     try:
         return launch_elementwise(slot, out.dtype, out, inputs, count)

@@ -121,13 +121,24 @@ cdef int run_callable(object function, pb_call *call, bint host, str device) exc
         ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
     try:
         if host:
-            with numpy.errstate(all="ignore"):
-                function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+            run_quietly(function, outs, ins, call)
         else:
             function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
     except DEFECTS as error:
         raise RuntimeError(f"the kernel {slot_name(call.slot)!r} of the backend {device!r} failed: "
                            f"{type(error).__name__}: {error}") from error
+    return 0
+
+
+cdef int run_quietly(object function, list outs, list ins, pb_call *call) except -1:
+    """Call a kernel that computes with NumPy, without its warnings."""
+    # Not `with`: where a traceback finds no memory, Cython's reads a null pointer.
+    quiet = numpy.errstate(all="ignore")
+    quiet.__enter__()
+    try:
+        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    finally:
+        quiet.__exit__(None, None, None)
     return 0
 
 
@@ -175,8 +186,7 @@ cdef int run_on_host(pb_device_type *found, object function, pb_call *call) exce
     cdef int i
     outs = [fetch(found, call.out[i]) for i in range(call.nout)]
     ins = [fetch(found, call.in_[i]) for i in range(call.nin)]
-    with numpy.errstate(all="ignore"):
-        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    run_quietly(function, outs, ins, call)
     for i in range(call.nout):
         put_back(found, call.out[i], outs[i])
     return 0
