@@ -97,6 +97,18 @@ def test_what_is_no_bool_is_refused(value):
     assert x.sum(0, keepdim=np.True_).shape == (1, 2)
 
 
+@pytest.mark.parametrize("value", ["1", [1], (), None, b"1", {}, object])
+def test_what_is_no_number_is_refused(value):
+    x, index = pb.ones(0), pb.zeros(0, dtype=pb.int64)
+    with pytest.raises(TypeError, match=r"index_add\(\): argument 'alpha' must be Number, not"):
+        x.index_add(0, index, x, alpha=value)
+    with pytest.raises(TypeError, match=r"addmm\(\): argument 'beta' must be Number, not"):
+        pb.ones(0, 0).addmm(pb.ones(0, 0), pb.ones(0, 0), beta=value)
+    if value is not None:
+        with pytest.raises(TypeError, match=r"trapezoid\(\): argument 'dx' must be Number, not"):
+            pb.trapezoid(pb.ones(0, 3), dx=value, dim=0)
+
+
 @pytest.mark.parametrize("value", [range(1), {0}, iter([0]), {0: 1}.keys(), "0", 0.0])
 def test_what_is_no_list_of_ints_is_refused(value):
     x = pb.ones(1, 1)

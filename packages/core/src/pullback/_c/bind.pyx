@@ -34,7 +34,7 @@ NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
            "int[]": NUMBER_LIST, "int[]?": NUMBER_LIST | NUMBER_OPTIONAL,
            "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL,
            "dtype": NUMBER_DTYPE, "dtype?": NUMBER_DTYPE | NUMBER_OPTIONAL, "any": NUMBER_ANY,
-           "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR}
+           "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR | NUMBER_OPTIONAL}
 
 
 cdef object forward_view_python(Op op, PyObject **args, PyObject *target):

@@ -25,7 +25,7 @@ cdef enum number_kind:
     NUMBER_INT = 1
     NUMBER_FLOAT = 2
     NUMBER_OPTIONAL = 4
-    NUMBER_SCALAR = 8           # of any type; the entry's own code refuses what is none
+    NUMBER_SCALAR = 8           # of any type
     NUMBER_BOOL = 16
     NUMBER_LIST = 32            # of ints, or one; the entry's own code looks at the items
     NUMBER_DTYPE = 64

@@ -1,6 +1,6 @@
 """The runtime form of one entry of the op table: function, method and recording rule in one."""
 
-from cpython.number cimport PyIndex_Check, PyNumber_Index
+from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
 from pullback._c.dtype cimport dtype_code, dtype_object
 from pullback._c.tensor cimport is_tensor
@@ -103,7 +103,7 @@ cdef str describe(Op op, int position, bint by_name):
 
 
 cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool",
-                   NUMBER_LIST: "tuple of ints"}
+                   NUMBER_LIST: "tuple of ints", NUMBER_SCALAR: "Number"}
 
 
 cdef tuple SEQUENCES = (tuple, list)
@@ -131,9 +131,11 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
             return value
         if is_tensor(value):
             return value.item() if value.ndim == 0 and not value.requires_grad else value
-        is_numpy = hasattr(value, "item") and getattr(value, "shape", None) == ()
-        return value.item() if is_numpy else value
-    if wanted & NUMBER_LIST:
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            return value.item()
+        if PyNumber_Check(value):
+            return value                # the entry's own code finds out of which kind
+    elif wanted & NUMBER_LIST:
         if is_tensor(value) or isinstance(value, bool):
             return value
         if PyIndex_Check(value) and getattr(value, "shape", ()) == ():

@@ -399,7 +399,7 @@ CHANGES: tuple[Callable[[Values, pb.Tensor], Any], ...] = (
     made_under_inference, odd_bools,
     lambda values, tensor: tensor.to("meta"),
     lambda values, tensor: tensor.to("meta"),
-    lambda values, tensor: pb.empty((2**33, 2**20), dtype=tensor.dtype, device="meta"),
+    lambda values, tensor: pb.empty((2**35, 2**18), dtype=tensor.dtype, device="meta"),
     lambda values, tensor: tensor.to("ref"),
     lambda values, tensor: tensor.mT if tensor.ndim > 1 else tensor[::2] if tensor.ndim else tensor,
     lambda values, tensor: tensor.as_subclass(Sub),
