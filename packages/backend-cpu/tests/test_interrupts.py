@@ -20,7 +20,7 @@ from pullback_cpu import threads
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
 
 DISTINCT = ("pow, transposed", "sum", "sort", "scatter_add", "matmul", "matmul, complex", "conv2d",
-            "svd", "solve", "backward", "index, wide rows",
+            "svd", "solve", "backward", "index_put, wide rows",
             "matmul, long sums")  # fmt: skip
 ALL = os.environ.get("PULLBACK_TEST_INTERRUPTS") == "all"  # `nox -s interrupts`
 SECONDS = 1.2
@@ -36,13 +36,21 @@ def two_threads():
     threads.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def interrupting():
+    """Let SIGINT raise KeyboardInterrupt; a shell's background jobs begin with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("name", CALLS if ALL else DISTINCT)
 def test_a_signal_ends_a_long_call(name):
     expected = small_result(name)
     gc.collect()
     found = interrupt(name, seconds=SECONDS)
     gc.collect()
-    assert found.ended
+    assert found.ended or found.left < QUICK    # a short call may end by itself
     assert found.latency < max(QUICK, found.left / 2)
     assert found.kept <= 0
     assert small_result(name) == expected

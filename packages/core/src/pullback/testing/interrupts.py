@@ -124,6 +124,12 @@ def _index_rows(n: int) -> Call:
     return lambda: x[index]
 
 
+def _index_put_rows(n: int) -> Call:
+    index, width = pb.zeros(300, dtype=pb.int64), n // 300 + 1
+    values = _expanded(300).reshape(300, 1).expand(300, width)
+    return lambda: pb.zeros(4, width).index_put_((index,), values, accumulate=True)[0, :8]
+
+
 def _index_put(n: int) -> Call:
     index = pb.zeros(1, dtype=pb.int64).expand(n)
     return lambda: pb.zeros(8).index_put_((index,), _expanded(n), accumulate=True)
@@ -307,6 +313,7 @@ CALLS: dict[str, Build] = {
     "index": _index,
     "index, wide rows": _index_rows,
     "index_put": _index_put,
+    "index_put, wide rows": _index_put_rows,
     "searchsorted": _searchsorted,
     "triu": _on(lambda n: _expanded(n, pb.uint8).reshape(1, -1), lambda x: x.triu()),
     "flip": _on(lambda n: _expanded(n, pb.uint8), lambda x: x.flip(0)),
