@@ -1,4 +1,4 @@
-"""How cost grows: ``python -m benchmarks.growth`` writes docs/explanation/cost.md and its plots.
+"""How cost grows: ``python -m benchmarks.growth`` writes docs/concepts/cost.md and its plots.
 
 Time is process CPU time with one thread, the best of a few runs. A series is linear when a unit
 costs the same at its largest size as at its smallest, so the page shows that ratio.
@@ -21,7 +21,7 @@ from benchmarks.subjects import ROOT
 from benchmarks.worker import load_module
 
 RUNS = 3
-PAGE = ROOT / "docs" / "explanation" / "cost.md"
+PAGE = ROOT / "docs" / "concepts" / "cost.md"
 IMAGES = ROOT / "docs" / "images"
 Phases = dict[str, float]
 

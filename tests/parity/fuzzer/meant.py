@@ -1,6 +1,6 @@
 """Differences from torch that are meant: improvements, and what torch does not promise.
 
-Each has its reason; docs/from-torch.md tells users of those that they can meet.
+Each has its reason; docs/start/from-torch.md tells users of those that they can meet.
 """
 
 from __future__ import annotations

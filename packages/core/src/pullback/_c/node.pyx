@@ -2,7 +2,7 @@
 
 A node is freed by a loop, never by recursion: what dies is put on a list, and only the outermost
 caller empties it. The collector sees a node through the tensors and Python objects that own it,
-and only in full collections (see docs/notes/gc.md).
+and only in full collections (see docs/develop/gc.md).
 """
 
 import gc
