@@ -1,6 +1,6 @@
 """The interface of backend plugins: hooks, dtype masks, and how a slot is served.
 
-See ``docs/backends.md``; the compiled contract is ``abi.h`` in ``get_include()``.
+See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_include()``.
 """
 
 from __future__ import annotations
