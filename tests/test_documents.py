@@ -115,6 +115,27 @@ def test_pages_that_sources_name_exist(root):
     assert missing == []
 
 
+def test_paths_of_the_architecture_page_exist(root):
+    text = (root / "docs/develop/architecture.md").read_text()
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    core = root / "packages/core/src/pullback"
+    bases = [root, core, *root.glob("packages/*/src")]
+    paths = set(re.findall(r"`([\w./-]+(?:/|\.(?:pyx|pxd|py|pyx\.in|cu|h|ini)))`", text))
+    assert [path for path in sorted(paths) if not any((b / path).exists() for b in bases)] == []
+    assert len(paths) > 100
+
+
+def test_names_of_the_glossary_are_in_the_sources(root):
+    rows = re.findall(r"^\|.*\| `(\w+)` \|$", (root / "docs/develop/glossary.md").read_text(), re.M)
+    sources = "\n".join(
+        path.read_text()
+        for path in root.glob("packages/*/src/**/*")
+        if path.suffix in {".py", ".pyx", ".pxd", ".h"}
+    )
+    assert [name for name in rows if not re.search(rf"\b{name}\b", sources)] == []
+    assert len(rows) > 40
+
+
 @pytest.mark.parametrize("name", SNIPPETS)
 def test_snippets_give_what_they_show(root, name):
     flags = doctest.NORMALIZE_WHITESPACE
