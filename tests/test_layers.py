@@ -192,7 +192,8 @@ def test_modules_keep_their_size(root, folder):
     limit = {"engine.pyx": 700, "abi.h": 250}
     bad = []
     for path in sorted((root / folder).rglob("*")):
-        if path.suffix in {".py", ".pyx", ".pxd", ".h", ".c", ".in"} and "tests" not in path.parts:
+        ours = not {"build", "tests"} & set(path.parts)  # an editable install builds in `build`
+        if ours and path.suffix in {".py", ".pyx", ".pxd", ".h", ".c", ".in"}:
             lines = path.read_text().count("\n")
             if lines > limit.get(path.name, 600):
                 bad.append(f"{path.relative_to(root)} has {lines} lines")
