@@ -15,7 +15,7 @@ import pytest
 
 from pullback_profiler import profile
 from pullback_profiler.collect import Allocation, Collected, Recording, Thread
-from pullback_profiler.event_list import EventList
+from pullback_profiler.events.event_list import EventList
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 

@@ -11,7 +11,7 @@ from page_tools import assert_stands_alone, made_profile, read_page, run_in_brow
 import pullback as pb
 from pullback import profiler
 from pullback_profiler import profile
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.timeline import Series, extremes, for_page, memory_series
 
 # Two threads: what is inside an op of one is not inside an op of the other.

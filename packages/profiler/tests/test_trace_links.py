@@ -1,6 +1,6 @@
 """The arrows of a Chrome trace, for events made by hand."""
 
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.trace_links import Link, links_of
 
 

@@ -9,8 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
 
 Trace = dict[str, Any]
 

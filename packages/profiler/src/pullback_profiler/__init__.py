@@ -11,46 +11,46 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pullback_profiler.events.util import Interval, format_memory, format_time
 from pullback_profiler.scheduling import ProfilerAction, schedule
-from pullback_profiler.util import Interval, format_memory, format_time
 
 if TYPE_CHECKING:
     from pullback_profiler.activities import ProfilerActivity, supported_activities
     from pullback_profiler.annotation import record_function
-    from pullback_profiler.average import FunctionEventAvg
     from pullback_profiler.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
     from pullback_profiler.emit import emit_itt, emit_nvtx
-    from pullback_profiler.event_list import EventList
-    from pullback_profiler.event_metadata import EventMetadata
-    from pullback_profiler.formatted_times import FormattedTimesMixin
-    from pullback_profiler.function_event import FunctionEvent, Kernel
-    from pullback_profiler.memory_records import MemRecordsAcc
+    from pullback_profiler.events.average import FunctionEventAvg
+    from pullback_profiler.events.event_list import EventList
+    from pullback_profiler.events.event_metadata import EventMetadata
+    from pullback_profiler.events.formatted_times import FormattedTimesMixin
+    from pullback_profiler.events.function_event import FunctionEvent, Kernel
+    from pullback_profiler.events.memory_records import MemRecordsAcc
+    from pullback_profiler.events.string_table import StringTable
     from pullback_profiler.nsys import load_nsys
     from pullback_profiler.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
     from pullback_profiler.profiling import profile
     from pullback_profiler.step_tracker import KinetoStepTracker
     from pullback_profiler.stepped import tensorboard_trace_handler
-    from pullback_profiler.string_table import StringTable
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "activities": ("ProfilerActivity", "supported_activities"),
-    "average": ("FunctionEventAvg",),
+    "events.average": ("FunctionEventAvg",),
     "collect": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
     "emit": ("emit_itt", "emit_nvtx"),
-    "event_list": ("EventList",),
-    "event_metadata": ("EventMetadata",),
-    "formatted_times": ("FormattedTimesMixin",),
-    "function_event": ("FunctionEvent", "Kernel"),
-    "memory_records": ("MemRecordsAcc",),
+    "events.event_list": ("EventList",),
+    "events.event_metadata": ("EventMetadata",),
+    "events.formatted_times": ("FormattedTimesMixin",),
+    "events.function_event": ("FunctionEvent", "Kernel"),
+    "events.memory_records": ("MemRecordsAcc",),
     "nsys": ("load_nsys",),
     "nvprof": ("EnforceUnique", "load_nvprof", "parse_nvprof_trace"),
     "profiling": ("profile",),
     "annotation": ("record_function",),
     "step_tracker": ("KinetoStepTracker",),
     "stepped": ("tensorboard_trace_handler",),
-    "string_table": ("StringTable",),
+    "events.string_table": ("StringTable",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

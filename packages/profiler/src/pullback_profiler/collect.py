@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from pullback import backend
-from pullback_profiler.event_list import EventList
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
+from pullback_profiler.events.string_table import display_name
 from pullback_profiler.flops import flops_of
-from pullback_profiler.function_event import FunctionEvent
-from pullback_profiler.string_table import display_name
 
 OP, NODE, RANGE, EVALUATION, KERNEL, FUNCTION = range(6)
 MEMORY = 100

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.trace_file import Names, TraceFile, microseconds
 
 if TYPE_CHECKING:
-    from pullback_profiler.event_list import EventList
+    from pullback_profiler.events.event_list import EventList
 
 _RANGES = "NVTX_EVENTS"
 _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"  # also the driver's
@@ -53,7 +53,7 @@ def load_nsys(path: str | os.PathLike[str]) -> EventList:
         ...
     FileNotFoundError: there is no trace file 'missing.sqlite'
     """
-    from pullback_profiler.event_list import EventList
+    from pullback_profiler.events.event_list import EventList
 
     with TraceFile(path) as trace:
         names = Names(trace, "StringIds", "id", "value")

@@ -7,11 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.trace_file import Names, TraceFile, microseconds
 
 if TYPE_CHECKING:
-    from pullback_profiler.event_list import EventList
+    from pullback_profiler.events.event_list import EventList
 
 _LAUNCH = 211  # what nvprof calls cudaLaunchKernel
 _API_CALL = {"correlationId": int, "cbid": int, "start": int, "end": int}
@@ -62,7 +62,7 @@ def load_nvprof(path: str | os.PathLike[str]) -> EventList:
         ...
     FileNotFoundError: there is no trace file 'missing.nvvp'
     """
-    from pullback_profiler.event_list import EventList
+    from pullback_profiler.events.event_list import EventList
 
     events = EventList(parse_nvprof_trace(path), use_device="cuda")
     events.build_tree()

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pullback.backend import device_count, installed
-from pullback_profiler import stacks
-from pullback_profiler.average import FunctionEventAvg
 from pullback_profiler.collect import Collected, Options, Recording, Thread, collect
 from pullback_profiler.devices import synchronize_devices
-from pullback_profiler.event_list import EventList
-from pullback_profiler.util import open_text
+from pullback_profiler.events import stacks
+from pullback_profiler.events.average import FunctionEventAvg
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.util import open_text
 
 logger = logging.getLogger("pullback.profiler")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pullback_profiler.activities import ProfilerActivity, supported_activities
 from pullback_profiler.annotation import record_function
-from pullback_profiler.event_list import EventList
+from pullback_profiler.events.event_list import EventList
 from pullback_profiler.profiling import profile as block_profile
 from pullback_profiler.scheduling import ProfilerAction
 from pullback_profiler.step_tracker import KinetoStepTracker

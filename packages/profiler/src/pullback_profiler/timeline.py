@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pullback_profiler.collect import HOST_TYPES, MEMORY_EVENT_NAME, Allocation
-from pullback_profiler.function_event import CPU, FunctionEvent
+from pullback_profiler.events.function_event import CPU, FunctionEvent
+from pullback_profiler.events.util import open_text
 from pullback_profiler.page import page_text
-from pullback_profiler.util import open_text
 
 if TYPE_CHECKING:
     from pullback_profiler.profiling import profile

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pullback_profiler.string_table import StringTable
+from pullback_profiler.events.string_table import StringTable
 
 
 class TraceFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pullback_profiler.function_event import CPU, FunctionEvent
+from pullback_profiler.events.function_event import CPU, FunctionEvent
 
 if TYPE_CHECKING:
     from pullback_profiler.collect import Thread

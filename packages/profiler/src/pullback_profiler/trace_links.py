@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from pullback_profiler.backward_links import backward_links
-from pullback_profiler.function_event import CPU, FunctionEvent
+from pullback_profiler.events.backward_links import backward_links
+from pullback_profiler.events.function_event import CPU, FunctionEvent
 
 FORWARD_BACKWARD = "fwdbwd"
 LAUNCH = "ac2g"

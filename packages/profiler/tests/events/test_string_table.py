@@ -4,8 +4,8 @@ import ctypes
 
 import pytest
 
-from pullback_profiler import string_table
-from pullback_profiler.string_table import StringTable, display_name
+from pullback_profiler.events import string_table
+from pullback_profiler.events.string_table import StringTable, display_name
 
 
 def has_a_runtime():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from pullback_profiler.util import format_time
+from pullback_profiler.events.util import format_time
 
 
 def _as_text(name: str) -> property:
@@ -32,7 +32,7 @@ class FormattedTimesMixin:
     ``cpu_time_str``, ``cpu_time_total_str``, ``self_cpu_time_total_str``, and the same of
     ``device``. The names with ``cuda`` in place of ``device`` are deprecated (FutureWarning).
 
-    >>> from pullback_profiler.function_event import FunctionEvent
+    >>> from pullback_profiler.events.function_event import FunctionEvent
     >>> FunctionEvent(0, "load", thread=1, start_us=0, end_us=2500).cpu_time_total_str
     '2.500ms'
     """

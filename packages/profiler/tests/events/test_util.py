@@ -5,7 +5,13 @@ import os
 
 import pytest
 
-from pullback_profiler.util import Interval, format_memory, format_time, open_text, without_halves
+from pullback_profiler.events.util import (
+    Interval,
+    format_memory,
+    format_time,
+    open_text,
+    without_halves,
+)
 
 
 @pytest.mark.parametrize(

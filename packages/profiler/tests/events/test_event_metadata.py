@@ -2,7 +2,7 @@
 
 import pytest
 
-from pullback_profiler.event_metadata import EventMetadata, metadata_from_trace
+from pullback_profiler.events.event_metadata import EventMetadata, metadata_from_trace
 
 
 @pytest.mark.parametrize(

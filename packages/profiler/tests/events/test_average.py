@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from pullback_profiler.average import FunctionEventAvg
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.average import FunctionEventAvg
+from pullback_profiler.events.function_event import FunctionEvent
 
 
 def event(start, end, name="mul", **options):

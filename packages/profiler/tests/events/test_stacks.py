@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
 
 STACK = ["net.py(3): my layer", "train;1.py(9):\tstep\n"]
 LINE = "train_1.py(9):_step_;net.py(3):_my_layer"

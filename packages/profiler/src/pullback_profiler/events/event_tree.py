@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pullback_profiler.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
+from pullback_profiler.events.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
 
 
 def link_by_time(events: Iterable[FunctionEvent]) -> list[FunctionEvent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pullback_profiler.function_event import BACKWARD_FUNCTION, FunctionEvent
+from pullback_profiler.events.function_event import BACKWARD_FUNCTION, FunctionEvent
 
 # An op in place on a view makes a node of its own and then this one around it.
 WRAPPER = "CopySlices"

@@ -3,8 +3,8 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
 
 # (thread, node, start, length), and whether it is asynchronous or work on a device
 SPANS = st.lists(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from pullback_profiler.function_event import CPU
-from pullback_profiler.stacks import device_neutral
-from pullback_profiler.util import US_PER_UNIT, format_memory, format_share, format_time
+from pullback_profiler.events.function_event import CPU
+from pullback_profiler.events.stacks import device_neutral
+from pullback_profiler.events.util import US_PER_UNIT, format_memory, format_share, format_time
 
 WIDTH = 12  # of columns that hold one number
 GAP = "  "  # after each column, the last one too
@@ -61,7 +61,7 @@ def build_table(
 ) -> str:
     """Return a table of events; see ``EventList.table``.
 
-    >>> from pullback_profiler.function_event import FunctionEvent
+    >>> from pullback_profiler.events.function_event import FunctionEvent
     >>> text = build_table([FunctionEvent(0, "mul", 1, 0, 1500)])
     >>> print(text.splitlines()[-1])
     Self CPU time total: 1.500ms
@@ -100,7 +100,7 @@ def layout(
 ) -> Layout:
     """Return what a table of events shows; the options are those of ``EventList.table``.
 
-    >>> from pullback_profiler.function_event import FunctionEvent
+    >>> from pullback_profiler.events.function_event import FunctionEvent
     >>> [column.header for column in layout([FunctionEvent(0, "mul", 1, 0, 1500)]).columns][:3]
     ['Name', 'Self CPU %', 'Self CPU']
     """

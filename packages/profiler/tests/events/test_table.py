@@ -2,8 +2,8 @@
 
 import pytest
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import FunctionEvent
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
 
 
 def made(spans, device=None, **options):

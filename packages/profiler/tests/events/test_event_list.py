@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import FunctionEvent
-from pullback_profiler.util import Interval
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
+from pullback_profiler.events.util import Interval
 
 SUMS = (
     *("count", "cpu_time_total", "self_cpu_time_total", "device_time_total"),

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullback_profiler.memory_records import MemRecordsAcc
+from pullback_profiler.events.memory_records import MemRecordsAcc
 
 
 class Record:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullback_profiler.event_list import EventList
-from pullback_profiler.function_event import FunctionEvent
-from pullback_profiler.simple_trace import trace_text
+from pullback_profiler.events.event_list import EventList
+from pullback_profiler.events.function_event import FunctionEvent
+from pullback_profiler.events.simple_trace import trace_text
 
 
 def test_text_of_a_trace(tmp_path):

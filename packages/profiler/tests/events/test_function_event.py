@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from pullback_profiler.event_metadata import EventMetadata
-from pullback_profiler.function_event import FunctionEvent, Kernel
+from pullback_profiler.events.event_metadata import EventMetadata
+from pullback_profiler.events.function_event import FunctionEvent, Kernel
 
 
 def event(start=0.0, end=10.0, **options):

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pullback_profiler.function_event import CPU, FunctionEvent
+from pullback_profiler.events.function_event import CPU, FunctionEvent
 
 
 def trace_entries(events: Iterable[FunctionEvent], device: str) -> Iterator[dict[str, Any]]:
