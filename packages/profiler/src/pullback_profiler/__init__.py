@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pullback_profiler.events.function_event import FunctionEvent, Kernel
     from pullback_profiler.events.memory_records import MemRecordsAcc
     from pullback_profiler.events.string_table import StringTable
-    from pullback_profiler.nsys import load_nsys
-    from pullback_profiler.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
+    from pullback_profiler.importers.nsys import load_nsys
+    from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
     from pullback_profiler.profiling import profile
     from pullback_profiler.step_tracker import KinetoStepTracker
     from pullback_profiler.stepped import tensorboard_trace_handler
@@ -44,8 +44,8 @@ _MODULES = {
     "events.formatted_times": ("FormattedTimesMixin",),
     "events.function_event": ("FunctionEvent", "Kernel"),
     "events.memory_records": ("MemRecordsAcc",),
-    "nsys": ("load_nsys",),
-    "nvprof": ("EnforceUnique", "load_nvprof", "parse_nvprof_trace"),
+    "importers.nsys": ("load_nsys",),
+    "importers.nvprof": ("EnforceUnique", "load_nvprof", "parse_nvprof_trace"),
     "profiling": ("profile",),
     "annotation": ("record_function",),
     "step_tracker": ("KinetoStepTracker",),

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_files import DAMAGES, damage, write_trace
 
-from pullback_profiler.nsys import load_nsys
+from pullback_profiler.importers.nsys import load_nsys
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

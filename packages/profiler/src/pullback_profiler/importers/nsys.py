@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pullback_profiler.events.function_event import FunctionEvent
-from pullback_profiler.trace_file import Names, TraceFile, microseconds
+from pullback_profiler.importers.trace_file import Names, TraceFile, microseconds
 
 if TYPE_CHECKING:
     from pullback_profiler.events.event_list import EventList

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trace_files import DAMAGES, damage, write_trace
 
-from pullback_profiler.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
+from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
 
 MARKERS = "CUPTI_ACTIVITY_KIND_MARKER"
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
