@@ -9,10 +9,10 @@ OP, NODE, RANGE, EVALUATION = range(4)
 
 
 class FakeTap(types.ModuleType):
-    """What ``pullback_profiler._tap`` offers, and ``run``, which makes an op happen."""
+    """What ``pullback_profiler.record._tap`` offers, and ``run``, which makes an op happen."""
 
     def __init__(self) -> None:
-        super().__init__("pullback_profiler._tap")
+        super().__init__("pullback_profiler.record._tap")
         self.observers = {}
         self.log = []
 

@@ -14,8 +14,8 @@ from html.parser import HTMLParser
 import pytest
 
 from pullback_profiler import profile
-from pullback_profiler.collect import Allocation, Collected, Recording, Thread
 from pullback_profiler.events.event_list import EventList
+from pullback_profiler.record.collect import Allocation, Collected, Recording, Thread
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 

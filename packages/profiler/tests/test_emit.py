@@ -37,7 +37,7 @@ class Lines:
 @pytest.fixture
 def tap(monkeypatch):
     made = FakeTap()
-    monkeypatch.setitem(sys.modules, "pullback_profiler._tap", made)
+    monkeypatch.setitem(sys.modules, "pullback_profiler.record._tap", made)
     monkeypatch.setattr(emit, "synchronize_devices", lambda: made.log.append(("synchronize",)))
     return made
 
@@ -270,7 +270,7 @@ import sys
 from fake_tap import OP, RANGE, FakeTap, training_step
 from pullback_profiler import emit
 from pullback_profiler.emit import emit_itt, emit_nvtx
-tap = sys.modules["pullback_profiler._tap"] = FakeTap()
+tap = sys.modules["pullback_profiler.record._tap"] = FakeTap()
 emit.synchronize_devices = lambda: None
 """
 

@@ -6,12 +6,13 @@ import pickle
 import threading
 
 import pytest
-from pullback_profiler._recorder import Recorder
+from pullback_profiler.record._recorder import Recorder
 
 import pullback as pb
 import pullback_profiler
 from pullback.autograd import profiler, profiler_util
-from pullback_profiler import _recorder, profile, profiling, record_function
+from pullback_profiler import profile, profiling, record_function
+from pullback_profiler.record import _recorder
 
 
 def run(**options):

@@ -17,7 +17,6 @@ from pullback_profiler.scheduling import ProfilerAction, schedule
 if TYPE_CHECKING:
     from pullback_profiler.activities import ProfilerActivity, supported_activities
     from pullback_profiler.annotation import record_function
-    from pullback_profiler.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
     from pullback_profiler.emit import emit_itt, emit_nvtx
     from pullback_profiler.events.average import FunctionEventAvg
     from pullback_profiler.events.event_list import EventList
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
     from pullback_profiler.profiling import profile
+    from pullback_profiler.record.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
     from pullback_profiler.step_tracker import KinetoStepTracker
     from pullback_profiler.stepped import tensorboard_trace_handler
 
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "activities": ("ProfilerActivity", "supported_activities"),
     "events.average": ("FunctionEventAvg",),
-    "collect": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
+    "record.collect": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
     "emit": ("emit_itt", "emit_nvtx"),
     "events.event_list": ("EventList",),
     "events.event_metadata": ("EventMetadata",),

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import ClassVar
 
-from pullback_profiler.collect import NODE, event_name
-from pullback_profiler.devices import synchronize_devices
 from pullback_profiler.ranges import range_text
+from pullback_profiler.record.collect import NODE, event_name
+from pullback_profiler.record.devices import synchronize_devices
 from pullback_profiler.sinks import IttSink, NvtxSink, Sink
 
 
@@ -120,7 +120,7 @@ class _Emit:
 
     def _attach(self, sink: Sink, stack: ExitStack) -> None:
         """Begin to pass ranges to the sink; the stack gets what ends it."""
-        from pullback_profiler._tap import attach, detach
+        from pullback_profiler.record._tap import attach, detach
 
         ranges = _OpenRanges(sink)
         stack.callback(ranges.end_all)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pullback.backend import device_count, installed
-from pullback_profiler.collect import Collected, Options, Recording, Thread, collect
-from pullback_profiler.devices import synchronize_devices
 from pullback_profiler.events import stacks
 from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.util import open_text
+from pullback_profiler.record.collect import Collected, Options, Recording, Thread, collect
+from pullback_profiler.record.devices import synchronize_devices
 
 logger = logging.getLogger("pullback.profiler")
 
@@ -128,7 +128,7 @@ class profile:
             return
         if self._entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        from pullback_profiler._recorder import Recorder
+        from pullback_profiler.record._recorder import Recorder
 
         callback = self._trace_id_callback
         self._trace_id = callback() if callback is not None else uuid.uuid4().hex.upper()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pullback as pb
 from pullback.nn import functional as F
 from pullback_profiler import profile
-from pullback_profiler.flops import flops_of
+from pullback_profiler.record.flops import flops_of
 
 SIZES = st.integers(1, 9)
 

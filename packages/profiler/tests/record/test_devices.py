@@ -3,8 +3,8 @@
 import pytest
 
 import pullback as pb
-from pullback_profiler import devices
-from pullback_profiler.devices import synchronize_devices
+from pullback_profiler.record import devices
+from pullback_profiler.record.devices import synchronize_devices
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE,
     PB_OBSERVER_CAPSULE, pb_backend, pb_event, pb_observer)
-from pullback_profiler._log cimport (
+from pullback_profiler.record._log cimport (
     BLOCK_RECORDS, block_t, base_t, log_t, mark_t, read_details, record_t, write_details)
 
 from pullback.backend import attach_observer, detach_observer, thread_number

@@ -7,7 +7,7 @@ import pytest
 
 import pullback as pb
 from pullback.autograd.profiler import profile
-from pullback_profiler import _tap
+from pullback_profiler.record import _tap
 
 
 class Log:

@@ -16,7 +16,7 @@ from pullback import backend
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.events.string_table import display_name
-from pullback_profiler.flops import flops_of
+from pullback_profiler.record.flops import flops_of
 
 OP, NODE, RANGE, EVALUATION, KERNEL, FUNCTION = range(6)
 MEMORY = 100
@@ -375,7 +375,8 @@ def _dtype_of(value: Any) -> str:
 def internal_folders() -> tuple[str, str, str]:
     """Return where core lies, what of it users read as their own, and where this package lies."""
     core = os.path.dirname(os.path.dirname(backend.__file__)) + os.sep
-    return core, core + "nn" + os.sep, os.path.dirname(__file__) + os.sep
+    own = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    return core, core + "nn" + os.sep, own
 
 
 def is_internal(file: str) -> bool:
