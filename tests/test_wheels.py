@@ -7,7 +7,7 @@ import pytest
 
 COMPILED = ("pullback", "pullback_cpu", "pullback_cuda", "pullback_profiler")
 KERNELS = "pullback_cuda/kernels/"
-PAGES = "pullback_profiler/pages/"
+PAGES = "pullback_profiler/export/pages/"
 MEGABYTE = 1_000_000
 
 

@@ -17,7 +17,6 @@ from pullback_profiler.scheduling import ProfilerAction, schedule
 if TYPE_CHECKING:
     from pullback_profiler.activities import ProfilerActivity, supported_activities
     from pullback_profiler.annotation import record_function
-    from pullback_profiler.emit import emit_itt, emit_nvtx
     from pullback_profiler.events.average import FunctionEventAvg
     from pullback_profiler.events.event_list import EventList
     from pullback_profiler.events.event_metadata import EventMetadata
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pullback_profiler.events.function_event import FunctionEvent, Kernel
     from pullback_profiler.events.memory_records import MemRecordsAcc
     from pullback_profiler.events.string_table import StringTable
+    from pullback_profiler.export.emit import emit_itt, emit_nvtx
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
     from pullback_profiler.profiling import profile
@@ -38,7 +38,7 @@ _MODULES = {
     "activities": ("ProfilerActivity", "supported_activities"),
     "events.average": ("FunctionEventAvg",),
     "record.collect": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
-    "emit": ("emit_itt", "emit_nvtx"),
+    "export.emit": ("emit_itt", "emit_nvtx"),
     "events.event_list": ("EventList",),
     "events.event_metadata": ("EventMetadata",),
     "events.formatted_times": ("FormattedTimesMixin",),

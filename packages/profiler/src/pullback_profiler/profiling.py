@@ -325,7 +325,7 @@ class profile:
         if use_python_export:
             self.function_events.export_chrome_trace(path)
             return
-        from pullback_profiler.trace import trace_parts
+        from pullback_profiler.export.trace import trace_parts
 
         parts = trace_parts(self, {**self.metadata, **(metadata or {})})
         with open_text(path) as file:
@@ -356,7 +356,7 @@ class profile:
         ...     y = pullback.ones(2).exp()
         >>> p.export_html(os.devnull, title="two ops")
         """
-        from pullback_profiler.report import write_report
+        from pullback_profiler.export.report import write_report
 
         write_report(self, path, title)
 
@@ -381,7 +381,7 @@ class profile:
         >>> nbytes, events
         ([1024], ['pullback::ones'])
         """
-        from pullback_profiler.timeline import write_memory_timeline
+        from pullback_profiler.export.timeline import write_memory_timeline
 
         write_memory_timeline(self, path, device)
 

@@ -34,5 +34,5 @@ def page_text(name: str, scripts: Iterable[str], data: dict[str, Any]) -> str:
 
 
 def _file(name: str) -> str:
-    folder = resources.files("pullback_profiler") / "pages"
+    folder = resources.files("pullback_profiler.export") / "pages"
     return (folder / name).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import pullback as pb
 from pullback import profiler
 from pullback_profiler import profile
 from pullback_profiler.events.function_event import FunctionEvent
-from pullback_profiler.timeline import Series, extremes, for_page, memory_series
+from pullback_profiler.export.timeline import Series, extremes, for_page, memory_series
 
 # Two threads: what is inside an op of one is not inside an op of the other.
 EVENTS = [

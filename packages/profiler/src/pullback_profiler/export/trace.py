@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import without_halves
+from pullback_profiler.export.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
+from pullback_profiler.export.trace_links import Link, links_of
 from pullback_profiler.record.collect import HOST_TYPES, MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
-from pullback_profiler.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
-from pullback_profiler.trace_links import Link, links_of
 
 if TYPE_CHECKING:
     from pullback_profiler.profiling import profile

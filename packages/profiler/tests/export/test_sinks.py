@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from pullback_profiler.sinks import NvtxSink
+from pullback_profiler.export.sinks import NvtxSink
 
 
 class Event:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pullback_profiler.ranges import range_text
+from pullback_profiler.export.ranges import range_text
 
 
 @pytest.mark.parametrize(

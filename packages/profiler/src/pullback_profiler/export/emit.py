@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import ClassVar
 
-from pullback_profiler.ranges import range_text
+from pullback_profiler.export.ranges import range_text
+from pullback_profiler.export.sinks import IttSink, NvtxSink, Sink
 from pullback_profiler.record.collect import NODE, event_name
 from pullback_profiler.record.devices import synchronize_devices
-from pullback_profiler.sinks import IttSink, NvtxSink, Sink
 
 
 class _Inside:

@@ -10,8 +10,8 @@ import pytest
 from fake_tap import NODE, OP, RANGE, FakeTap, training_step
 from range_tools import run_program
 
-from pullback_profiler import emit
-from pullback_profiler.emit import emit_itt, emit_nvtx
+from pullback_profiler.export import emit
+from pullback_profiler.export.emit import emit_itt, emit_nvtx
 
 EMITTERS = pytest.mark.parametrize(("emitter", "tool"), [(emit_nvtx, "NVTX"), (emit_itt, "ITT")])
 
@@ -268,8 +268,8 @@ def test_missing_library_is_named(tap, monkeypatch, emitter, package):
 START = """
 import sys
 from fake_tap import OP, RANGE, FakeTap, training_step
-from pullback_profiler import emit
-from pullback_profiler.emit import emit_itt, emit_nvtx
+from pullback_profiler.export import emit
+from pullback_profiler.export.emit import emit_itt, emit_nvtx
 tap = sys.modules["pullback_profiler.record._tap"] = FakeTap()
 emit.synchronize_devices = lambda: None
 """
@@ -420,7 +420,7 @@ def test_a_forgotten_context_ends(tap, emitter, tool):
 
 FORKED = """
 import os
-from pullback_profiler import emit
+from pullback_profiler.export import emit
 
 class Lines:
     def push(self, text): pass

@@ -12,9 +12,9 @@ from pullback_profiler.events.backward_links import backward_links
 from pullback_profiler.events.function_event import BACKWARD_FUNCTION, CPU, FunctionEvent
 from pullback_profiler.events.table import self_device_time
 from pullback_profiler.events.util import open_text
-from pullback_profiler.page import page_text
+from pullback_profiler.export.page import page_text
+from pullback_profiler.export.timeline import for_page, memory_series
 from pullback_profiler.record.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
-from pullback_profiler.timeline import for_page, memory_series
 
 if TYPE_CHECKING:
     from pullback_profiler.profiling import profile

@@ -7,8 +7,9 @@ from page_tools import assert_stands_alone, made_profile, read_page, run_in_brow
 
 import pullback as pb
 from pullback import profiler
-from pullback_profiler import profile, record_function, report
+from pullback_profiler import profile, record_function
 from pullback_profiler.events.function_event import FunctionEvent
+from pullback_profiler.export import report
 
 HOSTILE = [
     "</script><script>errors.push('ran')</script>",

@@ -1,7 +1,7 @@
 """The arrows of a Chrome trace, for events made by hand."""
 
 from pullback_profiler.events.function_event import FunctionEvent
-from pullback_profiler.trace_links import Link, links_of
+from pullback_profiler.export.trace_links import Link, links_of
 
 
 def op(number, start, end, sequence, thread=1, **options):
