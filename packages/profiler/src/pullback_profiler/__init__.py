@@ -17,6 +17,7 @@ from pullback_profiler.scheduling import ProfilerAction, schedule
 if TYPE_CHECKING:
     from pullback_profiler.activities import ProfilerActivity, supported_activities
     from pullback_profiler.annotation import record_function
+    from pullback_profiler.autograd_profiler import profile
     from pullback_profiler.events.average import FunctionEventAvg
     from pullback_profiler.events.event_list import EventList
     from pullback_profiler.events.event_metadata import EventMetadata
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
     from pullback_profiler.export.emit import emit_itt, emit_nvtx
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
-    from pullback_profiler.profiling import profile
     from pullback_profiler.record.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
     from pullback_profiler.step_tracker import KinetoStepTracker
-    from pullback_profiler.stepped import tensorboard_trace_handler
+    from pullback_profiler.torch_profiler import tensorboard_trace_handler
 
 __version__ = "0.1.0"
 
@@ -46,10 +46,10 @@ _MODULES = {
     "events.memory_records": ("MemRecordsAcc",),
     "importers.nsys": ("load_nsys",),
     "importers.nvprof": ("EnforceUnique", "load_nvprof", "parse_nvprof_trace"),
-    "profiling": ("profile",),
+    "autograd_profiler": ("profile",),
     "annotation": ("record_function",),
     "step_tracker": ("KinetoStepTracker",),
-    "stepped": ("tensorboard_trace_handler",),
+    "torch_profiler": ("tensorboard_trace_handler",),
     "events.string_table": ("StringTable",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -20,10 +20,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TextIO
 
+from pullback_profiler.autograd_profiler import profile
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.stacks import device_neutral
 from pullback_profiler.events.table import SORT_KEYS, layout
-from pullback_profiler.profiling import profile
 
 PROGRAM = "python -m pullback.profiler"
 USAGE = f"{PROGRAM} [options] (script.py | -m module) [arguments]"

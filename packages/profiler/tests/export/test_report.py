@@ -231,14 +231,14 @@ def test_a_disabled_profile_has_an_empty_report(tmp_path):
 
 
 def test_the_report_of_steps_is_that_of_the_last_cycle(tmp_path):
-    stepped = profiler.profile(schedule=profiler.schedule(wait=0, warmup=1, active=1))
+    profiled = profiler.profile(schedule=profiler.schedule(wait=0, warmup=1, active=1))
     with pytest.raises(RuntimeError, match="nothing has been recorded"):
-        stepped.export_html(tmp_path / "report.html")
-    with stepped:
+        profiled.export_html(tmp_path / "report.html")
+    with profiled:
         for _ in range(4):
             pb.ones(2)
-            stepped.step()
-    stepped.export_html(tmp_path / "report.html", title="cycles")
+            profiled.step()
+    profiled.export_html(tmp_path / "report.html", title="cycles")
     data = read_page(tmp_path / "report.html").data
     assert data["title"] == "cycles"
     assert row_named(data, "ProfilerStep*")["count"] == 1

@@ -122,12 +122,12 @@ def test_nothing_taken_gives_empty_lists(tmp_path):
 
 
 def test_steps_have_the_timeline_of_the_last_cycle(tmp_path):
-    stepped = profiler.profile(profile_memory=True)
+    profiled = profiler.profile(profile_memory=True)
     with pytest.raises(RuntimeError, match="nothing has been recorded"):
-        stepped.export_memory_timeline(tmp_path / "memory.json")
-    with stepped:
+        profiled.export_memory_timeline(tmp_path / "memory.json")
+    with profiled:
         held = pb.ones(64)
-    stepped.export_memory_timeline(tmp_path / "memory.json", held.device)
+    profiled.export_memory_timeline(tmp_path / "memory.json", held.device)
     assert json.loads((tmp_path / "memory.json").read_text())[1] == [256]
 
 

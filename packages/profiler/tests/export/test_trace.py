@@ -10,7 +10,7 @@ from trace_checks import arrows, entries, expected_arrows, export, nanoseconds, 
 from trace_programs import PROGRAMS, blocks_that_cross, leaf, threads, training_step
 
 import pullback as pb
-from pullback.profiler import profile as stepped_profile
+from pullback.profiler import profile as torch_profile
 from pullback.profiler import schedule
 from pullback_profiler import profile, record_function
 
@@ -114,7 +114,7 @@ def test_each_cycle_of_a_schedule_has_its_trace(tmp_path):
         profiler.export_chrome_trace(tmp_path / f"{profiler.step_num}.json.gz")
 
     steps = schedule(wait=1, warmup=1, active=2, repeat=2)
-    with stepped_profile(schedule=steps, on_trace_ready=save) as profiler:
+    with torch_profile(schedule=steps, on_trace_ready=save) as profiler:
         profiler.add_metadata_json("config", '{"depth": 2}')
         for _ in range(10):
             training_step()

@@ -14,7 +14,7 @@ _NAMES = ("KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "profile",
 def __getattr__(name):
     if name not in _NAMES:
         raise AttributeError(f"module 'pullback.profiler' has no attribute {name!r}")
-    home = "pullback_profiler.stepped" if name == "profile" else "pullback_profiler"
+    home = "pullback_profiler.torch_profiler" if name == "profile" else "pullback_profiler"
     return look_up("pullback.profiler", home, name)
 
 

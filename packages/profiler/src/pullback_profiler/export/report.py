@@ -17,7 +17,7 @@ from pullback_profiler.export.timeline import for_page, memory_series
 from pullback_profiler.record.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 
 if TYPE_CHECKING:
-    from pullback_profiler.profiling import profile
+    from pullback_profiler.autograd_profiler import profile
 
 SCRIPTS = ("format", "memory", "flame", "frames", "averages", "detail", "report")
 # What a page draws at most; beyond it the longest are taken, and the page says so.

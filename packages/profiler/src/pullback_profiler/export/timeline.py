@@ -13,7 +13,7 @@ from pullback_profiler.export.page import page_text
 from pullback_profiler.record.collect import HOST_TYPES, MEMORY_EVENT_NAME, Allocation
 
 if TYPE_CHECKING:
-    from pullback_profiler.profiling import profile
+    from pullback_profiler.autograd_profiler import profile
 
 MAX_POINTS = 8000  # of a line in a page
 

@@ -18,7 +18,7 @@ from pullback_profiler.export.trace_links import Link, links_of
 from pullback_profiler.record.collect import HOST_TYPES, MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 
 if TYPE_CHECKING:
-    from pullback_profiler.profiling import profile
+    from pullback_profiler.autograd_profiler import profile
     from pullback_profiler.record.collect import Allocation, Collected, Recording
 
 PRODUCT = "Pullback Profiler"

@@ -1,4 +1,4 @@
-"""``profiler.profile``: recording chosen steps of a loop."""
+"""``pullback.profiler.profile``: recording chosen steps of a loop, as ``torch.profiler`` does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from pullback_profiler.activities import ProfilerActivity, supported_activities
 from pullback_profiler.annotation import record_function
+from pullback_profiler.autograd_profiler import profile as autograd_profile
 from pullback_profiler.events.event_list import EventList
-from pullback_profiler.profiling import profile as block_profile
 from pullback_profiler.scheduling import ProfilerAction
 from pullback_profiler.step_tracker import KinetoStepTracker
 
@@ -97,11 +97,11 @@ class profile:
             "post_processing_timeout_s": post_processing_timeout_s,
             "all_threads": all_threads,
         }
-        block_profile(enabled=False, **{**self._options, "use_device": None})  # checks them
+        autograd_profile(enabled=False, **{**self._options, "use_device": None})  # checks them
         self._observer = execution_trace_observer
         self._metadata: dict[str, Any] = {}
         self._preset: dict[str, Any] = {}
-        self._cycle: block_profile | None = None  # what records, or recorded last
+        self._cycle: autograd_profile | None = None  # what records, or recorded last
         self._in_cycle = False  # it records
         self._earlier: list[EventList] = []
         self._step: record_function | None = None
@@ -186,7 +186,7 @@ class profile:
         earlier = []
         if self._cycle is not None and self.acc_events:
             earlier.append(self._cycle.function_events)
-        cycle = block_profile(custom_trace_id_callback=self._trace_id_callback, **self._options)
+        cycle = autograd_profile(custom_trace_id_callback=self._trace_id_callback, **self._options)
         cycle.metadata.update(self._preset)
         if self._observer is not None:
             self._observer.start()
@@ -230,11 +230,11 @@ class profile:
     # ---- results -------------------------------------------------------------------------------
 
     @property
-    def profiler(self) -> block_profile | None:
+    def profiler(self) -> autograd_profile | None:
         """The profile of the last cycle, or None before the first."""
         return self._cycle
 
-    def _last(self, method: str) -> block_profile:
+    def _last(self, method: str) -> autograd_profile:
         if self._cycle is None:
             raise RuntimeError(f"profile.{method}(): nothing has been recorded yet")
         return self._cycle

@@ -11,7 +11,7 @@ from pullback_profiler.record._recorder import Recorder
 import pullback as pb
 import pullback_profiler
 from pullback.autograd import profiler, profiler_util
-from pullback_profiler import profile, profiling, record_function
+from pullback_profiler import autograd_profiler, profile, record_function
 from pullback_profiler.record import _recorder
 
 
@@ -186,8 +186,8 @@ def test_the_device_is_waited_for_and_recording_ends_if_it_fails(monkeypatch):
     def fail(kind):
         raise RuntimeError("the device is gone")
 
-    monkeypatch.setattr(profiling, "synchronize_devices", fail)
-    monkeypatch.setattr(profiling, "checked_device", lambda kind: kind)
+    monkeypatch.setattr(autograd_profiler, "synchronize_devices", fail)
+    monkeypatch.setattr(autograd_profiler, "checked_device", lambda kind: kind)
     p = profile(use_device="cuda")
     with pytest.raises(RuntimeError, match="the device is gone"), p:
         pb.ones(1)
@@ -275,7 +275,7 @@ def test_copies_of_unused_ones_record_for_themselves(copied):
 def test_threads_that_ask_at_once_get_one_result(monkeypatch):
     """The others ask while the first one collects, and wait for it."""
     p, found, asking = run(), [], threading.Barrier(3)
-    collect = profiling.collect
+    collect = autograd_profiler.collect
 
     def ask():
         asking.wait()
@@ -290,7 +290,7 @@ def test_threads_that_ask_at_once_get_one_result(monkeypatch):
         asking.wait()
         return collect(*arguments)
 
-    monkeypatch.setattr(profiling, "collect", collect_meanwhile)
+    monkeypatch.setattr(autograd_profiler, "collect", collect_meanwhile)
     found.append(p.function_events)
     for other in others:
         other.join()

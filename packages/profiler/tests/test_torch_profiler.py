@@ -17,7 +17,7 @@ from pullback.profiler import (
     tensorboard_trace_handler,
 )
 from pullback_profiler import KinetoStepTracker
-from pullback_profiler import profile as block_profile
+from pullback_profiler import profile as autograd_profile
 
 
 def steps(p):
@@ -236,7 +236,7 @@ def test_a_handler_may_stop_the_profiler_between_two_steps():
         p.step()
         with pytest.raises(RuntimeError, match="is not running"):
             p.step()
-        with block_profile() as other:
+        with autograd_profile() as other:
             pb.ones(1)
     assert (calls, observer.calls) == ([1], ["start", "stop"])
     assert steps(p) == ["ProfilerStep#0"]
@@ -246,7 +246,7 @@ def test_a_handler_may_stop_the_profiler_between_two_steps():
 def test_a_cycle_that_cannot_start_ends_what_was_begun_for_it():
     observer = Observer()
     p = profile(execution_trace_observer=observer)
-    with block_profile(), pytest.raises(RuntimeError, match="recording already"):
+    with autograd_profile(), pytest.raises(RuntimeError, match="recording already"):
         p.start()
     assert observer.calls == ["start", "stop"]
     assert not KinetoStepTracker.erase_step_count("ProfilerStep")

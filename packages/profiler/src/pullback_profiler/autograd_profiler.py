@@ -1,4 +1,4 @@
-"""``profile``: record what runs in a block and look at it afterwards."""
+"""``pullback.autograd.profiler.profile``: record what runs in a block and look at it afterwards."""
 
 from __future__ import annotations
 
