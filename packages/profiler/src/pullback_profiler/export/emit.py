@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import ClassVar
 
+from pullback_profiler.export.range_backends import IttBackend, NvtxBackend, RangeBackend
 from pullback_profiler.export.ranges import range_text
-from pullback_profiler.export.sinks import IttSink, NvtxSink, Sink
 from pullback_profiler.record.collect import NODE, event_name
 from pullback_profiler.record.devices import synchronize_devices
 
@@ -43,7 +43,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 class _OpenRanges(threading.local):
     """Passes ranges on to a sink and knows which ones the calling thread has open."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: RangeBackend) -> None:
         self.sink = sink
         self.pushed: list[bool] = []  # for each open range; False where the sink raised
 
@@ -69,10 +69,10 @@ class _Emit:
     """What both context managers do; they differ in where the ranges go."""
 
     _tool: ClassVar[str]
-    _default_sink: ClassVar[type]
+    _default_backend: ClassVar[type]
 
     def __init__(
-        self, enabled: bool = True, record_shapes: bool = False, *, sink: Sink | None = None
+        self, enabled: bool = True, record_shapes: bool = False, *, sink: RangeBackend | None = None
     ) -> None:
         self.enabled = enabled
         self.record_shapes = record_shapes
@@ -90,7 +90,7 @@ class _Emit:
         self._process = os.getpid()
         try:
             self._take()
-            sink = self._default_sink() if self._sink is None else self._sink
+            sink = self._default_backend() if self._sink is None else self._sink
             synchronize_devices()
             if getattr(sink, "listening", True):
                 self._attach(sink, self._leave)
@@ -118,7 +118,7 @@ class _Emit:
     def _refusal(self) -> str:
         return f"{self._tool} annotation context manager is not reentrant"
 
-    def _attach(self, sink: Sink, stack: ExitStack) -> None:
+    def _attach(self, sink: RangeBackend, stack: ExitStack) -> None:
         """Begin to pass ranges to the sink; the stack gets what ends it."""
         from pullback_profiler.record._tap import attach, detach
 
@@ -162,7 +162,7 @@ class emit_nvtx(_Emit):
     """
 
     _tool = "NVTX"
-    _default_sink = NvtxSink
+    _default_backend = NvtxBackend
 
 
 class emit_itt(_Emit):
@@ -179,4 +179,4 @@ class emit_itt(_Emit):
     """
 
     _tool = "ITT"
-    _default_sink = IttSink
+    _default_backend = IttBackend

@@ -1,4 +1,4 @@
-"""The library behind a sink, stood in for: what it is given by threads at the same time."""
+"""The NVTX backend over a fake library: what threads that push at the same time give it."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from pullback_profiler.export.sinks import NvtxSink
+from pullback_profiler.export.range_backends import NvtxBackend
 
 
 class Event:
@@ -52,14 +52,14 @@ def domain(monkeypatch):
 
 
 def test_threads_do_not_share_the_description_of_a_range(domain):
-    sink = NvtxSink()
+    backend = NvtxBackend()
 
     def push_quickly():
         assert domain.slow_has_begun.wait(60)
-        sink.push("quick")
+        backend.push("quick")
         domain.other_is_done.set()
 
-    slow = threading.Thread(target=sink.push, args=["slow"], name="slow")
+    slow = threading.Thread(target=backend.push, args=["slow"], name="slow")
     quick = threading.Thread(target=push_quickly, name="quick")
     slow.start()
     quick.start()
@@ -72,11 +72,11 @@ def test_threads_do_not_share_the_description_of_a_range(domain):
 def test_old_nvtx_is_refused(monkeypatch, old):
     monkeypatch.setitem(sys.modules, "nvtx", types.SimpleNamespace(**old))
     with pytest.raises(RuntimeError, match=r"needs nvtx 0\.2\.13 or newer.*pip install -U nvtx"):
-        NvtxSink()
+        NvtxBackend()
 
 
 def test_strings_are_registered_without_a_cache_too(domain):
     """An nvtx that caches nothing has nothing to bypass."""
-    sink = NvtxSink()
-    sink.push("range")
-    assert sink.listening and list(domain.pushed.values()) == ["range"]
+    backend = NvtxBackend()
+    backend.push("range")
+    assert backend.listening and list(domain.pushed.values()) == ["range"]

@@ -1,4 +1,4 @@
-"""Where ranges go: NVTX, read by NVIDIA's tools, and ITT, read by Intel's."""
+"""Range backends: NVTX, which NVIDIA's tools read, and ITT, which Intel's tools read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 DOMAIN = "pullback"
 
 
-class Sink(Protocol):
-    """What takes ranges: a stack for each thread that calls it.
+class RangeBackend(Protocol):
+    """Receives ranges: a stack for each thread that calls it.
 
     One with an attribute ``listening`` that is False gets nothing, which saves the work.
     """
@@ -32,7 +32,7 @@ def _import_library(name: str, purpose: str) -> Any:
         ) from error
 
 
-class NvtxSink(threading.local):
+class NvtxBackend(threading.local):
     """Ranges of the NVTX domain ``pullback``, made by the package ``nvtx``.
 
     A text with a running number is a new one each time, and the package keeps each text that it is
@@ -71,7 +71,7 @@ class NvtxSink(threading.local):
         self._domain.pop_range()
 
 
-class IttSink:
+class IttBackend:
     """Tasks of the ITT domain ``pullback``, made by the package ``ittapi``.
 
     One costs 0.35 us and 31 bytes that ITT keeps for each text, without a collector.
