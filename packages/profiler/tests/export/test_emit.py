@@ -7,7 +7,7 @@ import textwrap
 import threading
 
 import pytest
-from fake_tap import NODE, OP, RANGE, FakeTap, training_step
+from fake_observer import NODE, OP, RANGE, FakeObserver, training_step
 from range_tools import run_program
 
 from pullback_profiler.export import emit
@@ -35,18 +35,18 @@ class Lines:
 
 
 @pytest.fixture
-def tap(monkeypatch):
-    made = FakeTap()
-    monkeypatch.setitem(sys.modules, "pullback_profiler.record._tap", made)
+def observer(monkeypatch):
+    made = FakeObserver()
+    monkeypatch.setitem(sys.modules, "pullback_profiler.record.python_observer", made)
     monkeypatch.setattr(emit, "synchronize_devices", lambda: made.log.append(("synchronize",)))
     return made
 
 
 @EMITTERS
-def test_ranges_of_a_step(tap, emitter, tool):
+def test_ranges_of_a_step(observer, emitter, tool):
     sink = Lines()
     with emitter(sink=sink):
-        training_step(tap)
+        training_step(observer)
     assert sink.lines == [
         "step",
         "  pullback::matmul, seq = 6",
@@ -67,21 +67,21 @@ def test_ranges_of_a_step(tap, emitter, tool):
     ]
 
 
-def test_ranges_with_sizes(tap):
+def test_ranges_with_sizes(observer):
     sink = Lines()
     with emit_nvtx(record_shapes=True, sink=sink):
-        with tap.run(OP, "mm", 6, [[8, 16], [16, 4]]):
+        with observer.run(OP, "mm", 6, [[8, 16], [16, 4]]):
             pass
-        with tap.run(NODE, "MmBackward0", 6, [[8, 4]]):
+        with observer.run(NODE, "MmBackward0", 6, [[8, 4]]):
             pass
-        with tap.run(RANGE, "mine", -1, []):
+        with observer.run(RANGE, "mine", -1, []):
             pass
     assert sink.lines[::2] == [
         "pullback::mm, seq = 6, sizes = [[8, 16], [16, 4]]",
         "MmBackward0, stashed seq = 6, sizes = [[8, 4]]",
         "mine",
     ]
-    assert tap.log[1] == ("attach", True, "all")
+    assert observer.log[1] == ("attach", True, "all")
 
 
 def test_ranges_of_real_ops_pair_forward_and_backward():
@@ -106,10 +106,10 @@ def test_ranges_of_real_ops_pair_forward_and_backward():
 
 
 @EMITTERS
-def test_devices_are_waited_for_outside_of_the_recording(tap, emitter, tool):
+def test_devices_are_waited_for_outside_of_the_recording(observer, emitter, tool):
     with emitter(sink=Lines()):
-        tap.log.append(("body",))
-    assert tap.log == [
+        observer.log.append(("body",))
+    assert observer.log == [
         ("synchronize",),
         ("attach", False, "all"),
         ("body",),
@@ -124,53 +124,53 @@ def test_positional_arguments_are_torch_s():
 
 
 @EMITTERS
-def test_disabled_context_does_nothing(tap, emitter, tool):
+def test_disabled_context_does_nothing(observer, emitter, tool):
     sink = Lines()
     emitting = emitter(enabled=False, sink=sink)
     for _ in range(2):
         with emitting as entered:
             assert entered is emitting
-            training_step(tap)
-    assert sink.lines == [] and tap.log == []
+            training_step(observer)
+    assert sink.lines == [] and observer.log == []
 
 
 @EMITTERS
-def test_second_enter_is_refused_and_the_first_goes_on(tap, emitter, tool):
+def test_second_enter_is_refused_and_the_first_goes_on(observer, emitter, tool):
     sink = Lines()
     message = f"^{tool} annotation context manager is not reentrant$"
     with emitter(sink=sink) as emitting:
         for again in (emitting, emitter(sink=Lines())):
             with pytest.raises(RuntimeError, match=message):
                 again.__enter__()
-        with tap.run(OP, "add"):
+        with observer.run(OP, "add"):
             pass
     assert sink.lines == ["pullback::add", "end"]
     with pytest.raises(RuntimeError, match=message):
         emitting.__enter__()
     with emitter(sink=sink):
         pass
-    assert tap.observers == {}
+    assert observer.observers == {}
 
 
-def test_nvtx_and_itt_go_together(tap):
+def test_nvtx_and_itt_go_together(observer):
     ours, theirs = Lines(), Lines()
     with emit_nvtx(sink=ours), emit_itt(sink=theirs):
-        training_step(tap)
+        training_step(observer)
     assert ours.lines == theirs.lines != []
 
 
-def test_exceptions_close_ranges_and_pass_through(tap):
+def test_exceptions_close_ranges_and_pass_through(observer):
     sink = Lines()
     with pytest.raises(KeyError, match="lost"), emit_nvtx(sink=sink):
-        with tap.run(RANGE, "outer"), tap.run(RANGE, "inner"):
+        with observer.run(RANGE, "outer"), observer.run(RANGE, "inner"):
             raise KeyError("lost")
     assert sink.lines == ["outer", "  inner", "  end", "end"]
-    assert tap.observers == {}
+    assert observer.observers == {}
 
 
-def test_ranges_left_open_are_closed_once_at_exit(tap):
+def test_ranges_left_open_are_closed_once_at_exit(observer):
     sink = Lines()
-    outer, inner = tap.run(RANGE, "outer"), tap.run(RANGE, "inner")
+    outer, inner = observer.run(RANGE, "outer"), observer.run(RANGE, "inner")
     with emit_nvtx(sink=sink):
         outer.__enter__()
         inner.__enter__()
@@ -180,7 +180,7 @@ def test_ranges_left_open_are_closed_once_at_exit(tap):
     assert sink.lines == ["outer", "  inner", "  end", "end"]
 
 
-def test_range_that_the_sink_refused_is_not_popped(tap):
+def test_range_that_the_sink_refused_is_not_popped(observer):
     class Refusing(Lines):
         def push(self, text):
             if text == "refused":
@@ -189,33 +189,33 @@ def test_range_that_the_sink_refused_is_not_popped(tap):
 
     sink = Refusing()
     with emit_nvtx(sink=sink):
-        with tap.run(RANGE, "outer"):
-            ((begin, end, _),) = tap.observers.values()
+        with observer.run(RANGE, "outer"):
+            ((begin, end, _),) = observer.observers.values()
             with pytest.raises(MemoryError):
                 begin(RANGE, "refused", -1, 0, None)
             end()  # which the observer calls all the same
-            with tap.run(RANGE, "inner"):
+            with observer.run(RANGE, "inner"):
                 pass
     assert sink.lines == ["outer", "  inner", "  end", "end"]
 
 
-def test_each_thread_has_a_stack_of_its_own(tap):
+def test_each_thread_has_a_stack_of_its_own(observer):
     sink = Lines()
     inside, other_began = threading.Event(), threading.Event()
 
     def work():
         inside.wait()
-        with tap.run(NODE, "worker", 3):
+        with observer.run(NODE, "worker", 3):
             other_began.set()
 
     thread = threading.Thread(target=work)
     thread.start()
     with emit_nvtx(sink=sink):
-        with tap.run(RANGE, "caller"):
+        with observer.run(RANGE, "caller"):
             inside.set()
             other_began.wait()
             thread.join()
-            with tap.run(RANGE, "nested"):
+            with observer.run(RANGE, "nested"):
                 pass
     expected = ["caller", "worker, stashed seq = 3", "end", "  nested", "  end", "end"]
     assert sink.lines == expected
@@ -223,60 +223,60 @@ def test_each_thread_has_a_stack_of_its_own(tap):
 
 @EMITTERS
 @pytest.mark.parametrize("part", ["attach", "synchronize"])
-def test_failed_enter_leaves_nothing_behind(tap, monkeypatch, emitter, tool, part):
+def test_failed_enter_leaves_nothing_behind(observer, monkeypatch, emitter, tool, part):
     def fail(*arguments):
         raise RuntimeError("the device is lost")
 
     with monkeypatch.context() as patch:
         if part == "attach":
-            patch.setattr(tap, "attach", fail)
+            patch.setattr(observer, "attach", fail)
         else:
             patch.setattr(emit, "synchronize_devices", fail)
         with pytest.raises(RuntimeError, match="the device is lost"):
             emitter(sink=Lines()).__enter__()
     sink = Lines()
     with emitter(sink=sink):
-        training_step(tap)
+        training_step(observer)
     assert len(sink.lines) == 16
 
 
-def test_failed_wait_at_exit_still_ends_the_recording(tap, monkeypatch):
+def test_failed_wait_at_exit_still_ends_the_recording(observer, monkeypatch):
     def wait():
-        if tap.observers:
+        if observer.observers:
             raise RuntimeError("a kernel failed")
 
     monkeypatch.setattr(emit, "synchronize_devices", wait)
     with pytest.raises(RuntimeError, match="a kernel failed"), emit_nvtx(sink=Lines()):
         pass
-    assert tap.observers == {}
+    assert observer.observers == {}
     monkeypatch.setattr(emit, "synchronize_devices", lambda: None)
     with emit_nvtx(sink=Lines()):  # the failed one no longer counts as active
         pass
 
 
 @pytest.mark.parametrize(("emitter", "package"), [(emit_nvtx, "nvtx"), (emit_itt, "ittapi")])
-def test_missing_library_is_named(tap, monkeypatch, emitter, package):
+def test_missing_library_is_named(observer, monkeypatch, emitter, package):
     monkeypatch.setitem(sys.modules, package, None)
     for _ in range(2):
         with pytest.raises(RuntimeError, match=rf"{emitter.__name__} needs.*pip install {package}"):
             emitter().__enter__()
-    assert tap.log == []
+    assert observer.log == []
     with emitter(sink=Lines()):  # which needs no library
         pass
 
 
 START = """
 import sys
-from fake_tap import OP, RANGE, FakeTap, training_step
+from fake_observer import OP, RANGE, FakeObserver, training_step
 from pullback_profiler.export import emit
 from pullback_profiler.export.emit import emit_itt, emit_nvtx
-tap = sys.modules["pullback_profiler.record._tap"] = FakeTap()
+observer = sys.modules["pullback_profiler.record.python_observer"] = FakeObserver()
 emit.synchronize_devices = lambda: None
 """
 
 
 def test_nvtx_receives_exactly_the_ranges(nvtx_tool, tmp_path):
-    program = START + "with emit_nvtx(record_shapes=True): training_step(tap)"
+    program = START + "with emit_nvtx(record_shapes=True): training_step(observer)"
     events = nvtx_tool.run(program, tmp_path)
     assert {(event.thread, event.domain, event.payload) for event in events} == {
         (1, "pullback", "-")
@@ -306,8 +306,9 @@ def test_nvtx_threads_have_stacks_of_their_own(nvtx_tool, tmp_path):
     import threading
     def work(number):
         for step in range(200):
-            with tap.run(RANGE, f"outer {number}", step), tap.run(RANGE, f"inner {number}", step):
-                pass
+            with observer.run(RANGE, f"outer {number}", step):
+                with observer.run(RANGE, f"inner {number}", step):
+                    pass
     with emit_nvtx():
         threads = [threading.Thread(target=work, args=[number]) for number in range(3)]
         for thread in threads:
@@ -341,7 +342,7 @@ def test_nvtx_keeps_no_texts(nvtx_tool, tmp_path):
     import nvtx
     with emit_nvtx():
         for number in range(500):
-            with tap.run(OP, "mul", number):
+            with observer.run(OP, "mul", number):
                 pass
     kept = type(nvtx.get_domain("pullback")).get_registered_string.cache_info().currsize
     assert kept == 0, kept
@@ -356,15 +357,15 @@ def test_nothing_is_observed_where_no_nvtx_tool_is_attached():
     pytest.importorskip("nvtx")
     program = """
     with emit_nvtx():
-        assert tap.observers == {}
-        training_step(tap)
-    assert tap.log == [], tap.log
+        assert observer.observers == {}
+        training_step(observer)
+    assert observer.log == [], observer.log
     """
     run_program(START + textwrap.dedent(program))
 
 
 def test_itt_receives_exactly_the_tasks(itt_tool, tmp_path):
-    program = START + "with emit_itt(record_shapes=True): training_step(tap)"
+    program = START + "with emit_itt(record_shapes=True): training_step(observer)"
     events = itt_tool.run(program, tmp_path)
     assert {event.domain for event in events} == {"pullback"}
     assert [(event.kind, event.name) for event in events] == [
@@ -389,11 +390,11 @@ def test_itt_receives_exactly_the_tasks(itt_tool, tmp_path):
 
 def test_itt_works_without_a_collector():
     pytest.importorskip("ittapi")
-    run_program(START + "with emit_itt(): training_step(tap)\nassert len(tap.log) == 2")
+    run_program(START + "with emit_itt(): training_step(observer)\nassert len(observer.log) == 2")
 
 
 @EMITTERS
-def test_an_interrupted_enter_leaves_nothing_taken(tap, monkeypatch, emitter, tool):
+def test_an_interrupted_enter_leaves_nothing_taken(observer, monkeypatch, emitter, tool):
     def interrupt():
         raise KeyboardInterrupt
 
@@ -408,12 +409,12 @@ def test_an_interrupted_enter_leaves_nothing_taken(tap, monkeypatch, emitter, to
 
 
 @EMITTERS
-def test_a_forgotten_context_ends(tap, emitter, tool):
+def test_a_forgotten_context_ends(observer, emitter, tool):
     forgotten = emitter(sink=Lines())
     forgotten.__enter__()
     del forgotten
     sink = Lines()
-    with emitter(sink=sink), tap.run(OP, "mul", 1, []):
+    with emitter(sink=sink), observer.run(OP, "mul", 1, []):
         pass
     assert sink.lines == ["pullback::mul, seq = 1", "end"]
 

@@ -120,7 +120,7 @@ class _Emit:
 
     def _attach(self, sink: RangeBackend, stack: ExitStack) -> None:
         """Begin to pass ranges to the sink; the stack gets what ends it."""
-        from pullback_profiler.record._tap import attach, detach
+        from pullback_profiler.record.python_observer import attach, detach
 
         ranges = _OpenRanges(sink)
         stack.callback(ranges.end_all)

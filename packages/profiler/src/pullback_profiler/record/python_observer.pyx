@@ -1,4 +1,4 @@
-"""Observers written in Python: what core tells becomes calls of two functions."""
+"""Observers written in Python: an event of the core becomes a call of a Python function."""
 
 import os
 import sys
@@ -19,16 +19,16 @@ cdef extern from "raise_later.h":
     int raise_later(object error) noexcept
     void write_unraisable(object error, object function) noexcept
 
-cdef set attached = set()       # are told by core, so they have to live
+cdef set attached = set()       # core has pointers to them, so they have to live
 
 
-cdef class Tap:
+cdef class PythonObserver:
     cdef pb_observer observer
     cdef object capsule
     cdef object on_begin
     cdef object on_end
     cdef bint shapes
-    cdef uint64_t thread      # the only one that is told; 0: all
+    cdef uint64_t thread      # the only one that is observed; 0: all
     cdef dict running                   # thread -> (its ident, numbers of what has begun)
     cdef set inside                     # threads that run one of the functions
     cdef bint leaving                   # nothing more begins
@@ -42,8 +42,8 @@ cdef class Tap:
         self.inside = set()
         self.observer.size = sizeof(pb_observer)
         self.observer.self = <void *>self
-        self.observer.begin = tell_begin
-        self.observer.end = tell_end
+        self.observer.begin = notify_begin
+        self.observer.end = notify_end
         self.observer.memory = ignore_memory
         self.capsule = PyCapsule_New(&self.observer, PB_OBSERVER_CAPSULE, NULL)
 
@@ -55,20 +55,20 @@ def attach(begin, end, bint record_shapes=False, threads="all"):
     of the inputs as a list if ``record_shapes``, else None; ``end()`` nothing. Both run on the
     thread of the event, properly nested there, whatever it raises. What they raise goes to
     ``sys.unraisablehook``, but KeyboardInterrupt and SystemExit are raised in the main thread as
-    soon as it runs Python code again. What they do themselves is not told. ``threads`` is "all" or
-    "current".
+    soon as it runs Python code again. What they do themselves is not observed. ``threads``
+    is "all" or "current".
     """
-    cdef Tap tap = Tap(begin, end, record_shapes, threads == "all")
-    attach_observer(tap.capsule)
-    attached.add(tap)
-    return tap
+    cdef PythonObserver observer = PythonObserver(begin, end, record_shapes, threads == "all")
+    attach_observer(observer.capsule)
+    attached.add(observer)
+    return observer
 
 
-def detach(Tap token not None):
+def detach(PythonObserver token not None):
     """Call the functions no more; what is running on this thread ends now.
 
-    What runs on other threads ends there, in its time. Raises: RuntimeError for what is not
-    attached.
+    What runs on other threads ends there, in its time.
+    Raises: RuntimeError if the token is not attached.
     """
     if token not in attached or token.leaving:
         raise RuntimeError("detach(): these functions are not attached")
@@ -81,44 +81,44 @@ def detach(Tap token not None):
         leave_when_done(token)
 
 
-cdef int leave_when_done(Tap tap) except -1:
+cdef int leave_when_done(PythonObserver observer) except -1:
     """Leave core once nothing is running that could end; threads that are gone end nothing."""
-    if not tap.leaving or tap not in attached:
+    if not observer.leaving or observer not in attached:
         return 0
     alive = sys._current_frames()
-    for ident, running in tap.running.values():
+    for ident, running in observer.running.values():
         if running and ident in alive:
             return 0
-    attached.discard(tap)
-    detach_observer(tap.capsule)
+    attached.discard(observer)
+    detach_observer(observer.capsule)
     return 0
 
 
 def leave_in_child():
-    """Take everything off in a process that was forked."""
-    for tap in list(attached):
-        attached.discard(tap)
-        detach_observer((<Tap>tap).capsule)
+    """Detach all observers in a process that was forked."""
+    for observer in list(attached):
+        attached.discard(observer)
+        detach_observer((<PythonObserver>observer).capsule)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=leave_in_child)
 
 
-# ---- what core tells -----------------------------------------------------------------------------
+# ---- events of the core --------------------------------------------------------------------------
 
-cdef void tell_begin(void *self_, const pb_event *event) noexcept:
-    cdef Tap self = <Tap>self_
+cdef void notify_begin(void *self_, const pb_event *event) noexcept:
+    cdef PythonObserver self = <PythonObserver>self_
     try:
         if self.leaving:
             leave_when_done(self)
         elif event.kind != PB_EVENT_KERNEL and (self.thread == 0 or event.thread == self.thread):
             begin(self, event)
     except BaseException as error:
-        pass_on(error, self.on_begin)
+        report_error(error, self.on_begin)
 
 
-cdef int begin(Tap self, const pb_event *event) except -1:
+cdef int begin(PythonObserver self, const pb_event *event) except -1:
     cdef object sizes = None
     if event.thread in self.inside:         # what the functions do themselves
         return 0
@@ -136,19 +136,19 @@ cdef int begin(Tap self, const pb_event *event) except -1:
     return 0
 
 
-cdef int call_end(Tap self) except -1:
+cdef int call_end(PythonObserver self) except -1:
     cdef object thread = thread_number()
     self.inside.add(thread)
     try:
         self.on_end()
     except BaseException as error:
-        pass_on(error, self.on_end)
+        report_error(error, self.on_end)
     finally:
         self.inside.discard(thread)
     return 0
 
 
-cdef void pass_on(object error, object function) noexcept:
+cdef void report_error(object error, object function) noexcept:
     """Report what a function raised; what is to end the program is raised again, a little later."""
     if isinstance(error, (KeyboardInterrupt, SystemExit)) and raise_later(error) == 0:
         return
@@ -169,9 +169,9 @@ cdef list sizes_of(const pb_event *event, PyObject *value):
     return []
 
 
-cdef void tell_end(void *self_, const pb_event *event) noexcept:
+cdef void notify_end(void *self_, const pb_event *event) noexcept:
     """End an event and, before it, what began inside and has not ended."""
-    cdef Tap self = <Tap>self_
+    cdef PythonObserver self = <PythonObserver>self_
     cdef list running
     try:
         running = self.running.get(event.thread, (0, []))[1]
@@ -184,7 +184,7 @@ cdef void tell_end(void *self_, const pb_event *event) noexcept:
                 break
         leave_when_done(self)
     except BaseException as error:
-        pass_on(error, self.on_end)
+        report_error(error, self.on_end)
 
 
 cdef void ignore_memory(void *self_, int backend, int device, void *data,

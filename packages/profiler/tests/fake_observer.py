@@ -8,11 +8,11 @@ from contextlib import contextmanager
 OP, NODE, RANGE, EVALUATION = range(4)
 
 
-class FakeTap(types.ModuleType):
-    """What ``pullback_profiler.record._tap`` offers, and ``run``, which makes an op happen."""
+class FakeObserver(types.ModuleType):
+    """Stands in for the module ``python_observer``; ``run`` makes an op happen."""
 
     def __init__(self) -> None:
-        super().__init__("pullback_profiler.record._tap")
+        super().__init__("pullback_profiler.record.python_observer")
         self.observers = {}
         self.log = []
 
@@ -38,15 +38,15 @@ class FakeTap(types.ModuleType):
                 end()
 
 
-def training_step(tap: FakeTap) -> None:
+def training_step(observer: FakeObserver) -> None:
     """Run the forward and the backward of a product, in a range of the user's."""
-    with tap.run(RANGE, "step"):
-        with tap.run(OP, "matmul", 6, [[8, 16], [16, 4]]):
-            with tap.run(OP, "mm", 6, [[8, 16], [16, 4]]):
+    with observer.run(RANGE, "step"):
+        with observer.run(OP, "matmul", 6, [[8, 16], [16, 4]]):
+            with observer.run(OP, "mm", 6, [[8, 16], [16, 4]]):
                 pass
-        with tap.run(EVALUATION, "MmBackward0", 6, [[8, 4]], forward_thread=1):
-            with tap.run(NODE, "MmBackward0", 6, [[8, 4]], forward_thread=1):
-                with tap.run(OP, "mm", 0, [[8, 4], [4, 16]]):
+        with observer.run(EVALUATION, "MmBackward0", 6, [[8, 4]], forward_thread=1):
+            with observer.run(NODE, "MmBackward0", 6, [[8, 4]], forward_thread=1):
+                with observer.run(OP, "mm", 0, [[8, 4], [4, 16]]):
                     pass
-        with tap.run(EVALUATION, "AccumulateGrad"), tap.run(NODE, "AccumulateGrad"):
+        with observer.run(EVALUATION, "AccumulateGrad"), observer.run(NODE, "AccumulateGrad"):
             pass

@@ -1,4 +1,4 @@
-"""Functions of Python that core's events call: what they raise, and when they leave."""
+"""Python functions that the core's events call: what they raise, and when they are detached."""
 
 import sys
 import threading
@@ -7,23 +7,23 @@ import pytest
 
 import pullback as pb
 from pullback.autograd.profiler import profile
-from pullback_profiler.record import _tap
+from pullback_profiler.record import python_observer
 
 
 class Log:
-    """Functions that write down what they are told, and may do something more."""
+    """Functions that write down their calls, and may do something more."""
 
     def __init__(self, begun=lambda: None, ended=lambda: None):
-        self.told = []
+        self.calls = []
         self.begun = begun
         self.ended = ended
 
     def begin(self, kind, name, sequence, forward_thread, sizes):
-        self.told.append(name)
+        self.calls.append(name)
         self.begun()
 
     def end(self):
-        self.told.append("end")
+        self.calls.append("end")
         self.ended()
 
 
@@ -31,7 +31,7 @@ class Log:
 def unraisable(monkeypatch):
     """What was handed to ``sys.unraisablehook``, by type."""
     found = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: found.append(told.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: found.append(raised.exc_type))
     return found
 
 
@@ -44,63 +44,63 @@ def failing(error):
 
 def test_begins_and_ends_with_sizes():
     log = Log()
-    token = _tap.attach(log.begin, log.end, True)
+    token = python_observer.attach(log.begin, log.end, True)
     pb.ones(2, 3).neg()
-    _tap.detach(token)
+    python_observer.detach(token)
     pb.ones(1)
-    assert log.told == ["ones", "end", "neg", "end"]
+    assert log.calls == ["ones", "end", "neg", "end"]
     with pytest.raises(RuntimeError, match="not attached"):
-        _tap.detach(token)
+        python_observer.detach(token)
 
 
-def test_what_they_raise_is_told_and_hurts_nobody(unraisable):
+def test_what_they_raise_is_reported_and_hurts_nobody(unraisable):
     log = Log(failing(ValueError()), failing(KeyError()))
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     assert pb.ones(2).sum() == 2
-    _tap.detach(token)
+    python_observer.detach(token)
     assert unraisable[:2] == [ValueError, KeyError]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_the_end_of_the_program_is_raised_a_little_later(unraisable, error):
     log = Log(failing(error(3)))
-    token = _tap.attach(log.begin, log.end)
-    with pytest.raises(error) as told:
+    token = python_observer.attach(log.begin, log.end)
+    with pytest.raises(error) as raised:
         pb.ones(1)
         for _ in range(1000):  # it comes when Python code runs next
             pass
-    assert told.value.args == (3,)
+    assert raised.value.args == (3,)
     log.begun = lambda: None
-    _tap.detach(token)
+    python_observer.detach(token)
     assert unraisable == []
 
 
-def test_what_they_run_themselves_is_not_told():
+def test_what_they_run_themselves_is_not_observed():
     log = Log(lambda: pb.zeros(1))
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     pb.ones(1)
-    _tap.detach(token)
-    assert log.told == ["ones", "end"]
+    python_observer.detach(token)
+    assert log.calls == ["ones", "end"]
 
 
 def test_an_end_that_raises_while_leaving_does_not_keep_them(unraisable):
     log = Log(ended=failing(ValueError()))
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     number = pb.backend.begin_range("open")
-    _tap.detach(token)
+    python_observer.detach(token)
     pb.backend.end_range(number)
-    assert log.told == ["open", "end"]
+    assert log.calls == ["open", "end"]
     assert unraisable == [ValueError]
     assert pb.backend.begin_range("nobody") == 0
 
 
 def test_a_thread_that_died_with_something_open_keeps_them_not():
     log = Log()
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     thread = threading.Thread(target=pb.backend.begin_range, args=["left open"])
     thread.start()
     thread.join()
-    _tap.detach(token)
+    python_observer.detach(token)
     assert pb.backend.begin_range("nobody") == 0
 
 
@@ -114,23 +114,23 @@ def test_what_is_open_on_another_thread_ends_there():
         pb.ones(1)
         pb.backend.end_range(number)
 
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     thread = threading.Thread(target=work)
     thread.start()
     begun.wait()
-    _tap.detach(token)
+    python_observer.detach(token)
     go_on.set()
     thread.join()
-    assert log.told == ["elsewhere", "end"]
+    assert log.calls == ["elsewhere", "end"]
     assert pb.backend.begin_range("nobody") == 0
 
 
 def test_beside_a_profile():
     log = Log()
-    token = _tap.attach(log.begin, log.end)
+    token = python_observer.attach(log.begin, log.end)
     with profile() as p:
         pb.ones(1)
-        _tap.detach(token)
+        python_observer.detach(token)
         pb.zeros(1)
-    assert log.told == ["ones", "end"]
+    assert log.calls == ["ones", "end"]
     assert [event.name for event in p.function_events] == ["pullback::ones", "pullback::zeros"]
