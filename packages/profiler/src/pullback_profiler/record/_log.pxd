@@ -20,12 +20,12 @@ cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(PyObject *value, Py_ssize_t position)
     PyObject *PyTuple_GET_ITEM(PyObject *value, Py_ssize_t position)
 
-cdef extern from "frame_place.h":
+cdef extern from "code_location.h":
     PyObject *frame_now()
     PyObject *frame_back(PyObject *frame)
     PyObject *frame_code(PyObject *frame)
-    int64_t frame_place(PyObject *frame)
-    int64_t line_of(PyObject *code, int64_t place)
+    int64_t code_location(PyObject *frame)
+    int64_t line_of(PyObject *code, int64_t location)
 
 cdef enum:
     BLOCK_RECORDS = 1024
@@ -139,12 +139,12 @@ cdef inline int64_t write_details(log_t *log, const pb_event *event, bint shapes
     Python code that is recorded as well. From then on nothing of Python runs.
     """
     cdef PyObject *codes[MOST_FRAMES]
-    cdef int64_t places[MOST_FRAMES]
+    cdef int64_t locations[MOST_FRAMES]
     cdef int64_t start
     cdef int i, nframes = 0, count = event.ninput if shapes else 0
     if stacks and (event.kind == PB_EVENT_OP or event.kind == PB_EVENT_RANGE
                    or event.kind == PB_EVENT_FUNCTION):
-        nframes = take_frames(codes, places)
+        nframes = take_frames(codes, locations)
     start = log.nwords
     try:
         if event.kind == PB_EVENT_RANGE:
@@ -159,7 +159,7 @@ cdef inline int64_t write_details(log_t *log, const pb_event *event, bint shapes
         write(log, nframes)
         for i in range(nframes):
             write_object(log, codes[i])
-            write(log, places[i])
+            write(log, locations[i])
     finally:
         for i in range(nframes):
             Py_DECREF(<object>codes[i])
@@ -216,15 +216,15 @@ cdef inline bint is_plain(const char *kind) noexcept:
             or strcmp(kind, "pullback._c.device.device") == 0)
 
 
-cdef inline int take_frames(PyObject **codes, int64_t *places) noexcept:
-    """Return how many Python frames there are, and the code (owned) and place of each."""
+cdef inline int take_frames(PyObject **codes, int64_t *locations) noexcept:
+    """Return how many Python frames there are, and the code (owned) and location of each."""
     cdef PyObject *frame = frame_now()
     cdef PyObject *outer
     cdef int count = 0
     Py_XINCREF(frame)
     while frame != NULL and count < MOST_FRAMES:
         codes[count] = frame_code(frame)
-        places[count] = frame_place(frame)
+        locations[count] = code_location(frame)
         count += 1
         outer = frame_back(frame)
         Py_DECREF(<object>frame)

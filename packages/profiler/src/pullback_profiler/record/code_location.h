@@ -1,11 +1,11 @@
-/* Where a Python frame is, in a form that costs little to take and a look-up to read. */
-#ifndef PULLBACK_PROFILER_FRAME_PLACE_H
-#define PULLBACK_PROFILER_FRAME_PLACE_H
+/* The location of a Python frame in its code: cheap to take, and looked up when it is read. */
+#ifndef PULLBACK_PROFILER_CODE_LOCATION_H
+#define PULLBACK_PROFILER_CODE_LOCATION_H
 #include <Python.h>
 #include <frameobject.h>
 #include <stdint.h>
 
-/* What runs around a frame, and its code: owned. */
+/* The frame that called a frame, and its code: both owned. */
 static inline PyObject *frame_back(PyObject *frame) {
     return (PyObject *)PyFrame_GetBack((PyFrameObject *)frame);
 }
@@ -18,18 +18,18 @@ static inline PyObject *frame_now(void) {
 
 #if PY_VERSION_HEX >= 0x030B0000
 /* The instruction; finding its line takes a walk through the table of lines. */
-static inline int64_t frame_place(PyObject *frame) {
+static inline int64_t code_location(PyObject *frame) {
     return PyFrame_GetLasti((PyFrameObject *)frame);
 }
-static inline int64_t line_of(PyObject *code, int64_t place) {
-    return PyCode_Addr2Line((PyCodeObject *)code, (int)place);
+static inline int64_t line_of(PyObject *code, int64_t location) {
+    return PyCode_Addr2Line((PyCodeObject *)code, (int)location);
 }
 #else
-static inline int64_t frame_place(PyObject *frame) {
+static inline int64_t code_location(PyObject *frame) {
     return PyFrame_GetLineNumber((PyFrameObject *)frame);
 }
-static inline int64_t line_of(PyObject *code, int64_t place) {
-    return place;
+static inline int64_t line_of(PyObject *code, int64_t location) {
+    return location;
 }
 #endif
 #endif
