@@ -18,8 +18,8 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_EVENT_FUNCTION, PB_EVENT_KERNEL, PB_EVENT_OP, PB_EVENT_RANGE, PB_MESSAGE_SIZE,
     PB_OBSERVER_CAPSULE, pb_backend, pb_event, pb_observer)
-from pullback_profiler.record._log cimport (
-    BLOCK_RECORDS, block_t, base_t, log_t, mark_t, read_details, record_t, write_details)
+from pullback_profiler.record.event_buffer cimport (
+    BLOCK_RECORDS, block_t, base_t, buffer_t, mark_t, read_details, record_t, write_details)
 
 from pullback.backend import attach_observer, detach_observer, thread_number
 
@@ -34,10 +34,10 @@ cdef extern from "this_thread.h":
 
 cdef extern from *:
     """
-    static PER_THREAD void *current_log = 0;
+    static PER_THREAD void *current_buffer = 0;
     static PER_THREAD uint64_t current_number = 0;
     """
-    void *current_log
+    void *current_buffer
     uint64_t current_number
 
 cdef enum:
@@ -66,7 +66,7 @@ cdef class Recorder:
     """Records events from ``start`` to ``stop``, in one thread or in all."""
     cdef pb_observer observer
     cdef object capsule
-    cdef log_t *logs
+    cdef buffer_t *buffers
     cdef uint64_t number                # of this recording; threads know it by that
     cdef uint64_t thread                # the only one recorded; 0: all
     cdef bint all_threads
@@ -109,14 +109,14 @@ cdef class Recorder:
         recordings += 1
         self.number = recordings
         self.thread = 0 if self.all_threads else thread_number()
-        log_new(self, thread_number())
+        buffer_new(self, thread_number())
         self.started = clock_now()
         attach_observer(self.capsule)
         active = self
 
     def stop(self):
         """Record no more; what runs still ends now."""
-        cdef log_t *log = self.logs
+        cdef buffer_t *buffer = self.buffers
         cdef int i
         global active
         if active is not self:
@@ -124,34 +124,34 @@ cdef class Recorder:
         self.stopped = clock_now()
         active = None
         detach_observer(self.capsule)
-        while log != NULL:
-            for i in range(log.depth):
-                log.running[i].end = self.stopped
-            log.depth = 0
-            log = log.next
+        while buffer != NULL:
+            for i in range(buffer.depth):
+                buffer.running[i].end = self.stopped
+            buffer.depth = 0
+            buffer = buffer.next
 
     def threads(self):
         """Return what each thread recorded: (number, name, number in the system, Records)."""
         cdef list found = []
-        cdef log_t *log = self.logs
+        cdef buffer_t *buffer = self.buffers
         cdef Records records
         cdef uint64_t highest = 0
-        while log != NULL:
-            highest = max(highest, log.thread)
-            log = log.next
-        log = self.logs
-        while log != NULL:
-            if log.thread == 0:         # all that it did was to free memory
+        while buffer != NULL:
+            highest = max(highest, buffer.thread)
+            buffer = buffer.next
+        buffer = self.buffers
+        while buffer != NULL:
+            if buffer.thread == 0:         # all that it did was to free memory
                 highest += 1
-                log.thread = highest
-            name = None if log.owner == NULL else (<object>log.owner).name
-            native = log.native
+                buffer.thread = highest
+            name = None if buffer.owner == NULL else (<object>buffer.owner).name
+            native = buffer.native
             records = Records.__new__(Records)
             records.recorder = self
-            records.log = log
+            records.buffer = buffer
             records.texts = {}
-            found.append((log.thread, name, native, records))
-            log = log.next
+            found.append((buffer.thread, name, native, records))
+            buffer = buffer.next
         found.reverse()
         return found
 
@@ -159,28 +159,28 @@ cdef class Recorder:
 # ---- memory of records ---------------------------------------------------------------------------
 
 cdef void clear(Recorder self) noexcept:
-    cdef log_t *log
+    cdef buffer_t *buffer
     cdef block_t *block
     cdef int64_t k
     cdef int i
-    while self.logs != NULL:
-        log = self.logs
-        self.logs = log.next
-        while log.first != NULL:
-            block = log.first
-            log.first = block.next
+    while self.buffers != NULL:
+        buffer = self.buffers
+        self.buffers = buffer.next
+        while buffer.first != NULL:
+            block = buffer.first
+            buffer.first = block.next
             free(block)
-        for i in range(log.nmarks):
-            release_mark(log.marks[i].backend, log.marks[i].device, log.marks[i].first)
-            release_mark(log.marks[i].backend, log.marks[i].device, log.marks[i].last)
-        free(log.marks)
-        free(log.running)
-        free(log.words)
-        for k in range(log.nheld):
-            Py_DECREF(<object>log.held[k])
-        free(log.held)
-        Py_XDECREF(log.owner)
-        free(log)
+        for i in range(buffer.nmarks):
+            release_mark(buffer.marks[i].backend, buffer.marks[i].device, buffer.marks[i].first)
+            release_mark(buffer.marks[i].backend, buffer.marks[i].device, buffer.marks[i].last)
+        free(buffer.marks)
+        free(buffer.running)
+        free(buffer.words)
+        for k in range(buffer.nheld):
+            Py_DECREF(<object>buffer.held[k])
+        free(buffer.held)
+        Py_XDECREF(buffer.owner)
+        free(buffer)
     for i in range(self.nbases):
         release_mark(self.bases[i].backend, self.bases[i].device, self.bases[i].mark)
     self.nbases = 0
@@ -192,27 +192,27 @@ cdef void release_mark(const pb_backend *backend, int device, void *mark) noexce
         backend.release_mark(backend.self, device, mark)
 
 
-cdef log_t *log_new(Recorder self, uint64_t thread) noexcept:
-    """Return a log of the current thread; NULL if there is no memory."""
-    global current_log, current_number
-    cdef log_t *log = <log_t *>calloc(1, sizeof(log_t))
+cdef buffer_t *buffer_new(Recorder self, uint64_t thread) noexcept:
+    """Return a buffer of the current thread; NULL if there is no memory."""
+    global current_buffer, current_number
+    cdef buffer_t *buffer = <buffer_t *>calloc(1, sizeof(buffer_t))
     cdef PyObject *owner
-    if log == NULL:
+    if buffer == NULL:
         return NULL
-    log.thread = thread
-    log.native = native_id()
+    buffer.thread = thread
+    buffer.native = native_id()
     owner = thread_object(threads_by_ident)
     Py_XINCREF(owner)
-    log.owner = owner
-    log.next = self.logs
-    self.logs = log
-    current_log = log
+    buffer.owner = owner
+    buffer.next = self.buffers
+    self.buffers = buffer
+    current_buffer = buffer
     current_number = self.number
-    return log
+    return buffer
 
 
-cdef record_t *record_new(Recorder self, log_t *log) noexcept:
-    cdef block_t *block = log.last
+cdef record_t *record_new(Recorder self, buffer_t *buffer) noexcept:
+    cdef block_t *block = buffer.last
     cdef record_t *record
     if block == NULL or block.used == BLOCK_RECORDS:
         block = <block_t *>malloc(sizeof(block_t))
@@ -221,11 +221,11 @@ cdef record_t *record_new(Recorder self, log_t *log) noexcept:
             return NULL
         block.next = NULL
         block.used = 0
-        if log.last == NULL:
-            log.first = block
+        if buffer.last == NULL:
+            buffer.first = block
         else:
-            log.last.next = block
-        log.last = block
+            buffer.last.next = block
+        buffer.last = block
     record = &block.records[block.used]
     block.used += 1
     return record
@@ -235,27 +235,28 @@ cdef record_t *record_new(Recorder self, log_t *log) noexcept:
 
 cdef void on_begin(void *self_, const pb_event *event) noexcept:
     cdef Recorder self = <Recorder>self_
-    cdef log_t *log
+    cdef buffer_t *buffer
     cdef record_t *record
     cdef record_t **grown
     if (self.thread != 0 and event.thread != self.thread) or self.paused:
         return
     if event.kind == PB_EVENT_KERNEL and not self.kernels:
         return
-    log = <log_t *>current_log
+    buffer = <buffer_t *>current_buffer
     if current_number != self.number:
-        log = log_new(self, event.thread)
-        if log == NULL:
+        buffer = buffer_new(self, event.thread)
+        if buffer == NULL:
             self.lost += 1
             return
-    if log.depth == log.room:
-        grown = <record_t **>realloc(log.running, (log.room * 2 + 32) * sizeof(record_t *))
+    if buffer.depth == buffer.capacity:
+        grown = <record_t **>realloc(
+            buffer.running, (buffer.capacity * 2 + 32) * sizeof(record_t *))
         if grown == NULL:
             self.lost += 1
             return
-        log.running = grown
-        log.room = log.room * 2 + 32
-    record = record_new(self, log)
+        buffer.running = grown
+        buffer.capacity = buffer.capacity * 2 + 32
+    record = record_new(self, buffer)
     if record == NULL:
         return
     record.id = event.id
@@ -268,22 +269,22 @@ cdef void on_begin(void *self_, const pb_event *event) noexcept:
     record.kind = <int16_t>event.kind
     record.device = 0
     record.start = clock_now()
-    log.running[log.depth] = record
-    log.depth += 1
-    if log.thread == 0:
-        log.thread = event.thread
+    buffer.running[buffer.depth] = record
+    buffer.depth += 1
+    if buffer.thread == 0:
+        buffer.thread = event.thread
     if self.shapes or self.stacks or event.kind == PB_EVENT_RANGE or event.kind == PB_EVENT_KERNEL:
-        look_closer(self, log, record, event)
+        write_more(self, buffer, record, event)
 
 
-cdef void look_closer(Recorder self, log_t *log, record_t *record,
-                      const pb_event *event) noexcept:
-    """Keep what does not fit a record, and let it begin afterwards."""
+cdef void write_more(Recorder self, buffer_t *buffer, record_t *record,
+                     const pb_event *event) noexcept:
+    """Write what does not fit a record, and let the record begin afterwards."""
     try:
         if event.kind == PB_EVENT_KERNEL:
-            record.details = begin_mark(self, log, event)
+            record.details = begin_mark(self, buffer, event)
         else:
-            record.details = write_details(log, event, self.shapes, self.stacks)
+            record.details = write_details(buffer, event, self.shapes, self.stacks)
     except MemoryError:
         self.lost += 1
     if record.end == OPEN:      # else it was ended by another thread that stopped recording
@@ -293,16 +294,16 @@ cdef void look_closer(Recorder self, log_t *log, record_t *record,
 cdef void on_end(void *self_, const pb_event *event) noexcept:
     cdef Recorder self = <Recorder>self_
     cdef int64_t time = clock_now()
-    cdef log_t *log = <log_t *>current_log
+    cdef buffer_t *buffer = <buffer_t *>current_buffer
     cdef record_t *record
     cdef int i
     if current_number == self.number:
-        for i in range(log.depth - 1, -1, -1):      # nearly always the last
-            record = log.running[i]
+        for i in range(buffer.depth - 1, -1, -1):      # nearly always the last
+            record = buffer.running[i]
             if record.id == event.id:
-                take_out(log, i, time)
+                end_record(buffer, i, time)
                 if record.kind == PB_EVENT_KERNEL and record.details >= 0:
-                    end_mark(&log.marks[record.details])
+                    end_mark(&buffer.marks[record.details])
                 elif record.kind == PB_EVENT_FUNCTION or record.kind == PB_EVENT_OP:
                     record.sequence = event.sequence
                 return
@@ -310,48 +311,48 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
         end_elsewhere(self, event, time)
 
 
-cdef void take_out(log_t *log, int position, int64_t time) noexcept:
+cdef void end_record(buffer_t *buffer, int position, int64_t time) noexcept:
     """End a running event. What runs inside ends too; ranges end when they say so."""
     cdef int kept = position, i
-    cdef bint is_range = log.running[position].kind == PB_EVENT_RANGE
-    log.running[position].end = time
-    for i in range(position + 1, log.depth):
-        if is_range or log.running[i].kind == PB_EVENT_RANGE:
-            log.running[kept] = log.running[i]
+    cdef bint is_range = buffer.running[position].kind == PB_EVENT_RANGE
+    buffer.running[position].end = time
+    for i in range(position + 1, buffer.depth):
+        if is_range or buffer.running[i].kind == PB_EVENT_RANGE:
+            buffer.running[kept] = buffer.running[i]
             kept += 1
         else:
-            log.running[i].end = time
-    log.depth = kept
+            buffer.running[i].end = time
+    buffer.depth = kept
 
 
 cdef void end_elsewhere(Recorder self, const pb_event *event, int64_t time) noexcept:
     """End a range that began on another thread."""
-    cdef log_t *log = self.logs
+    cdef buffer_t *buffer = self.buffers
     cdef int i
-    while log != NULL:
-        for i in range(log.depth - 1, -1, -1):
-            if log.running[i].id == event.id:
-                log.running[i].ending_thread = <int32_t>event.thread
-                take_out(log, i, time)
+    while buffer != NULL:
+        for i in range(buffer.depth - 1, -1, -1):
+            if buffer.running[i].id == event.id:
+                buffer.running[i].ending_thread = <int32_t>event.thread
+                end_record(buffer, i, time)
                 return
-        log = log.next
+        buffer = buffer.next
 
 
 cdef void on_memory(void *self_, int backend, int device, void *data, int64_t delta) noexcept:
     """Runs while tensors die, perhaps with an exception set: nothing of Python here."""
     cdef Recorder self = <Recorder>self_
-    cdef log_t *log = <log_t *>current_log
+    cdef buffer_t *buffer = <buffer_t *>current_buffer
     cdef record_t *record
     if self.paused:
         return
     if current_number != self.number:
         if self.thread != 0:
             return
-        log = log_new(self, 0)
-        if log == NULL:
+        buffer = buffer_new(self, 0)
+        if buffer == NULL:
             self.lost += 1
             return
-    record = record_new(self, log)
+    record = record_new(self, buffer)
     if record == NULL:
         return
     memset(record, 0, sizeof(record_t))
@@ -370,27 +371,27 @@ cdef void on_ignored_memory(void *self_, int backend, int device, void *data,
 
 # ---- times of devices ----------------------------------------------------------------------------
 
-cdef int begin_mark(Recorder self, log_t *log, const pb_event *event) noexcept:
+cdef int begin_mark(Recorder self, buffer_t *buffer, const pb_event *event) noexcept:
     """Mark where a kernel begins; return the position of the mark, -1 if there is none."""
     cdef const pb_backend *backend = event.backend
     cdef mark_t *grown
     cdef mark_t *mark
     if base_of(self, backend, event.device) == NULL:
         return -1
-    if log.nmarks == log.marks_room:
-        grown = <mark_t *>realloc(log.marks, (log.marks_room * 2 + 64) * sizeof(mark_t))
+    if buffer.nmarks == buffer.marks_capacity:
+        grown = <mark_t *>realloc(buffer.marks, (buffer.marks_capacity * 2 + 64) * sizeof(mark_t))
         if grown == NULL:
             return -1
-        log.marks = grown
-        log.marks_room = log.marks_room * 2 + 64
-    mark = &log.marks[log.nmarks]
+        buffer.marks = grown
+        buffer.marks_capacity = buffer.marks_capacity * 2 + 64
+    mark = &buffer.marks[buffer.nmarks]
     mark.backend = backend
     mark.device_type = event.device_type
     mark.device = event.device
     mark.last = NULL
     mark.first = backend.mark(backend.self, event.device)
-    log.nmarks += 1
-    return log.nmarks - 1
+    buffer.nmarks += 1
+    return buffer.nmarks - 1
 
 
 cdef void end_mark(mark_t *mark) noexcept:
@@ -444,12 +445,12 @@ cdef class Records:
     sequence counts bytes; of a kernel the details are when its device began and ended it, else
     (inputs, stack) or None.
     """
-    cdef Recorder recorder              # owns the log
-    cdef log_t *log
+    cdef Recorder recorder              # owns the buffer
+    cdef buffer_t *buffer
     cdef dict texts
 
     def __len__(self):
-        cdef block_t *block = self.log.first
+        cdef block_t *block = self.buffer.first
         cdef Py_ssize_t count = 0
         while block != NULL:
             count += block.used
@@ -457,7 +458,7 @@ cdef class Records:
         return count
 
     def __iter__(self):
-        cdef block_t *block = self.log.first
+        cdef block_t *block = self.buffer.first
         cdef int i
         while block != NULL:
             for i in range(block.used):
@@ -478,13 +479,13 @@ cdef tuple as_tuple(Records self, record_t *record):
     if record.kind == PB_EVENT_KERNEL:
         if record.details < 0:
             return None
-        mark = &self.log.marks[record.details]
+        mark = &self.buffer.marks[record.details]
         details = times_of(self.recorder, mark)
         if details is None:
             return None
         device = mark.device_type * 256 + mark.device
     elif record.details >= 0:
-        details = read_details(self.log, record.details)
+        details = read_details(self.buffer, record.details)
     if record.kind == PB_EVENT_RANGE:
         if details is None:                 # there was no memory for its name
             return None

@@ -1,4 +1,4 @@
-"""What one thread recorded: records of a fixed size, and words for what does not fit them."""
+"""The event buffer of a thread: records of a fixed size, and words for what does not fit them."""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
@@ -42,7 +42,7 @@ ctypedef struct record_t:
     int64_t sequence            # of a change of memory: bytes
     int32_t forward_thread
     int32_t ending_thread       # 0: the same
-    int64_t details             # position among the words, or marks, of the log; -1: none
+    int64_t details             # index of the first word, or of the mark; -1: none
     int16_t kind
     int16_t device              # of a change of memory: device type * 256 + index
 
@@ -70,56 +70,58 @@ ctypedef struct base_t:
     int64_t time
 
 
-ctypedef struct log_t:
-    log_t *next
+ctypedef struct buffer_t:
+    buffer_t *next
     uint64_t thread
     block_t *first
     block_t *last
     record_t **running          # a stack
     int depth
-    int room
+    int capacity
     mark_t *marks
     int nmarks
-    int marks_room
+    int marks_capacity
     int64_t *words              # details of records, see write_details
     int64_t nwords
-    int64_t words_room
+    int64_t words_capacity
     PyObject **held             # owned: what the words point to
     int64_t nheld
-    int64_t held_room
+    int64_t held_capacity
     uint64_t native             # the thread's number in the system
     PyObject *owner             # owned threading.Thread, or NULL
 
 
 # ---- details ------------------------------------------------------------------------------------
 
-cdef inline int64_t write(log_t *log, int64_t word) except -1:
-    """Append a word to the details; returns its position."""
+cdef inline int64_t write(buffer_t *buffer, int64_t word) except -1:
+    """Append a word to the details; return its index."""
     cdef int64_t *grown
-    if log.nwords == log.words_room:
-        grown = <int64_t *>realloc(log.words, (log.words_room * 2 + 1024) * sizeof(int64_t))
+    if buffer.nwords == buffer.words_capacity:
+        grown = <int64_t *>realloc(
+            buffer.words, (buffer.words_capacity * 2 + 1024) * sizeof(int64_t))
         if grown == NULL:
             raise MemoryError()
-        log.words = grown
-        log.words_room = log.words_room * 2 + 1024
-    log.words[log.nwords] = word
-    log.nwords += 1
-    return log.nwords - 1
+        buffer.words = grown
+        buffer.words_capacity = buffer.words_capacity * 2 + 1024
+    buffer.words[buffer.nwords] = word
+    buffer.nwords += 1
+    return buffer.nwords - 1
 
 
-cdef inline int64_t write_object(log_t *log, PyObject *value) except -1:
-    """Append an object, which lives as long as the log."""
+cdef inline int64_t write_object(buffer_t *buffer, PyObject *value) except -1:
+    """Append an object, which lives as long as the buffer; return its index."""
     cdef PyObject **grown
-    if log.nheld == log.held_room:
-        grown = <PyObject **>realloc(log.held, (log.held_room * 2 + 256) * sizeof(PyObject *))
+    if buffer.nheld == buffer.held_capacity:
+        grown = <PyObject **>realloc(
+            buffer.held, (buffer.held_capacity * 2 + 256) * sizeof(PyObject *))
         if grown == NULL:
             raise MemoryError()
-        log.held = grown
-        log.held_room = log.held_room * 2 + 256
+        buffer.held = grown
+        buffer.held_capacity = buffer.held_capacity * 2 + 256
     Py_INCREF(<object>value)
-    log.held[log.nheld] = value
-    log.nheld += 1
-    return write(log, <int64_t><size_t>value)
+    buffer.held[buffer.nheld] = value
+    buffer.nheld += 1
+    return write(buffer, <int64_t><size_t>value)
 
 
 # Words: the number of inputs and each input; the number of frames, and code and line of each,
@@ -131,7 +133,7 @@ cdef enum:
     A_SEQUENCE = 3              # then its length and each item
 
 
-cdef inline int64_t write_details(log_t *log, const pb_event *event, bint shapes,
+cdef inline int64_t write_details(buffer_t *buffer, const pb_event *event, bint shapes,
                                   bint stacks) except -2:
     """Append what is known of an event; returns where it begins.
 
@@ -145,28 +147,28 @@ cdef inline int64_t write_details(log_t *log, const pb_event *event, bint shapes
     if stacks and (event.kind == PB_EVENT_OP or event.kind == PB_EVENT_RANGE
                    or event.kind == PB_EVENT_FUNCTION):
         nframes = take_frames(codes, locations)
-    start = log.nwords
+    start = buffer.nwords
     try:
         if event.kind == PB_EVENT_RANGE:
-            write(log, 1 + event.ninput)
-            write(log, AN_OBJECT)
-            write_object(log, <PyObject *>event.object)
+            write(buffer, 1 + event.ninput)
+            write(buffer, AN_OBJECT)
+            write_object(buffer, <PyObject *>event.object)
             count = event.ninput
         else:
-            write(log, count)
+            write(buffer, count)
         for i in range(count):
-            write_value(log, event, <PyObject *>event.inputs[i], 0)
-        write(log, nframes)
+            write_value(buffer, event, <PyObject *>event.inputs[i], 0)
+        write(buffer, nframes)
         for i in range(nframes):
-            write_object(log, codes[i])
-            write(log, locations[i])
+            write_object(buffer, codes[i])
+            write(buffer, locations[i])
     finally:
         for i in range(nframes):
             Py_DECREF(<object>codes[i])
     return start
 
 
-cdef inline int write_value(log_t *log, const pb_event *event, PyObject *value,
+cdef inline int write_value(buffer_t *buffer, const pb_event *event, PyObject *value,
                             int depth) except -1:
     """Append an input. Of what is neither a number nor a text the type is told: nothing is kept
     alive, and no code of anybody's runs."""
@@ -176,35 +178,35 @@ cdef inline int write_value(log_t *log, const pb_event *event, PyObject *value,
     cdef Py_ssize_t i = 0
     cdef int d
     if value == NULL or value == <PyObject *>None:
-        write(log, NOTHING)
+        write(buffer, NOTHING)
         return 0
     if event.describe(value, &array):
-        write(log, A_TENSOR)
-        write(log, array.dtype)
-        write(log, array.ndim)
+        write(buffer, A_TENSOR)
+        write(buffer, array.dtype)
+        write(buffer, array.ndim)
         for d in range(array.ndim):
-            write(log, array.shape[d])
+            write(buffer, array.shape[d])
         for d in range(array.ndim):
-            write(log, array.strides[d])
+            write(buffer, array.strides[d])
         return 0
     if PyList_Check(value) or PyTuple_Check(value):
-        write(log, A_SEQUENCE)
-        counter = write(log, 0)
+        write(buffer, A_SEQUENCE)
+        counter = write(buffer, 0)
         while depth < DEEPEST and i < LONGEST and i < (
                 PyList_GET_SIZE(value) if PyList_Check(value) else PyTuple_GET_SIZE(value)):
-            write_value(log, event, PyList_GET_ITEM(value, i) if PyList_Check(value)
+            write_value(buffer, event, PyList_GET_ITEM(value, i) if PyList_Check(value)
                         else PyTuple_GET_ITEM(value, i), depth + 1)
             i += 1
-        log.words[counter] = i
+        buffer.words[counter] = i
         return 0
     kind = Py_TYPE(value).tp_name
     if is_plain(kind):
-        write(log, AN_OBJECT)
-        write_object(log, value)
+        write(buffer, AN_OBJECT)
+        write_object(buffer, value)
         return 0
     text = "<" + kind.decode("utf-8", "replace") + ">"
-    write(log, AN_OBJECT)
-    write_object(log, <PyObject *>text)
+    write(buffer, AN_OBJECT)
+    write_object(buffer, <PyObject *>text)
     return 0
 
 
@@ -233,11 +235,11 @@ cdef inline int take_frames(PyObject **codes, int64_t *locations) noexcept:
     return count
 
 
-cdef inline tuple read_details(log_t *log, int64_t at):
+cdef inline tuple read_details(buffer_t *buffer, int64_t at):
     """Return (inputs, stack): (dtype, shape, strides) of a tensor, a list for a sequence, or the
     value; codes and lines in turn."""
     cdef int64_t i
-    cdef int64_t *word = log.words + at
+    cdef int64_t *word = buffer.words + at
     cdef list inputs, stack = []
     cdef PyObject *code
     inputs = read_values(&word)
