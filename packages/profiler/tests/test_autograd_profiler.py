@@ -6,13 +6,13 @@ import pickle
 import threading
 
 import pytest
-from pullback_profiler.record._recorder import Recorder
+from pullback_profiler.record.recorder import Recorder
 
 import pullback as pb
 import pullback_profiler
 from pullback.autograd import profiler, profiler_util
 from pullback_profiler import autograd_profiler, profile, record_function
-from pullback_profiler.record import _recorder
+from pullback_profiler.record import recorder
 
 
 def run(**options):
@@ -219,7 +219,7 @@ def test_a_start_that_is_interrupted_leaves_nothing_recording(monkeypatch):
 
     p = profile()
     with monkeypatch.context() as patch:
-        patch.setattr(_recorder, "Recorder", Interrupted)
+        patch.setattr(recorder, "Recorder", Interrupted)
         with pytest.raises(KeyboardInterrupt):
             p.__enter__()
     assert run().function_events

@@ -128,7 +128,7 @@ class profile:
             return
         if self._entered:
             raise RuntimeError("Profiler context manager is not reentrant")
-        from pullback_profiler.record._recorder import Recorder
+        from pullback_profiler.record.recorder import Recorder
 
         callback = self._trace_id_callback
         self._trace_id = callback() if callback is not None else uuid.uuid4().hex.upper()
