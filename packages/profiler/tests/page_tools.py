@@ -15,7 +15,7 @@ import pytest
 
 from pullback_profiler import profile
 from pullback_profiler.events.event_list import EventList
-from pullback_profiler.record.collect import Allocation, Collected, Recording, Thread
+from pullback_profiler.record.post_process import Allocation, Recording, Results, Thread
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
@@ -34,7 +34,7 @@ def made_profile(events, allocations=(), stopped=1000.0, threads=None, **options
     )
     events = EventList(events, profile_memory=profiled.profile_memory)
     events.build_tree()
-    profiled._collected = Collected(events, [_allocation(*change) for change in allocations])
+    profiled._cached_results = Results(events, [_allocation(*change) for change in allocations])
     return profiled
 
 

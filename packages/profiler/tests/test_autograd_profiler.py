@@ -273,9 +273,9 @@ def test_copies_of_unused_ones_record_for_themselves(copied):
 
 
 def test_threads_that_ask_at_once_get_one_result(monkeypatch):
-    """The others ask while the first one collects, and wait for it."""
+    """The others ask while the first one makes the results, and wait for it."""
     p, found, asking = run(), [], threading.Barrier(3)
-    collect = autograd_profiler.collect
+    post_process = autograd_profiler.post_process
 
     def ask():
         asking.wait()
@@ -283,14 +283,14 @@ def test_threads_that_ask_at_once_get_one_result(monkeypatch):
 
     others = [threading.Thread(target=ask) for _ in range(2)]
 
-    def collect_meanwhile(*arguments):
+    def post_process_meanwhile(*arguments):
         for other in others:
             if other.ident is None:
                 other.start()
         asking.wait()
-        return collect(*arguments)
+        return post_process(*arguments)
 
-    monkeypatch.setattr(autograd_profiler, "collect", collect_meanwhile)
+    monkeypatch.setattr(autograd_profiler, "post_process", post_process_meanwhile)
     found.append(p.function_events)
     for other in others:
         other.join()

@@ -16,18 +16,18 @@ from pullback_profiler.events import stacks
 from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.util import open_text
-from pullback_profiler.record.collect import Collected, Options, Recording, Thread, collect
 from pullback_profiler.record.devices import synchronize_devices
+from pullback_profiler.record.post_process import Options, Recording, Results, Thread, post_process
 
 logger = logging.getLogger("pullback.profiler")
 
-_collecting = threading.RLock()
+_post_processing = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Let a forked process collect, whatever other threads did when it was forked."""
-    global _collecting
-    _collecting = threading.RLock()
+    """Let a forked process make results, whatever other threads did when it was forked."""
+    global _post_processing
+    _post_processing = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -112,7 +112,7 @@ class profile:
         self._trace_id: str | None = None
         self._recorder: Any = None
         self._recording: Recording | None = None
-        self._collected: Collected | None = None
+        self._cached_results: Results | None = None
         self._entered = False
         self._began = 0  # nanoseconds since 1970
 
@@ -207,16 +207,16 @@ class profile:
 
     # ---- results -------------------------------------------------------------------------------
 
-    def _results(self) -> Collected:
-        if self._collected is None:
-            with _collecting:
-                if self._collected is None:  # no other thread came first
-                    self._collected = self._collect()
-        return self._collected
+    def _results(self) -> Results:
+        if self._cached_results is None:
+            with _post_processing:
+                if self._cached_results is None:  # no other thread came first
+                    self._cached_results = self._post_process()
+        return self._cached_results
 
-    def _collect(self) -> Collected:
+    def _post_process(self) -> Results:
         if not self.enabled:
-            nothing = Collected(EventList(), [])
+            nothing = Results(EventList(), [])
             nothing.events.build_tree()
             return nothing
         if self._recording is None:
@@ -227,7 +227,7 @@ class profile:
             profile_memory=self.profile_memory,
             timeout=self._timeout,
         )
-        return collect(self._recording, options)
+        return post_process(self._recording, options)
 
     @property
     def function_events(self) -> EventList:

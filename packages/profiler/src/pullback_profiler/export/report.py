@@ -14,7 +14,7 @@ from pullback_profiler.events.table import self_device_time
 from pullback_profiler.events.util import open_text
 from pullback_profiler.export.page import page_text
 from pullback_profiler.export.timeline import for_page, memory_series
-from pullback_profiler.record.collect import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
+from pullback_profiler.record.post_process import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 
 if TYPE_CHECKING:
     from pullback_profiler.autograd_profiler import profile

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import open_text
 from pullback_profiler.export.page import page_text
-from pullback_profiler.record.collect import HOST_TYPES, MEMORY_EVENT_NAME, Allocation
+from pullback_profiler.record.post_process import HOST_TYPES, MEMORY_EVENT_NAME, Allocation
 
 if TYPE_CHECKING:
     from pullback_profiler.autograd_profiler import profile

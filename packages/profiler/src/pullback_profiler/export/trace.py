@@ -15,11 +15,15 @@ from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import without_halves
 from pullback_profiler.export.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
 from pullback_profiler.export.trace_links import Link, links_of
-from pullback_profiler.record.collect import HOST_TYPES, MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
+from pullback_profiler.record.post_process import (
+    HOST_TYPES,
+    MEMORY_EVENT_NAME,
+    OUT_OF_MEMORY_EVENT_NAME,
+)
 
 if TYPE_CHECKING:
     from pullback_profiler.autograd_profiler import profile
-    from pullback_profiler.record.collect import Allocation, Collected, Recording
+    from pullback_profiler.record.post_process import Allocation, Recording, Results
 
 PRODUCT = "Pullback Profiler"
 USER_SCOPE = 7
@@ -34,7 +38,7 @@ def trace_parts(profiled: profile, metadata: Mapping[str, Any]) -> Iterator[str]
     there is a piece: TypeError or ValueError for metadata that JSON cannot hold, ValueError for a
     key that traces have anyway.
     """
-    collected, recording = profiled._results(), profiled._recording
+    results, recording = profiled._results(), profiled._recording
     head = {
         "schemaVersion": 1,
         "deviceProperties": [],
@@ -60,7 +64,7 @@ def trace_parts(profiled: profile, metadata: Mapping[str, Any]) -> Iterator[str]
         raise kind(f"export_chrome_trace(): metadata is not JSON: {error}") from error
     return chain(
         (first[:-1], ', "traceEvents": [\n'),
-        _joined(_entries(collected, recording)),
+        _joined(_entries(results, recording)),
         ("\n], ", _json(tail)[1:], "\n"),
     )
 
@@ -77,9 +81,9 @@ def _json(value: Any) -> str:
     return without_halves(json.dumps(value, allow_nan=False, ensure_ascii=False))
 
 
-def _entries(collected: Collected, recording: Recording | None) -> Iterator[Entry]:
+def _entries(results: Results, recording: Recording | None) -> Iterator[Entry]:
     """Yield everything: names of lanes, what happened by time, and the whole span."""
-    events = collected.events
+    events = results.events
     started, stopped = (recording.started, recording.stopped) if recording else (0, 0)
     threads = recording.threads if recording else []
     lanes = Lanes(os.getpid(), threads)
@@ -92,7 +96,7 @@ def _entries(collected: Collected, recording: Recording | None) -> Iterator[Entr
     yield from heapq.merge(
         _bars(numbered, lanes, ends, links_of(events, apart)),
         _separate(numbered, lanes, apart),
-        _memory(collected.allocations, lanes, started),
+        _memory(results.allocations, lanes, started),
         key=itemgetter("ts"),
     )
     yield from _span((stopped - started) / 1000)

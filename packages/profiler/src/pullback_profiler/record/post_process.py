@@ -72,14 +72,14 @@ class Recording(NamedTuple):
     stopped: int
 
 
-class Collected(NamedTuple):
+class Results(NamedTuple):
     """Events, and what of the records is no event."""
 
     events: EventList
     allocations: list[Allocation]
 
 
-def collect(recording: Recording, options: Options) -> Collected:
+def post_process(recording: Recording, options: Options) -> Results:
     """Return the events of a recording, by start, with their tree.
 
     Times of events are in microseconds since the recording started. When ``options.timeout``
@@ -88,7 +88,7 @@ def collect(recording: Recording, options: Options) -> Collected:
     enabled = gc.isenabled()
     gc.disable()  # a million events: the collector would look at them again and again
     try:
-        return _Collector(recording, options).collect()
+        return _PostProcessor(recording, options).results()
     finally:
         if enabled:
             gc.enable()
@@ -156,7 +156,7 @@ def _limit(running: list[_Running], at: int) -> None:
     inner.first_end = min(inner.end, running[at - 1].first_end) if at else inner.end
 
 
-class _Collector:
+class _PostProcessor:
     def __init__(self, recording: Recording, options: Options) -> None:
         self.recording = recording
         self.options = options
@@ -175,7 +175,7 @@ class _Collector:
             None if options.timeout is None else time.monotonic() + max(options.timeout, 0.0)
         )
 
-    def collect(self) -> Collected:
+    def results(self) -> Results:
         for thread in self.recording.threads:
             if not self.add_thread(thread):
                 logger.warning(
@@ -188,7 +188,7 @@ class _Collector:
         self.events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
         self.events.build_tree()
         self.allocations.sort(key=lambda allocation: allocation.time)
-        return Collected(self.events, self.allocations)
+        return Results(self.events, self.allocations)
 
     def add_thread(self, thread: Thread) -> bool:
         """Add a thread's events; False if time ran out."""
