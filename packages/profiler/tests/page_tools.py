@@ -15,7 +15,7 @@ import pytest
 
 from pullback_profiler import profile
 from pullback_profiler.events.event_list import EventList
-from pullback_profiler.record.post_process import Allocation, Recording, Results, Thread
+from pullback_profiler.record.recording import Allocation, Recording, Results, Thread
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pullback_profiler.export.emit import emit_itt, emit_nvtx
     from pullback_profiler.importers.nsys import load_nsys
     from pullback_profiler.importers.nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
-    from pullback_profiler.record.post_process import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
+    from pullback_profiler.record.recording import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
     from pullback_profiler.step_tracker import KinetoStepTracker
     from pullback_profiler.torch_profiler import tensorboard_trace_handler
 
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "activities": ("ProfilerActivity", "supported_activities"),
     "events.average": ("FunctionEventAvg",),
-    "record.post_process": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
+    "record.recording": ("MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME"),
     "export.emit": ("emit_itt", "emit_nvtx"),
     "events.event_list": ("EventList",),
     "events.event_metadata": ("EventMetadata",),

@@ -17,7 +17,8 @@ from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.util import open_text
 from pullback_profiler.record.devices import synchronize_devices
-from pullback_profiler.record.post_process import Options, Recording, Results, Thread, post_process
+from pullback_profiler.record.post_process import Options, post_process
+from pullback_profiler.record.recording import Recording, Results, Thread
 
 logger = logging.getLogger("pullback.profiler")
 

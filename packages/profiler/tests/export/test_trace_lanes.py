@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.export.trace_lanes import Lanes, device_blocks, drawable
-from pullback_profiler.record.post_process import Thread
+from pullback_profiler.record.recording import Thread
 
 PID = 70
 LANES = Lanes(PID, [Thread(1, "main", PID, []), Thread(2, "other", 71, [])])

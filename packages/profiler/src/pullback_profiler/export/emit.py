@@ -12,7 +12,7 @@ from typing import ClassVar
 from pullback_profiler.export.range_backends import IttBackend, NvtxBackend, RangeBackend
 from pullback_profiler.export.ranges import range_text
 from pullback_profiler.record.devices import synchronize_devices
-from pullback_profiler.record.post_process import NODE, event_name
+from pullback_profiler.record.recording import NODE, event_name
 
 
 class _Inside:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.backward_links import backward_links
@@ -14,10 +14,7 @@ from pullback_profiler.events.table import self_device_time
 from pullback_profiler.events.util import open_text
 from pullback_profiler.export.page import page_text
 from pullback_profiler.export.timeline import for_page, memory_series
-from pullback_profiler.record.post_process import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
-
-if TYPE_CHECKING:
-    from pullback_profiler.autograd_profiler import profile
+from pullback_profiler.record.recording import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME, Profile
 
 SCRIPTS = ("format", "memory", "flame", "frames", "averages", "detail", "report")
 # What a page draws at most; beyond it the longest are taken, and the page says so.
@@ -27,7 +24,7 @@ MAX_DETAILS = 20  # shapes and stacks that are listed of one name
 ENGINE = "autograd::engine::evaluate_function: "
 
 
-def write_report(profiled: profile, path: str | os.PathLike[str], title: str | None = None) -> None:
+def write_report(profiled: Profile, path: str | os.PathLike[str], title: str | None = None) -> None:
     """Write the report of a finished profile; see ``profile.export_html``."""
     data = report_data(profiled, "Pullback profile" if title is None else title)
     text = page_text("report", SCRIPTS, data)
@@ -35,7 +32,7 @@ def write_report(profiled: profile, path: str | os.PathLike[str], title: str | N
         file.write(text)
 
 
-def report_data(profiled: profile, title: str) -> dict[str, Any]:
+def report_data(profiled: Profile, title: str) -> dict[str, Any]:
     """Return what a report holds, as its scripts read it.
 
     Times are in microseconds since the profile started, memory in bytes.

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import open_text
 from pullback_profiler.export.page import page_text
-from pullback_profiler.record.post_process import HOST_TYPES, MEMORY_EVENT_NAME, Allocation
-
-if TYPE_CHECKING:
-    from pullback_profiler.autograd_profiler import profile
+from pullback_profiler.record.recording import HOST_TYPES, MEMORY_EVENT_NAME, Allocation, Profile
 
 MAX_POINTS = 8000  # of a line in a page
 
@@ -63,7 +60,7 @@ def _drop_ended(around: list[FunctionEvent], time: float) -> None:
         around.pop()
 
 
-def memory_series(profiled: profile) -> list[Series]:
+def memory_series(profiled: Profile) -> list[Series]:
     """Return what a finished profile knows of each device's memory, the highest peak first.
 
     Raises: RuntimeError before the block has ended.
@@ -133,7 +130,7 @@ def extremes(values: Sequence[int], limit: int) -> Iterator[int]:
 
 
 def write_memory_timeline(
-    profiled: profile, path: str | os.PathLike[str], device: object = None
+    profiled: Profile, path: str | os.PathLike[str], device: object = None
 ) -> None:
     """Write a device's memory over time; see ``profile.export_memory_timeline``."""
     if not profiled.profile_memory:

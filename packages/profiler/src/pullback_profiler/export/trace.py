@@ -9,21 +9,21 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import without_halves
 from pullback_profiler.export.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
 from pullback_profiler.export.trace_links import Link, links_of
-from pullback_profiler.record.post_process import (
+from pullback_profiler.record.recording import (
     HOST_TYPES,
     MEMORY_EVENT_NAME,
     OUT_OF_MEMORY_EVENT_NAME,
+    Allocation,
+    Profile,
+    Recording,
+    Results,
 )
-
-if TYPE_CHECKING:
-    from pullback_profiler.autograd_profiler import profile
-    from pullback_profiler.record.post_process import Allocation, Recording, Results
 
 PRODUCT = "Pullback Profiler"
 USER_SCOPE = 7
@@ -31,7 +31,7 @@ SPAN_ORDER = 10_000_000  # viewers show what covers the whole recording last
 Entry = dict[str, Any]
 
 
-def trace_parts(profiled: profile, metadata: Mapping[str, Any]) -> Iterator[str]:
+def trace_parts(profiled: Profile, metadata: Mapping[str, Any]) -> Iterator[str]:
     """Return the text of the trace, piece by piece.
 
     Times are in microseconds since ``baseTimeNanoseconds``, with three decimals. Raises, before

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pullback_profiler.events.function_event import CPU, FunctionEvent
-
-if TYPE_CHECKING:
-    from pullback_profiler.record.post_process import Thread
+from pullback_profiler.record.recording import Thread
 
 DEVICE_ORDER = 5_000_000  # viewers sort processes by a number: the host first, then devices
 RESOLUTION = 1.0  # microseconds that the clock of a device is wrong by
@@ -26,7 +24,7 @@ class Lanes:
 
     A thread stands under its number in the system, if that is known and no other thread had it.
 
-    >>> from pullback_profiler.record.post_process import Thread
+    >>> from pullback_profiler.record.recording import Thread
     >>> threads = [Thread(1, "main", 77, []), Thread(2, "pool", 77, []), Thread(3, None, 0, [])]
     >>> Lanes(70, threads).tids
     {1: 77, 2: 78, 3: 79}

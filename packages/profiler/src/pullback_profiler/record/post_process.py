@@ -9,7 +9,7 @@ import math
 import os
 import runpy
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pullback import backend
@@ -17,13 +17,25 @@ from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.events.string_table import display_name
 from pullback_profiler.record.flops import flops_of
+from pullback_profiler.record.recording import (
+    EVALUATION,
+    FUNCTION,
+    HOST_TYPES,
+    KERNEL,
+    MEMORY,
+    MEMORY_EVENT_NAME,
+    NODE,
+    OP,
+    OUT_OF_MEMORY_EVENT_NAME,
+    RANGE,
+    Allocation,
+    Recording,
+    Results,
+    Thread,
+    event_name,
+)
 
-OP, NODE, RANGE, EVALUATION, KERNEL, FUNCTION = range(6)
-MEMORY = 100
 SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0, FUNCTION: 0}
-OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
-MEMORY_EVENT_NAME = "[memory]"
-HOST_TYPES = ("cpu", "ref", "meta")
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
     *("float32", "float64", "complex64", "complex128"),
@@ -35,26 +47,6 @@ logger = logging.getLogger("pullback.profiler")
 _NO_DETAILS: tuple[list[Any], tuple[Any, ...]] = ([], ())
 
 
-class Thread(NamedTuple):
-    """What one thread recorded: see ``Recorder.threads``."""
-
-    number: int
-    name: str | None
-    native: int
-    records: Collection[tuple[Any, ...]]
-
-
-class Allocation(NamedTuple):
-    """A change of memory: bytes taken, or given back where they are below 0."""
-
-    time: int  # nanoseconds
-    thread: int
-    address: int
-    nbytes: int
-    device_type: str
-    device_index: int
-
-
 class Options(NamedTuple):
     """What of the records becomes part of events."""
 
@@ -62,21 +54,6 @@ class Options(NamedTuple):
     with_flops: bool = False
     profile_memory: bool = False
     timeout: float | None = None  # seconds for all of it
-
-
-class Recording(NamedTuple):
-    """What was recorded between two points in time, in nanoseconds."""
-
-    threads: list[Thread]
-    started: int
-    stopped: int
-
-
-class Results(NamedTuple):
-    """Events, and what of the records is no event."""
-
-    events: EventList
-    allocations: list[Allocation]
 
 
 def post_process(recording: Recording, options: Options) -> Results:
@@ -92,21 +69,6 @@ def post_process(recording: Recording, options: Options) -> Results:
     finally:
         if enabled:
             gc.enable()
-
-
-def event_name(kind: int, name: str) -> str:
-    """Return the name under which an op, a node or a block is shown.
-
-    >>> event_name(OP, "add"), event_name(EVALUATION, "AccumulateGrad")
-    ('pullback::add', 'autograd::engine::evaluate_function: pullback::autograd::AccumulateGrad')
-    """
-    if kind == OP:
-        return name if "::" in name else f"pullback::{name}"
-    if kind in (RANGE, FUNCTION):
-        return name
-    if name == "AccumulateGrad":
-        name = f"pullback::autograd::{name}"
-    return f"autograd::engine::evaluate_function: {name}" if kind == EVALUATION else name
 
 
 class _Running:
