@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.importers.trace_file import Names, TraceFile, microseconds
-
-if TYPE_CHECKING:
-    from pullback_profiler.events.event_list import EventList
 
 _RANGES = "NVTX_EVENTS"
 _CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"  # also the driver's
@@ -53,8 +51,6 @@ def load_nsys(path: str | os.PathLike[str]) -> EventList:
         ...
     FileNotFoundError: there is no trace file 'missing.sqlite'
     """
-    from pullback_profiler.events.event_list import EventList
-
     with TraceFile(path) as trace:
         names = Names(trace, "StringIds", "id", "value")
         threads = _read_ranges(trace, names)

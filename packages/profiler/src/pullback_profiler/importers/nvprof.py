@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.importers.trace_file import Names, TraceFile, microseconds
-
-if TYPE_CHECKING:
-    from pullback_profiler.events.event_list import EventList
 
 _LAUNCH = 211  # what nvprof calls cudaLaunchKernel
 _API_CALL = {"correlationId": int, "cbid": int, "start": int, "end": int}
@@ -62,8 +60,6 @@ def load_nvprof(path: str | os.PathLike[str]) -> EventList:
         ...
     FileNotFoundError: there is no trace file 'missing.nvvp'
     """
-    from pullback_profiler.events.event_list import EventList
-
     events = EventList(parse_nvprof_trace(path), use_device="cuda")
     events.build_tree()
     return events
