@@ -378,7 +378,8 @@ class profile:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "memory.json")
         ...     p.export_memory_timeline(path)
-        ...     times, nbytes, events = json.load(open(path))
+        ...     with open(path) as file:
+        ...         times, nbytes, events = json.load(file)
         >>> nbytes, events
         ([1024], ['pullback::ones'])
         """

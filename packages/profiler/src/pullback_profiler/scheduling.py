@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 
 class ProfilerAction(enum.Enum):
-    """What the profiler does during one step."""
+    """What the profiler does during one step; schedules return it.
+
+    >>> from pullback_profiler import ProfilerAction, schedule
+    >>> schedule(wait=1, warmup=1, active=1)(0) is ProfilerAction.NONE
+    True
+    """
 
     NONE = 0
     WARMUP = 1

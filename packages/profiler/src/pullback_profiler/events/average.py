@@ -12,8 +12,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     Times are in microseconds, memory in bytes, as in a ``FunctionEvent``; ``cpu_time`` and
     ``device_time`` are per call.
 
-    >>> from pullback_profiler.events.average import FunctionEventAvg
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent, FunctionEventAvg
     >>> average = FunctionEventAvg()
     >>> for end_us in (3.0, 5.0):
     ...     average += FunctionEvent(0, "mul", 1, 0.0, end_us)
@@ -53,8 +52,7 @@ class FunctionEventAvg(FormattedTimesMixin):
         The first one gives the key and what is not summed.
         Raises: AssertionError for another key, and for what is neither.
 
-        >>> from pullback_profiler.events.average import FunctionEventAvg
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import FunctionEvent, FunctionEventAvg
         >>> FunctionEventAvg().add(FunctionEvent(0, "mul", 1, 0.0, 4.0)).cpu_time_total
         4.0
         """
@@ -75,8 +73,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     def accumulate(self, other: FunctionEvent | FunctionEventAvg) -> None:
         """Add the numbers of an event or an average, whatever its key.
 
-        >>> from pullback_profiler.events.average import FunctionEventAvg
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import FunctionEvent, FunctionEventAvg
         >>> total = FunctionEventAvg()
         >>> total.accumulate(FunctionEvent(0, "mul", 1, 0.0, 4.0))
         >>> total.accumulate(FunctionEvent(1, "add", 1, 5.0, 8.0))

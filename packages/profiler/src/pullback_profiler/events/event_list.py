@@ -18,8 +18,7 @@ class EventList(list):
     ``profile_memory`` the table shows memory, and ``with_flops`` floating-point operations.
     ``str()`` of a list is its table.
 
-    >>> from pullback_profiler.events.event_list import EventList
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import EventList, FunctionEvent
     >>> events = EventList([
     ...     FunctionEvent(0, "step", 1, 0.0, 10.0), FunctionEvent(1, "mul", 1, 2.0, 5.0)
     ... ])
@@ -48,8 +47,7 @@ class EventList(list):
         of the same name as its parent is merged into it and leaves the list. Backward events get
         the stack of the forward operation. Call it again after adding events.
 
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> events = EventList([
         ...     FunctionEvent(0, "step", 1, 0.0, 10.0), FunctionEvent(1, "mul", 1, 2.0, 5.0)
         ... ])
@@ -85,8 +83,7 @@ class EventList(list):
         their stacks, and the names of overloads.
         Raises: AssertionError before ``build_tree``, and for a list of averages.
 
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> events = EventList(FunctionEvent(i, "mul", 1, 10 * i, 10 * i + 4) for i in range(3))
         >>> events.build_tree()
         >>> events.key_averages()
@@ -126,8 +123,7 @@ class EventList(list):
 
         Times of nested events count at each level, except those that begin with ``self_``.
 
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> EventList([FunctionEvent(0, "mul", 1, 0.0, 4.0)]).total_average()
         <FunctionEventAvg key='Total' count=1 self_cpu_time=4.000us cpu_time=4.000us>
         """
@@ -163,8 +159,7 @@ class EventList(list):
         events; ValueError for another ``time_unit`` and for a width below 0; RuntimeError if events
         have times of a device and none says which.
 
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> events = EventList([FunctionEvent(0, "mul", 1, 0.0, 4.0)])
         >>> print(events.table(time_unit="ms").splitlines()[-1])
         Self CPU time total: 0.004ms
@@ -188,7 +183,7 @@ class EventList(list):
     def supported_export_stacks_metrics(self) -> list[str]:
         """Return what ``export_stacks`` can measure.
 
-        >>> from pullback_profiler.events.event_list import EventList
+        >>> from pullback_profiler import EventList
         >>> EventList().supported_export_stacks_metrics()[0]
         'self_cpu_time_total'
         """
@@ -202,8 +197,7 @@ class EventList(list):
         Raises: ValueError for a metric that is not in ``supported_export_stacks_metrics()``.
 
         >>> import os
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> events = EventList([FunctionEvent(0, "mul", 1, 0.0, 4.0, stack=["a.py(1): f"])])
         >>> events.export_stacks(os.devnull, "self_cpu_time_total")
         """
@@ -219,8 +213,7 @@ class EventList(list):
         Raises: TypeError for averages, which have no place in time; OSError.
 
         >>> import os
-        >>> from pullback_profiler.events.event_list import EventList
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import EventList, FunctionEvent
         >>> EventList([FunctionEvent(0, "mul", 1, 0.0, 4.0)]).export_chrome_trace(os.devnull)
         """
         if any(isinstance(event, FunctionEventAvg) for event in self):

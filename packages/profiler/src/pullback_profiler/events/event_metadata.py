@@ -10,7 +10,7 @@ class EventMetadata(NamedTuple):
 
     Times (``queued``) are in microseconds, ``shared_memory`` and ``bytes`` in bytes.
 
-    >>> from pullback_profiler.events.event_metadata import EventMetadata
+    >>> from pullback_profiler import EventMetadata
     >>> EventMetadata(stream=7).stream
     7
     """

@@ -21,7 +21,7 @@ _plain_values = operator.attrgetter(*_PLAIN_SLOTS)
 def rows_of(events: Iterable[Any]) -> list[Row]:
     """Return a row for each event, then for each other one that they are linked to.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> event = FunctionEvent(0, "mul", 1, 0.0, 4.0)
     >>> [(row[0].__name__, row[2:]) for row in rows_of([event])]
     [('FunctionEvent', (None, None))]
@@ -44,7 +44,7 @@ def rows_of(events: Iterable[Any]) -> list[Row]:
 def events_of(rows: Iterable[Row]) -> list[Any]:
     """Return the events that ``rows_of`` made rows of, linked as they were.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> events_of(rows_of([FunctionEvent(0, "mul", 1, 0.0, 4.0)]))
     [<FunctionEvent id=0 name='mul' thread=1 start_us=0.0 end_us=4.0 cpu_time=4.000us>]
     """

@@ -32,7 +32,7 @@ class FormattedTimesMixin:
     ``cpu_time_str``, ``cpu_time_total_str``, ``self_cpu_time_total_str``, and the same of
     ``device``. The names with ``cuda`` in place of ``device`` are deprecated (FutureWarning).
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> FunctionEvent(0, "load", thread=1, start_us=0, end_us=2500).cpu_time_total_str
     '2.500ms'
     """

@@ -18,7 +18,7 @@ BACKWARD_FUNCTION = 1  # the scope of a node's formula
 class Kernel(NamedTuple):
     """Work on a device that an event launched; ``duration`` is in microseconds.
 
-    >>> from pullback_profiler.events.function_event import Kernel
+    >>> from pullback_profiler import Kernel
     >>> Kernel("gemm", 0, 12.5)
     Kernel(name='gemm', device=0, duration=12.5)
     """
@@ -46,7 +46,7 @@ class FunctionEvent(FormattedTimesMixin):
 
     ``EventList.build_tree`` sets ``cpu_parent`` and ``cpu_children``.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> FunctionEvent(3, "pullback::mul", thread=1, start_us=2.0, end_us=6.5)
     <FunctionEvent id=3 name='pullback::mul' thread=1 start_us=2.0 end_us=6.5 cpu_time=4.500us>
     """
@@ -220,7 +220,7 @@ class FunctionEvent(FormattedTimesMixin):
 
         Raises: AssertionError for an event that did not run on the CPU.
 
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import FunctionEvent
         >>> event = FunctionEvent(0, "launch", 1, 0.0, 4.0, use_device="cuda")
         >>> event.append_kernel("gemm", 0, 12.5)
         >>> event.device_time_total
@@ -234,7 +234,7 @@ class FunctionEvent(FormattedTimesMixin):
 
         Raises: AssertionError unless both are events that ran on the CPU.
 
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import FunctionEvent
         >>> outer = FunctionEvent(0, "outer", 1, 0.0, 4.0)
         >>> outer.append_cpu_child(FunctionEvent(1, "inner", 1, 1.0, 2.0))
         >>> outer.self_cpu_time_total
@@ -249,7 +249,7 @@ class FunctionEvent(FormattedTimesMixin):
 
         Raises: AssertionError unless both are events that ran on the CPU.
 
-        >>> from pullback_profiler.events.function_event import FunctionEvent
+        >>> from pullback_profiler import FunctionEvent
         >>> inner = FunctionEvent(1, "inner", 1, 1.0, 2.0)
         >>> inner.set_cpu_parent(FunctionEvent(0, "outer", 1, 0.0, 4.0))
         >>> inner.cpu_parent.name

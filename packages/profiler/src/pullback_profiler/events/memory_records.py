@@ -12,7 +12,7 @@ class MemRecordsAcc:
 
     A record is a sequence whose first item has ``start_ns()``, its time in nanoseconds.
 
-    >>> from pullback_profiler.events.memory_records import MemRecordsAcc
+    >>> from pullback_profiler import MemRecordsAcc
     >>> class Allocation:
     ...     def __init__(self, ns):
     ...         self.ns = ns
@@ -30,7 +30,7 @@ class MemRecordsAcc:
     def in_interval(self, start_ns: int, end_ns: int) -> Iterator[Sequence[Any]]:
         """Yield the records from ``start_ns`` to ``end_ns``, both included, by time.
 
-        >>> from pullback_profiler.events.memory_records import MemRecordsAcc
+        >>> from pullback_profiler import MemRecordsAcc
         >>> list(MemRecordsAcc([]).in_interval(0, 100))
         []
         """

@@ -43,7 +43,7 @@ def stack_lines(events: Iterable[Any], metric: str) -> Iterator[str]:
 
     The number is the metric in whole microseconds; events where it is 0 are left out.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> event = FunctionEvent(0, "mul", 1, 0.0, 7.5, stack=["b.py(2): g", "a.py(1): f"])
     >>> list(stack_lines([event], "self_cpu_time_total"))
     ['a.py(1):_f;b.py(2):_g 7']

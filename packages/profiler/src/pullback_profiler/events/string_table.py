@@ -14,7 +14,7 @@ class StringTable(dict[str, str]):
 
     Symbols stay too where no C++ runtime is installed.
 
-    >>> from pullback_profiler.events.string_table import StringTable
+    >>> from pullback_profiler import StringTable
     >>> StringTable()["pullback::mul"]
     'pullback::mul'
     """

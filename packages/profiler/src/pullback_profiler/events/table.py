@@ -61,7 +61,7 @@ def build_table(
 ) -> str:
     """Return a table of events; see ``EventList.table``.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> text = build_table([FunctionEvent(0, "mul", 1, 0, 1500)])
     >>> print(text.splitlines()[-1])
     Self CPU time total: 1.500ms
@@ -100,7 +100,7 @@ def layout(
 ) -> Layout:
     """Return what a table of events shows; the options are those of ``EventList.table``.
 
-    >>> from pullback_profiler.events.function_event import FunctionEvent
+    >>> from pullback_profiler import FunctionEvent
     >>> [column.header for column in layout([FunctionEvent(0, "mul", 1, 0, 1500)]).columns][:3]
     ['Name', 'Self CPU %', 'Self CPU']
     """

@@ -10,7 +10,12 @@ US_PER_UNIT = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 class Interval:
-    """A span of time with ``start`` and ``end`` in microseconds."""
+    """A span of time with ``start`` and ``end`` in microseconds.
+
+    >>> from pullback_profiler import Interval
+    >>> Interval(2.0, 6.5).elapsed_us()
+    4.5
+    """
 
     __slots__ = ("end", "start")
 
