@@ -56,7 +56,9 @@ def walk_outside_functions(node):
 
 
 CYTHON_IMPORT = re.compile(r"^([ \t]*)c?import\s+([\w., \t]+)", re.M)
-CYTHON_FROM = re.compile(r"^([ \t]*)from\s+(\.*)([\w.]*)\s+c?import\s+\(?([^)\n]*)", re.M)
+CYTHON_FROM = re.compile(
+    r"^([ \t]*)from\s+(\.*)([\w.]*)\s+c?import\s+(?:\(([^)]*)\)|([^(\n]*))", re.M
+)
 
 
 def cython_imports(path, package):
@@ -65,9 +67,9 @@ def cython_imports(path, package):
     for indent, names in CYTHON_IMPORT.findall(text):
         for name in names.split(","):
             yield name.split(" as ")[0].strip(), not indent
-    for indent, dots, module, names in CYTHON_FROM.findall(text):
+    for indent, dots, module, enclosed, names in CYTHON_FROM.findall(text):
         base = resolve(module, package, len(dots))
-        for name in names.split(","):
+        for name in (enclosed or names).split(","):
             if name.strip():
                 yield f"{base}.{name.split(' as ')[0].strip()}", not indent
 
@@ -109,13 +111,17 @@ def test_the_parser_sees_every_form(tmp_path):
     ]
     (tmp_path / "a.pyx").write_text(
         "cimport cython\nfrom .node cimport (Node,\n    Edge)\n"
-        "from pullback.abi cimport pb_call as c\ndef f():\n    import scipy\n"
+        "from pullback.abi cimport pb_call as c\nfrom .device cimport (\n    of, to)\n"
+        "def f():\n    import scipy\n"
     )
     assert imports(tmp_path / "a.pyx", "pullback._c") == [
         ("cython", True),
         ("scipy", False),
         ("pullback._c.node.Node", True),
+        ("pullback._c.node.Edge", True),
         ("pullback.abi.pb_call", True),
+        ("pullback._c.device.of", True),
+        ("pullback._c.device.to", True),
     ]
 
 
