@@ -4,6 +4,7 @@ Backends and the profiler use ``pullback.abi`` and ``pullback.backend`` and noth
 """
 
 import ast
+import graphlib
 import re
 import sys
 
@@ -19,6 +20,17 @@ FORBIDDEN = {
     "refbackend": ("autograd", "_bind", "testing"),
     "autograd": ("testing", "refbackend"),
     "nn": ("testing", "refbackend"),
+}
+# Which folders of a package each folder may import, in functions and for annotations too; "." is
+# the package's own modules and "pullback" the core.
+ALLOWED = {
+    "packages/profiler/src/pullback_profiler": {
+        "events": set(),
+        "importers": {"events"},
+        "record": {"events", "pullback"},
+        "export": {"events", "record"},
+        ".": {"events", "importers", "record", "export", "pullback"},
+    },
 }
 RUNTIME_REQUIREMENTS = {"numpy", "pluggy", "ml_dtypes"}
 
@@ -191,6 +203,59 @@ def test_plugin_uses_the_contract_only(root, folder):
             if is_core(name) and part_of(name) not in contract:
                 bad.append(f"{path.relative_to(root)} imports {name}")
     assert bad == []
+
+
+def modules_of(package):
+    """Return what each module of a package imports, by the modules' dotted names."""
+    found = {}
+    for path, parent in sources(package):
+        name = parent if path.stem == "__init__" else f"{parent}.{path.name.split('.')[0]}"
+        found.setdefault(name, set()).update(name for name, _ in imports(path, parent))
+    return found
+
+
+def imported_module(name, modules):
+    """Return the module that a name is from: the longest of its beginnings that is one, or None."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def folder_of(module, package):
+    """Return the folder right below the package that a module is in, "." for the package itself."""
+    words = module.split(".")
+    return words[1] if len(words) > 1 and (package / words[1]).is_dir() else "."
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_folders_import_only_what_is_below_them(root, package):
+    """Both ways: an edge that nothing uses any more leaves the list."""
+    package, allowed = root / package, ALLOWED[package]
+    modules = modules_of(package)
+    used = {}
+    for module, names in modules.items():
+        source = folder_of(module, package)
+        for name in names:
+            home = imported_module(name, modules)
+            target = folder_of(home, package) if home else "pullback" if is_core(name) else source
+            if target != source:
+                used.setdefault((source, target), []).append(f"{module} imports {name}")
+    edges = {(source, target) for source, targets in allowed.items() for target in targets}
+    assert {edge: used[edge] for edge in used.keys() - edges} == {}
+    assert edges - used.keys() == set()
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_modules_import_each_other_in_no_circle(root, package):
+    modules = modules_of(root / package)
+    graph = {
+        module: {imported_module(name, modules) for name in names} - {None, module}
+        for module, names in modules.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 @pytest.mark.parametrize("folder", ["packages", "tools", "benchmarks", "examples"])
