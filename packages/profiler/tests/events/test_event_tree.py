@@ -36,10 +36,10 @@ def plain_parents(events):
     taking_part = [event for event in events if not event.is_async and event.device_type == "cpu"]
     order = sorted(taking_part, key=lambda e: (e.time_range.start, -e.time_range.end))
     parents = {}
-    for place, inner in enumerate(order):
+    for index, inner in enumerate(order):
         covering = [
             outer
-            for outer in order[:place]
+            for outer in order[:index]
             if (outer.thread, outer.node_id) == (inner.thread, inner.node_id)
             and outer.time_range.start <= inner.time_range.start < outer.time_range.end
             and inner.time_range.end <= outer.time_range.end

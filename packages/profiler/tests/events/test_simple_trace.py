@@ -53,8 +53,8 @@ def test_work_elsewhere_has_a_place_of_its_own():
         FunctionEvent(0, "gemm", 1, 0, 9, device_type="cuda", device_resource_id=7),
         FunctionEvent(1, "mul", 1, 0, 9, is_remote=True, node_id=3),
     ]
-    places = [(e["pid"], e["tid"]) for e in json.loads("".join(trace_text(events, "cuda")))]
-    assert places == [("CUDA functions", 7), ("CPU functions", "node_id:3, thread_id:1")]
+    tracks = [(e["pid"], e["tid"]) for e in json.loads("".join(trace_text(events, "cuda")))]
+    assert tracks == [("CUDA functions", 7), ("CPU functions", "node_id:3, thread_id:1")]
 
 
 def test_averages_have_no_trace(tmp_path):

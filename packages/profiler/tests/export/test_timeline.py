@@ -151,8 +151,8 @@ def test_a_thinned_line_keeps_its_extremes(values, limit):
 
 
 def test_a_page_has_the_extremes_and_the_number_of_changes():
-    places = range(20_000)
-    many = Series("cpu", [float(i) for i in places], [i % 777 for i in places], ["x"] * 20_000)
+    times = range(20_000)
+    many = Series("cpu", [float(i) for i in times], [i % 777 for i in times], ["x"] * 20_000)
     shown = for_page(many)
     assert (shown["changes"], shown["peak"]) == (20_000, 776)
     assert len(shown["times"]) == len(shown["bytes"]) == len(shown["events"]) <= 8_000

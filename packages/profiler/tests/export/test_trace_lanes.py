@@ -27,7 +27,7 @@ def on_device(number, start, end, launcher=0, **options):
 def test_threads_stand_under_their_numbers_in_the_system():
     assert LANES.tids == {1: 70, 2: 71}
     assert LANES.names == {1: "main", 2: "other"}
-    assert LANES.place(FunctionEvent(0, "op", 2, 0, 1)) == (PID, 71)
+    assert LANES.of_event(FunctionEvent(0, "op", 2, 0, 1)) == (PID, 71)
 
 
 def test_unknown_and_repeated_numbers_get_free_ones():
@@ -45,8 +45,8 @@ def test_unknown_and_repeated_numbers_get_free_ones():
 
 def test_device_with_the_number_of_the_process_has_another():
     lanes = Lanes(1, [])
-    assert lanes.place(on_device(0, 0, 1)) == (0, 0)
-    assert lanes.place(on_device(0, 0, 1, device_index=1)) == (5_000_001, 0)
+    assert lanes.of_event(on_device(0, 0, 1)) == (0, 0)
+    assert lanes.of_event(on_device(0, 0, 1, device_index=1)) == (5_000_001, 0)
 
 
 def test_asynchronous_events_are_no_bars():
@@ -103,7 +103,7 @@ def test_bars_nest_whatever_happened(spans):
             continue
         start, end = event.time_range.start, ends[id(event)]
         assert start <= end <= event.time_range.end
-        stack = around.setdefault(LANES.place(event), [])
+        stack = around.setdefault(LANES.of_event(event), [])
         while stack and stack[-1] <= start:
             stack.pop()
         assert not stack or end <= stack[-1]

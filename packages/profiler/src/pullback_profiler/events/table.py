@@ -23,11 +23,11 @@ SORT_KEYS = (
 
 
 class SortKeyError(AttributeError, ValueError):
-    """A table cannot be sorted by this: it is no number that the events have."""
+    """A table cannot be sorted by this: the events have no such number."""
 
 
 class Column(NamedTuple):
-    """One column: what stands above it, how wide it is, and what it shows of an event."""
+    """One column: its header, its width, and what it shows of an event."""
 
     header: str
     width: int
@@ -124,7 +124,7 @@ def layout(
         *(_device_columns(use_device, self_device, time_unit) if self_device is not None else ()),
         *(_memory_columns(events, use_device) if profile_memory else ()),
         Column("# of Calls", WIDTH, lambda event: event.count),
-        *_place_columns(events, max_shapes_column_width),
+        *_input_columns(events, max_shapes_column_width),
     ]
     source = _source_columns(events, max_src_column_width)
     source_at = len(columns) if source else -1
@@ -210,7 +210,7 @@ def _memory_columns(events: Sequence[Any], device: str | None) -> Iterator[Colum
         )
 
 
-def _place_columns(events: Sequence[Any], limit: int | None) -> Iterator[Column]:
+def _input_columns(events: Sequence[Any], limit: int | None) -> Iterator[Column]:
     if any(event.node_id != -1 for event in events):
         yield Column("Node ID", WIDTH, lambda event: event.node_id)
     if any(event.input_shapes for event in events):
@@ -265,7 +265,7 @@ def _flops_columns(events: Sequence[Any]) -> Iterator[Column]:
 
 
 def _sorted(events: Sequence[Any], sort_by: str) -> list[Any]:
-    """Return events by an attribute, the largest first; what has none of it comes last."""
+    """Return events by an attribute, the largest first; those without it come last."""
     attribute = device_neutral(sort_by)
     values = [getattr(event, attribute, "") for event in events]
     if not all(value is None or isinstance(value, (int, float)) for value in values):

@@ -17,7 +17,7 @@ from pullback_profiler.export.timeline import for_page, memory_series
 from pullback_profiler.record.recording import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME, Profile
 
 SCRIPTS = ("format", "memory", "flame", "frames", "averages", "detail", "report")
-# What a page draws at most; beyond it the longest are taken, and the page says so.
+# Most that a page draws; beyond it the longest are drawn, and the page says so.
 MAX_CALLS = 50_000
 MAX_PATHS = 20_000
 MAX_DETAILS = 20  # shapes and stacks that are listed of one name
@@ -89,7 +89,7 @@ def kind_of(event: FunctionEvent) -> str:
 
 
 class _Numbers(dict[Any, int]):
-    """Numbers for things, in the order in which they are first asked for."""
+    """Gives each key a number, in the order in which keys are first looked up."""
 
     def __missing__(self, key: Hashable) -> int:
         self[key] = number = len(self)
@@ -97,7 +97,7 @@ class _Numbers(dict[Any, int]):
 
 
 class _Group:
-    """How often something was seen, and for how long."""
+    """The count and the time of equal shapes, stacks or events."""
 
     __slots__ = ("count", "time")
 
@@ -111,7 +111,7 @@ class _Group:
 
 
 class _Row:
-    """What is known of the events of one name."""
+    """The sums over the events of one name."""
 
     def __init__(self, event: FunctionEvent) -> None:
         self.kind = kind_of(event)
@@ -170,7 +170,7 @@ def _longest(groups: dict[Any, _Group]) -> list[tuple[Any, _Group]]:
 
 
 class _Report:
-    """Goes through the events, and numbers what they share: rows, lanes, lines, shapes, stacks."""
+    """Numbers what events share: rows, lanes, lines, shapes and stacks."""
 
     def __init__(self, events: Sequence[FunctionEvent], thread_names: dict[int, Any]) -> None:
         self.rows: list[_Row] = []
@@ -196,7 +196,7 @@ class _Report:
             self.connect(event.cpu_parent, event)
         for maker, run in backward_links(events):
             self.pair(maker, run)
-        # What is drawn as frames: it took time, in one place.
+        # Drawn as frames: events that took time, on one thread.
         self.drawn = [e for e in events if not e.is_async and e.time_range.elapsed_us() > 0]
 
     def connect(self, parent: FunctionEvent | None, event: FunctionEvent) -> None:
@@ -232,7 +232,7 @@ class _Report:
             longest = sorted(shown, key=lambda event: -event.time_range.elapsed_us())
             chosen = {id(event) for event in longest[:MAX_CALLS]}
             shown = [event for event in shown if id(event) in chosen]
-        place = {id(event): at for at, event in enumerate(shown)}
+        index = {id(event): at for at, event in enumerate(shown)}
         columns: dict[str, list[Any]] = {
             "row": [self.row_of[id(event)] for event in shown],
             "lane": [self.lane_of(event) for event in shown],
@@ -242,14 +242,14 @@ class _Report:
             "depth": [self.depths[id(event)] for event in shown],
             "shape": [_number(self.shapes, event.input_shapes, str) for event in shown],
             "stack": [_number(self.stacks, event.stack, tuple) for event in shown],
-            "partner": [place.get(self.partner_of.get(id(event), 0), -1) for event in shown],
+            "partner": [index.get(self.partner_of.get(id(event), 0), -1) for event in shown],
         }
         return columns, len(self.drawn) - len(shown)
 
     def paths(self) -> tuple[dict[str, list[Any]], int]:
         """Return calls merged by what is around them as columns, and how many paths are left out.
 
-        Around an outermost event stand the lines of the program, numbered -1, -2 and so on.
+        Lines of the program are frames around an outermost event, numbered -1, -2 and so on.
         """
         numbers = _Numbers()
         sums: list[list[float]] = []  # time, own time, count
@@ -273,14 +273,14 @@ class _Report:
                     above = count((lane, above, -1 - self.lines[line]), time, 0)
             row = self.row_of[id(event)]
             path_of[id(event)] = count((lane, above, row), time, own_time(event))
-        # A path is never longer than what it lies in, so the longest have theirs with them.
+        # A path is never longer than its parent, so the parents of the longest are among them.
         order = sorted(range(len(sums)), key=lambda number: (-sums[number][0], number))
         shown = sorted(order[:MAX_PATHS])
-        place = {number: at for at, number in enumerate(shown)}
+        index = {number: at for at, number in enumerate(shown)}
         keys = list(numbers)
         columns: dict[str, list[Any]] = {
             "lane": [keys[number][0] for number in shown],
-            "parent": [place.get(keys[number][1], -1) for number in shown],
+            "parent": [index.get(keys[number][1], -1) for number in shown],
             "row": [keys[number][2] for number in shown],
         }
         for at, name in enumerate(("time", "self", "count")):

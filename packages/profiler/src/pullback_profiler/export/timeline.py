@@ -36,7 +36,7 @@ class Series(NamedTuple):
         return max([0, *self.nbytes])
 
 
-class _Around:
+class _InnermostEvents:
     """Finds the innermost event of a thread around points in time, which must not go back."""
 
     def __init__(self) -> None:
@@ -72,10 +72,10 @@ def memory_series(profiled: Profile) -> list[Series]:
     []
     """
     results, recording = profiled._results(), profiled._recording
-    threads: dict[int, _Around] = {}
+    threads: dict[int, _InnermostEvents] = {}
     for event in results.events:
         if event.device_type == CPU and not event.is_async:
-            threads.setdefault(event.thread, _Around()).events.append(event)
+            threads.setdefault(event.thread, _InnermostEvents()).events.append(event)
     found: dict[str, Series] = {}
     for change in results.allocations:
         if recording is None or not change.address:  # an attempt that failed took nothing
@@ -86,7 +86,7 @@ def memory_series(profiled: Profile) -> list[Series]:
         held = series.nbytes[-1] if series.nbytes else 0
         series.times.append(time)
         series.nbytes.append(held + change.nbytes)
-        series.events.append(threads.setdefault(change.thread, _Around()).name_at(time))
+        series.events.append(threads.setdefault(change.thread, _InnermostEvents()).name_at(time))
     return sorted(found.values(), key=lambda series: -series.peak)
 
 
@@ -113,7 +113,7 @@ def for_page(series: Series) -> dict[str, Any]:
 
 
 def extremes(values: Sequence[int], limit: int) -> Iterator[int]:
-    """Yield the places of all values, or of the least, the most and the last of each piece.
+    """Yield the indices of all values, or of the least, the most and the last of each piece.
 
     >>> list(extremes([5, 1, 9, 2, 7, 7, 0], limit=3))
     [2, 6]

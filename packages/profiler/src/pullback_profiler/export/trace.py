@@ -13,7 +13,7 @@ from typing import Any
 
 from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.events.util import without_halves
-from pullback_profiler.export.trace_lanes import DEVICE_ORDER, Lanes, Place, device_blocks, drawable
+from pullback_profiler.export.trace_lanes import DEVICE_ORDER, Lanes, device_blocks, drawable
 from pullback_profiler.export.trace_links import Link, links_of
 from pullback_profiler.record.recording import (
     HOST_TYPES,
@@ -134,14 +134,14 @@ def _bars(
         end = ends.get(id(event))
         if end is None:
             continue
-        place = _at(lanes.place(event))
+        lane = lanes.of_event(event)._asdict()
         start = event.time_range.start
         ts = _microseconds(start)
         yield {
             "ph": "X",
             "cat": event.activity_type,
             "name": event.trace_name,
-            **place,
+            **lane,
             "ts": ts,
             "dur": _microseconds(end - start),
             "args": _arguments(event, number),
@@ -149,9 +149,9 @@ def _bars(
         for link in links.get(id(event), ()):
             arrow = {"id": link.number, "cat": link.category, "name": link.category}
             if link.begins:
-                yield {"ph": "s", **arrow, **place, "ts": ts}
+                yield {"ph": "s", **arrow, **lane, "ts": ts}
             else:
-                yield {"ph": "f", **arrow, **place, "ts": ts, "bp": "e"}
+                yield {"ph": "f", **arrow, **lane, "ts": ts, "bp": "e"}
 
 
 def _separate(
@@ -162,7 +162,7 @@ def _separate(
     for number, event in numbered:
         if id(event) in apart:
             common = {"cat": event.activity_type, "name": event.trace_name, "id": event.id}
-            common.update(_at(lanes.place(event)))
+            common.update(lanes.of_event(event)._asdict())
             begin, end = event.time_range.start, event.time_range.end
             arguments = _arguments(event, number)
             arguments["Async"] = event.is_async
@@ -213,7 +213,7 @@ def _memory(allocations: Iterable[Allocation], lanes: Lanes, started: int) -> It
             "cat": "cpu_instant_event",
             "s": "t",
             "name": MEMORY_EVENT_NAME if change.address else OUT_OF_MEMORY_EVENT_NAME,
-            **_at(lanes.thread(change.thread)),
+            **lanes.thread(change.thread)._asdict(),
             "ts": _microseconds((change.time - started) / 1000),
             "args": {
                 "Bytes": change.nbytes,
@@ -229,21 +229,17 @@ def _memory(allocations: Iterable[Allocation], lanes: Lanes, started: int) -> It
 def _span(length: float) -> Iterator[Entry]:
     """Yield the whole recording as one bar, with marks at both ends."""
     end = _microseconds(length)
-    place: Entry = {"pid": "Spans", "tid": PRODUCT}
+    lane: Entry = {"pid": "Spans", "tid": PRODUCT}
     yield _metadata("process_name", "Spans", 0, name="Spans")
     yield _metadata("process_sort_index", "Spans", 0, sort_index=SPAN_ORDER)
-    bar = {"ph": "X", "cat": "Trace", "name": f"{PRODUCT} (0)", **place}
+    bar = {"ph": "X", "cat": "Trace", "name": f"{PRODUCT} (0)", **lane}
     yield {**bar, "ts": 0.0, "dur": end, "args": {"Op count": 0}}
     for name, ts in ((f"Iteration Start: {PRODUCT}", 0.0), ("Record Window End", end)):
-        yield {"ph": "i", "s": "g", "name": name, **place, "ts": ts}
+        yield {"ph": "i", "s": "g", "name": name, **lane, "ts": ts}
 
 
 def _microseconds(time_us: float) -> float:
     return round(time_us, 3)
-
-
-def _at(place: Place) -> Entry:
-    return {"pid": place.pid, "tid": place.tid}
 
 
 def _process(pid: int, label: str, order: int) -> Iterator[Entry]:

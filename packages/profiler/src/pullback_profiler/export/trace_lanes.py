@@ -1,4 +1,4 @@
-"""Where events stand in a Chrome trace: processes, the lanes inside them, and bars that nest."""
+"""The processes and lanes of a Chrome trace, and which events are bars that nest in them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pullback_profiler.events.function_event import CPU, FunctionEvent
 from pullback_profiler.record.recording import Thread
 
 DEVICE_ORDER = 5_000_000  # viewers sort processes by a number: the host first, then devices
-RESOLUTION = 1.0  # microseconds that the clock of a device is wrong by
+RESOLUTION = 1.0  # microseconds by which the clock of a device is wrong
 
 
-class Place(NamedTuple):
-    """A lane: what Chrome traces call a thread of a process."""
+class Lane(NamedTuple):
+    """What Chrome traces call a thread of a process."""
 
     pid: int
     tid: int
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 class Lanes:
     """Gives each thread and each stream of a device a lane of its own.
 
-    A thread stands under its number in the system, if that is known and no other thread had it.
+    A thread has its number in the system, if that is known and no other thread had it.
 
     >>> from pullback_profiler.record.recording import Thread
     >>> threads = [Thread(1, "main", 77, []), Thread(2, "pool", 77, []), Thread(3, None, 0, [])]
@@ -47,26 +47,27 @@ class Lanes:
             self.tids[thread.number] = tid
             self.names[thread.number] = thread.name or "python"
 
-    def thread(self, number: int) -> Place:
+    def thread(self, number: int) -> Lane:
         """Return the lane of a thread."""
-        return Place(self.pid, self.tids[number])
+        return Lane(self.pid, self.tids[number])
 
     def device(self, index: int) -> int:
-        """Return what stands for the process of a device: its index, unless that is this one's."""
+        """Return the process of a device: its index, unless this process has that number."""
         return index if index != self.pid else DEVICE_ORDER + index
 
-    def place(self, event: FunctionEvent) -> Place:
+    def of_event(self, event: FunctionEvent) -> Lane:
         """Return the lane of an event."""
         if event.device_type == CPU:
             return self.thread(event.thread)
-        return Place(self.device(event.device_index), event.device_resource_id)
+        return Lane(self.device(event.device_index), event.device_resource_id)
 
 
 def drawable(events: Iterable[FunctionEvent], lanes: Lanes) -> tuple[dict[int, float], set[int]]:
     """Return where bars end, by ``id()`` of their events, and which events cannot be bars.
 
-    Bars of a lane lie inside each other or do not touch. Events that end on another thread or cross
-    others are none, the user's blocks rather than ops. ``events`` come by start, outer ones first.
+    Bars of a lane nest or do not touch. Events that end on another thread or cross others are not
+    bars; where a user's block and an op cross, the op stays a bar. ``events`` come by start, outer
+    ones first.
 
     >>> crossing = [
     ...     FunctionEvent(0, "block", 1, 0, 5, is_user_annotation=True),
@@ -80,14 +81,14 @@ def drawable(events: Iterable[FunctionEvent], lanes: Lanes) -> tuple[dict[int, f
     """
     ends: dict[int, float] = {}
     apart: set[int] = set()
-    stacks: dict[Place, list[FunctionEvent]] = {}
+    stacks: dict[Lane, list[FunctionEvent]] = {}
     for event in events:
         if event.is_async:
             apart.add(id(event))
             continue
         span = event.time_range
         ends[id(event)] = span.end
-        around = stacks.setdefault(lanes.place(event), [])
+        around = stacks.setdefault(lanes.of_event(event), [])
         while around and ends[id(around[-1])] < span.end:
             last = around.pop()
             over = ends[id(last)] - span.start
