@@ -1,4 +1,4 @@
-"""A stand-in for the observer of ops: the test says what runs."""
+"""A fake of the module ``python_observer``: the test says what runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OP, NODE, RANGE, EVALUATION = range(4)
 
 
 class FakeObserver(types.ModuleType):
-    """Stands in for the module ``python_observer``; ``run`` makes an op happen."""
+    """The functions of ``python_observer``, and ``run``, which makes an op happen."""
 
     def __init__(self) -> None:
         super().__init__("pullback_profiler.record.python_observer")

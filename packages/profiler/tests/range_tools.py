@@ -23,7 +23,7 @@ LOADERS = {*NVTX_SETTINGS, *ITT_SETTINGS}
 
 
 class NvtxEvent(NamedTuple):
-    """What NVTX told the tool; threads are numbered in the order of their first event."""
+    """A call that the tool received from NVTX; threads are numbered by their first event."""
 
     kind: str
     thread: int
@@ -39,7 +39,7 @@ class NvtxEvent(NamedTuple):
 
 
 class IttEvent(NamedTuple):
-    """What ITT told the collector."""
+    """A call that the collector received from ITT."""
 
     kind: str
     domain: str
@@ -93,7 +93,7 @@ def compile_tool(source: str, folder: Path) -> Path:
 def make_tool(
     source: str, package: str, folder: Path, settings: dict[str, str], log: str, event: type
 ) -> RangeTool:
-    """Compile a tool; ``{}`` in the settings stands for the library."""
+    """Compile a tool; ``{}`` in the settings is replaced by the library."""
     if find_spec(package) is None:
         pytest.skip(f"the package {package} is not installed")
     library = str(compile_tool(source, folder))

@@ -1,4 +1,4 @@
-"""``profile``: its life, options, results, and files."""
+"""``pullback.autograd.profiler.profile``: start and end, options, results, and files."""
 
 import copy
 import logging
@@ -87,10 +87,10 @@ def test_options_that_make_no_sense():
         assert profile(use_device="gpu").use_device is None
     with pytest.warns(UserWarning, match="XPU is not available, disabling XPU profiling"):
         assert profile(use_device="xpu").use_device is None
-    with pytest.warns() as told:
+    with pytest.warns() as caught:
         profile(use_cuda=True)
-    assert "use_cuda is deprecated" in str(told[0].message)
-    assert told[0].category is FutureWarning
+    assert "use_cuda is deprecated" in str(caught[0].message)
+    assert caught[0].category is FutureWarning
     assert profile(use_device="cpu", use_cpu=False, use_kineto=True).use_device is None
 
 
@@ -158,7 +158,7 @@ def test_trace_ids():
 
 
 def test_profiles_of_many_threads_are_apart():
-    """Recording is one at a time; those that came second are told."""
+    """One profile records at a time; the others raise."""
     barrier, outcomes = threading.Barrier(4), []
 
     def work():

@@ -1,4 +1,4 @@
-"""The step schedule: phases, repetition, refusals."""
+"""The step schedule: phases, repetition, errors."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""One count of steps for several that count; the numbers are torch's."""
+"""The program's step, which several requesters count; the numbers are torch's."""
 
 import threading
 

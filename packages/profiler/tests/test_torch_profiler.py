@@ -1,4 +1,4 @@
-"""``profiler.profile``: schedules, handlers, cycles."""
+"""``pullback.profiler.profile``: schedules, handlers, cycles."""
 
 import copy
 import gzip

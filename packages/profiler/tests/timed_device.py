@@ -1,7 +1,7 @@
 """A backend whose device can be timed: the device ``timed``, two of them.
 
 Its kernels compute nothing. The device begins each one a microsecond after it was launched, or when
-the one before it has ended, and takes five. Once waited for, it passes the next point late.
+the one before it has ended, and takes five. After a wait it passes the following mark late.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def made_by(node: str) -> str:
 
 
 def rebuilt(trace: Trace) -> EventList:
-    """Return the events of the host that a trace tells of, with their tree."""
+    """Return the events of the host in a trace, with their tree."""
     begun: dict[tuple[str, int], FunctionEvent] = {}
     events = EventList()
     for entry in trace["traceEvents"]:

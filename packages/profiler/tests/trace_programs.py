@@ -1,4 +1,4 @@
-"""Small programs to profile: each way in which nodes come to be and are run."""
+"""Small programs to profile: each way in which nodes are made and run."""
 
 from __future__ import annotations
 

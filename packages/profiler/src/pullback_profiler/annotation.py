@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class record_function:
     """Context manager or decorator: what runs inside shows under ``name`` in profiles.
 
-    ``args`` is a text about it, which traces show too. Costs next to nothing while nobody watches.
+    ``args`` is a text that traces show too. Costs next to nothing while no profiler records.
     Raises: TypeError if ``name`` is not a str.
 
     >>> from pullback_profiler import profile, record_function
@@ -40,7 +40,9 @@ class record_function:
             )
         self.name = name
         self.args = args
-        self._numbers: dict[int, list[int | None]] = {}  # by thread; None: ends with a future
+        self._numbers: dict[
+            int, list[int | None]
+        ] = {}  # of open blocks by thread; None: ends with a future
         self._ends_later = False
 
     def __enter__(self) -> record_function:
@@ -58,7 +60,7 @@ class record_function:
             end_range(number)
 
     def _inside(self) -> list[int | None]:
-        """Return the numbers of this thread, those of another that is inside if it has none."""
+        """Return the numbers of this thread; if it has none, those of another thread."""
         own = self._numbers.get(get_ident())
         return own or next(filter(None, [*self._numbers.values()]), [])
 

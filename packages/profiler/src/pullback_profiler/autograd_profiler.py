@@ -39,8 +39,8 @@ class profile:
     """Context manager: record every op, node, block and change of memory that runs inside.
 
     With ``enabled=False`` nothing is recorded and the list of events stays empty. ``use_device``
-    names a kind of device ("cuda") whose kernels are timed too; ``use_cuda=True`` is a deprecated
-    way to say so. ``record_shapes`` keeps shapes, strides, dtypes and plain arguments of inputs;
+    names a kind of device ("cuda") whose kernels are timed too; ``use_cuda=True`` is deprecated
+    for it. ``record_shapes`` keeps shapes, strides, dtypes and plain arguments of inputs;
     ``with_flops`` estimates floating-point operations (and implies shapes); ``profile_memory``
     follows memory of tensors; ``with_stack`` keeps the lines of the program. ``all_threads``
     records every thread instead of the one that enters. ``post_processing_timeout_s`` bounds the
@@ -141,7 +141,7 @@ class profile:
             all_threads=self.all_threads,
         )
         self._began = time.time_ns()
-        self._recorder = recorder  # before it starts: what records has an owner that ends it
+        self._recorder = recorder  # before it starts, so that __del__ ends it whatever happens
         try:
             recorder.start()
             self._entered = True
@@ -151,7 +151,7 @@ class profile:
             raise
 
     def _stop(self) -> None:
-        """End recording, after the device has done what it was given; once is enough."""
+        """Wait for the device, then end recording; a second call does nothing."""
         if not self.enabled or self._recorder is None or self._recording is not None:
             return
         try:
@@ -190,7 +190,7 @@ class profile:
         return {**vars(self), "_recording": recording, "_trace_id_callback": None}
 
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any] = ()) -> None:
-        """Pause recording, or go on with it; ``activities`` is there for torch's sake.
+        """Pause recording, or go on with it; ``activities`` has no effect.
 
         Raises: RuntimeError outside the block.
 
@@ -348,7 +348,7 @@ class profile:
         """Write a report as one HTML file, which any browser shows without a network.
 
         It has the table of averages, a flame graph, memory over time if ``profile_memory`` was on,
-        and details of each name; ``title`` stands above. ``.gz`` at the end compresses.
+        and details of each name, under ``title``. ``.gz`` at the end of the path compresses.
         Raises: RuntimeError before the block has ended; OSError.
 
         >>> import os, pullback
@@ -364,12 +364,12 @@ class profile:
     def export_memory_timeline(self, path: str | os.PathLike[str], device: object = None) -> None:
         """Write how much memory tensors held on a device over time.
 
-        The path's end says as what: ``.json`` for ``[times, bytes, events]``, three lists with an
+        The suffix chooses the format: ``.json`` for ``[times, bytes, events]``, three lists with an
         item for each change (microseconds and bytes since recording began, and the name of the
         innermost event around it), ``.html`` for a page with a chart; ``.gz`` after it compresses.
         ``device`` is a device or its name; by default that of the highest peak.
         Raises: RuntimeError without ``profile_memory=True`` and before the block has ended;
-        ValueError for another end, and for a device on which nothing was recorded; OSError.
+        ValueError for another suffix, and for a device on which nothing was recorded; OSError.
 
         >>> import json, os, pullback, tempfile
         >>> from pullback_profiler import profile

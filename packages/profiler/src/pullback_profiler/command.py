@@ -30,7 +30,7 @@ USAGE = f"{PROGRAM} [options] (script.py | -m module) [arguments]"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of what stands before the program.
+    """Return the parser of the options before the program.
 
     >>> make_parser().parse_args(["--limit", "5"]).limit
     5
@@ -107,9 +107,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--limit", metavar="N", type=int, default=20, help="rows of the table, -1 for all (20)"
     )
-    parser.add_argument("--shapes", action="store_true", help="tell shapes of inputs apart")
+    parser.add_argument("--shapes", action="store_true", help="a row for each shape of inputs")
     parser.add_argument("--memory", action="store_true", help="follow memory of tensors")
-    parser.add_argument("--stack", action="store_true", help="tell lines of the program apart")
+    parser.add_argument("--stack", action="store_true", help="a row for each line of the program")
     parser.add_argument("--flops", action="store_true", help="estimate floating-point operations")
     parser.add_argument("--device", metavar="KIND", help="time kernels of a device, such as cuda")
     parser.add_argument("--all-threads", action="store_true", help="record every thread")
@@ -147,7 +147,7 @@ def split(
 
 
 def check_writable(path: str, parser: argparse.ArgumentParser) -> None:
-    """End with a message if a file cannot be written; one that is not there yet stays away."""
+    """End with a message if a file cannot be written; make none that does not exist yet."""
     existed = os.path.exists(path)
     if existed and not os.path.isfile(path) and not os.path.isdir(path):
         return  # a device or a pipe, where opening may wait
@@ -222,7 +222,7 @@ def show_first(ending: BaseException | None) -> None:
 
 
 def of_program(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Return a traceback without what is around the program: frames of this file and of runpy."""
+    """Return a traceback without the frames around the program: those of this file and of runpy."""
     at = traceback
     while at is not None:
         file = at.tb_frame.f_code.co_filename
@@ -270,7 +270,7 @@ def finish(
 
 
 def with_stream(stream: TextIO | None, show: Callable[[TextIO], object]) -> None:
-    """Let ``show`` print, if somebody reads; what the program could not print stays its matter."""
+    """Let ``show`` print, unless the stream is closed or nobody reads it any more."""
     try:
         if stream is None:
             return
@@ -281,7 +281,7 @@ def with_stream(stream: TextIO | None, show: Callable[[TextIO], object]) -> None
         show(stream)
         stream.flush()
     except OSError:
-        with contextlib.suppress(OSError):  # lest Python fails to print the rest when it ends
+        with contextlib.suppress(OSError):  # otherwise Python fails to flush the rest when it ends
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, stream.fileno())
             os.close(null)
@@ -322,7 +322,7 @@ def print_rich(averages: EventList, options: argparse.Namespace, stream: TextIO)
         cells = (printable(cell, stream) for cell in row)
         shown.add_row(*(text.Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     terminal = console.Console(file=stream)
-    terminal.width = max(terminal.width, needed)  # rather long lines than numbers cut off
+    terminal.width = max(terminal.width, needed)  # long lines are better than cut numbers
     terminal.print(shown)
     for line in made.totals:
         terminal.print(text.Text(line))

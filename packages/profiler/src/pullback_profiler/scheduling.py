@@ -1,4 +1,4 @@
-"""In which steps of a loop the profiler records."""
+"""Schedules: the steps of a loop in which the profiler records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def schedule(
     After ``skip_first`` steps come cycles of ``wait`` idle, ``warmup`` warming and ``active``
     recorded steps, ``repeat`` of them, or without end when it is 0. The last recorded step of a
     cycle is ``RECORD_AND_SAVE``. With ``skip_first_wait`` the first cycle has no idle steps.
-    Raises: ValueError for a negative count or no active step; TypeError for what is no integer.
+    Raises: ValueError for a negative count or no active step; TypeError for a count that is not an
+    integer.
 
     >>> plan = schedule(wait=1, warmup=1, active=2, repeat=1)
     >>> [plan(step).name for step in range(5)]

@@ -1,4 +1,4 @@
-"""One count of steps for a program in which several parts count them."""
+"""The step of a program in which a profiler and optimizers each count steps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar
 class KinetoStepTracker:
     """Counts the steps of a program, in which a profiler and some optimizers each count theirs.
 
-    Every one that counts, a requester, has a number of its own. The program's step is the largest
+    Each of them, a requester, has a count of its own. The program's step is the largest
     of them, so that two optimizers which step once in each iteration do not count it twice. It
-    never goes back. There is one count in a process; threads may share it.
+    never decreases. A process has one tracker, which threads may share.
 
     >>> KinetoStepTracker.init_step_count("loop")
     >>> before = KinetoStepTracker.current_step()
@@ -29,7 +29,7 @@ class KinetoStepTracker:
 
     @classmethod
     def init_step_count(cls, requester: str) -> None:
-        """Let a requester count on from the program's step."""
+        """Let a requester count from the program's step."""
         cls._counts[requester] = cls._current
 
     @classmethod
@@ -40,7 +40,7 @@ class KinetoStepTracker:
     @classmethod
     def increment_step(cls, requester: str) -> int:
         """Count one step of a requester, known or not, and return the program's step."""
-        try:  # `with` may find no memory for leaving, and the lock would stay taken
+        try:  # not `with`: out of memory, it could leave the lock taken
             cls._lock.acquire()
             cls._counts[requester] = cls._counts.get(requester, cls._current) + 1
             cls._current = max(cls._current, cls._counts[requester])
@@ -53,5 +53,5 @@ class KinetoStepTracker:
 
     @classmethod
     def current_step(cls) -> int:
-        """Return the program's step: the largest number that any requester came to."""
+        """Return the program's step: the largest count that any requester has had."""
         return cls._current

@@ -32,8 +32,8 @@ class profile:
     with ``acc_events`` those of all. ``execution_trace_observer`` is an object whose ``start`` and
     ``stop`` are called around what is recorded. The other options are those of
     ``pullback.autograd.profiler.profile``.
-    Raises: TypeError for a schedule or handler that cannot be called, ValueError for activities
-    that are none.
+    Raises: TypeError for a schedule or handler that cannot be called, ValueError without an
+    activity or for a value that is not one.
 
     >>> import pullback
     >>> from pullback.profiler import profile, schedule
@@ -107,7 +107,7 @@ class profile:
         self._step: record_function | None = None
         self._running = False
 
-    # ---- life ----------------------------------------------------------------------------------
+    # ---- start, step, stop ---------------------------------------------------------------------
 
     def __enter__(self) -> profile:
         self.start()
@@ -140,7 +140,7 @@ class profile:
         self._begin_step()
 
     def stop(self) -> None:
-        """End; what is recorded is complete, and ``on_trace_ready`` is called if there is any."""
+        """End recording; ``on_trace_ready`` is called if the last step was recorded."""
         if not self._running:
             return
         self._end_step()
@@ -150,7 +150,7 @@ class profile:
             self._finish(call_back=True)
 
     def step(self) -> None:
-        """Say that the next step begins.
+        """End the current step and begin another.
 
         Raises: RuntimeError outside ``start`` and ``stop``.
         """
@@ -307,7 +307,7 @@ class profile:
         self._metadata[key] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Add JSON text to the trace's metadata. Raises: ValueError for text that is no JSON."""
+        """Add JSON text to the trace's metadata. Raises: ValueError for text that is not JSON."""
         self._metadata[key] = json.loads(value)
 
     def preset_metadata_json(self, key: str, value: str) -> None:

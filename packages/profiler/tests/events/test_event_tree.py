@@ -1,4 +1,4 @@
-"""Which event lies inside which, against a search through all pairs."""
+"""The tree of events, against a search through all pairs."""
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""One event: its times, memory, representation, and what it refuses."""
+"""One event: its times, memory, representation, and the arguments it rejects."""
 
 import copy
 import itertools

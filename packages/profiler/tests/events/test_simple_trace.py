@@ -1,4 +1,4 @@
-"""The plain Chrome trace: its text, and that the tree can be had back from it."""
+"""The plain Chrome trace: its text, and the tree rebuilt from it."""
 
 import gzip
 import io
@@ -78,7 +78,7 @@ def tree(events):
 
 
 def rebuilt(file):
-    """Return events of a trace; its decimals are rounded to the nanoseconds that they stand for."""
+    """Return events of a trace, with times rounded to nanoseconds."""
     events = EventList()
     for number, entry in enumerate(json.load(file)):
         start = round(entry["ts"] * 1000)

@@ -1,4 +1,4 @@
-"""Stacks as programs that draw flame graphs read them."""
+"""Lines of stacks, as programs that draw flame graphs read them."""
 
 import gzip
 

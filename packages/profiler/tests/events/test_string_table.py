@@ -1,4 +1,4 @@
-"""Names as they are shown."""
+"""Readable names."""
 
 import ctypes
 

@@ -75,7 +75,7 @@ def check(text, golden):
 
 
 def cells(text, column):
-    """Return what stands in a column of a table without empty cells, but for the header."""
+    """Return the cells of a column, of a table without empty cells."""
     rows = [line.split("  ") for line in text.splitlines() if "-----" not in line]
     rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     at = next(row.index(column) for row in rows if column in row)

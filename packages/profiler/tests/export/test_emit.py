@@ -1,4 +1,4 @@
-"""Ranges for outside tools: their order and text, the rules of the contexts, missing libraries."""
+"""Ranges for other tools: their order and text, the rules of the contexts, missing libraries."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ EMITTERS = pytest.mark.parametrize(("emitter", "tool"), [(emit_nvtx, "NVTX"), (e
 
 
 class Lines:
-    """A sink that keeps what it is told, with the depth on the calling thread."""
+    """A sink that keeps the ranges, with the depth on the calling thread."""
 
     def __init__(self):
         self.lines = []

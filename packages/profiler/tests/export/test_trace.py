@@ -1,4 +1,4 @@
-"""The Chrome trace of a profile: what it holds, read by a strict parser, and its tree had back."""
+"""The Chrome trace of a profile: what it holds, read by a strict parser, and its tree rebuilt."""
 
 import os
 import re

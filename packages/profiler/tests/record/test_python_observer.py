@@ -29,7 +29,7 @@ class Log:
 
 @pytest.fixture
 def unraisable(monkeypatch):
-    """What was handed to ``sys.unraisablehook``, by type."""
+    """The types of exceptions that ``sys.unraisablehook`` received."""
     found = []
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: found.append(raised.exc_type))
     return found
@@ -67,7 +67,7 @@ def test_the_end_of_the_program_is_raised_a_little_later(unraisable, error):
     token = python_observer.attach(log.begin, log.end)
     with pytest.raises(error) as raised:
         pb.ones(1)
-        for _ in range(1000):  # it comes when Python code runs next
+        for _ in range(1000):  # it is raised once Python code runs again
             pass
     assert raised.value.args == (3,)
     log.begun = lambda: None

@@ -29,7 +29,7 @@ def named(profiled, name):
 
 
 def assert_sums_hold(events):
-    """Nothing is counted twice, and no event lies partly outside its parent."""
+    """Nothing is counted twice, and no event is partly outside its parent."""
     top = sum(event.cpu_time_total for event in events if event.cpu_parent is None)
     assert sum(event.self_cpu_time_total for event in events) == pytest.approx(top, abs=1e-3)
     assert all(event.self_cpu_time_total >= 0 for event in events)
@@ -403,7 +403,7 @@ class Liar(list):
         return 7
 
 
-def test_odd_inputs_of_functions_are_told_by_their_type():
+def test_odd_inputs_of_functions_are_named_by_their_type():
     endless = [1]
     endless.append(endless)
     long = list(range(5000))

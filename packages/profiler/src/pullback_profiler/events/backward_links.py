@@ -1,4 +1,4 @@
-"""Which operation made the node that a backward event runs."""
+"""Links from forward operations to the backward events that run their nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def backward_links(
     [('mul', 'MulBackward0')]
     """
     makers: dict[tuple[int, int], FunctionEvent] = {}
-    for event in events:  # by start: what lies inside comes later
+    for event in events:  # by start: inner events come later
         if event.scope == 0 and event.sequence_nr >= 0 and not event.fwd_thread:
             makers[event.thread, event.sequence_nr] = event
     for event in events:

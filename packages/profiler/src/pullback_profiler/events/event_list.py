@@ -1,4 +1,4 @@
-"""Lists of events: which lies inside which, sums by key, the table, and files for other tools."""
+"""Lists of events: the tree, sums by key, the table, and files for other tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EventList(list):
         self._tree_built = False
 
     def build_tree(self) -> None:
-        """Find which event lies inside which, merge repeats, and hand stacks on to backward.
+        """Set the parent of each event, merge repeats, and give backward events their stacks.
 
         Within one thread, the innermost event that covers another becomes its parent. An only child
         of the same name as its parent is merged into it and leaves the list. Backward events get
@@ -78,9 +78,9 @@ class EventList(list):
     ) -> EventList:
         """Return the sums over events of one name, in the order in which names appear.
 
-        Events are told apart also by node, kind of device, and whether they are the user's blocks;
-        on demand by the shapes of their inputs, the ``group_by_stack_n`` innermost entries of
-        their stacks, and the names of overloads.
+        Events of one name are grouped further by node, kind of device, and whether they are the
+        user's blocks; on demand by the shapes of their inputs, the ``group_by_stack_n`` innermost
+        entries of their stacks, and the names of overloads.
         Raises: AssertionError before ``build_tree``, and for a list of averages.
 
         >>> from pullback_profiler import EventList, FunctionEvent
@@ -150,12 +150,12 @@ class EventList(list):
         ``sort_by`` names a number that events have, and the largest comes first: ``cpu_time``,
         ``cpu_time_total``, ``self_cpu_time_total``, ``cpu_memory_usage``,
         ``self_cpu_memory_usage``, the same with ``cuda``, ``xpu``, ``privateuse1`` or ``device``
-        for ``cpu``, ``count``, and others. Without it rows stand in the list's order.
+        for ``cpu``, ``count``, and others. Without it rows have the list's order.
         ``row_limit`` is how many rows are shown, -1 or None for all. Widths are in characters, None
         for as wide as needed. ``header`` is a line above the table. ``top_level_events_only``
         leaves out events inside others. ``time_unit`` ("s", "ms" or "us") is used for all times;
         without it each has the largest that fits. Percentages are of all events, shown or not.
-        Raises: ValueError (an AttributeError too) for a ``sort_by`` that is no number of the
+        Raises: ValueError (an AttributeError too) for a ``sort_by`` that is not a number of the
         events; ValueError for another ``time_unit`` and for a width below 0; RuntimeError if events
         have times of a device and none says which.
 
@@ -210,7 +210,7 @@ class EventList(list):
         """Write the events as a JSON array that chrome://tracing and Perfetto show.
 
         Times are in microseconds since the profile started. A name that ends in ``.gz`` compresses.
-        Raises: TypeError for averages, which have no place in time; OSError.
+        Raises: TypeError for averages, which have no start time; OSError.
 
         >>> import os
         >>> from pullback_profiler import EventList, FunctionEvent

@@ -1,4 +1,4 @@
-"""What a device's tracer knows about one piece of work beyond its name and times."""
+"""What the tracer of a device records of a kernel or a copy beside its name and times."""
 
 import json
 from collections.abc import Callable, Mapping

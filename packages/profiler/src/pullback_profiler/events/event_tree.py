@@ -1,4 +1,4 @@
-"""Which event lies inside which: found by time, thread by thread."""
+"""The tree of events: parents and children by time, thread by thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ def link_by_time(events: Iterable[FunctionEvent]) -> list[FunctionEvent]:
     """Set the parents and children of events, and return those that take part, parents first.
 
     Within one thread of one node, the parent of an event is the innermost other that covers it.
-    One that ends where the event starts is none, and events that overlap in part are not related.
+    One that ends where the event starts does not cover it, and events that overlap in part are not
+    related.
     Work on devices and asynchronous events take no part.
 
     >>> outer, inner = FunctionEvent(0, "outer", 1, 0, 9), FunctionEvent(1, "inner", 1, 2, 5)
@@ -25,7 +26,7 @@ def link_by_time(events: Iterable[FunctionEvent]) -> list[FunctionEvent]:
             threads.setdefault((event.thread, event.node_id), []).append(event)
     for group in threads.values():
         group.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
-        around: list[FunctionEvent] = []  # what may still cover the next event, innermost last
+        around: list[FunctionEvent] = []  # events that may cover later ones, innermost last
         for event in group:
             span = event.time_range
             while around and not (span.start < around[-1].time_range.end >= span.end):
@@ -54,16 +55,16 @@ def merge_repeated(parents_first: Iterable[FunctionEvent]) -> set[int]:
         parent._cpu_children = event._cpu_children
         for child in event._cpu_children or ():
             child.cpu_parent = parent
-        if event._kernels and not parent.is_legacy:  # there the parent has them already
+        if event._kernels and not parent.is_legacy:  # a legacy parent has them already
             parent.kernels = parent.kernels + event._kernels
         merged.add(id(event))
     return merged
 
 
 def inherit_stacks(events: Sequence[FunctionEvent], parents_first: Iterable[FunctionEvent]) -> None:
-    """Give backward events, and what lies inside them, the stack of the forward operation.
+    """Give backward events, and events inside them, the stack of the forward operation.
 
-    Its sequence number and thread lead to it; without a match the stack becomes empty.
+    It is found by sequence number and thread; without a match the stack becomes empty.
 
     >>> forward = FunctionEvent(0, "mul", 1, 0, 1, stack=["a.py(1): f"], sequence_nr=4)
     >>> backward = FunctionEvent(

@@ -1,4 +1,4 @@
-"""What single events and their averages have in common: times per call, and all times as text."""
+"""What events and averages share: times per call, and all times as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FormattedTimesMixin:
 
     ``cpu_time`` and ``device_time`` are microseconds per call. Each time has a text with its unit:
     ``cpu_time_str``, ``cpu_time_total_str``, ``self_cpu_time_total_str``, and the same of
-    ``device``. The names with ``cuda`` in place of ``device`` are deprecated (FutureWarning).
+    ``device``. The names with ``cuda`` instead of ``device`` are deprecated (FutureWarning).
 
     >>> from pullback_profiler import FunctionEvent
     >>> FunctionEvent(0, "load", thread=1, start_us=0, end_us=2500).cpu_time_total_str

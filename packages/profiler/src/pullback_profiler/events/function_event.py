@@ -1,4 +1,4 @@
-"""One recorded event: an operation, a node of the graph, a block of the user's, or device work."""
+"""One recorded event: an operation, a node of the graph, a user's block, or work on a device."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class FunctionEvent(FormattedTimesMixin):
     """What was recorded of one event.
 
     Times are microseconds since the profile started: ``time_range`` from start to end,
-    ``cpu_time_total`` and ``device_time_total`` with what lies inside, ``self_cpu_time_total`` and
-    ``self_device_time_total`` without it. Memory is in bytes, freed memory counts below zero:
-    ``cpu_memory_usage`` and ``device_memory_usage`` are given for the event with what lies inside,
-    and the ones that begin with ``self_`` are derived.
+    ``cpu_time_total`` and ``device_time_total`` include the children, ``self_cpu_time_total`` and
+    ``self_device_time_total`` do not. Memory is in bytes, freed memory counts below zero:
+    ``cpu_memory_usage`` and ``device_memory_usage`` include the children, and the ones that begin
+    with ``self_`` are derived.
 
-    ``thread`` counts from 1; ``fwd_thread`` and ``sequence_nr`` (-1: none) lead a backward event to
-    its forward. ``scope`` is 0 for operations, 1 for the formulas of nodes, 7 for the user's
-    blocks. ``stack`` lists ``file(line): function`` with the innermost first. ``device_type`` is
-    "cpu" for what ran on the host, else the name of the device's kind, and ``use_device`` the kind
-    that was profiled beside the CPU. ``kernels`` is what an event launched. ``input_shapes`` and
-    what else describes inputs are None or empty unless they were recorded.
+    ``thread`` counts from 1; ``fwd_thread`` and ``sequence_nr`` (-1: none) identify the forward
+    event of a backward one. ``scope`` is 0 for operations, 1 for the formulas of nodes, 7 for
+    blocks of the user. ``stack`` lists ``file(line): function`` with the innermost first.
+    ``device_type`` is "cpu" for what ran on the host, else the name of the device's kind, and
+    ``use_device`` the kind that was profiled beside the CPU. ``kernels`` is what an event launched.
+    ``input_shapes`` and the other descriptions of inputs are None or empty unless recorded.
 
     ``EventList.build_tree`` sets ``cpu_parent`` and ``cpu_children``.
 
@@ -51,7 +51,7 @@ class FunctionEvent(FormattedTimesMixin):
     <FunctionEvent id=3 name='pullback::mul' thread=1 start_us=2.0 end_us=6.5 cpu_time=4.500us>
     """
 
-    # A profile may hold a million events: no dictionary each, and no list that stays empty.
+    # A profile may hold a million events: slots, not dictionaries, and no empty lists.
     __slots__ = (
         "_cpu_children",
         "_kernels",
@@ -230,7 +230,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Add an event that lies directly inside this one; ``build_tree`` does so by time.
+        """Add an event directly inside this one; ``build_tree`` does so by time.
 
         Raises: AssertionError unless both are events that ran on the CPU.
 
@@ -245,7 +245,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.cpu_children.append(child)
 
     def set_cpu_parent(self, parent: FunctionEvent) -> None:
-        """Set the event that this one lies directly inside.
+        """Set the event that this one is directly inside.
 
         Raises: AssertionError unless both are events that ran on the CPU.
 

@@ -1,4 +1,4 @@
-"""Finding the allocations that happened during an interval."""
+"""Records of memory during an interval."""
 
 from __future__ import annotations
 

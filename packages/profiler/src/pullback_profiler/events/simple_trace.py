@@ -1,4 +1,4 @@
-"""Events as a plain Chrome trace: a JSON array of what ran, without a profile around it."""
+"""A list of events as a plain Chrome trace: a JSON array, without what only a profile has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks with a number each, as programs that draw flame graphs read them."""
+"""Lines of stacks with a metric, as programs that draw flame graphs read them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def device_neutral(metric: str) -> str:
 
 
 def check_metric(metric: str) -> None:
-    """Refuse what stacks cannot be measured in, before a file is made.
+    """Check a metric before a file is made.
 
-    Raises: ValueError for a metric that is not one of ``METRICS``.
+    Raises: ValueError if it is not one of ``METRICS``.
 
     >>> check_metric("self_cpu_time_total")
     """

@@ -1,4 +1,4 @@
-"""Names as they are shown."""
+"""Readable names: C++ symbols demangled, steps of a loop under one name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RUNTIMES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.1.dylib", "libc++abi.dy
 class StringTable(dict[str, str]):
     """Names by how they were recorded: C++ symbols become readable, others stay.
 
-    Symbols stay too where no C++ runtime is installed.
+    Without a C++ runtime symbols stay too.
 
     >>> from pullback_profiler import StringTable
     >>> StringTable()["pullback::mul"]
@@ -27,7 +27,7 @@ class StringTable(dict[str, str]):
 
 @functools.cache
 def demangler() -> Callable[[str], str]:
-    """Return a function from a C++ symbol to its readable name; what is no symbol stays.
+    """Return a function from a C++ symbol to its readable name; other text stays.
 
     >>> demangler()("_Z")
     '_Z'

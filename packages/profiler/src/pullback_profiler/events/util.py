@@ -1,4 +1,4 @@
-"""What reports are made of: intervals, and how times, shares and amounts of memory are written."""
+"""Intervals, text of times, shares and amounts of memory, and files for text."""
 
 from __future__ import annotations
 

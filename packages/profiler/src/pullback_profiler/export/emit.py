@@ -1,4 +1,4 @@
-"""Ranges for outside tools: every op and node as an NVTX range or an ITT task."""
+"""Ranges for other tools: every op and node as an NVTX range or an ITT task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pullback_profiler.record.recording import NODE, event_name
 
 
 class _Inside:
-    """Says that somebody is inside as long as that one holds it: interrupts leave nothing taken."""
+    """Marks a tool as taken while a context holds it: an interrupt leaves nothing taken."""
 
     __slots__ = ("__weakref__",)
 
@@ -41,7 +41,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 class _OpenRanges(threading.local):
-    """Passes ranges on to a sink and knows which ones the calling thread has open."""
+    """Pushes ranges to a sink and knows which ones the calling thread has open."""
 
     def __init__(self, sink: RangeBackend) -> None:
         self.sink = sink
@@ -66,7 +66,7 @@ class _OpenRanges(threading.local):
 
 
 class _Emit:
-    """What both context managers do; they differ in where the ranges go."""
+    """What both context managers share; each has a range backend of its own."""
 
     _tool: ClassVar[str]
     _default_backend: ClassVar[type]
@@ -86,7 +86,7 @@ class _Emit:
         if not self.enabled:
             return self
         if self.entered:
-            raise RuntimeError(self._refusal())
+            raise RuntimeError(self._not_reentrant())
         self._process = os.getpid()
         try:
             self._take()
@@ -102,11 +102,11 @@ class _Emit:
         return self
 
     def _take(self) -> None:
-        """Become the one of this kind that is inside."""
+        """Take the tool. Raises: RuntimeError while another context has it."""
         self._own = _Inside()
         with _taking:
             if _inside.get(self._tool, _nobody)() is not None:
-                raise RuntimeError(self._refusal())
+                raise RuntimeError(self._not_reentrant())
             _inside[self._tool] = weakref.ref(self._own)
 
     def _end(self) -> None:
@@ -115,11 +115,11 @@ class _Emit:
         finally:
             self._own = None
 
-    def _refusal(self) -> str:
+    def _not_reentrant(self) -> str:
         return f"{self._tool} annotation context manager is not reentrant"
 
     def _attach(self, sink: RangeBackend, stack: ExitStack) -> None:
-        """Begin to pass ranges to the sink; the stack gets what ends it."""
+        """Begin to push ranges to the sink; the stack gets the calls that end it."""
         from pullback_profiler.record.python_observer import attach, detach
 
         ranges = _OpenRanges(sink)
@@ -131,7 +131,7 @@ class _Emit:
             self._end()
 
     def __del__(self) -> None:
-        """End what was forgotten inside its block."""
+        """End a context that was forgotten inside its block."""
         if getattr(self, "_process", 0) == os.getpid():
             self._end()
 
@@ -140,8 +140,8 @@ class emit_nvtx(_Emit):
     """A context in which every op and every node of a backward is an NVTX range, on all threads.
 
     NVIDIA's tools show them beside the kernels that they launch; ``range_text`` says how a range
-    is named. With ``record_shapes`` the name holds the sizes of the arguments. ``sink`` takes the
-    ranges instead of NVTX: an object with ``push(text)`` and ``pop()``, which are called on the
+    is named. With ``record_shapes`` the name holds the sizes of the arguments. ``sink`` receives
+    the ranges instead of NVTX: an object with ``push(text)`` and ``pop()``, which are called on the
     thread that runs the op and nest properly. All devices are waited for on entering and leaving.
     Ranges cost nothing where no tool is attached, and about 3 us each where one is.
     ``enabled=False`` does nothing. Not reentrant: an object is entered once, and one at a time.

@@ -1,4 +1,4 @@
-"""Pages that hold all they need: their data, style and scripts."""
+"""HTML pages that stand alone: data, style and scripts in one file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-# In JSON these may stand as numbers of characters. So no text ends the element that holds the data.
+# JSON may write these as escapes, so that no text ends the element that holds the data.
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
 

@@ -1,4 +1,4 @@
-"""The text of a range in the timeline of an outside tool."""
+"""The text of a range in the timeline of another tool."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def range_text(
 ) -> str:
     """Return the name of a range, followed by what is known about it.
 
-    ``sequence`` is the number that the next node of the thread gets; a node's own range gives the
+    ``sequence`` is the number that the thread's following node gets; a node's own range gives the
     number that the node was made with, as ``stashed``. So a range with ``stashed seq = 6`` is the
     backward of the ranges with ``seq = 6`` on the forward's thread. A negative number is left out,
-    and so is whatever is None or empty. ``sizes`` has one list for each argument, empty for what
-    is no tensor. ``input_op_ids`` says for each input which range made it, as which output.
+    and so is whatever is None or empty. ``sizes`` has one list for each argument, empty
+    unless it is a tensor. ``input_op_ids`` has the range that made each input, and as which output.
 
     >>> range_text("pullback::mm", 6, sizes=[[8, 16], [16, 4]])
     'pullback::mm, seq = 6, sizes = [[8, 16], [16, 4]]'

@@ -63,7 +63,7 @@ def load_nsys(path: str | os.PathLike[str]) -> EventList:
         for start, end, text in ranges:
             span = microseconds(trace, f"the range {text!r}", start, end, origin)
             events.append(FunctionEvent(len(events), text, number, *span, use_device=device))
-        _give_kernels(zip(ranges, events[first:]), kernels.get(thread, []))
+        _append_kernels(zip(ranges, events[first:]), kernels.get(thread, []))
     events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
     found = EventList(events, use_device=device)
     found.build_tree()
@@ -127,7 +127,7 @@ def _read_kernels(trace: TraceFile, names: Names) -> dict[int, list[_Kernel]]:
     return threads
 
 
-def _give_kernels(ranges: Iterable[tuple[_Range, FunctionEvent]], kernels: list[_Kernel]) -> None:
+def _append_kernels(ranges: Iterable[tuple[_Range, FunctionEvent]], kernels: list[_Kernel]) -> None:
     """Append each kernel to the event of the innermost range in which it was launched.
 
     Both are in order. Ranges of two domains may overlap in part: the later one counts as inner.

@@ -14,8 +14,8 @@ from pullback_profiler.events.string_table import StringTable
 class TraceFile:
     """A SQLite file, open for reading until the ``with`` block ends.
 
-    Raises: FileNotFoundError; ValueError, here and in each method, for a file that is no SQLite
-    database, is damaged, or holds something else than it should.
+    Raises: FileNotFoundError; ValueError, here and in each method, for a file that is not
+    a SQLite database, is damaged, or holds unexpected values.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -38,7 +38,7 @@ class TraceFile:
         return ValueError(f"the trace file {str(self.path)!r} cannot be used: {what}")
 
     def columns(self, table: str) -> set[str]:
-        """Return the names of a table's columns; none if there is no such table."""
+        """Return the names of a table's columns; an empty set if there is no such table."""
         return {row[1] for row in self._fetch(f"PRAGMA table_info([{table}])")}
 
     def rows(self, table: str, required: Mapping[str, Any], **optional: Any) -> list[tuple]:

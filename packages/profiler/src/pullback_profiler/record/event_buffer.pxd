@@ -138,7 +138,7 @@ cdef inline int64_t write_details(buffer_t *buffer, const pb_event *event, bint 
     """Append what is known of an event; returns where it begins.
 
     Frames are taken before the first word is written: making them may run the collector, and so
-    Python code that is recorded as well. From then on nothing of Python runs.
+    Python code that is recorded as well. After that no Python code runs.
     """
     cdef PyObject *codes[MOST_FRAMES]
     cdef int64_t locations[MOST_FRAMES]
@@ -170,8 +170,10 @@ cdef inline int64_t write_details(buffer_t *buffer, const pb_event *event, bint 
 
 cdef inline int write_value(buffer_t *buffer, const pb_event *event, PyObject *value,
                             int depth) except -1:
-    """Append an input. Of what is neither a number nor a text the type is told: nothing is kept
-    alive, and no code of anybody's runs."""
+    """Append an input; of an object that is neither a tensor, a number nor a str, its type's name.
+
+    So no object of the user's is kept alive, and none of its code runs.
+    """
     cdef pb_array array
     cdef const char *kind
     cdef int64_t counter

@@ -1,4 +1,4 @@
-"""How many floating-point operations an op takes, from the shapes of its inputs.
+"""The floating-point operations of an op, from the shapes of its inputs.
 
 A multiplication and an addition count as two, so a product of (m, k) and (k, n) matrices takes
 2 m k n, and a convolution 2 for each element of its result and each weight that reaches it.
@@ -17,7 +17,7 @@ def flops_of(op: str, shapes: Sequence[Any], values: Sequence[Any]) -> int | Non
     """Return the floating-point operations of an op; None where no formula is known.
 
     ``op`` is the op's name without ``pullback::``; ``shapes`` holds the shape of each argument that
-    is a tensor, else None, and ``values`` each argument that is none.
+    is a tensor, else None, and ``values`` the other arguments.
 
     >>> flops_of("mm", [(8, 16), (16, 4)], [None, None])
     1024
@@ -80,12 +80,12 @@ def _convolution(shapes: Sequence[Any], values: Sequence[Any]) -> int:
     sizes = images[-len(kernel) :]
     out = 1
     for d, size in enumerate(sizes):
-        reach = dilation[d] * (kernel[d] - 1)
+        extent = dilation[d] * (kernel[d] - 1)
         if values[4] == "same":
             out *= size
         else:
             padding = 0 if values[4] == "valid" else _each(values[4], len(kernel))[d]
-            out *= (size + 2 * padding - reach - 1) // stride[d] + 1
+            out *= (size + 2 * padding - extent - 1) // stride[d] + 1
     batch = images[0] if len(images) == len(weight) else 1
     return 2 * batch * out * math.prod(weight)
 
@@ -96,13 +96,13 @@ def _transposed(shapes: Sequence[Any], values: Sequence[Any]) -> int:
     return 2 * math.prod(images) * math.prod(weight[1:])
 
 
-def _adjoint(shapes: Sequence[Any], values: Sequence[Any]) -> int:
-    """What gives a convolution's gradient of its input: gradient, weight."""
+def _input_gradient(shapes: Sequence[Any], values: Sequence[Any]) -> int:
+    """The gradient of a convolution's input: gradient, weight."""
     return 2 * math.prod(shapes[0]) * math.prod(shapes[1][1:])
 
 
-def _weight(shapes: Sequence[Any], values: Sequence[Any]) -> int:
-    """What gives a convolution's gradient of its weight: input, gradient, kernel's sizes, ..."""
+def _weight_gradient(shapes: Sequence[Any], values: Sequence[Any]) -> int:
+    """The gradient of a convolution's weight: input, gradient, kernel's sizes, ..."""
     channels = shapes[0][1] // values[-1]
     return 2 * math.prod(shapes[1]) * channels * math.prod(values[2])
 
@@ -114,6 +114,6 @@ _FORMULAS: dict[str, Callable[[Sequence[Any], Sequence[Any]], int]] = {
     "linear": _linear,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
-    "convolution_adjoint": _adjoint,
-    "convolution_weight": _weight,
+    "convolution_adjoint": _input_gradient,
+    "convolution_weight": _weight_gradient,
 }

@@ -1,4 +1,4 @@
-"""From records to events: names, shapes, stacks, memory and kernels find their place."""
+"""Events made of records, with names, shapes, stacks, memory and kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_DETAILS: tuple[list[Any], tuple[Any, ...]] = ([], ())
 
 
 class Options(NamedTuple):
-    """What of the records becomes part of events."""
+    """Which records become part of events, and how long that may take."""
 
     use_device: str | None = None
     with_flops: bool = False
@@ -60,10 +60,10 @@ def post_process(recording: Recording, options: Options) -> Results:
     """Return the events of a recording, by start, with their tree.
 
     Times of events are in microseconds since the recording started. When ``options.timeout``
-    seconds are over, what is there by then is returned, and a warning logged.
+    seconds are over, the events made by then are returned, and a warning is logged.
     """
     enabled = gc.isenabled()
-    gc.disable()  # a million events: the collector would look at them again and again
+    gc.disable()  # a million events: collections would traverse them again and again
     try:
         return _PostProcessor(recording, options).results()
     finally:
@@ -74,7 +74,8 @@ def post_process(recording: Recording, options: Options) -> Results:
 class _Running:
     """An event that has begun, while the records of its thread are gone through.
 
-    What its memory changed by since it was last handed on to the event around it is kept here.
+    ``host_bytes`` and ``device_bytes`` are changes of memory that are not yet added to it and to
+    the event around it.
     """
 
     __slots__ = ("device_bytes", "end", "event", "first_end", "has_flops", "host_bytes")
@@ -89,20 +90,20 @@ class _Running:
 
 
 def end_until(running: list[_Running], time_ns: float) -> None:
-    """Take away what has ended by then, also from among what goes on."""
+    """Remove the events that have ended by a time, also between others that go on."""
     while running and running[-1].first_end <= time_ns:
         at = len(running) - 1
-        while running[at].end > time_ns:  # what is around it ends out of turn
-            _hand_on(running, at)
+        while running[at].end > time_ns:  # events around it outlast it
+            _add_memory(running, at)
             at -= 1
-        _hand_on(running, at)
+        _add_memory(running, at)
         del running[at]
         for later in range(at, len(running)):
-            _limit(running, later)
+            _set_first_end(running, later)
 
 
-def _hand_on(running: list[_Running], at: int) -> None:
-    """Count the changes of memory inside an event as its own, and for the one around it."""
+def _add_memory(running: list[_Running], at: int) -> None:
+    """Add the changes of memory inside an event to it and to the event around it."""
     inner = running[at]
     inner.event.cpu_memory_usage += inner.host_bytes
     inner.event.device_memory_usage += inner.device_bytes
@@ -112,8 +113,8 @@ def _hand_on(running: list[_Running], at: int) -> None:
     inner.host_bytes = inner.device_bytes = 0
 
 
-def _limit(running: list[_Running], at: int) -> None:
-    """Note when the first of an event and those around it ends."""
+def _set_first_end(running: list[_Running], at: int) -> None:
+    """Set when the first of an event and those around it ends."""
     inner = running[at]
     inner.first_end = min(inner.end, running[at - 1].first_end) if at else inner.end
 
@@ -130,7 +131,7 @@ class _PostProcessor:
         )
         self.allocations: list[Allocation] = []
         self.kernels: list[tuple[FunctionEvent, int, int]] = []  # with start and end
-        self.early: dict[int, int] = {}  # nanoseconds that the clock of a device is behind
+        self.early: dict[int, int] = {}  # nanoseconds by which the clock of a device is behind
         self.names: dict[tuple[int, str], str] = {}
         self.frames: dict[Any, str | None] = {}
         self.deadline = (
@@ -146,7 +147,7 @@ class _PostProcessor:
                     self.options.timeout,
                 )
                 break
-        self.place_kernels()
+        self.set_kernel_times()
         self.events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
         self.events.build_tree()
         self.allocations.sort(key=lambda allocation: allocation.time)
@@ -209,7 +210,7 @@ class _PostProcessor:
         self.events.append(event)
         if not event.is_async:
             running.append(_Running(event, end, has_flops))
-            _limit(running, len(running) - 1)
+            _set_first_end(running, len(running) - 1)
 
     def add_allocation(self, thread: Thread, record: Any, running: list[_Running]) -> None:
         _, address, time_ns, _, nbytes, _, _, device, _ = record
@@ -269,8 +270,8 @@ class _PostProcessor:
         self.kernels.append((event, start, end))
         self.early[index] = max(self.early.get(index, 0), launched - start)
 
-    def place_kernels(self) -> None:
-        """Set when kernels ran: none can have begun before it was launched."""
+    def set_kernel_times(self) -> None:
+        """Set the times of kernels: none can have begun before it was launched."""
         for event, start, end in self.kernels:
             early = self.early[event.device_index]
             event.time_range.start = self.microseconds(start + early)
@@ -294,7 +295,7 @@ class _PostProcessor:
 
 
 def describe_inputs(event: FunctionEvent, inputs: Sequence[Any]) -> None:
-    """Fill in what an event tells of its inputs."""
+    """Set the shapes, strides, dtypes and values of an event's inputs."""
     event.input_shapes = [_flat_shape(value) for value in inputs]
     event.concrete_inputs = [None if _holds_tensors(value) else value for value in inputs]
     event.structured_input_shapes = [_nested(value, 1) for value in inputs]
@@ -335,15 +336,15 @@ def _dtype_of(value: Any) -> str:
 
 @functools.cache
 def internal_folders() -> tuple[str, str, str]:
-    """Return where core lies, what of it users read as their own, and where this package lies."""
+    """Return the folders of core, of ``pullback.nn``, which users see, and of this package."""
     core = os.path.dirname(os.path.dirname(backend.__file__)) + os.sep
     own = os.path.dirname(os.path.dirname(__file__)) + os.sep
     return core, core + "nn" + os.sep, own
 
 
 def is_internal(file: str) -> bool:
-    """True for files of this package, of core but for ``pullback.nn``, and for ``python -m``."""
-    core, shown, own = internal_folders()
+    """True for files of this package, of core except ``pullback.nn``, and of ``python -m``."""
+    core, users, own = internal_folders()
     if file in ("<frozen runpy>", runpy.__file__) or file.startswith(own):
         return True
-    return file.startswith(core) and not file.startswith(shown)
+    return file.startswith(core) and not file.startswith(users)

@@ -1,4 +1,4 @@
-/* Exceptions where none can be raised: core calls observers that must not. */
+/* Exceptions for observers, which core calls where none may be raised. */
 #ifndef PULLBACK_PROFILER_RAISE_LATER_H
 #define PULLBACK_PROFILER_RAISE_LATER_H
 #include <Python.h>
@@ -9,7 +9,7 @@ static int raise_now(void *error) {
     return -1;
 }
 
-/* Raise an exception in the main thread when it runs Python code next; -1 if that cannot be. */
+/* Raise an exception in the main thread once it runs Python code again; -1 if that cannot be. */
 static inline int raise_later(PyObject *error) {
     Py_INCREF(error);
     if (Py_AddPendingCall(raise_now, error) == 0) return 0;

@@ -1,8 +1,8 @@
-"""Recording what core tells its observers, in records of a fixed size per thread.
+"""Recording the core's events, as records of a fixed size in a buffer for each thread.
 
-While something runs, an event costs two readings of the clock and one record in a block of this
-thread. Names, shapes and stacks are looked at when recording has stopped. Everything here runs
-with the interpreter lock held.
+An event costs two readings of the clock and one record in a block of its thread. Names, shapes and
+stacks become Python objects when recording has stopped. Everything here runs with the interpreter
+lock held.
 """
 
 import os
@@ -42,13 +42,13 @@ cdef extern from *:
 
 cdef enum:
     OPEN = -1                   # end of an event that has not ended
-    MEMORY_CHANGE = 100         # kind of a record that is no event
+    MEMORY_CHANGE = 100         # kind of a record of memory, not of an event
     MAX_BASES = 64              # devices that kernels are timed on
 
 cdef uint64_t recordings = 0
-cdef Recorder active = None     # is told by core, so it has to live
-# Of threading: threads by their idents. Asking for the current one would make one up for those that
-# were not started there.
+cdef Recorder active = None     # core has a pointer to it, so it has to live
+# Threads by ident, of the module threading. Asking it for the current thread would register threads
+# that it did not start.
 cdef object threads_by_ident = threading._active
 
 
@@ -115,7 +115,7 @@ cdef class Recorder:
         active = self
 
     def stop(self):
-        """Record no more; what runs still ends now."""
+        """Record no more; events that still run end now."""
         cdef buffer_t *buffer = self.buffers
         cdef int i
         global active
@@ -141,7 +141,7 @@ cdef class Recorder:
             buffer = buffer.next
         buffer = self.buffers
         while buffer != NULL:
-            if buffer.thread == 0:         # all that it did was to free memory
+            if buffer.thread == 0:         # it only freed memory
                 highest += 1
                 buffer.thread = highest
             name = None if buffer.owner == NULL else (<object>buffer.owner).name
@@ -231,7 +231,7 @@ cdef record_t *record_new(Recorder self, buffer_t *buffer) noexcept:
     return record
 
 
-# ---- what core tells -----------------------------------------------------------------------------
+# ---- events of the core --------------------------------------------------------------------------
 
 cdef void on_begin(void *self_, const pb_event *event) noexcept:
     cdef Recorder self = <Recorder>self_
@@ -312,7 +312,7 @@ cdef void on_end(void *self_, const pb_event *event) noexcept:
 
 
 cdef void end_record(buffer_t *buffer, int position, int64_t time) noexcept:
-    """End a running event. What runs inside ends too; ranges end when they say so."""
+    """End a running event. Events inside end too, except ranges, which end by themselves."""
     cdef int kept = position, i
     cdef bint is_range = buffer.running[position].kind == PB_EVENT_RANGE
     buffer.running[position].end = time
@@ -339,7 +339,7 @@ cdef void end_elsewhere(Recorder self, const pb_event *event, int64_t time) noex
 
 
 cdef void on_memory(void *self_, int backend, int device, void *data, int64_t delta) noexcept:
-    """Runs while tensors die, perhaps with an exception set: nothing of Python here."""
+    """Runs while tensors die, perhaps with an exception set: no Python code may run here."""
     cdef Recorder self = <Recorder>self_
     cdef buffer_t *buffer = <buffer_t *>current_buffer
     cdef record_t *record

@@ -43,7 +43,7 @@ class Recording(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Events, and what of the records is no event."""
+    """The events of a recording, and its allocations."""
 
     events: EventList
     allocations: list[Allocation]

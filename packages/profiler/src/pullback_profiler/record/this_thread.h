@@ -14,7 +14,7 @@ static inline uint64_t native_id(void) {
 #endif
 }
 
-/* Its entry in a dict of threads by ident, borrowed, or NULL. Runs nothing of Python, and an
+/* Its entry in a dict of threads by ident, borrowed, or NULL. Runs no Python code, and an
  * exception that is set stays. */
 static inline PyObject *thread_object(PyObject *threads) {
     PyObject *kind, *value, *trace, *ident, *found = NULL;

@@ -2,7 +2,7 @@
 
 const ROW = 19; // height of a frame with its gap, in pixels
 const HEAD = 22; // height of the axis, and of a band's name
-const MAX_DEPTH = 150; // rows of one band: what lies deeper is not drawn
+const MAX_DEPTH = 150; // rows of one band: deeper frames are not drawn
 const KINDS = {
   op: { hue: 212, name: "op" },
   node: { hue: 28, name: "backward" },

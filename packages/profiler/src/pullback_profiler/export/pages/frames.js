@@ -18,7 +18,7 @@ function framesOverTime(data) {
   };
 }
 
-// A path with children is as wide as its time; children stand in it by time, the longest first.
+// A path with children is as wide as its time; its children are ordered by time, the longest first.
 function framesByPath(data) {
   const { paths, rows, lines } = data;
   const count = paths.row.length;

@@ -1,4 +1,4 @@
-// Memory over time: one stepped line for each device, its peak marked.
+// Memory over time: a step line for each device, its peak marked.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { left: 74, right: 16, top: 24, bottom: 22 };
