@@ -430,3 +430,18 @@ def test_no_history_is_asked_for_where_the_caller_does_not_record():
     assert not value.requires_grad
     with pytest.raises(RuntimeError, match="has been modified inplace"):
         pb.func.vjp(lambda a: a.exp(), row)
+
+
+@pytest.mark.parametrize("transform", [func.jacfwd, func.hessian])
+def test_inputs_that_overlap_themselves_count_as_elements_of_their_own(transform):
+    x = pb.tensor([1.4, -0.6, -0.5, -1.9], dtype=pb.float64).unfold(0, 2, 1)
+
+    def f(a):
+        y = (a.clone().mul_(a) * a.sin()).cumsum(0)
+        return y if transform is func.jacfwd else y.prod()
+
+    assert x.stride() == (1, 1)
+    found = transform(f)(x)
+    assert pb.allclose(found, transform(f)(x.contiguous()))
+    reverse = func.jacrev(f) if transform is func.jacfwd else func.jacrev(func.grad(f))
+    assert pb.allclose(found, reverse(x.contiguous()))

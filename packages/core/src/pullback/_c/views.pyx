@@ -1,10 +1,10 @@
 """Forward passes of views: a new geometry over the same storage."""
 
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pullback.abi cimport PB_MAX_NDIM
@@ -25,6 +25,7 @@ from pullback._c.types cimport (
 
 
 cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
+cdef int64_t MANY_VIEWS = 1 << 16     # fewer are made without asking for their memory first
 cdef int64_t VIEW_BYTES = <int64_t>Tensor.__basicsize__ + <int64_t>sizeof(pb_tensor_extra)
 
 
@@ -322,14 +323,18 @@ cdef int64_t clip_index(object value, str argument) except? -1:
     return min(max(value, -LARGEST_INDEX), LARGEST_INDEX)
 
 
-def room_for_views(int64_t count, str name):
+cpdef int room_for_views(int64_t count, str name) except -1:
     """Raise MemoryError where so many views cannot fit, before the first of them is made."""
     cdef void *room = NULL
+    if count <= MANY_VIEWS:
+        return 0
     if count <= LARGEST_INDEX // VIEW_BYTES:
-        room = malloc(count * VIEW_BYTES)
-    if room == NULL and count > 0:
+        # Not malloc: a compiler may leave out a block that nobody uses.
+        room = PyMem_RawMalloc(count * VIEW_BYTES)
+    if room == NULL:
         raise MemoryError(f"{name}(): {count} views do not fit in memory")
-    free(room)
+    PyMem_RawFree(room)
+    return 0
 
 
 cdef object forward_unbind(Op op, PyObject **args, PyObject *target):
