@@ -1,7 +1,7 @@
 """Print what the build needs to know of a source folder, one name a line, relative to the folder.
 
     python list_sources.py modules SOURCE   # compiled modules, without suffix
-    python list_sources.py caches SOURCE    # folders of Python's bytecode, existing or not
+    python list_sources.py caches SOURCE    # the `__pycache__` folders, whether they exist or not
     python list_sources.py unshipped SOURCE # files that the wheel leaves out
 
 Wheels hold Python modules, the typing marker and the pages.
