@@ -4,6 +4,8 @@ import os
 import sys
 import warnings
 
+import numpy
+
 import pullback as pb
 from pullback.testing.hostile import calls, run
 
@@ -34,7 +36,7 @@ def spoil(value):
 def grow(value):
     kept = []
     while True:
-        kept.append(bytearray(1 << 26))
+        kept.append(numpy.empty(1 << 26, numpy.uint8))      # whose pages are not touched
 
 
 for function in (crash, hang, break_the_rules, leave_a_mode, spoil, grow):
