@@ -57,9 +57,6 @@ REASONS: dict[str, str] = {
     "neural/normalisation and losses/scaled_dot_product_attention*": "two products and a softmax, "
     "not fused",
     "neural/*/*conv2d*": "the direct loop's share of the peak",
-    "overhead/8 elements, recorded/a.softmax(1)": "a fifth of it in the kernel, which waits for "
-    "its own results: largest, power, sum, division",
-    "overhead/8 elements, recorded/*": _SMALL,
     "derivatives/*": _PYTHON,
     "Largest float32 error: sigmoid": "one division of a rounded sum; 1.5 is what torch was "
     "measured with",

@@ -104,43 +104,27 @@ cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
     raise TypeError(f"{shown_name(op)}() got an unexpected keyword argument '{name}'")
 
 
-cdef int check_kinds(Op op, PyObject **out) except -1:
-    """Test the tensor arguments; lists of tensors become tuples held by `op`'s caller."""
-    cdef int i, kind
-    cdef object value
-    for i in range(op.nargs):
-        kind = op.arg_kinds[i]
-        if out[i] == <PyObject *>missing:
-            fail_missing(op, out)
-        if kind == ARG_ANY:
-            continue
-        value = <object>out[i]
-        if is_tensor(value):
-            if kind == ARG_TENSORS:
-                fail_kind(op, i, value)
-            continue
-        if kind == ARG_TENSOR:
-            fail_kind(op, i, value)
-        elif kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
-            if dtype_of_scalar(value) < 0 and (kind == ARG_OPERAND or value is not None):
-                fail_kind(op, i, value)
-        elif kind == ARG_OPTIONAL_TENSOR:
-            if value is not None:
-                fail_kind(op, i, value)
-        elif not isinstance(value, (tuple, list)):
-            fail_kind(op, i, value)
-        else:
-            for k, item in enumerate(value):
-                if not is_tensor(item):
-                    raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
-                                    f"argument {i}, but got {type(item).__name__}")
-    return 0
-
-
-cdef object number_operand(object value):
-    """NumPy's numbers and 0-d arrays stand for Python's."""
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return value.item()
+cdef object operand(Op op, int position, object value):
+    """Return an argument that is declared as a tensor, or may be one, and is none."""
+    cdef int kind = op.arg_kinds[position]
+    if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
+        if value is None and kind == ARG_OPTIONAL_OPERAND:
+            return None
+        if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
+                getattr(value, "shape", None) == ()):
+            value = value.item()        # NumPy's numbers and 0-d arrays stand for Python's
+        if dtype_of_scalar(value) < 0:
+            fail_kind(op, position, value)
+    elif kind == ARG_OPTIONAL_TENSOR:
+        if value is not None:
+            fail_kind(op, position, value)
+    elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
+        fail_kind(op, position, value)
+    else:
+        for k, item in enumerate(value):
+            if not is_tensor(item):
+                raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
+                                f"argument {position}, but got {type(item).__name__}")
     return value
 
 
@@ -190,23 +174,22 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                     op.npositional - 1 + len(spread) + i], out, nargs):
                 return op_parse_and_apply(op_named(op.overload), args, nargs, names)
     for i in range(op.nargs):
+        if out[i] == <PyObject *>missing:
+            fail_missing(op, out)
         if op.numbers[i]:
-            if out[i] == <PyObject *>missing or is_plain_number(op, i, out[i]):
+            if is_plain_number(op, i, out[i]):
                 continue
             value = plain_number(op, i, <object>out[i], i >= nargs)
-        elif op.arg_kinds[i] == ARG_OPERAND or op.arg_kinds[i] == ARG_OPTIONAL_OPERAND:
-            if out[i] == <PyObject *>missing or is_tensor(<object>out[i]) or (
-                    dtype_of_scalar(<object>out[i]) >= 0):
-                continue
-            value = number_operand(<object>out[i])
-        else:
+        elif op.arg_kinds[i] == ARG_ANY or (
+                is_tensor(<object>out[i]) and op.arg_kinds[i] != ARG_TENSORS):
             continue
+        else:
+            value = operand(op, i, <object>out[i])
         if <PyObject *>value != out[i]:
             if held is None:
                 held = []
             held.append(value)
             out[i] = <PyObject *>value
-    check_kinds(op, out)
     if target is not None:
         if process.observer == NULL:
             return apply_out(op, out, target)

@@ -129,12 +129,16 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
     cdef pb_node *node
     cdef pb_edge *edges
     cdef int i, nsaved = 0
+    cdef uint64_t kept = 0              # bit i: slot i holds an argument
+    cdef bint done = False
     cdef object value
     if op.list_arg >= 0:
         nedges += <uint32_t>len(<object>args[op.list_arg]) - 1
     for i in range(op.nsaved):
         if op.saved[i].needed_by & mask and not is_default(op, args, i):
             nsaved = i + 1
+            if op.saved[i].source == SOURCE_ARG:
+                kept |= <uint64_t>1 << i
     node = node_new(NODE_OP, nedges, noutputs, nsaved)
     node.op = <PyObject *>op
     edges = node_edges(node)
@@ -149,13 +153,13 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
                     edges += 1
                 continue
             edges += 1
-        for i in range(nsaved):
-            if (op.saved[i].source == SOURCE_ARG and op.saved[i].needed_by & mask
-                    and not is_default(op, args, i)):
+        for i in range(nsaved if kept else 0):
+            if kept >> i & 1:
                 save_argument(op, node, i, <object>args[op.saved[i].number])
-    except BaseException:
-        node_release(node)
-        raise
+        done = True
+    finally:                            # an except clause would cost every call
+        if not done:
+            node_release(node)
     return node
 
 

@@ -27,10 +27,29 @@ cdef extern from *:
     #define PB_THREAD __thread
     #endif
     #define PB_NEW_STATE {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1}
-    static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
     static const pb_state pb_new_state = PB_NEW_STATE;
+    static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
+
+    #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+    /* A module that is loaded late asks a function where its thread's variables lie. Of a pointer it
+       knows: the loader keeps room for such, if they are small. */
+    static PB_THREAD pb_state *pb_known_state __attribute__((tls_model("initial-exec")));
+
+    static inline pb_state *pb_find_state(void)
+    {
+        if (__builtin_expect(pb_known_state == NULL, 0))
+            pb_known_state = &pb_thread_state;
+        return pb_known_state;
+    }
+    #else
+    static inline pb_state *pb_find_state(void)
+    {
+        return &pb_thread_state;
+    }
+    #endif
     """
     pb_state pb_thread_state
+    pb_state *pb_find_state() noexcept nogil
     const pb_state pb_new_state
 
 cdef pb_globals process
@@ -57,7 +76,7 @@ cdef pb_pool *process_pool() noexcept nogil:
 
 
 cdef pb_state *thread_state() noexcept nogil:
-    return &pb_thread_state
+    return pb_find_state()
 
 
 cdef void state_reset(pb_state *state) noexcept nogil:

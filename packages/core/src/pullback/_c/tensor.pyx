@@ -124,7 +124,7 @@ cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexce
     cdef pb_node *before = self.node
     self.node = node
     self.output_nr = output_nr
-    if node != NULL:
+    if node != NULL and self.extra == NULL:     # which tracks it already
         track(<PyObject *>self)
     if before != NULL:
         node_release(before)
