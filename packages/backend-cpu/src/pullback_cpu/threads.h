@@ -21,7 +21,7 @@ typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_THREADS_LARGEST 1024
 #define PB_PIECES_PER_THREAD 8 /* so that one slow thread does not hold up the others */
-#define PB_GRAINS 4            /* of a piece that are run before the first question */
+#define PB_GRAINS 32           /* of a piece that are run before the first question */
 
 static int pb_never(void) { return 0; }
 
