@@ -12,41 +12,14 @@ import pullback
 
 from .compare import compare
 from .draft import write_program
-from .meant import MUTATED, accepted
-from .world import World
-
-
-def run_program(m, statements, watch):
-    """Return the trace of a program: one observation per statement, and one of the end."""
-    world = World(m, watch)
-    trace = [world.run(statement) for statement in statements]
-    return [*trace, world.finish()]
+from .meant import accepted
+from .proofs import proved, reset, run_program
 
 
 def first_of_both(statements, watch):
     """Run a program on both modules; return the first difference, or None."""
     torch_trace = run_program(torch, statements, watch)
     return compare(statements, torch_trace, run_program(pullback, statements, watch))
-
-
-def proved(statements, watch, ours, step):
-    """Return True if a program gives the same where nothing that was saved can be overwritten.
-
-    So what torch refuses because a saved value changed, or could have, is right here.
-    """
-    if "saved_tensors_hooks" in "".join(statements):
-        return True  # hooks of the program would replace those that keep copies
-    reset()
-    with pullback.autograd.graph.allow_mutation_on_saved_tensors():
-        safe = run_program(pullback, statements, watch)
-    found = compare(statements, safe, ours)
-    return found is None or found.step > step or found.path in ("outcome", "error")
-
-
-def reset():
-    """Undo what a program may leave switched."""
-    for m in (torch, pullback):
-        m.set_grad_enabled(True)
 
 
 def say(**line):
@@ -65,7 +38,7 @@ def run_seed(seed, groups):
     line = {"end": seed, "statements": len(statements), "errors": errors}
     if found is not None:
         reason = accepted(found)
-        if reason in MUTATED and not proved(statements, watch, ours, found.step):
+        if reason is not None and not proved(reason, statements, watch, ours, found):
             reason = None
         if reason is not None:
             line["accepted"] = reason

@@ -1,6 +1,7 @@
 """Differences from torch that are meant: improvements, and what torch does not promise.
 
-Each has its reason; docs/start/from-torch.md tells users of those that they can meet.
+Each has its reason; docs/start/from-torch.md tells users of those that they can meet. Where a
+reason could hide a mistake, `proofs` shows for each program that it does not.
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ MEANT = {
         or ("transform('linearize'" in d.statement and re.search(HOOKED, str(d.pullback)))
         or (d.path == "error" and re.search(HOOKED, f"{d.torch} {d.pullback}"))
     ),
-    "a view of all of a base that nobody else holds is no view once it is written": lambda d: (
+    "a written view of all of a base that nobody else holds is no view": lambda d: (
         (d.path.endswith((".view", ".base"))
         and d.torch
         and not d.pullback
@@ -309,13 +310,4 @@ MEANT = {
         or ("'raise'" in d.program and "not enough values to unpack" in str(d.torch))
         or ("'inplace'" in d.program and re.match("bumps|outcome|error|message|.*value", d.path))
     ),
-}
-
-# Of these torch raises and Pullback goes on: `chunk.proved` shows for each program that it may.
-MUTATED = {
-    "what a restricted pass does not need may have been modified",
-    "a saved view has the history that it had when it was saved",
-    "a saved tensor may be detached in place",
-    "backward(inputs=) does not run the node of a non-leaf",
-    "formulas save less",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import json
 import os
 import select
@@ -21,7 +20,7 @@ class Report:
     programs: int = 0
     statements: int = 0
     errors: int = 0
-    accepted: collections.Counter = field(default_factory=collections.Counter)
+    accepted: dict = field(default_factory=dict)  # reason -> seeds
     torch_died: list = field(default_factory=list)
     died: list = field(default_factory=list)
     differences: dict = field(default_factory=dict)  # key -> [(seed, text)]
@@ -36,7 +35,7 @@ class Report:
         self.statements += line["statements"]
         self.errors += line["errors"]
         if "accepted" in line:
-            self.accepted[line["accepted"]] += 1
+            self.accepted.setdefault(line["accepted"], []).append(line["end"])
         if "difference" in line:
             self.differences.setdefault(line["key"], []).append((line["end"], line["difference"]))
 
@@ -48,7 +47,9 @@ class Report:
             f"{count} programs differ",
             f"{len(self.died)} killed Pullback's interpreter, {len(self.torch_died)} torch's",
         ]
-        lines += [f"{number:6} as documented: {why}" for why, number in self.accepted.most_common()]
+        for why, seeds in sorted(self.accepted.items(), key=lambda kind: -len(kind[1])):
+            shown = " ".join(map(str, seeds[:3]))
+            lines.append(f"{len(seeds):6} as documented: {why} (seeds {shown})")
         lines += [f"died: {how}, seed {seed}" for seed, how in self.died]
         kinds = sorted(self.differences.items(), key=lambda kind: -len(kind[1]))
         for key, found in kinds[:most]:
