@@ -139,7 +139,7 @@ def test_the_parser_sees_every_form(tmp_path):
 
 def test_core_has_the_parts_that_the_rules_name(root):
     names = {path.stem for path in (root / CORE).iterdir()}
-    assert {"_c", "optable", "autograd", "backend", "refbackend", "testing"} <= names
+    assert {"_c", "ops", "autograd", "backend", "refbackend", "testing"} <= names
 
 
 def test_core_layers_point_one_way(root):
@@ -155,11 +155,11 @@ def test_core_layers_point_one_way(root):
 def test_op_table_is_imported_without_compiled_code(root):
     """Generators and documents read the table where nothing is built; formulas run later."""
     bad = []
-    for path, package in sources(root / CORE / "optable"):
+    for path, package in sources(root / CORE / "ops"):
         for name, at_module_level in imports(path, package):
             if not at_module_level:
                 continue
-            outside = is_core(name) and not name.startswith("pullback.optable")
+            outside = is_core(name) and not name.startswith("pullback.ops")
             if outside or (not is_core(name) and name.split(".")[0] not in sys.stdlib_module_names):
                 bad.append(f"{path.relative_to(root)} imports {name}")
     assert bad == []

@@ -4,7 +4,7 @@ import pytest
 
 PLUGIN = """
 from pullback.backend import hookimpl
-from pullback.optable.slots import SLOTS
+from pullback.ops.table.primitives import SLOTS
 from pullback.refbackend.plugin import KERNELS
 from pullback_cpu._allocator import BACKEND
 
@@ -35,8 +35,8 @@ def run_thin(run_lines, write_plugin):
 
 def test_every_optional_slot_is_decomposed(run_thin):
     code = """
-from pullback.optable.decompositions import DECOMPOSITIONS
-from pullback.optable.slots import SLOTS
+from pullback.ops.decompositions.general import DECOMPOSITIONS
+from pullback.ops.table.primitives import SLOTS
 optional = {name for name, slot in SLOTS.items() if not slot.required and slot.inputs}
 print(sorted(optional ^ set(DECOMPOSITIONS)))
 """
@@ -45,7 +45,7 @@ print(sorted(optional ^ set(DECOMPOSITIONS)))
 
 def test_ops_give_their_values_without_fallback(run_thin):
     code = """
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.runner import run_check
 from pullback.testing.samples import op_of
 OTHERS = {"int8", "int16", "int32", "float32", "bfloat16", "complex64"}   # same code, other widths
@@ -106,7 +106,7 @@ def pullback_register_kernels(table, device):
             table.add(slot, mask, kernel, conj=slot in ("bmm", "exp"))
 """
     code = """
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.runner import run_check
 for op in ("sin", "exp", "mm"):
     for check in ("lazy", "lazy_grad"):

@@ -24,7 +24,7 @@ def test_it_has_at_most_300_lines(root):
 
 def test_every_required_kernel_is_there_and_no_other(run):
     code = (
-        "from pullback.optable.slots import SLOTS\n"
+        "from pullback.ops.table.primitives import SLOTS\n"
         "from pullback_example.kernels import KERNELS\n"
         "print(set(KERNELS) == {name for name, slot in SLOTS.items() if slot.required})"
     )

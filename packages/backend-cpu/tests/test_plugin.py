@@ -21,7 +21,7 @@ class Table(dict):
 
 
 def test_plugin_registers_every_slot_for_its_own_device_only():
-    from pullback.optable.slots import SLOTS
+    from pullback.ops.table.primitives import SLOTS
     from pullback_cpu import plugin
 
     table, other = Table(), Table()

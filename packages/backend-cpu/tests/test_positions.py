@@ -14,7 +14,7 @@ import pytest
 from kernel_calls import DTYPES, KERNELS
 from layouts import is_complex, is_floating, sample
 
-from pullback.optable.slots import SLOTS
+from pullback.ops.table.primitives import SLOTS
 from pullback.testing.kernel_calls import KernelCall
 from pullback_cpu.kernels.levels import available_levels
 

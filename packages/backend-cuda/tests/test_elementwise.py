@@ -236,7 +236,7 @@ def test_wide_random_integers():
 
 
 def test_no_kernel_is_left_out():
-    from pullback.optable.slots import SLOTS
+    from pullback.ops.table.primitives import SLOTS
     from pullback_cpu.kernels import KERNELS as HOST
     from pullback_cuda.kernels import KERNELS
 

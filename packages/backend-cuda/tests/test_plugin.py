@@ -75,7 +75,7 @@ def test_names_of_the_module_say_what_is_missing(name):
 
 
 def test_every_slot_has_a_kernel(cuda):
-    from pullback.optable.slots import SLOTS
+    from pullback.ops.table.primitives import SLOTS
     from pullback_cuda.kernels import KERNELS
 
     # Numbers that are shuffled one after the other are made on the host.

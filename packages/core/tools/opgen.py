@@ -55,7 +55,7 @@ from pullback import Tensor, _DeviceLike, _dtype, _memory_format, _Number, _Size
 # {{functions}}
 '''
 
-Entry = Any  # pullback.optable.Entry, which exists only after load_table
+Entry = Any  # pullback.ops.Entry, which exists only after load_table
 
 
 def load_table(package: Path = PACKAGE) -> Mapping[str, Entry]:
@@ -65,12 +65,12 @@ def load_table(package: Path = PACKAGE) -> Mapping[str, Entry]:
         bare = types.ModuleType("pullback")
         bare.__path__ = [str(package)]
         sys.modules["pullback"] = bare
-    return importlib.import_module("pullback.optable").ENTRIES
+    return importlib.import_module("pullback.ops").ENTRIES
 
 
 def table_files() -> list[Path]:
     """Return the files that the loaded table was read from."""
-    names = [name for name in sys.modules if name.startswith("pullback.optable")]
+    names = [name for name in sys.modules if name.startswith("pullback.ops")]
     files = [getattr(sys.modules[name], "__file__", None) for name in names]
     return sorted(Path(file) for file in files if file)
 
@@ -166,7 +166,7 @@ def public_names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
 
 def elsewhere() -> Mapping[str, Mapping[str, str]]:
     """Return the further names of ops in each namespace."""
-    return importlib.import_module("pullback.optable.namespaces").ELSEWHERE
+    return importlib.import_module("pullback.ops.table.namespaces").ELSEWHERE
 
 
 def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The kernels that cannot be composed from others, in NumPy: see pullback.optable.slots."""
+"""The kernels that cannot be composed from others, in NumPy: see pullback.ops.table.primitives."""
 
 import math
 

@@ -25,17 +25,24 @@ def get_include():
 
 from pullback import backend, linalg, nn, random, special, utils
 from pullback._bind import bind_table as _bind_table
-from pullback._c import dtype as _dtype
-from pullback._c import surface as _surface
-from pullback._c import tensor as _tensor
-from pullback._c.copies import (
-    channels_last,
-    channels_last_3d,
-    contiguous_format,
-    memory_format,
-    preserve_format,
+from pullback._c.base import dtype as _dtype
+from pullback._c.base.dtype import (
+    dtype,
+    finfo,
+    get_default_dtype,
+    iinfo,
+    promote_types,
+    set_default_dtype,
 )
-from pullback._c.device import (
+from pullback._c.base.errors import OutOfMemoryError
+from pullback._c.base.state import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    set_anomaly_enabled,
+)
+from pullback._c.device.device import (
     device,
     empty_cache,
     get_default_device,
@@ -44,23 +51,16 @@ from pullback._c.device import (
     set_default_device,
     synchronize,
 )
-from pullback._c.dtype import (
-    dtype,
-    finfo,
-    get_default_dtype,
-    iinfo,
-    promote_types,
-    set_default_dtype,
+from pullback._c.graph import tensor as _tensor
+from pullback._c.graph.tensor import Size, Tensor
+from pullback._c.ops.clone import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
 )
-from pullback._c.failures import OutOfMemoryError
-from pullback._c.state import (
-    is_anomaly_check_nan_enabled,
-    is_anomaly_enabled,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    set_anomaly_enabled,
-)
-from pullback._c.tensor import Size, Tensor
+from pullback._c.python import tensor_methods as _surface
 from pullback._construct import (
     as_tensor,
     asarray,

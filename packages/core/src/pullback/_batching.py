@@ -13,10 +13,10 @@ from typing import Any
 
 import pullback
 from pullback._bind import RANKS
-from pullback._c.batch import apply_op
-from pullback._c.tangents import share_memory
-from pullback._c.tensor import Tensor
-from pullback.optable import ops
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms.batching import apply_op
+from pullback._c.transforms.tangents import share_memory
+from pullback.ops import ops
 
 # One tensor, elementwise.
 _UNARY = frozenset("""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pullback._c import bind, copies, dtype_views, index, node_surface, operators, surface
-from pullback._c.outputs import refuse_shared_memory
-from pullback._c.state import is_grad_enabled
-from pullback._c.tensor import bind_attribute
-from pullback.optable import ENTRIES, ops
-from pullback.optable.namespaces import ELSEWHERE
-from pullback.optable.outputs import EXACT, MAY_SHARE
+from pullback._c.base.state import is_grad_enabled
+from pullback._c.dispatch.outputs import refuse_shared_memory
+from pullback._c.graph.tensor import bind_attribute
+from pullback._c.ops import clone, dtype_views, indexing
+from pullback._c.python import bind, node_methods, operators, tensor_methods
+from pullback.ops import ENTRIES, ops
+from pullback.ops.rules.out_rules import EXACT, MAY_SHARE
+from pullback.ops.table.namespaces import ELSEWHERE
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
@@ -79,8 +80,8 @@ def bind_table(namespaces: dict[str, dict]) -> None:
     for namespace, names in ELSEWHERE.items():
         namespaces[namespace].update({name: getattr(ops, op) for name, op in names.items()})
     operators.install()
-    copies.install()
+    clone.install()
     dtype_views.install()
-    index.install()
-    node_surface.install()
-    surface.install()
+    indexing.install()
+    node_methods.install()
+    tensor_methods.install()

@@ -6,10 +6,10 @@ import sys
 import warnings
 
 from pullback import _cuda_arrays
-from pullback._c import dtype as _dtype
-from pullback._c import literal, pinned
-from pullback._c.surface import require_grad_of_new
-from pullback._c.tensor import Tensor
+from pullback._c.base import dtype as _dtype
+from pullback._c.graph.tensor import Tensor
+from pullback._c.interop import pinned_tensors, sequences
+from pullback._c.python.tensor_methods import require_grad_of_new
 
 __all__ = ["as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor", "tensor"]
 
@@ -30,7 +30,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
             [3, 4]])
     """
     if type(data) in _LITERALS:
-        made = literal.read_literal(data, dtype, device)
+        made = sequences.read_literal(data, dtype, device)
     elif isinstance(data, Tensor):
         warnings.warn("To copy construct from a tensor, it is recommended to use "
                       "sourceTensor.detach().clone() or "
@@ -47,7 +47,7 @@ def _finished(made, name, pin_memory, requires_grad):
         raise TypeError(f"{name}(): argument 'pin_memory' must be bool, not "
                         f"{type(pin_memory).__name__}")
     if pin_memory:
-        made = pinned.pinned_new(made)
+        made = pinned_tensors.pinned_new(made)
     return require_grad_of_new(made) if requires_grad else made
 
 
@@ -65,7 +65,7 @@ def _from_object(data, dtype, device):
         from pullback.utils.dlpack import from_dlpack
 
         return _copied(from_dlpack(data), dtype, device)
-    return literal.read_literal(data, dtype, device)
+    return sequences.read_literal(data, dtype, device)
 
 
 def _copied(source, dtype, device):
@@ -162,7 +162,7 @@ def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False, pin_memory
     if not isinstance(s, (bool, int, float, complex)):
         raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not "
                         f"{type(s).__name__}")
-    made = literal.read_literal(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
+    made = sequences.read_literal(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
     return _finished(made, "scalar_tensor", pin_memory, requires_grad)
 
 

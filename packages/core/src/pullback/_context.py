@@ -6,7 +6,7 @@ import builtins
 import os
 import warnings
 
-from pullback._c.dtype import ALL, set_default_dtype
+from pullback._c.base.dtype import ALL, set_default_dtype
 from pullback.backend import registry
 from pullback.backend.threads import default_threads
 
@@ -192,10 +192,10 @@ def set_warn_always(mode):
     """
     if not isinstance(mode, builtins.bool):
         raise RuntimeError(f"set_warn_always expects a bool, but got {type(mode).__name__}")
-    from pullback._c import kernel
+    from pullback._c.dispatch import launch
 
     _settings.warn_always = mode
-    kernel.set_warn_always(mode)
+    launch.set_warn_always(mode)
 
 
 # ---- defaults ------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def set_default_tensor_type(t):
     if not found.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     if len(parts) == 2:
-        from pullback._c.device import set_default_device
+        from pullback._c.device.device import set_default_device
 
         try:
             set_default_device(parts[1])
@@ -247,8 +247,8 @@ def memory_summary(device=None, abbreviated=False):
     >>> print(pullback.memory_summary().splitlines()[3])            # doctest: +ELLIPSIS
     | Allocated memory    | ...
     """
-    from pullback._c.device import device as device_of
-    from pullback._c.device import get_default_device, memory_stats
+    from pullback._c.device.device import device as device_of
+    from pullback._c.device.device import get_default_device, memory_stats
 
     where = get_default_device() if device is None else device_of(device)
     stats = memory_stats(where)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from pullback._c import dtype as _dtype
-from pullback._c import interop
-from pullback._c.device import device as _device
-from pullback._c.tensor import bind_attribute
+from pullback._c.base import dtype as _dtype
+from pullback._c.device.device import device as _device
+from pullback._c.graph.tensor import bind_attribute
+from pullback._c.interop import arrays
 
 VERSION = 3
 _KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4",
@@ -63,7 +63,7 @@ def adopt(source):
             raise ValueError("as_tensor(): strides must be multiples of the element's size")
         strides = tuple(step // dtype.itemsize for step in strides)
     where = _device("cuda", _home(source))
-    made = interop.share_address(address or 0, tuple(told["shape"]), strides, dtype, where, source,
+    made = arrays.share_address(address or 0, tuple(told["shape"]), strides, dtype, where, source,
                                  readonly)
     _wait_for(where, told.get("stream"))
     return made
@@ -71,7 +71,7 @@ def adopt(source):
 
 def _home(source) -> int:
     """Return the number of the device that an object says it is on; else the current one."""
-    from pullback._c.device import current_device
+    from pullback._c.device.device import current_device
 
     found = getattr(source, "device", None)
     number = found if isinstance(found, int) else getattr(found, "index", getattr(found, "id", 0))

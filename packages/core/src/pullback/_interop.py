@@ -6,10 +6,11 @@ import copy as _copy
 import math
 
 from pullback import _cuda_arrays
-from pullback._c import create, interop, literal
-from pullback._c import dtype as _dtype
-from pullback._c.state import is_grad_enabled
-from pullback._c.tensor import Tensor, adopt, bind_attribute
+from pullback._c.base import dtype as _dtype
+from pullback._c.base.state import is_grad_enabled
+from pullback._c.graph.tensor import Tensor, adopt, bind_attribute
+from pullback._c.interop import arrays, sequences
+from pullback._c.ops import create
 from pullback.utils import dlpack
 
 # ---- from NumPy and buffers ----------------------------------------------------------------------
@@ -25,14 +26,14 @@ def share_array(array):
         raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     dtype = _dtypes.get(array.dtype)
     if dtype is None:
-        dtype = interop.dtype_of_array(array)
+        dtype = arrays.dtype_of_array(array)
         if not array.dtype.isnative:
             raise ValueError("given numpy array has byte order different from the native byte "
                              "order. Conversion between byte orders is currently not supported.")
         _dtypes[array.dtype] = dtype
     if dtype.name == "bfloat16":            # the buffer protocol has no such type
-        return interop.share_array(array.view("int16"), dtype)
-    return interop.share_array(array, dtype)
+        return arrays.share_array(array.view("int16"), dtype)
+    return arrays.share_array(array, dtype)
 
 
 def copy_array(array, dtype, device):
@@ -80,7 +81,7 @@ def share_buffer(buffer, dtype, count, offset):
     if offset + count * size > length:
         raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} "
                          f"bytes) must not be greater than actual buffer length ({length} bytes)")
-    return interop.share_bytes(memory[offset:offset + count * size], dtype, count)
+    return arrays.share_bytes(memory[offset:offset + count * size], dtype, count)
 
 
 def _bytes_of(buffer):
@@ -101,13 +102,13 @@ def as_array(tensor):
     """Return a NumPy array over the memory of a host tensor that does not require grad."""
     import numpy
 
-    if not interop.is_host(tensor):
+    if not arrays.is_host(tensor):
         raise TypeError(f"can't convert {tensor.device} device type tensor to numpy. Use "
                         f"Tensor.cpu() to copy the tensor to host memory first.")
     if tensor.dtype.name == "bfloat16":
         from ml_dtypes import bfloat16
 
-        return numpy.asarray(interop.halves_as_integers(tensor)).view(bfloat16)
+        return numpy.asarray(arrays.halves_as_integers(tensor)).view(bfloat16)
     return numpy.asarray(memoryview(tensor))
 
 
@@ -121,7 +122,7 @@ def numpy_method(self, *, force=False):
     """
     if force:
         detached = self.detach().resolve_conj().resolve_neg()
-        return as_array(detached if interop.is_host(self) else detached.cpu())
+        return as_array(detached if arrays.is_host(self) else detached.cpu())
     if self.requires_grad and is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
                            "tensor.detach().numpy() instead.")
@@ -155,7 +156,7 @@ def array_interface(self):
 
     Raises: AttributeError when the memory cannot be described so, as NumPy expects.
     """
-    if (self.requires_grad or not interop.is_host(self) or self.dtype.name == "bfloat16"
+    if (self.requires_grad or not arrays.is_host(self) or self.dtype.name == "bfloat16"
             or self.is_conj() or self.is_neg()):
         raise AttributeError(f"'Tensor' object has no attribute '__array_interface__': a "
                              f"{self.dtype} tensor on {self.device} (requires_grad="
@@ -170,7 +171,7 @@ def tolist(self):
     >>> pullback.tensor([[1, 2], [3, 4]]).tolist()
     [[1, 2], [3, 4]]
     """
-    return literal.nested_list(self)
+    return sequences.nested_list(self)
 
 
 # ---- copies --------------------------------------------------------------------------------------
@@ -186,11 +187,11 @@ def deepcopy(self, memo):
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
                            "deepcopy protocol at the moment. Copy a result with "
                            "tensor.detach().clone() instead.")
-    address, memory = interop.whole_memory(self)
+    address, memory = arrays.whole_memory(self)
     copies = memo.setdefault("pullback memory", {})
     if address not in copies:               # the original is kept: its address stays taken
         copies[address] = memory, memory.clone()
-    made = _as_kind(type(self), interop.place_in(copies[address][1], self))
+    made = _as_kind(type(self), arrays.place_in(copies[address][1], self))
     memo[id(self)] = made
     if self.requires_grad:
         made.requires_grad_()
@@ -226,13 +227,13 @@ def reduce(self, protocol):
     from pullback.utils.hooks import warn_if_has_hooks
 
     warn_if_has_hooks(self)
-    device = None if interop.is_host(self) else str(self.device)
+    device = None if arrays.is_host(self) else str(self.device)
     plain = self.detach().resolve_conj().resolve_neg()
-    if not interop.is_dense(plain):
+    if not arrays.is_dense(plain):
         plain = plain.clone()
     data = b""
     if self.device.type != "meta":
-        data = interop.read_bytes(plain if device is None else plain.cpu())
+        data = arrays.read_bytes(plain if device is None else plain.cpu())
     return rebuild, (type(self), data, self.dtype, tuple(plain.shape), plain.stride(), device,
                      bool(self.requires_grad), dict(vars(self)))
 
@@ -243,12 +244,12 @@ def rebuild(kind, data, dtype, shape, stride, device, requires_grad, attributes)
     Raises: ValueError when the parts do not fit together.
     """
     _check_parts(kind, data, dtype, shape, stride, device, attributes)
-    where = interop.host_device() if device is None else device
+    where = arrays.host_device() if device is None else device
     if device == "meta":
         made = create.empty_strided_tensor(shape, stride, dtype, where)
     else:
-        made = create.empty_strided_tensor(shape, stride, dtype, interop.host_device())
-        interop.write_bytes(made, data)
+        made = create.empty_strided_tensor(shape, stride, dtype, arrays.host_device())
+        arrays.write_bytes(made, data)
         made = made.to(where)
     made = _as_kind(kind, made)
     if requires_grad:
@@ -283,7 +284,7 @@ def buffer(self, flags):
 
 def install():
     """Bind what this module has to the class."""
-    interop.install()
+    arrays.install()
     _cuda_arrays.install()
     for name, value in {
             "numpy": numpy_method, "tolist": tolist, "__copy__": shallow_copy,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 
-from pullback._c import create, pinned, stream_order
-from pullback._c import dtype as _dtype
-from pullback._c import index as _index
-from pullback._c.tensor import Size, Tensor, adopt, bind_attribute, bind_late
-from pullback.optable import indexing as _indexing
-from pullback.optable import ops
+from pullback._c.base import dtype as _dtype
+from pullback._c.engine import stream_order
+from pullback._c.graph.tensor import Size, Tensor, adopt, bind_attribute, bind_late
+from pullback._c.interop import pinned_tensors
+from pullback._c.ops import create
+from pullback._c.ops import indexing as _index
+from pullback.ops import ops
+from pullback.ops.indexing import indexing as _indexing
 
 _BY_NAME = {d.name: d for d in _dtype.ALL}
 _SHORT = {"half": "float16", "float": "float32", "double": "float64", "short": "int16",
@@ -65,7 +67,7 @@ def result_type(tensor1, tensor2):
     >>> pullback.result_type(pullback.ones(1, dtype=pullback.int64), 1.0)
     pullback.float32
     """
-    from pullback._c.elementwise import result_dtype
+    from pullback._c.ops.elementwise import result_dtype
 
     return result_dtype(tensor1, tensor2)
 
@@ -167,7 +169,7 @@ def item(self):
 
 def cpu(self):
     """Return the tensor in host memory."""
-    from pullback._c.interop import host_device
+    from pullback._c.interop.arrays import host_device
 
     return self.to(host_device())
 
@@ -178,7 +180,7 @@ def cuda(self, device=None, non_blocking=False):
     ``non_blocking``: do not wait for a copy from pinned memory.
     Raises: RuntimeError for devices of another type, or where there is no CUDA device.
     """
-    from pullback._c.device import device as device_of
+    from pullback._c.device.device import device as device_of
 
     where = device_of("cuda" if device is None else device)
     if where.type != "cuda":
@@ -193,7 +195,7 @@ def is_pinned(self, device=None):
     >>> pullback.ones(2).is_pinned()
     False
     """
-    return pinned.is_pinned(self, device)
+    return pinned_tensors.is_pinned(self, device)
 
 
 def record_stream(self, stream):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pullback as pb
-from pullback._c import batch
+from pullback._c.transforms import batching
 
 __all__ = ["format_tensor", "get_printoptions", "printoptions", "set_printoptions"]
 
@@ -323,7 +323,7 @@ def format_tensor(tensor: Any) -> str:
     >>> pullback._printing.format_tensor(pullback.tensor([1.0, 2.5]))
     'tensor([1.0000, 2.5000])'
     """
-    described = batch.describe(tensor)
+    described = batching.describe(tensor)
     if described is not None:
         level, value = described
         inner = textwrap.indent(format_tensor(value), "    ")

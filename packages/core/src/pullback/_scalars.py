@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 
-from pullback._c.tensor import Tensor
+from pullback._c.graph.tensor import Tensor
 
 __all__ = [
     "is_conj", "is_inference", "is_neg", "is_same_size", "is_signed", "sym_float", "sym_int",

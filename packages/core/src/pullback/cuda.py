@@ -9,10 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 
-from pullback._c.device import current_device as _current_device
-from pullback._c.device import device as _device
-from pullback._c.device import set_current_device as _set_current_device
-from pullback._c.failures import OutOfMemoryError
+from pullback._c.base.errors import OutOfMemoryError
+from pullback._c.device.device import current_device as _current_device
+from pullback._c.device.device import device as _device
+from pullback._c.device.device import set_current_device as _set_current_device
 
 _HOMES = {
     "streams": ("Event", "Stream", "StreamContext", "current_stream", "default_stream",
@@ -166,7 +166,7 @@ def synchronize(device=None) -> None:
     Raises: RuntimeError where there is no such device; what earlier work ran into, such as an
     IndexError.
     """
-    from pullback._c.device import synchronize as wait
+    from pullback._c.device.device import synchronize as wait
 
     wait("cuda" if device is None else f"cuda:{_number(device, 'synchronize')}")
 

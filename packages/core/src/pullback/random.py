@@ -9,8 +9,8 @@ import contextlib
 import os
 import threading
 
-from pullback._c.device import device as _device
-from pullback._c.kernel import run_slot
+from pullback._c.device.device import device as _device
+from pullback._c.dispatch.launch import run_slot
 
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed",
            "manual_seed", "seed", "set_rng_state"]

@@ -7,7 +7,8 @@ import weakref
 import pytest
 
 import pullback as pb
-from pullback._c import levels, tangents
+from pullback._c.graph import levels
+from pullback._c.transforms import tangents
 from pullback.autograd import forward_ad, gradcheck
 from pullback.autograd.forward_ad import dual_level, make_dual, unpack_dual
 

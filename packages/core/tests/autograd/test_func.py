@@ -294,7 +294,7 @@ def test_refused(name):
     call, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
         call()
-    assert pb._c.levels.level_count() == 0
+    assert pb._c.graph.levels.level_count() == 0
 
 
 # ---- what transforms refuse ----------------------------------------------------------------------

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 import pullback as pb
-from pullback._c import levels
+from pullback._c.graph import levels
 from pullback.utils.checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,

@@ -4,7 +4,7 @@ import pytest
 
 import pullback as pb
 from pullback.func import grad, jacfwd, jvp, vmap
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.samples import accepts, op_of, samples_of
 
 X = pb.arange(6.0).reshape(3, 2)
@@ -50,7 +50,7 @@ class TestPlaces:
         sizes = []
 
         def function(a):
-            sizes.append(pb._c.batch.batch_size(1))
+            sizes.append(pb._c.transforms.batching.batch_size(1))
             return a * 2, a.sum()
 
         double, total = vmap(function, chunk_size=2)(X)
@@ -144,7 +144,7 @@ def test_refused(name):
     call, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
         call()
-    assert pb._c.levels.level_count() == 0
+    assert pb._c.graph.levels.level_count() == 0
 
 
 def test_escaped_tensor():

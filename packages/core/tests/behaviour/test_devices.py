@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from pullback._c.kernel import run_slot
+from pullback._c.dispatch.launch import run_slot
 
 import pullback as pb
 

@@ -298,7 +298,7 @@ def test_parameters_may_be_tensors_without_dims():
 
 @pytest.mark.beyond_torch
 def test_raw_copies_check_shapes():
-    from pullback._c.create import copy_raw
+    from pullback._c.ops.create import copy_raw
 
     assert copy_raw(pb.zeros(2, 3), pb.ones(3)).tolist() == [[1.0] * 3] * 2
     for source in (pb.zeros(0, 1), pb.zeros(2), pb.zeros(2, 3)):

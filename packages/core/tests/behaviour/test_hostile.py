@@ -12,7 +12,7 @@ import pytest
 
 import pullback as pb
 from pullback.nn import functional as F
-from pullback.optable import ops
+from pullback.ops import ops
 from pullback.testing.hostile.calls import Call, attempt, draw_call, nonsense_in, targets
 
 CALLS = 5000

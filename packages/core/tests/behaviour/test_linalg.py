@@ -186,7 +186,7 @@ def test_einsum_sums_integers_to_int64():
 
 
 def test_einsum_multiplies_the_cheapest_pair_first():
-    from pullback.optable.einsum import _greedy
+    from pullback.ops.linalg.einsum import _greedy
 
     sizes = {"a": 2, "b": 100, "c": 100, "d": 1}
     assert _greedy([["a", "b"], ["b", "c"], ["c", "d"]], ["a", "d"], sizes)[0] == (1, 2)

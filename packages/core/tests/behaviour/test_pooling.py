@@ -338,7 +338,7 @@ def test_meta_device():
 
 @pytest.mark.beyond_torch
 def test_internal_ops_refuse_places_that_do_not_fit():
-    from pullback.optable import ops
+    from pullback.ops import ops
 
     places = pb.tensor([[0, 1]])
     for call in (lambda: ops.unpool_planes(pb.ones(1, 1), places, (5,)),

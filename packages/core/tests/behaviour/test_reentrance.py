@@ -147,7 +147,7 @@ def test_tangents_go_along():
 
 
 def test_callbacks_run_after_the_outermost_pass():
-    from pullback._c.engine import queue_callback
+    from pullback._c.engine.engine import queue_callback
 
     order = []
     descend(130, lambda: (queue_callback(lambda: order.append("callback")), order.append("node")))

@@ -408,7 +408,7 @@ def test_streams_that_are_not_there():
 
 
 def test_memory_with_half_of_the_streams_is_refused():
-    from pullback._c.pymemory import wrap_memory
+    from pullback._c.device.py_allocator import wrap_memory
 
     class Half:
         allocate = release = write = read = copy = set_stream = current_stream = print

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.__main__ import main
 from pullback.testing.certify.cells import certify
 from pullback.testing.certify.command import run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.checks import assert_same_bits
 from pullback.testing.runner import CHECKS, iter_samples
 from pullback.testing.samples import op_of, tensors_in

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pullback as pb
-from pullback.optable import ENTRIES, Entry
+from pullback.ops import ENTRIES, Entry
 
 TOOL = Path(__file__).parents[2] / "tools" / "opgen.py"
 PACKAGE = Path(pb.__file__).parent
@@ -159,7 +159,7 @@ def test_one_stub_and_the_files_it_came_from(tmp_path):
     rule, _, listed = depfile.read_text().partition(": ")
     assert rule == str(target).replace(" ", "\\ ")
     files = [Path(file).name for file in listed.split()]
-    assert {"opgen.py", "nn.py", "schema.py", "cases.py"} <= set(files)
+    assert {"opgen.py", "softmax_linear.py", "schema.py", "samples.py"} <= set(files)
 
 
 def test_table_is_read_without_compiled_code(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing import Requirements
 from pullback.testing.__main__ import main
 

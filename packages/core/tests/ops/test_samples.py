@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback.optable import ENTRIES
-from pullback.optable.cases import Dtype, T, at, case, fixed, mask, real
-from pullback.optable.schema import FLOATING
+from pullback.ops import ENTRIES
+from pullback.ops.table.samples import Dtype, T, at, case, fixed, mask, real
+from pullback.ops.table.schema import FLOATING
 from pullback.testing import assert_close, checks
 from pullback.testing.checks import check_grad
 from pullback.testing.draw import LAYOUTS, draw_array, lay_out

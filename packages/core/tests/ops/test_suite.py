@@ -7,8 +7,8 @@ import threading
 import pytest
 
 import pullback as pb
-from pullback._c import levels
-from pullback.optable import ENTRIES
+from pullback._c.graph import levels
+from pullback.ops import ENTRIES
 from pullback.testing import Requirements, checks
 from pullback.testing.modes import MODES, differentiable
 from pullback.testing.pytest_plugin import SuiteTotals

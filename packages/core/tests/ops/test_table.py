@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 import pullback as pb
-from pullback.optable import ENTRIES, ops
-from pullback.optable.slots import SLOTS
+from pullback.ops import ENTRIES, ops
+from pullback.ops.table.primitives import SLOTS
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.reference import find_reference
 from pullback.testing.runner import CHECKS, iter_samples

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pullback.optable.slots import SLOTS
+from pullback.ops.table.primitives import SLOTS
 from pullback.refbackend import masks, plugin
 
 DTYPES = [

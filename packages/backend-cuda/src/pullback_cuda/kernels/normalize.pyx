@@ -1,6 +1,6 @@
 """Standardized elements, scaled and shifted, and the derivative of that.
 
-Arrays are seen as in slots.py: (samples, groups, channels of a group, elements of a channel). A row
+Arrays are seen as in primitives.py: (samples, groups, channels of a group, elements of a channel). A row
 is what a sample has of a group.
 """
 

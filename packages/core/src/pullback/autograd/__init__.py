@@ -1,6 +1,6 @@
 """Reverse-mode automatic differentiation with torch.autograd's interface."""
 
-from pullback._c.state import is_multithreading_enabled
+from pullback._c.base.state import is_multithreading_enabled
 from pullback.autograd import (
     anomaly_mode,
     forward_ad,

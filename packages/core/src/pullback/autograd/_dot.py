@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pullback._c.tensor import Tensor
+from pullback._c.graph.tensor import Tensor
 
 _LEAF = 'shape=box, style=filled, fillcolor="#cfe8cf"'
 _ROOT = 'shape=box, style=filled, fillcolor="#f5d9b8"'

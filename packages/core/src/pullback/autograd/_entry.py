@@ -5,8 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from pullback._c import batch, create, engine, levels, node_surface, surface
-from pullback._c.tensor import Tensor
+from pullback._c.engine import engine
+from pullback._c.graph import levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.ops import create
+from pullback._c.python import node_methods, tensor_methods
+from pullback._c.transforms import batching
 from pullback.autograd.graph import GradientEdge
 
 __all__ = ["backward", "execute_backward", "grad"]
@@ -48,7 +52,7 @@ def _seeds(value, count, name):
 def _described(root):
     """Return shape and dtype of a root."""
     if isinstance(root, GradientEdge):
-        return node_surface.seed_description(root.node, root.output_nr)[:2]
+        return node_methods.seed_description(root.node, root.output_nr)[:2]
     return root.shape, root.dtype
 
 
@@ -159,7 +163,7 @@ def _backward_to(edges, grads, retain_graph, create_graph, inputs):
         if isinstance(item, Tensor) and gradient is not None and not item.retains_grad and (
                 not item.is_leaf and id(item) not in met):
             met.add(id(item))
-            surface.accumulate_in_place_of(item, gradient)
+            tensor_methods.accumulate_in_place_of(item, gradient)
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
@@ -209,8 +213,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     if retain_graph is None:
         retain_graph = create_graph
     seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
-    if batch.are_batched((*roots, *inputs)):
-        found = batch.gradients_of(list(roots), list(seeds), list(inputs), bool(retain_graph),
+    if batching.are_batched((*roots, *inputs)):
+        found = batching.gradients_of(list(roots), list(seeds), list(inputs), bool(retain_graph),
                                    bool(create_graph))
     elif is_grads_batched:
         found = _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused)
@@ -260,7 +264,7 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
     size = sizes.pop()
     level = levels.enter_level(size, "error")
     try:
-        edges, grads = _prepare(roots, [batch.make_batched(seed, level) for seed in seeds])
+        edges, grads = _prepare(roots, [batching.make_batched(seed, level) for seed in seeds])
         found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
                                     _engine_items(inputs), False)
         return [None if gradient is None else _batch_of(gradient, size, level)
@@ -270,7 +274,7 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
 
 
 def _batch_of(gradient, size, level):
-    value = batch.get_batch(gradient, level)
+    value = batching.get_batch(gradient, level)
     return gradient.expand((size, *gradient.shape)) if value is None else value
 
 

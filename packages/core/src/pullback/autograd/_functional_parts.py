@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback._c.batch import are_batched
-from pullback._c.engine import run_backward
-from pullback._c.tensor import Tensor
+from pullback._c.engine.engine import run_backward
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms.batching import are_batched
 from pullback.autograd._entry import grad
 
 Tensors = tuple[Any, ...]

@@ -6,9 +6,11 @@ import contextlib
 import threading
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from pullback._c import create, levels, state
-from pullback._c.handoff import carry
-from pullback._c.tensor import Tensor
+from pullback._c.base import state
+from pullback._c.device.handoff import carry
+from pullback._c.graph import levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.ops import create
 
 _OUTSIDE = ("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
             "the graph was originally recorded.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from pullback._c import batch, levels
-from pullback._c.tensor import Tensor
+from pullback._c.graph import levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import batching
 
 
 class VmapInfo(NamedTuple):
@@ -38,8 +39,8 @@ def run_batched(cls: Any, args: tuple[Any, ...]) -> Any:
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
             f"override and implement the vmap staticmethod or set generate_vmap_rule=True.")
     level = max(described[0] for described in map(_described, args) if described)
-    info = VmapInfo(batch.batch_size(level), batch.batch_randomness(level))
-    values = [batch.get_batch(arg, level) if isinstance(arg, Tensor) else None for arg in args]
+    info = VmapInfo(batching.batch_size(level), batching.batch_randomness(level))
+    values = [batching.get_batch(arg, level) if isinstance(arg, Tensor) else None for arg in args]
     in_dims = tuple(None if value is None else 0 for value in values)
     given = tuple(arg if value is None else value for arg, value in zip(args, values))
     hidden = levels.hide_one_level(level)
@@ -54,7 +55,7 @@ def run_batched(cls: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _described(value: Any) -> tuple[int, Tensor] | None:
-    return batch.describe(value) if isinstance(value, Tensor) else None
+    return batching.describe(value) if isinstance(value, Tensor) else None
 
 
 def _wrapped(outputs: Any, out_dims: Any, level: int) -> Any:
@@ -65,7 +66,7 @@ def _wrapped(outputs: Any, out_dims: Any, level: int) -> Any:
         raise ValueError(f"vmap staticmethod: out_dims has {len(dims)} entries for {len(found)} "
                          f"outputs")
     made = [value if dim is None or not isinstance(value, Tensor)
-            else batch.make_batched(value.movedim(dim, 0), level)
+            else batching.make_batched(value.movedim(dim, 0), level)
             for value, dim in zip(found, dims)]
     return made[0] if single else tuple(made)
 
@@ -113,10 +114,10 @@ def _made_of(cls: Any, info: VmapInfo, in_dims: tuple[Any, ...]) -> Any:
             levels.exit_level(self.level)
 
         def wrap(self, value: Any, on: bool) -> Any:
-            return batch.make_batched(value, self.level) if on and value is not None else value
+            return batching.make_batched(value, self.level) if on and value is not None else value
 
         def unwrap(self, value: Any) -> tuple[Any, bool]:
-            found = batch.get_batch(value, self.level) if isinstance(value, Tensor) else None
+            found = batching.get_batch(value, self.level) if isinstance(value, Tensor) else None
             return (value, False) if found is None else (found, True)
 
         def spread(self, value: Any) -> Any:

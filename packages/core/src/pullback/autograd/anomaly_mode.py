@@ -6,8 +6,9 @@ import os
 import sys
 import warnings
 
-from pullback._c import anomaly, state
-from pullback._c.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from pullback._c.base import state
+from pullback._c.base.state import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from pullback._c.graph import anomaly
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from pullback._c import levels as _levels
-from pullback._c import tangents as _tangents
-from pullback._c.handoff import carry
-from pullback._c.tensor import Tensor
+from pullback._c.device.handoff import carry
+from pullback._c.graph import levels as _levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import tangents as _tangents
 from pullback.autograd.grad_mode import Mode
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",

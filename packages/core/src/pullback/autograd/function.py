@@ -6,11 +6,13 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import batch, levels, state, tangents
-from pullback._c import function as _function
-from pullback._c.tensor import Tensor
+from pullback._c.base import state
+from pullback._c.engine import custom_function as _function
+from pullback._c.graph import levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import batching, tangents
 from pullback.autograd import _vmapped as vmapped
-from pullback.optable import ops
+from pullback.ops import ops
 
 __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
            "NestedIOFunction", "once_differentiable"]
@@ -189,7 +191,7 @@ class Function(metaclass=FunctionMeta):
 
 def run_function(cls, args):
     """Run a Function on all its arguments, with levels and observers; returns its outputs."""
-    if batch.are_batched(args):
+    if batching.are_batched(args):
         return vmapped.run_batched(cls, args)
     ctx, outputs = _run(cls, args)
     ctx.forget()

@@ -6,7 +6,8 @@ import functools
 import inspect
 import warnings
 
-from pullback._c import modes, state
+from pullback._c.base import state
+from pullback._c.graph import grad_modes
 
 __all__ = ["enable_grad", "enforce_grad_layout_policy", "inference_mode", "no_grad",
            "set_grad_enabled", "set_multithreading_enabled"]
@@ -111,7 +112,7 @@ def _signature(*names):
     return inspect.Signature([inspect.Parameter(name, kind, default=None) for name in names])
 
 
-class no_grad(modes.GradOff, Mode):
+class no_grad(grad_modes.GradOff, Mode):
     """Record nothing: results do not require grad.
 
     A context manager and a decorator, of generators and coroutines too: the mode holds while their
@@ -128,7 +129,7 @@ class no_grad(modes.GradOff, Mode):
     __signature__ = _signature()
 
 
-class enable_grad(modes.GradOn, Mode):
+class enable_grad(grad_modes.GradOn, Mode):
     """Record again inside ``no_grad``; a context manager and a decorator.
 
     >>> import pullback
@@ -196,7 +197,7 @@ class _Fixed(Mode):
         state.swap_grad_enabled(self.before)
 
 
-class inference_mode(modes.Inference, Mode):
+class inference_mode(grad_modes.Inference, Mode):
     """Record nothing, and let what is computed never take part in a recording.
 
     Results are inference tensors: they have no version counter and cannot be saved for backward;

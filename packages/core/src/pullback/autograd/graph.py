@@ -8,9 +8,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pullback._c import node_surface, state, stream_order, surface
-from pullback._c.node import Node
-from pullback._c.tensor import Tensor
+from pullback._c.base import state
+from pullback._c.engine import stream_order
+from pullback._c.graph.node import Node
+from pullback._c.graph.tensor import Tensor
+from pullback._c.python import node_methods, tensor_methods
 from pullback.autograd._dot import to_dot
 from pullback.autograd._mutation import allow_mutation_on_saved_tensors
 from pullback.utils.hooks import RemovableHandle
@@ -54,7 +56,7 @@ def get_gradient_edge(tensor):
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"get_gradient_edge(): expected a Tensor, not {type(tensor).__name__}")
-    edge = surface.gradient_edge(tensor)
+    edge = tensor_methods.gradient_edge(tensor)
     if edge is None:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
                            "require gradients")
@@ -74,7 +76,7 @@ def increment_version(tensor):
     """
     for item in (tensor,) if isinstance(tensor, Tensor) else tensor:
         if not item.is_inference():
-            surface.increment_version_of(item)
+            tensor_methods.increment_version_of(item)
 
 
 class saved_tensors_hooks:
@@ -129,12 +131,12 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
-        from pullback._c import interop, pinned
+        from pullback._c.interop import arrays, pinned_tensors
 
         def pack(tensor):
-            if interop.is_host(tensor):
+            if arrays.is_host(tensor):
                 return tensor.device, tensor
-            copy = pinned.pinned_like(tensor) if pin_memory else None
+            copy = pinned_tensors.pinned_like(tensor) if pin_memory else None
             return tensor.device, tensor.cpu() if copy is None else copy.copy_(tensor)
 
         def unpack(packed):
@@ -199,7 +201,7 @@ def register_hook(self, hook):
     tensor([20.])
     """
     _callable(hook, "register_hook")
-    table, number = surface.tensor_hook_table(self)
+    table, number = tensor_methods.tensor_hook_table(self)
     handle = RemovableHandle(table)
     table[handle.id] = hook if number is None else (number, hook)
     return handle
@@ -218,7 +220,7 @@ def register_post_accumulate_grad_hook(self, hook):
     tensor([2.])
     """
     _callable(hook, "register_post_accumulate_grad_hook")
-    table = surface.post_accumulate_table(self)
+    table = tensor_methods.post_accumulate_table(self)
     handle = RemovableHandle(table)
     table[handle.id] = hook
     return handle
@@ -237,7 +239,7 @@ def _node_register_hook(self, fn):
     tensor([2.]) (tensor([1.]),)
     """
     _callable(fn, "register_hook")
-    table = node_surface.node_hook_table(self, False)
+    table = node_methods.node_hook_table(self, False)
     handle = RemovableHandle(table)
     table[handle.id] = fn
     return handle
@@ -257,7 +259,7 @@ def _node_register_prehook(self, fn):
     tensor([20.])
     """
     _callable(fn, "register_prehook")
-    table = node_surface.node_hook_table(self, True)
+    table = node_methods.node_hook_table(self, True)
     handle = RemovableHandle(table)
     table[handle.id] = fn
     return handle
@@ -274,19 +276,19 @@ class _NodeInputMetadata(NamedTuple):
 
 def _node_input_metadata(self):
     """What the node expects of the gradients it receives, one entry per forward output."""
-    return [_NodeInputMetadata(*node_surface.seed_description(self, k))
-            for k in range(node_surface.node_output_count(self))]
+    return [_NodeInputMetadata(*node_methods.seed_description(self, k))
+            for k in range(node_methods.node_output_count(self))]
 
 
 def install():
     """Bind the hook methods to Tensor and Node."""
-    from pullback._c.tensor import bind_attribute
+    from pullback._c.graph.tensor import bind_attribute
 
     bind_attribute("register_hook", register_hook)
     bind_attribute("register_post_accumulate_grad_hook", register_post_accumulate_grad_hook)
-    node_surface.bind_node("register_hook", _node_register_hook)
-    node_surface.bind_node("register_prehook", _node_register_prehook)
-    node_surface.bind_node("_input_metadata", property(_node_input_metadata))
+    node_methods.bind_node("register_hook", _node_register_hook)
+    node_methods.bind_node("register_prehook", _node_register_prehook)
+    node_methods.bind_node("_input_metadata", property(_node_input_metadata))
 
 
 class _MultiHandle(RemovableHandle):
@@ -331,7 +333,7 @@ def register_multi_grad_hook(tensors: Sequence, fn: Callable, *, mode: str = "al
 
 
 def _any_hook(tensors, fn):
-    from pullback._c import engine
+    from pullback._c.engine import engine
 
     lock = threading.Lock()
     fired = set()
@@ -349,16 +351,16 @@ def _any_hook(tensors, fn):
 
 
 def _all_hook(tensors, fn):
-    from pullback._c import engine
+    from pullback._c.engine import engine
 
     lock = threading.Lock()
     passes: dict = {}
     count = len(tensors)                # what the hooks refer to must not keep the tensors alive
-    places = [weakref.ref(t) if t.is_leaf else surface.gradient_edge(t) for t in tensors]
+    places = [weakref.ref(t) if t.is_leaf else tensor_methods.gradient_edge(t) for t in tensors]
 
     def is_reached(place):
         leaf = place() if isinstance(place, weakref.ref) else None
-        edge = place if leaf is None else surface.gradient_edge(leaf)
+        edge = place if leaf is None else tensor_methods.gradient_edge(leaf)
         return isinstance(edge, tuple) and engine.will_compute(*edge)
 
     def collect(position, grad):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from pullback._c.tensor import Tensor
+from pullback._c.graph.tensor import Tensor
 
 __all__ = ["Variable", "VariableMeta"]
 
@@ -27,7 +27,7 @@ def _engine():
 
         @staticmethod
         def queue_callback(callback):
-            from pullback._c.engine import queue_callback
+            from pullback._c.engine.engine import queue_callback
 
             queue_callback(callback)
 

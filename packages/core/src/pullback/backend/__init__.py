@@ -5,23 +5,23 @@ See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_inclu
 
 from __future__ import annotations
 
-from pullback._c.device import (
+from pullback._c.base.errors import OutOfMemoryError
+from pullback._c.base.interrupts import INTERRUPTED
+from pullback._c.base.state import thread_number
+from pullback._c.device.device import (
     current_device,
     device_count,
     memory_stats,
     set_current_device,
     synchronize,
 )
-from pullback._c.device import known_device_types as device_types
-from pullback._c.failures import OutOfMemoryError
-from pullback._c.interrupts import INTERRUPTED
-from pullback._c.observe import attach_observer, begin_range, detach_observer, end_range
-from pullback._c.state import thread_number
-from pullback._c.streams import current_stream, set_stream, wait_stream
+from pullback._c.device.device import known_device_types as device_types
+from pullback._c.device.streams import current_stream, set_stream, wait_stream
+from pullback._c.dispatch.observer import attach_observer, begin_range, detach_observer, end_range
 from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
-from pullback.optable.slots import SLOT_IDS
+from pullback.ops.table.primitives import SLOT_IDS
 
 __all__ = [
     "INTERRUPTED",
@@ -71,8 +71,8 @@ def explain(op: str, device: str | None = None) -> str:
     matmul on ref: composition of other ops
     """
     import pullback
-    from pullback._c.device import explain_entry
-    from pullback._c.entry import op_by_name
+    from pullback._c.device.device import explain_entry
+    from pullback._c.graph.op import op_by_name
 
     found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())

@@ -14,9 +14,9 @@ import warnings
 from functools import partial
 from importlib import import_module
 
-from pullback._c import device as _device
+from pullback._c.device import device as _device
 from pullback.backend.threads import requested_threads
-from pullback.optable.slots import SLOT_IDS
+from pullback.ops.table.primitives import SLOT_IDS
 
 GROUP = "pullback.backends"
 _HINTS = {

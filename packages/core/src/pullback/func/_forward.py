@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pullback as pb
-from pullback._c import batch, levels, tangents
-from pullback._c.modes import Transformed
-from pullback._c.tensor import Tensor
+from pullback._c.graph import levels
+from pullback._c.graph.grad_modes import Transformed
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import batching, tangents
 from pullback.autograd.forward_ad import check_dtypes
 from pullback.func._inputs import (
     chosen,
@@ -24,7 +25,7 @@ from pullback.func._inputs import (
 from pullback.func._reverse import basis_of, jacrev
 from pullback.func._tree import leaves, rebuild, structure, tree_map
 from pullback.func._vmap import vmap
-from pullback.optable import ops
+from pullback.ops import ops
 
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
 
@@ -191,7 +192,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         outputs = only_tensors(output, "linearize(f, *primals)", "f(*primals)")
         seeds = [ops.zeros_like(y.detach()) for y in outputs]
         for seed in seeds:
-            batch.whole(seed).requires_grad_()
+            batching.whole(seed).requires_grad_()
         pulled = gradients(outputs, list(seeds), flat, True, True)
 
     def jvp_fn(*given: Any) -> Any:

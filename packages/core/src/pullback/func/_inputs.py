@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pullback as pb
-from pullback._c import batch
-from pullback._c.gradients import close_leaf, depends_on_open_leaf
-from pullback._c.tensor import Tensor
+from pullback._c.engine.grad_utils import close_leaf, depends_on_open_leaf
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import batching
 from pullback.func._tree import leaves, tree_map
-from pullback.optable import ops
+from pullback.ops import ops
 
 
 def chosen(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
@@ -52,14 +52,14 @@ def _fresh(value: Any, recording: bool) -> Tensor:
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
     if value.is_inference():
         value = value.clone()           # which is a normal tensor here
-    for level in batch.open_batches():
-        if batch.get_batch(value, level) is None:
-            mark = batch.make_batched(pb.zeros(batch.batch_size(level)), level)
+    for level in batching.open_batches():
+        if batching.get_batch(value, level) is None:
+            mark = batching.make_batched(pb.zeros(batching.batch_size(level)), level)
             value = ops.clone_beside(value, mark)
     if recording and value.requires_grad:
         return ops.alias(value)
     value = _without_history(value)
-    batch.whole(value).requires_grad_()
+    batching.whole(value).requires_grad_()
     return value
 
 
@@ -69,7 +69,7 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
     ``given`` is what ``inputs`` were made of: an input that is a result is given back itself.
     """
     for leaf in leaves(inputs):
-        whole = batch.whole(leaf)
+        whole = batching.whole(leaf)
         if whole.is_leaf:
             close_leaf(whole)
     made_of = {id(leaf): source for leaf, source in zip(leaves(inputs), leaves(given))}
@@ -79,7 +79,7 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
             return made_of[id(value)]
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        if recording and depends_on_open_leaf(batch.whole(value)):
+        if recording and depends_on_open_leaf(batching.whole(value)):
             return value
         return _without_history(value)
 
@@ -99,7 +99,7 @@ def gradients(outputs: list[Tensor], seeds: list[Tensor | None], inputs: list[Te
     targets = [x for x in inputs if x.requires_grad]
     found: list[Any] = [None] * len(targets)
     if pairs and targets:
-        found = batch.gradients_of([o for o, _ in pairs], [s for _, s in pairs], targets,
+        found = batching.gradients_of([o for o, _ in pairs], [s for _, s in pairs], targets,
                                    retain_graph, create_graph)
     given = iter(found)
     made = [next(given) if x.requires_grad else None for x in inputs]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pullback as pb
-from pullback._c.modes import Transformed
-from pullback._c.tensor import Tensor
+from pullback._c.graph.grad_modes import Transformed
+from pullback._c.graph.tensor import Tensor
 from pullback.func._inputs import (
     chosen,
     fresh,

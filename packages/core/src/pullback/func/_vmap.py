@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pullback as pb
-from pullback._c import batch, levels
-from pullback._c.modes import Transformed
-from pullback._c.tensor import Tensor
+from pullback._c.graph import levels
+from pullback._c.graph.grad_modes import Transformed
+from pullback._c.graph.tensor import Tensor
+from pullback._c.transforms import batching
 from pullback.func._tree import is_node, leaves, rebuild, spread, structure
 
 __all__ = ["vmap"]
@@ -112,7 +113,7 @@ def _run(func: Callable[..., Any], name: str, dims: list[Any], values: list[Any]
          kwargs: dict[str, Any], out_dims: Any, size: int, randomness: str) -> Any:
     level = levels.enter_level(size, randomness)
     try:
-        inside = [value if dim is None else batch.make_batched(value.movedim(dim, 0), level)
+        inside = [value if dim is None else batching.make_batched(value.movedim(dim, 0), level)
                   for dim, value in zip(dims, values)]
         with Transformed():
             outputs = func(*rebuild(args, inside), **kwargs)
@@ -143,7 +144,7 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
                 continue
             raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type "
                              f"{type(value)}. Did you mean to set out_dims= to None for output?")
-        whole = batch.get_batch(value, level)
+        whole = batching.get_batch(value, level)
         if place is None:
             if whole is not None:
                 raise ValueError(f"{where}: `{name}` can not return a BatchedTensor when out_dim "

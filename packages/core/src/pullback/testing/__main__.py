@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import pullback as pb
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.certify.command import main as certify
 from pullback.testing.hostile.run import main as hostile
 from pullback.testing.modes import MODES

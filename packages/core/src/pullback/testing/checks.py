@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback._c import formula
-from pullback._c.call import op_decomposed
-from pullback.optable import ops
-from pullback.optable.outputs import EXACT
+from pullback._c.dispatch.call import op_decomposed
+from pullback._c.engine import formula
+from pullback.ops import ops
+from pullback.ops.rules.out_rules import EXACT
 from pullback.testing.compare import assert_close, default_tolerances, to_array
 from pullback.testing.draw import lay_out
 from pullback.testing.modes import differentiable

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pullback as pb
-from pullback.optable import ops
+from pullback.ops import ops
 from pullback.testing.checks import (
     SEED,
     as_function,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pullback as pb
-from pullback.optable import ENTRIES, ops
+from pullback.ops import ENTRIES, ops
 from pullback.testing.compare import assert_close
 from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
 

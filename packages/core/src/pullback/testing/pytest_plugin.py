@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config, items):
     share = config.getoption("--pullback-share")
     if share is None:
         return
-    from pullback.optable import ENTRIES
+    from pullback.ops import ENTRIES
     from pullback.testing.shares import chosen
     from pullback.testing.suite import test_op
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pullback as pb
-from pullback.optable import ops
-from pullback.optable.cases import Case, Draw, Dtype, binary, reduction, unary
-from pullback.optable.schema import BOOL, INTEGRAL
+from pullback.ops import ops
+from pullback.ops.table.samples import Case, Draw, Dtype, binary, reduction, unary
+from pullback.ops.table.schema import BOOL, INTEGRAL
 from pullback.testing.draw import draw_array, lay_out
 
 __all__ = [

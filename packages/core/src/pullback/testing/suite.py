@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 import pullback as pb
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.runner import CHECKS, run_check
 
 __all__ = ["test_op"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from pullback._c import dlpack
+from pullback._c.interop import dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 

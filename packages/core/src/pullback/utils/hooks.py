@@ -86,7 +86,7 @@ def warn_if_has_hooks(tensor):
     >>> len(caught)
     1
     """
-    from pullback._c.surface import leaf_hooks
+    from pullback._c.python.tensor_methods import leaf_hooks
 
     for hook in leaf_hooks(tensor):
         if not hasattr(hook, "__torch_unserializable__"):

@@ -9,7 +9,7 @@ import signal
 import warnings
 
 import pullback as pb
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.checks import call
 from pullback.testing.samples import accepts, samples_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback.optable.cases import KINKS as KINKED
+from pullback.ops.table.samples import KINKS as KINKED
 from pullback.testing.certify.conventions import KINKS, has_convention, taken_otherwise, writes
 from pullback.testing.certify.derivatives import MODES, Part, Problem, flat
 from pullback.testing.certify.digits import FORMULAS, comparisons, load

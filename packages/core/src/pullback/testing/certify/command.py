@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pullback as pb
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.certify.cells import DTYPES, Found, certify
 from pullback.testing.certify.page import page, totals
 from pullback.testing.requirements import requirements_of

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pullback.optable import ENTRIES
+from pullback.ops import ENTRIES
 from pullback.testing.certify.cells import Cell, Found
 from pullback.testing.certify.conventions import KINKS, Fixed, Kink
 from pullback.testing.samples import op_of
@@ -178,10 +178,10 @@ def conventions() -> list[str]:
 
 def without() -> list[str]:
     """Return the public ops that have no derivative."""
-    return [
+    return sorted(
         name for name, entry in ENTRIES.items()
         if not op_of(entry).differentiable and (entry.method or entry.function)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def stated(kink: Kink) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pullback as pb
-from pullback.optable import ops
+from pullback.ops import ops
 from pullback.testing.certify.derivatives import Problem, Tensors
 from pullback.testing.checks import SEED
 from pullback.testing.compare import to_array

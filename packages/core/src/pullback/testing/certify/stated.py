@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback.optable import ops
+from pullback.ops import ops
 from pullback.testing.certify.conventions import Fixed, Kink
 from pullback.testing.certify.derivatives import backward, flat, leaves
 from pullback.testing.certify.judge import one_sided

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback._c.levels import level_count
+from pullback._c.graph.levels import level_count
 from pullback.autograd import forward_ad
-from pullback.optable import ENTRIES, ops
+from pullback.ops import ENTRIES, ops
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.hostile.values import Lie, Values
 from pullback.testing.samples import DTYPES, Maker, cases_of, tensors_in

@@ -11,7 +11,7 @@ tensor([  5.4366, 218.3926])
 
 from __future__ import annotations
 
-from pullback._c.state import is_grad_enabled
+from pullback._c.base.state import is_grad_enabled
 from pullback.utils.checkpoint._debug import OpLogs, set_checkpoint_debug_enabled
 from pullback.utils.checkpoint._debug import wanted as _debug_wanted
 from pullback.utils.checkpoint._reentrant import (

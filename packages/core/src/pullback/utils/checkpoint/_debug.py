@@ -6,7 +6,7 @@ import contextlib
 import os
 import traceback
 
-from pullback._c.tensor import Tensor
+from pullback._c.graph.tensor import Tensor
 from pullback.utils.checkpoint._watcher import OpWatcher
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from pullback._c import engine
-from pullback._c.tensor import Tensor
+from pullback._c.engine import engine
+from pullback._c.graph.tensor import Tensor
 from pullback.autograd._entry import backward
 from pullback.autograd.function import Function
 from pullback.autograd.grad_mode import enable_grad, no_grad

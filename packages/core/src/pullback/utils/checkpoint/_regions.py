@@ -14,9 +14,12 @@ import contextlib
 import threading
 import weakref
 
-from pullback._c import batch, create, engine, levels, tangents
-from pullback._c.handoff import carry
-from pullback._c.tensor import Tensor
+from pullback._c.device.handoff import carry
+from pullback._c.engine import engine
+from pullback._c.graph import levels
+from pullback._c.graph.tensor import Tensor
+from pullback._c.ops import create
+from pullback._c.transforms import batching, tangents
 from pullback.autograd.function import Function
 from pullback.autograd.grad_mode import enable_grad
 from pullback.autograd.graph import saved_tensors_hooks
@@ -130,7 +133,8 @@ def save_inputs(tensors):
 
 
 def can_be_saved(value):
-    return isinstance(value, Tensor) and not (batch.are_batched((value,)) or value.is_inference())
+    return isinstance(value, Tensor) and not (
+        batching.are_batched((value,)) or value.is_inference())
 
 
 class Region:
@@ -166,7 +170,7 @@ class Region:
         """Return the arguments, with their history."""
         args = list(self.args)
         for arg in args:
-            if batch.are_batched((arg,)) and batch.describe(arg) is None:
+            if batching.are_batched((arg,)) and batching.describe(arg) is None:
                 raise RuntimeError("pullback.utils.checkpoint: an argument stands for an element "
                                    "of a batch of vmap, which has ended, so the function cannot "
                                    "run again. Call vmap inside the checkpointed function, or "
@@ -222,7 +226,7 @@ def as_it_is(tensor):
 
 def version_of(tensor):
     """Return how often the memory of a tensor, or of the batch that it stands for, was written."""
-    tensor = batch.whole(tensor)
+    tensor = batching.whole(tensor)
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from pullback import random
-from pullback._c.device import get_default_device
-from pullback._c.tensor import Tensor
+from pullback._c.device.device import get_default_device
+from pullback._c.graph.tensor import Tensor
 from pullback.func._tree import leaves
 
 

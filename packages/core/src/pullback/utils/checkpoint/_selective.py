@@ -8,10 +8,11 @@ from collections import Counter
 
 import pullback as pb
 from pullback import random
-from pullback._c import create, interop
-from pullback._c.entry import Op
+from pullback._c.graph.op import Op
+from pullback._c.interop import arrays
+from pullback._c.ops import create
 from pullback.autograd.grad_mode import no_grad
-from pullback.optable import ops
+from pullback.ops import ops
 from pullback.utils.checkpoint._watcher import OpWatcher
 
 DIFFERENT = ("The checkpointed function must call the same ops in the same order whenever it runs. "
@@ -120,7 +121,7 @@ class Kept:
         self.devices = [tensor.device for tensor in tensors]
         self.tensors = [create.alias_raw(tensor) for tensor in tensors]
         if offload:
-            self.tensors = [tensor if interop.is_host(tensor) else tensor.to("cpu")
+            self.tensors = [tensor if arrays.is_host(tensor) else tensor.to("cpu")
                             for tensor in self.tensors]
         self.versions = [tensor._version for tensor in self.tensors]
         self.draws = draws              # how far the op has moved the random numbers

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from pullback._c import levels
+from pullback._c.graph import levels
 
 
 class OpWatcher(ABC):

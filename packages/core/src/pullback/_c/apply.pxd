@@ -1,8 +1,0 @@
-from cpython.object cimport PyObject
-from libc.stdint cimport uint64_t
-
-from pullback._c.accumulate cimport running_sum
-from pullback._c.types cimport pb_node
-
-cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results,
-                    bint create_graph, uint64_t skipped, running_sum *sums) except -1

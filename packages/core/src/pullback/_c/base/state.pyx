@@ -1,0 +1,236 @@
+"""Modes of the current thread and switches of the process."""
+
+import gc
+
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.string cimport memcpy, memset
+
+from pullback.pool cimport pb_pool
+from pullback._c.base.state cimport pb_globals, pb_state
+
+__all__ = [
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "set_anomaly_enabled",
+    "swap_grad_enabled",
+    "swap_layout_policy",
+    "swap_multithreading",
+]
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    #define PB_THREAD __declspec(thread)
+    #else
+    #define PB_THREAD __thread
+    #endif
+    #define PB_NEW_STATE {1, 0, 1, 1, 0, 0, 0, NULL, NULL, NULL, NULL, -1}
+    static const pb_state pb_new_state = PB_NEW_STATE;
+    static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
+
+    #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+    /* A module that is loaded late asks a function where its thread's variables are. Not where a
+       pointer is: the loader keeps room for small ones. */
+    static PB_THREAD pb_state *pb_known_state __attribute__((tls_model("initial-exec")));
+
+    static inline pb_state *pb_find_state(void)
+    {
+        if (__builtin_expect(pb_known_state == NULL, 0))
+            pb_known_state = &pb_thread_state;
+        return pb_known_state;
+    }
+    #else
+    static inline pb_state *pb_find_state(void)
+    {
+        return &pb_thread_state;
+    }
+    #endif
+    """
+    pb_state pb_thread_state
+    pb_state *pb_find_state() noexcept nogil
+    const pb_state pb_new_state
+
+cdef pb_globals process
+cdef pb_pool pool
+memset(&pool, 0, sizeof(pool))
+cdef uint64_t threads_seen = 0
+
+process.observer = NULL
+process.anomaly = 0
+process.anomaly_check_nan = 1
+process.full_collection = 0
+process.streams_used = 0
+process.inference = 0
+process.gc_epoch = 1
+
+
+cdef pb_globals *globals_() noexcept nogil:
+    return &process
+
+
+cdef pb_pool *process_pool() noexcept nogil:
+    """Return where nodes, storages and the engine's records lie."""
+    return &pool
+
+
+cdef pb_state *thread_state() noexcept nogil:
+    return pb_find_state()
+
+
+cdef void state_reset(pb_state *state) noexcept nogil:
+    """Make the modes those of a new thread; what they owned is somebody else's now."""
+    memcpy(state, &pb_new_state, sizeof(pb_state))
+
+
+def thread_number():
+    """Return a small number that identifies the current thread, counted from 1.
+
+    Threads are numbered in the order in which they first record a node, are observed, or ask.
+
+    >>> import pullback
+    >>> pullback.backend.thread_number() >= 1
+    True
+    """
+    global threads_seen
+    if pb_thread_state.thread == 0:
+        threads_seen += 1
+        pb_thread_state.thread = threads_seen
+    return pb_thread_state.thread
+
+
+def is_grad_enabled():
+    """Return True if operations of this thread are recorded.
+
+    >>> import pullback
+    >>> pullback.is_grad_enabled()
+    True
+    """
+    return bool(pb_thread_state.grad_enabled)
+
+
+def is_inference_mode_enabled():
+    """Return True inside ``inference_mode`` on this thread.
+
+    >>> import pullback
+    >>> with pullback.inference_mode():
+    ...     pullback.is_inference_mode_enabled()
+    True
+    """
+    return bool(pb_thread_state.inference)
+
+
+def swap_grad_enabled(bint mode):
+    """Set this thread's grad mode and return the previous one."""
+    cdef bint before = pb_thread_state.grad_enabled
+    pb_thread_state.grad_enabled = mode
+    return before
+
+
+def swap_multithreading(bint mode):
+    """Set this thread's flag of ``set_multithreading_enabled`` and return the previous one."""
+    cdef bint before = pb_thread_state.multithreading
+    pb_thread_state.multithreading = mode
+    return before
+
+
+def swap_layout_policy(bint mode):
+    """Set whether new gradients take their parameter's strides; return the previous value."""
+    cdef bint before = pb_thread_state.layout_policy
+    pb_thread_state.layout_policy = mode
+    return before
+
+
+def is_multithreading_enabled():
+    """Return the flag that ``set_multithreading_enabled`` set on this thread; by default True.
+
+    >>> import pullback
+    >>> pullback.autograd.is_multithreading_enabled()
+    True
+    """
+    return bool(pb_thread_state.multithreading)
+
+
+def is_anomaly_enabled():
+    """Return True while anomaly detection is on, in the whole process.
+
+    >>> import pullback
+    >>> pullback.is_anomaly_enabled()
+    False
+    """
+    return bool(process.anomaly)
+
+
+def is_anomaly_check_nan_enabled():
+    """Return True if anomaly detection, once it is on, looks for NaN in gradients.
+
+    >>> import pullback
+    >>> pullback.is_anomaly_check_nan_enabled()
+    True
+    """
+    return bool(process.anomaly_check_nan)
+
+
+def set_anomaly_enabled(bint mode, bint check_nan=True):
+    """Switch anomaly detection on or off for the whole process.
+
+    >>> import pullback
+    >>> pullback.set_anomaly_enabled(True, check_nan=False)
+    >>> pullback.is_anomaly_enabled(), pullback.is_anomaly_check_nan_enabled()
+    (True, False)
+    >>> pullback.set_anomaly_enabled(False)
+    """
+    process.anomaly = mode
+    process.anomaly_check_nan = check_nan
+
+
+def push_saved_tensor_hooks(pack, unpack):
+    """Begin to pass every tensor that this thread saves through ``pack``."""
+    if pb_thread_state.saved_hooks_disabled:
+        raise RuntimeError(<object>pb_thread_state.hooks_message)
+    outer = None if pb_thread_state.saved_hooks == NULL else <object>pb_thread_state.saved_hooks
+    pair = (pack, unpack, outer)
+    Py_INCREF(pair)
+    Py_XDECREF(pb_thread_state.saved_hooks)
+    pb_thread_state.saved_hooks = <PyObject *>pair
+
+
+def pop_saved_tensor_hooks():
+    """End the innermost pair of saved-tensor hooks."""
+    if pb_thread_state.saved_hooks == NULL:
+        raise RuntimeError("saved_tensors_hooks: there are no hooks to take away on this thread")
+    pair = <tuple>pb_thread_state.saved_hooks
+    outer = pair[2]
+    if outer is None:
+        pb_thread_state.saved_hooks = NULL
+    else:
+        Py_INCREF(outer)
+        pb_thread_state.saved_hooks = <PyObject *>outer
+    Py_DECREF(pair)
+
+
+def swap_saved_hooks_disabled(message):
+    """Forbid saved-tensor hooks on this thread (None allows them); return the previous message."""
+    before = None
+    if pb_thread_state.hooks_message != NULL:
+        before = <object>pb_thread_state.hooks_message
+        Py_DECREF(before)
+        pb_thread_state.hooks_message = NULL
+    pb_thread_state.saved_hooks_disabled = message is not None
+    if message is not None:
+        if pb_thread_state.saved_hooks != NULL:
+            pb_thread_state.saved_hooks_disabled = before is not None
+            raise RuntimeError(message)
+        Py_INCREF(message)
+        pb_thread_state.hooks_message = <PyObject *>message
+    return before
+
+
+def watch_collection(phase, info):
+    """Tell the traversal of graphs whether the oldest generation is being collected."""
+    process.full_collection = phase == "start" and info["generation"] == 2
+    process.gc_epoch += 1
+
+
+gc.callbacks.append(watch_collection)

@@ -1,4 +1,0 @@
-from pullback._c.tensor cimport Tensor
-
-cdef int place(object where, int *type_id, int *ordinal) except -1
-cdef Tensor scalar_tensor(object value, int dtype, Tensor like)

@@ -1,0 +1,1 @@
+"""Device types, streams, memory, and kernels and allocators that are written in Python."""

@@ -1,0 +1,230 @@
+"""Kernels written in Python: their operands, and the host's kernels for memory of another kind."""
+
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport (
+    PB_ARRAY_HOST, PB_ARRAY_WRITE, PB_DEVICE_TO_HOST, PB_HOST_TO_DEVICE, PB_MESSAGE_SIZE,
+    PB_PARAM_FLOAT, PB_PARAM_INT, pb_array, pb_call, pb_param)
+from pullback._c.device.device cimport device_make, device_types, pb_device_type
+from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
+from pullback._c.base.errors cimport raise_failure
+from pullback.ops.table.primitives import SLOTS
+
+cdef list slot_params = [[p.partition(":")[0] for p in slot.params] for slot in SLOTS.values()]
+cdef object numpy = None
+cdef object bfloat16 = None
+
+
+cdef class KernelArray:
+    """One operand as a Python kernel of a backend with its own memory sees it.
+
+    Attributes: ``base`` (what the backend's allocate returned), ``offset`` and ``strides`` in
+    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: the operand is
+    one number, ``value``, and ``base`` its address in host memory).
+    """
+    cdef readonly size_t base
+    cdef readonly int64_t offset
+    cdef readonly tuple shape
+    cdef readonly tuple strides
+    cdef readonly str dtype
+    cdef readonly int device
+    cdef readonly bint host
+    cdef int code
+
+    @property
+    def value(self):
+        """The number, of an operand with ``host``; None of others."""
+        return scalar_read(<void *>self.base, self.code) if self.host else None
+
+    def __repr__(self):
+        where = f"value={self.value}" if self.host else f"base={self.base}, offset={self.offset}"
+        return f"<KernelArray {self.dtype}{list(self.shape)} strides={self.strides} {where}>"
+
+
+cdef object kernel_array(pb_array *array):
+    cdef KernelArray result = KernelArray.__new__(KernelArray)
+    cdef int d
+    result.base = <size_t>array.base
+    result.offset = array.offset
+    result.shape = tuple([array.shape[d] for d in range(array.ndim)])
+    result.strides = tuple([array.strides[d] for d in range(array.ndim)])
+    result.dtype = dtype_object(array.dtype).name
+    result.code = array.dtype
+    result.device = array.device
+    result.host = array.flags & PB_ARRAY_HOST != 0
+    return result
+
+
+cdef class HostMemory:
+    """Lends memory to NumPy for the time of one kernel call."""
+    cdef readonly dict __array_interface__
+
+
+cdef object numpy_dtype(int code):
+    """Return NumPy's dtype of a code; bfloat16 is ml_dtypes'."""
+    global numpy, bfloat16
+    if numpy is None:
+        import numpy as module
+        numpy = module
+    name = dtype_object(code).name
+    if name == "bfloat16":
+        if bfloat16 is None:
+            from ml_dtypes import bfloat16 as found
+            bfloat16 = numpy.dtype(found)
+        return bfloat16
+    return numpy.dtype(name)
+
+
+cdef object host_array(pb_array *array):
+    """Return a NumPy array over host memory; valid as long as the memory is."""
+    cdef HostMemory memory
+    cdef int d
+    dtype = numpy_dtype(array.dtype)
+    shape = tuple([array.shape[d] for d in range(array.ndim)])
+    if 0 in shape:
+        return numpy.empty(shape, dtype)
+    memory = HostMemory.__new__(HostMemory)
+    size = dtype.itemsize
+    plain = "<u2" if dtype is bfloat16 else dtype.str
+    memory.__array_interface__ = {
+        "version": 3, "shape": shape, "typestr": plain,
+        "data": (<size_t>array.data, array.flags & PB_ARRAY_WRITE == 0),
+        "strides": tuple([array.strides[d] * size for d in range(array.ndim)])}
+    result = numpy.asarray(memory)
+    return result.view(dtype) if plain != dtype.str else result
+
+
+cdef dict call_params(pb_call *call):
+    cdef dict params = {}
+    cdef int i, k
+    cdef const pb_param *param
+    for i in range(call.nparam):
+        param = &call.param[i]
+        name = slot_params[call.slot][i]
+        if param.kind == PB_PARAM_INT:
+            params[name] = param.i
+        elif param.kind == PB_PARAM_FLOAT:
+            params[name] = param.d
+        else:
+            params[name] = tuple([param.ints[k] for k in range(param.count)])
+    return params
+
+
+cdef int run_callable(object function, pb_call *call, bint host, str device) except -1:
+    cdef int i
+    outs = []
+    ins = []
+    for i in range(call.nout):
+        call.out[i].flags |= PB_ARRAY_WRITE
+        outs.append(host_array(call.out[i]) if host else kernel_array(call.out[i]))
+    for i in range(call.nin):
+        ins.append(host_array(call.in_[i]) if host else kernel_array(call.in_[i]))
+    try:
+        if host:
+            run_quietly(function, outs, ins, call)
+        else:
+            function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    except DEFECTS as error:
+        raise RuntimeError(f"the kernel {slot_name(call.slot)!r} of the backend {device!r} failed: "
+                           f"{type(error).__name__}: {error}") from error
+    return 0
+
+
+cdef int run_quietly(object function, list outs, list ins, pb_call *call) except -1:
+    """Call a kernel that computes with NumPy, without its warnings."""
+    # Not `with`: where a traceback finds no memory, Cython's reads a null pointer.
+    quiet = numpy.errstate(all="ignore")
+    quiet.__enter__()
+    try:
+        function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
+    finally:
+        quiet.__exit__(None, None, None)
+    return 0
+
+
+# What only a defect of a kernel raises. Anything else it tells the user, or comes from elsewhere:
+# a signal's handler may run inside a kernel.
+DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError, KeyError,
+           ImportError)
+
+
+cdef str slot_name(int slot):
+    return list(SLOTS)[slot]
+
+
+cdef object fetch(pb_device_type *found, pb_array *array):
+    """Copy an operand of a backend with its own memory to a NumPy array of the same shape."""
+    cdef int64_t high = 0, low = 0
+    cdef int d, failed
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef size_t size = dtype_itemsize[array.dtype]
+    if array.flags & PB_ARRAY_HOST:
+        return host_array(array).copy()
+    for d in range(array.ndim):
+        if array.shape[d] == 0:
+            return host_array(array)
+        if array.strides[d] > 0:
+            high += (array.shape[d] - 1) * array.strides[d]
+        else:
+            low += (array.shape[d] - 1) * array.strides[d]
+    numpy_dtype(array.dtype)
+    flat = numpy.empty((high - low + 1) * size, "u1")
+    cdef size_t address = flat.ctypes.data
+    message[0] = 0
+    failed = found.backend.copy_bytes(
+        found.backend.self, array.device, <void *>address, 0, array.base,
+        (array.offset + low) * size, (high - low + 1) * size, PB_DEVICE_TO_HOST, message)
+    if failed:
+        raise_failure(failed, message, "copy to the host",
+                      device_make(<int>(found - device_types()), array.device))
+    cdef pb_array host = array[0]
+    host.data = <void *>(address - low * <int64_t>size)
+    return host_array(&host).copy()
+
+
+cdef int run_on_host(pb_device_type *found, object function, pb_call *call) except -1:
+    cdef int i
+    outs = [fetch(found, call.out[i]) for i in range(call.nout)]
+    ins = [fetch(found, call.in_[i]) for i in range(call.nin)]
+    run_quietly(function, outs, ins, call)
+    for i in range(call.nout):
+        put_back(found, call.out[i], outs[i])
+    return 0
+
+
+cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
+    """Write a NumPy array into a strided output: at once, or element by element."""
+    cdef size_t size = dtype_itemsize[array.dtype]
+    cdef int64_t offset, step = 1
+    cdef int d
+    cdef bint dense = True
+    for d in range(array.ndim - 1, -1, -1):
+        dense = dense and (array.shape[d] == 1 or array.strides[d] == step)
+        step *= array.shape[d]
+    if step == 0:
+        return 0
+    if dense:
+        return put_bytes(found, array, array.offset, result, step * size)
+    for index in numpy.ndindex(result.shape):
+        offset = array.offset
+        for d in range(array.ndim):
+            offset += <int64_t>index[d] * array.strides[d]
+        put_bytes(found, array, offset, result[index], size)
+    return 0
+
+
+cdef int put_bytes(pb_device_type *found, pb_array *array, int64_t offset, object source,
+                   size_t nbytes) except -1:
+    """Copy consecutive elements to the place `offset` of an array."""
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef int failed
+    row = numpy.ascontiguousarray(source)
+    cdef size_t address = row.ctypes.data
+    message[0] = 0
+    failed = found.backend.copy_bytes(
+        found.backend.self, array.device, array.base, offset * dtype_itemsize[array.dtype],
+        <void *>address, 0, nbytes, PB_HOST_TO_DEVICE, message)
+    if failed:
+        raise_failure(failed, message, "copy from the host",
+                      device_make(<int>(found - device_types()), array.device))
+    return 0

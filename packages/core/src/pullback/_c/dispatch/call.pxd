@@ -1,0 +1,21 @@
+from cpython.object cimport PyObject
+
+from pullback._c.graph.op cimport Op
+
+cdef object op_apply(Op op, PyObject **args)
+cdef object op_apply_inplace(Op op, PyObject **args)
+cdef object composite_python(Op op, PyObject **args)
+cdef object forward_python(Op op, PyObject **args, PyObject *target)
+cdef object run_composite_plainly(Op op, PyObject **args)
+cdef object run_forward(Op op, PyObject **args, PyObject *target)
+cdef object op_record(Op op, PyObject **args, object result)
+cdef object op_run_inplace(Op op, PyObject **args)
+cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
+                         object (*run_inplace)(Op op, PyObject **args),
+                         object (*draw)(Op op, PyObject **args),
+                         bint (*is_lifted)(Op op, PyObject **args) except -1,
+                         int (*announce)(Op op, object targets) except -1) noexcept
+cdef void set_geometry_run(object (*run)(Op op, PyObject **args)) noexcept
+cdef object op_call1(Op op, object a)
+cdef object op_call2(Op op, object a, object b)
+cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names)

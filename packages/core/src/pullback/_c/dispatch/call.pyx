@@ -1,0 +1,583 @@
+"""Calling an op: arguments are parsed, the forward pass runs below autograd, a node is recorded.
+
+This is the hot path. From the vectorcall slot to the recorded node there is no Python frame, no
+dictionary look-up and no lock for compiled ops.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport uint64_t
+
+from pullback.abi cimport PB_BF16, PB_F16, PB_F32, pb_event
+from pullback._c.graph.anomaly cimport note_result
+from pullback._c.device.device cimport DEVICE_META
+from pullback._c.base.dtype cimport dtype as dtype_class
+from pullback._c.base.dtype cimport (
+    CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable, dtype_of_scalar)
+from pullback._c.ops.elementwise cimport (
+    PROMOTE_FLOAT, cast_tensor, check_place, leading_tensor, refuse_devices)
+from pullback._c.graph.op cimport (
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS,
+    MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
+    OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing,
+    op_named, plain_number, shown_name)
+from pullback._c.dispatch.launch cimport copy_into
+from pullback._c.base.layout cimport layout_retain, layout_same_strides
+from pullback._c.graph.node cimport node_release, node_set_meta
+from pullback._c.dispatch.observer cimport begin_op, end_op
+from pullback._c.dispatch.outputs cimport (
+    check_fits, check_outputs, put_out, refuse_shared, writes_directly)
+from pullback._c.graph.record cimport (
+    bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
+    node_save_outputs, rebase, tensor_needs_grad)
+from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
+from pullback._c.device.storage cimport storage_retain
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
+from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
+from pullback._c.ops.views cimport own_result
+from pullback._c.dispatch.launch import KernelMissing
+
+cdef extern from "Python.h":
+    ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
+    Py_ssize_t PyVectorcall_NARGS(size_t nargs)
+
+cdef pb_globals *process = globals_()
+
+# While a formula is traced: writes an op down if an argument stands for a value, else returns None.
+cdef object tracer = None
+
+
+def swap_tracer(function):
+    """Install what sees op calls while a formula is traced; returns the previous one."""
+    global tracer
+    before = tracer
+    tracer = function
+    return before
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+cdef object op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names):
+    return op_parse_and_apply(<Op>self, args, PyVectorcall_NARGS(nargsf),
+                              None if names == NULL else <object>names)
+
+
+cdef int fail_count(Op op, Py_ssize_t given) except -1:
+    raise TypeError(f"{shown_name(op)}() takes {op.npositional} positional arguments but {given} "
+                    f"were given")
+
+
+cdef int fail_kind(Op op, int position, object value) except -1:
+    wanted = {ARG_OPERAND: "Tensor or number", ARG_OPTIONAL_OPERAND: "Tensor or number",
+              ARG_TENSORS: "tuple of Tensors"}.get(op.arg_kinds[position], "Tensor")
+    raise TypeError(f"{shown_name(op)}(): argument '{op.arg_names[position]}' (position "
+                    f"{position + 1}) must be {wanted}, not {type(value).__name__}")
+
+
+cdef int fail_missing(Op op, PyObject **out) except -1:
+    cdef int i
+    names = [op.arg_names[i] for i in range(op.nargs) if out[i] == <PyObject *>missing]
+    listed = ", ".join(f'"{name}"' for name in names)
+    raise TypeError(f"{shown_name(op)}() missing {len(names)} required positional arguments: "
+                    f"{listed}")
+
+
+cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
+                       Py_ssize_t npositional) except -1:
+    """Put an argument into its place; returns 1 if only the op's overload has one of its name."""
+    cdef int i
+    for i in range(op.nargs):
+        if name is <object>PyTuple_GET_ITEM(op.arg_names, i) or name == op.arg_names[i]:
+            if i < npositional:
+                raise TypeError(f"{shown_name(op)}() got multiple values for argument '{name}'")
+            out[i] = value
+            return 0
+    # NumPy's spellings, which torch takes too.
+    alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
+             "input": "self", "a": "self", "from": "from_"}.get(name)
+    if alias is not None and alias in op.arg_names:
+        return place_keyword(op, alias, value, out, npositional)
+    if op.overload is not None and name in op_named(op.overload).arg_names:
+        return 1
+    raise TypeError(f"{shown_name(op)}() got an unexpected keyword argument '{name}'")
+
+
+cdef object operand(Op op, int position, object value):
+    """Return an argument that is declared as a tensor, or may be one, and is none."""
+    cdef int kind = op.arg_kinds[position]
+    if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
+        if value is None and kind == ARG_OPTIONAL_OPERAND:
+            return None
+        if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
+                getattr(value, "shape", None) == ()):
+            value = value.item()        # NumPy's numbers and 0-d arrays stand for Python's
+        if dtype_of_scalar(value) < 0:
+            fail_kind(op, position, value)
+    elif kind == ARG_OPTIONAL_TENSOR:
+        if value is not None:
+            fail_kind(op, position, value)
+    elif kind != ARG_TENSORS or not isinstance(value, (tuple, list)):
+        fail_kind(op, position, value)
+    else:
+        for k, item in enumerate(value):
+            if not is_tensor(item):
+                raise TypeError(f"{shown_name(op)}(): expected Tensor as element {k} in "
+                                f"argument {position}, but got {type(item).__name__}")
+    return value
+
+
+cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names):
+    """Place arguments by the op's signature, check the tensors, and run it."""
+    cdef PyObject *out[MAX_ARGS]
+    cdef Py_ssize_t i, first_spread, nnames = 0
+    cdef object target = None
+    cdef object spread = None
+    cdef list held = None
+    if tracer is not None:
+        value = tracer(op, [<object>args[i] for i in range(nargs)],
+                       {} if names is None else {
+                           <object>PyTuple_GET_ITEM(names, i): <object>args[nargs + i]
+                           for i in range(PyTuple_GET_SIZE(names))})
+        if value is not None:
+            return value
+    if (op.flags & OP_VIEW and nargs == 2 and type(<object>args[1]) is dtype_class
+            and op.name == "view"):
+        return op_call2(op_named("bitcast"), <object>args[0], <object>args[1])
+    if nargs > op.npositional:
+        if not op.flags & OP_VARARGS:
+            fail_count(op, nargs)
+        first_spread = op.npositional - 1
+        spread = PyTuple_New(nargs - first_spread)
+        for i in range(first_spread, nargs):
+            Py_INCREF(<object>args[i])
+            PyTuple_SET_ITEM(spread, i - first_spread, <object>args[i])
+        for i in range(first_spread):
+            out[i] = args[i]
+        out[first_spread] = <PyObject *>spread
+        nargs = op.npositional
+    else:
+        for i in range(nargs):
+            out[i] = args[i]
+    for i in range(nargs, op.nargs):
+        out[i] = PyTuple_GET_ITEM(op.defaults, i)
+    if names is not None:
+        nnames = PyTuple_GET_SIZE(names)
+        for i in range(nnames):
+            name = <object>PyTuple_GET_ITEM(names, i)
+            if op.flags & OP_HAS_OUT and name == "out":
+                target = <object>args[nargs + i] if spread is None else <object>args[
+                    op.npositional - 1 + len(spread) + i]
+                continue
+            if place_keyword(op, name, args[nargs + i] if spread is None else args[
+                    op.npositional - 1 + len(spread) + i], out, nargs):
+                return op_parse_and_apply(op_named(op.overload), args, nargs, names)
+    for i in range(op.nargs):
+        if out[i] == <PyObject *>missing:
+            fail_missing(op, out)
+        if op.numbers[i]:
+            if is_plain_number(op, i, out[i]):
+                continue
+            value = plain_number(op, i, <object>out[i], i >= nargs)
+        elif op.arg_kinds[i] == ARG_ANY or (
+                is_tensor(<object>out[i]) and op.arg_kinds[i] != ARG_TENSORS):
+            continue
+        else:
+            value = operand(op, i, <object>out[i])
+        if <PyObject *>value != out[i]:
+            if held is None:
+                held = []
+            held.append(value)
+            out[i] = <PyObject *>value
+    if target is not None:
+        if process.observer == NULL:
+            return apply_out(op, out, target)
+        return apply_observed(op, out, target, apply_out)
+    if op.flags & OP_INPLACE:
+        if not is_tensor(<object>out[0]):
+            raise TypeError(f"{op.name}(): argument 'self' (position 1) must be Tensor, not "
+                            f"{type(<object>out[0]).__name__}")
+        return op_apply_inplace(op, out)
+    return op_apply(op, out)
+
+
+# ---- running -------------------------------------------------------------------------------------
+
+cdef object run_forward(Op op, PyObject **args, PyObject *target):
+    """Run the forward pass."""
+    cdef forward_function forward = op.forward if op.decompose is None else forward_or_decompose
+    return forward(op, args, target)
+
+
+cdef int check_devices(Op op, PyObject **args) except -1:
+    """Raise unless the tensors of an op are on one device.
+
+    0-d tensors of the host may come along, but not in a list.
+    """
+    cdef PyObject *tensors[MAX_ARGS]
+    cdef Tensor leader
+    cdef int i, count = 0
+    cdef bint mixed = False
+    for i in range(op.nargs):
+        if op.arg_kinds[i] == ARG_TENSORS:
+            for item in <object>args[i]:
+                if count == 0:
+                    tensors[0] = <PyObject *>item
+                    count = 1
+                mixed = mixed or not same_device(<Tensor>tensors[0], <Tensor>item)
+        elif op.arg_kinds[i] != ARG_ANY and is_tensor(<object>args[i]):
+            tensors[count] = args[i]
+            mixed = mixed or not same_device(<Tensor>tensors[0], <Tensor>args[i])
+            count += 1
+    if not mixed:
+        return 0
+    leader = leading_tensor(tensors, count)
+    for i in range(op.nargs):
+        if op.arg_kinds[i] == ARG_TENSORS:
+            for item in <object>args[i]:
+                if not same_device(leader, <Tensor>item):
+                    refuse_devices(op, leader, <Tensor>item, i)
+        elif op.arg_kinds[i] != ARG_ANY and is_tensor(<object>args[i]):
+            check_place(op, leader, <Tensor>args[i], i)
+    return 0
+
+
+cdef object forward_python(Op op, PyObject **args, PyObject *target):
+    """Run an entry's Python forward pass with recording off."""
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    cdef int i
+    cdef object result
+    if target != NULL and not op.flags & OP_SHARES:
+        for i in range(1, op.nargs):
+            refuse_shared(<Tensor>target, <object>args[i])
+    check_devices(op, args)
+    state.grad_enabled = 0
+    try:
+        result = op.python(*[<object>args[i] for i in range(op.nargs)])
+    finally:
+        state.grad_enabled = before
+    if target != NULL:
+        if <PyObject *>result != target:
+            check_fits(<Tensor>target, <Tensor?>result)
+            copy_into(<Tensor>target, <Tensor>result)
+        return <object>target
+    return own_result(result)
+
+
+cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
+    """Run the forward pass; without a kernel, the same in other ops."""
+    cdef pb_state *state = thread_state()
+    cdef int before = state.expected_miss
+    state.expected_miss = op.slot
+    try:
+        return op.forward(op, args, target)
+    except KernelMissing:
+        pass
+    finally:
+        state.expected_miss = before
+    return decomposed(op, args, target)
+
+
+cdef object decomposed(Op op, PyObject **args, PyObject *target):
+    """Run an op's decomposition below autograd, on operands in the dtype that it computes in.
+
+    16-bit numbers are computed in float32.
+    """
+    cdef pb_state *state = thread_state()
+    cdef bint before = state.grad_enabled
+    cdef int i, narrow = -1
+    cdef list values = []
+    cdef object value, result
+    for i in range(op.nargs):
+        value = <object>args[i]
+        if is_tensor(value):
+            if op.promote == PROMOTE_FLOAT and dtype_category[
+                    (<Tensor>value).dtype] < CATEGORY_FLOATING:
+                value = cast_tensor(<Tensor>value, dtype_default())
+            if (<Tensor>value).dtype in (PB_F16, PB_BF16):
+                narrow = (<Tensor>value).dtype
+                value = cast_tensor(<Tensor>value, PB_F32)
+        values.append(value)
+    state.grad_enabled = 0
+    try:
+        result = op.decompose(*values)
+    finally:
+        state.grad_enabled = before
+    if isinstance(result, tuple):       # several results, which lie as they come
+        parts = [cast_tensor(<Tensor>part, narrow)
+                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
+        fields = getattr(op.entry.forward, "fields", None)
+        return tuple(parts) if fields is None else fields(*parts)
+    if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
+        result = cast_tensor(<Tensor>result, narrow)
+    if target != NULL:
+        check_fits(<Tensor>target, <Tensor?>result)
+        copy_into(<Tensor>target, <Tensor>result)
+        return <object>target
+    return as_kernel_lays_out(op, args, <Tensor?>result)
+
+
+cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
+    """Return a result with the strides of the op's own forward pass; never an argument."""
+    cdef PyObject *shadows[MAX_ARGS]
+    cdef list kept = []
+    cdef int i
+    cdef bint fresh = True
+    cdef Tensor shadow, out
+    for i in range(op.nargs):
+        shadows[i] = args[i]
+        if is_tensor(<object>args[i]):
+            shadow = <Tensor>args[i]
+            fresh = fresh and shadow.storage != result.storage
+            shadow = tensor_new(layout_retain(shadow.layout), shadow.dtype, DEVICE_META, 0)
+            kept.append(shadow)
+            shadows[i] = <PyObject *>shadow
+    shadow = op.forward(op, shadows, NULL)
+    if fresh and layout_same_strides(shadow.layout, result.layout):
+        # Dims of one element may have any stride: take the usual one.
+        return tensor_over(result, storage_retain(result.storage), layout_retain(shadow.layout),
+                           result.offset)
+    out = tensor_new(layout_retain(shadow.layout), result.dtype, result.storage.device_type,
+                     result.storage.device_index)
+    copy_into(out, result)
+    return out
+
+
+def op_decomposed(Op op not None, args, kwargs):
+    """Run an op's decomposition, whatever kernels there are; for tests."""
+    cdef PyObject *placed[MAX_ARGS]
+    cdef int i
+    values = list(op.defaults)
+    values[:len(args)] = args
+    for name, value in kwargs.items():
+        values[op.arg_names.index(name)] = value
+    for i in range(op.nargs):
+        placed[i] = <PyObject *>values[i]
+    return decomposed(op, placed, NULL)
+
+
+cdef object run_composite(Op op, PyObject **args):
+    if op.flags & OP_RANDOM and thread_state().levels:
+        return lifted_draw(op, args)
+    return run_composite_plainly(op, args)
+
+
+cdef object run_composite_plainly(Op op, PyObject **args):
+    if op.forward != NULL:
+        return op.forward(op, args, NULL)
+    return composite_python(op, args)
+
+
+cdef object composite_python(Op op, PyObject **args):
+    """Run a composite's Python function."""
+    cdef int i
+    return own_result(op.python(*[<object>args[i] for i in range(op.nargs)]))
+
+
+# Set by transform_dispatch.pyx: how ops run while levels are open.
+cdef object (*lifted_run)(Op op, PyObject **args)
+cdef object (*lifted_run_inplace)(Op op, PyObject **args)
+
+
+cdef object (*lifted_draw)(Op op, PyObject **args)
+cdef bint (*is_lifted_call)(Op op, PyObject **args) except -1
+cdef int (*announce_write)(Op op, object targets) except -1
+
+
+cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
+                         object (*run_inplace)(Op op, PyObject **args),
+                         object (*draw)(Op op, PyObject **args),
+                         bint (*is_lifted)(Op op, PyObject **args) except -1,
+                         int (*announce)(Op op, object targets) except -1) noexcept:
+    """Install how ops run while levels are open."""
+    global lifted_run, lifted_run_inplace, lifted_draw, is_lifted_call, announce_write
+    lifted_draw = draw
+    is_lifted_call = is_lifted
+    announce_write = announce
+    lifted_run = run
+    lifted_run_inplace = run_inplace
+
+
+# Set by inplace_metadata.pyx: how the in-place forms of views run.
+cdef object (*geometry_run)(Op op, PyObject **args)
+
+
+cdef void set_geometry_run(object (*run)(Op op, PyObject **args)) noexcept:
+    """Install how the in-place forms of views run."""
+    global geometry_run
+    geometry_run = run
+
+
+ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
+
+
+cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply apply):
+    """Run an op while observers are told."""
+    cdef pb_event event
+    begin_op(&event, op, args)
+    try:
+        return apply(op, args, target)
+    finally:
+        end_op(&event)
+
+
+cdef object op_apply(Op op, PyObject **args):
+    """Run an op on parsed arguments; returns its results, with their history and tangents."""
+    if process.observer != NULL:
+        return apply_observed(op, args, None, apply_plainly)
+    return apply_plainly(op, args, None)
+
+
+cdef inline object apply_plainly(Op op, PyObject **args, object target):
+    cdef pb_state *state
+    if op.kind == OP_COMPOSITE:
+        return run_composite(op, args)
+    state = thread_state()
+    if state.levels:
+        return lifted_run(op, args)
+    return record(op, args, run_forward(op, args, NULL), state)
+
+
+cdef object op_record(Op op, PyObject **args, object result):
+    """Record an op that is no composite and gave a result; returns the result."""
+    return record(op, args, result, thread_state())
+
+
+cdef inline object record(Op op, PyObject **args, object result, pb_state *state):
+    cdef pb_node *node
+    cdef uint64_t mask
+    if not op.flags & OP_DIFFERENTIABLE:
+        return result
+    if not state.grad_enabled or state.inference:
+        return result
+    mask = needs_grad(op, args)
+    if mask == 0 or <PyObject *>result == args[0]:
+        return result                   # some ops return their very input
+    if op.flags & OP_VIEW and (<Tensor>args[0]).storage.flags & STORAGE_INFERENCE:
+        return result
+    if is_tensor(result):
+        node = node_begin(op, args, mask, 1)
+    else:
+        node = node_begin(op, args, mask, <unsigned int>len(result))
+    try:
+        node_finish(op, node, args, result, mask)
+        if process.anomaly:
+            note_result(result)
+    finally:
+        node_release(node)
+    return result
+
+
+cdef object op_apply_inplace(Op op, PyObject **args):
+    """Run an op into its first argument; returns it, with its new history and tangents."""
+    if process.observer != NULL:
+        return apply_observed(op, args, None, apply_inplace)
+    return apply_inplace(op, args, None)
+
+
+cdef inline object apply_inplace(Op op, PyObject **args, object target):
+    cdef pb_state *state = thread_state()
+    if op.kind == OP_COMPOSITE:
+        return run_composite(op, args)
+    if op.flags & OP_VIEW:
+        return geometry_run(op, args)
+    if state.levels:
+        return lifted_run_inplace(op, args)
+    return op_run_inplace(op, args)
+
+
+cdef object op_run_inplace(Op op, PyObject **args):
+    """Run an in-place op that is no composite and record it."""
+    cdef Tensor target = <Tensor>args[0]
+    cdef pb_state *state = thread_state()
+    cdef pb_node *node = NULL
+    cdef uint64_t mask = 0
+    if state.grad_enabled and not state.inference:
+        if target.flags & TENSOR_IS_VIEW:
+            check_inplace(target, False)
+        mask = needs_grad(op, args)
+    check_inplace(target, mask != 0)
+    check_writable(target, op.flags & OP_OVERLAP != 0)
+    if mask != 0 and op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype):
+        node = node_begin(op, args, mask, 1)
+    try:
+        run_forward(op, args, args[0])
+        bump_version(target, op.id)
+        if node != NULL:
+            node_set_meta(node, 0, target.layout, target.dtype, target.storage)
+            rebase(target, node)
+            node_save_outputs(op, node, args, target, mask)
+            if process.anomaly:
+                note_result(target)
+    finally:
+        if node != NULL:
+            node_release(node)
+    return target
+
+
+cdef int refuse_derivative(Op op, object value) except -1:
+    """Raise if an operand or a result of a call with out= requires grad."""
+    if is_tensor(value) and thread_state().grad_enabled and tensor_needs_grad(<Tensor>value):
+        raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic "
+                           f"differentiation, but one of the arguments requires grad.")
+    return 0
+
+
+cdef object apply_out(Op op, PyObject **args, object target):
+    """Run an op and put the result into the tensor(s) given as out=."""
+    cdef object value, results, targets
+    cdef int i
+    targets = target if isinstance(target, (tuple, list)) else (target,)
+    for item in targets:
+        if not is_tensor(item):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not "
+                            f"{type(item).__name__}")
+    for item in targets:
+        refuse_derivative(op, item)
+    if op.flags & OP_DIFFERENTIABLE:
+        for i in range(op.nargs):
+            refuse_derivative(op, <object>args[i])
+    if thread_state().levels and is_lifted_call(op, args):
+        raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name}_out that does "
+                                  f"not support it because it is an out= function")
+    if not thread_state().levels and len(targets) == 1 and writes_directly(
+            op, args, <Tensor>targets[0]):
+        check_writable(<Tensor>targets[0], False)
+        run_forward(op, args, <PyObject *><Tensor>targets[0])
+        bump_version(<Tensor>targets[0], op.id)
+        return target
+    value = op_apply(op, args)
+    results = (value,) if is_tensor(value) else tuple(value)
+    if len(results) != len(targets):
+        raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
+                        f"got {len(targets)}")
+    for item in results:                # composites, and lists of tensors
+        refuse_derivative(op, item)
+    check_outputs(op, args, targets, results)
+    if thread_state().levels:
+        announce_write(op, targets)
+    for item, found in zip(targets, results):
+        put_out(op, <Tensor>item, <Tensor?>found)
+    return target
+
+
+cdef object op_call1(Op op, object a):
+    """Call an op with one argument and defaults."""
+    cdef PyObject *args[1]
+    args[0] = <PyObject *>a
+    return op_parse_and_apply(op, args, 1, None)
+
+
+cdef object op_call2(Op op, object a, object b):
+    """Call an op with two arguments and defaults."""
+    cdef PyObject *args[2]
+    args[0] = <PyObject *>a
+    args[1] = <PyObject *>b
+    return op_parse_and_apply(op, args, 2, None)
+
+
+def enable(Op op not None):
+    """Make an op callable."""
+    op.vectorcall = <void *>op_vectorcall

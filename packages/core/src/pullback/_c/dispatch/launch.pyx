@@ -1,0 +1,597 @@
+"""From tensors to kernel calls: broadcasting, merging of dims, the call, and its fallback."""
+
+import os
+import threading
+import warnings
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from pullback.abi cimport (
+    PB_ARRAY_CONJ, PB_ARRAY_HOST, PB_ARRAY_NEG, PB_ARRAY_WRITE, PB_E_PYTHON, PB_I64, PB_MAX_NDIM,
+    PB_MAX_OPERANDS, PB_MESSAGE_SIZE, PB_NUM_DTYPES, PB_OK, PB_PARAM_FLOAT, PB_PARAM_INT,
+    PB_PARAM_INTS, pb_array, pb_backend, pb_call, pb_event, pb_kernel, pb_param)
+from pullback._c.device.device cimport (
+    DEVICE_META, DEVICE_REF, device_type, device_types, has_field, pb_device_type, pb_entry)
+from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_write
+from pullback._c.base.errors cimport raise_code
+from pullback._c.base.interrupts cimport interrupts_begin, interrupts_end, interrupts_left_writes
+from pullback._c.base.layout cimport (
+    broadcast_pair, layout_contiguous, layout_release, layout_retain, layout_same_shape)
+from pullback._c.base.state cimport globals_, pb_globals, thread_state
+from pullback._c.device.py_kernel cimport run_callable, run_on_host
+from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_device
+from pullback._c.base.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+from pullback.ops.table.primitives import SLOT_IDS, SLOTS
+
+cdef enum:
+    NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
+    LONG_SUM = 1 << 20          # elements of a gradient whose sum may take long
+
+cdef pb_globals *process = globals_()
+cdef bint keep_lock = False     # only ever set while the lock is held
+
+cdef list slot_names = list(SLOT_IDS)
+cdef dict slot_ids = SLOT_IDS
+cdef dict slot_keys = {name: slot.key for name, slot in SLOTS.items()}
+cdef set warned = set()
+cdef bint warn_always = False
+cdef object accumulating = threading.RLock()
+
+
+def set_warn_always(bint always):
+    """Warn of every run of a host kernel, not only of the first."""
+    global warn_always
+    warn_always = always
+
+
+cdef int slot_id(str name) except -1:
+    """Return the column of a slot."""
+    found = slot_ids.get(name)
+    if found is None:
+        raise ValueError(f"there is no kernel slot named {name!r}")
+    return found
+
+
+# ---- shapes --------------------------------------------------------------------------------------
+
+cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
+    """Return the layout of an elementwise result; owned. A dense input's order is kept."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef pb_layout *first = NULL
+    cdef pb_layout *other
+    cdef pb_layout *grown
+    cdef int i, ndim
+    cdef bint own = False
+    for i in range(count):
+        if inputs[i].tensor == NULL:
+            continue
+        other = (<Tensor>inputs[i].tensor).layout
+        if first == NULL:
+            first = other
+        elif not layout_same_shape(first, other):
+            try:
+                ndim = broadcast_pair(first, other, shape)
+                grown = layout_contiguous(ndim, shape)
+            finally:
+                if own:
+                    layout_release(first)
+                    own = False
+            first = grown
+            own = True
+    if own:
+        for i in range(count):
+            if inputs[i].tensor == NULL:
+                continue
+            other = (<Tensor>inputs[i].tensor).layout
+            if other.flags & LAYOUT_DENSE and layout_same_shape(first, other):
+                layout_release(first)
+                return layout_retain(other)
+        return first
+    if first.flags & LAYOUT_DENSE:
+        return layout_retain(first)
+    return layout_contiguous(first.ndim, layout_shape(first))
+
+
+# ---- elementwise calls ---------------------------------------------------------------------------
+
+cdef int64_t unit_step = 1
+cdef int64_t no_step = 0
+
+
+cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
+    """Describe the memory of a tensor to a kernel."""
+    array.size = sizeof(pb_array)
+    array.dtype = tensor.dtype
+    array.flags = (tensor.flags & TENSOR_LAZY) >> 4       # TENSOR_CONJ becomes PB_ARRAY_CONJ
+    array.device = tensor.storage.device_index
+    array.data = <char *>tensor.storage.data + tensor.offset * dtype_itemsize[tensor.dtype]
+    array.base = tensor.storage.data
+    array.offset = tensor.offset
+
+
+cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept:
+    """Describe a number in host memory to a kernel."""
+    array.size = sizeof(pb_array)
+    array.dtype = dtype
+    array.flags = PB_ARRAY_HOST
+    array.device = 0
+    array.data = value
+    array.base = value
+    array.offset = 0
+
+
+cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
+    """Describe a tensor to a kernel; the description borrows from it."""
+    array_begin(array, tensor)
+    array.ndim = tensor.layout.ndim
+    array.shape = layout_shape(tensor.layout)
+    array.strides = layout_strides(tensor.layout)
+
+
+cdef int refuse_operand(int slot, Tensor out, Tensor tensor, int number) except -1:
+    """Raise for an operand of a kernel that is on another device; a negative one is an output."""
+    names = SLOTS[slot_names[slot]].inputs.split()
+    name = "out" if number < 0 else names[number] if number < len(names) else f"input {number}"
+    refuse_two_devices(tensor_device(out), tensor_device(tensor), name, slot_names[slot])
+    return 0
+
+
+cdef int refuse_two_devices(object one, object other, str argument, str name) except -1:
+    """Raise for an argument of an op that is on another device than the rest."""
+    raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
+                       f"devices, {one} and {other}! (when checking argument for argument "
+                       f"{argument} in method {name})")
+
+
+cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept:
+    """Order dims by the output's strides and join those that lie end to end; return how many."""
+    cdef int d, e, k, last = 0
+    cdef bint joined
+    # Drop dims of one element.
+    for d in range(ndim):
+        if shape[d] != 1:
+            if last != d:
+                shape[last] = shape[d]
+                for k in range(nop):
+                    strides[k][last] = strides[k][d]
+            last += 1
+    ndim = last
+    if ndim <= 1:
+        return ndim
+    # Insertion sort, largest output stride first; ties keep their order.
+    for d in range(1, ndim):
+        e = d
+        while e > 0 and strides[0][e - 1] < strides[0][e]:
+            shape[e], shape[e - 1] = shape[e - 1], shape[e]
+            for k in range(nop):
+                strides[k][e], strides[k][e - 1] = strides[k][e - 1], strides[k][e]
+            e -= 1
+    last = 0
+    for d in range(1, ndim):
+        joined = True
+        for k in range(nop):
+            if strides[k][last] != strides[k][d] * shape[d]:
+                joined = False
+                break
+        if joined:
+            shape[last] *= shape[d]
+            for k in range(nop):
+                strides[k][last] = strides[k][d]
+        else:
+            last += 1
+            shape[last] = shape[d]
+            for k in range(nop):
+                strides[k][last] = strides[k][d]
+    return last + 1
+
+
+cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1:
+    """Run an elementwise slot into `out`, whose shape is the broadcast one."""
+    cdef pb_array arrays[MAX_ELEMENTWISE]
+    cdef pb_array *pointers[MAX_ELEMENTWISE]
+    cdef pb_layout *target = out.layout
+    cdef pb_layout *layout
+    cdef pb_call call
+    cdef PyObject *written = <PyObject *>out
+    cdef int i
+    cdef bint flat = target.flags & LAYOUT_DENSE != 0
+    for i in range(count):
+        if inputs[i].tensor != NULL:
+            layout = (<Tensor>inputs[i].tensor).layout
+            if layout != target and (layout.flags & target.flags & LAYOUT_CONTIGUOUS == 0
+                                     or layout.numel != target.numel):
+                flat = False
+                break
+    call.size = sizeof(pb_call)
+    call.slot = slot
+    call.nout = 1
+    call.nin = count
+    call.nparam = 0
+    call.device = out.storage.device_index
+    call.out = &pointers[0]
+    call.in_ = &pointers[1]
+    call.param = NULL
+    pointers[0] = &arrays[0]
+    array_begin(&arrays[0], out)
+    arrays[0].flags |= PB_ARRAY_WRITE
+    for i in range(count):
+        pointers[i + 1] = &arrays[i + 1]
+        if inputs[i].tensor != NULL:
+            check_device(slot, out, <Tensor>inputs[i].tensor, i)
+            array_begin(&arrays[i + 1], <Tensor>inputs[i].tensor)
+        else:
+            array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
+    if not flat:
+        return launch_strided(&call, key, out, inputs)
+    # Every operand walks its memory in the same order: one dim is enough.
+    for i in range(count + 1):
+        arrays[i].ndim = 1
+        arrays[i].shape = &target.numel
+        arrays[i].strides = &no_step if arrays[i].flags & PB_ARRAY_HOST else &unit_step
+    return kernel_into(&call, key, target.numel, &written, 1)
+
+
+cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) except -1:
+    """Finish launch_elementwise for operands whose elements lie in different orders."""
+    cdef int64_t shape[PB_MAX_NDIM]
+    cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
+    cdef pb_layout *target = out.layout
+    cdef pb_layout *layout
+    cdef PyObject *written = <PyObject *>out
+    cdef int i, d, shift, ndim = target.ndim
+    memcpy(shape, layout_shape(target), ndim * sizeof(int64_t))
+    memcpy(strides[0], layout_strides(target), ndim * sizeof(int64_t))
+    for i in range(call.nin):
+        if inputs[i].tensor == NULL:
+            for d in range(ndim):
+                strides[i + 1][d] = 0
+            continue
+        layout = (<Tensor>inputs[i].tensor).layout
+        shift = ndim - layout.ndim
+        for d in range(ndim):
+            if d < shift or (layout_shape(layout)[d - shift] == 1):
+                strides[i + 1][d] = 0
+            else:
+                strides[i + 1][d] = layout_strides(layout)[d - shift]
+    ndim = merge_dims(call.nin + 1, shape, strides, ndim)
+    for i in range(call.nin + 1):
+        call.out[i].ndim = ndim         # the inputs follow the output
+        call.out[i].shape = shape
+        call.out[i].strides = strides[i]
+    return kernel_into(call, key, target.numel, &written, 1)
+
+
+# ---- the call ------------------------------------------------------------------------------------
+
+cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **outs,
+                            int nout) except -1:
+    """Run the kernel of a slot, which counts as a write if Ctrl-C ends it half-way."""
+    cdef int i, failed = -1
+    try:
+        failed = kernel_call((<Tensor>outs[0]).storage.device_type, call, key, work)
+    finally:
+        if failed and interrupts_left_writes():
+            for i in range(nout):
+                (<Tensor>outs[i]).storage.version += 1
+    return 0
+
+
+cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel of a slot; raises what it reports.
+
+    All kernels are run from here, so no kernel sees the memory of a lazy conjugate or negative.
+    """
+    cdef int i, flags = 0
+    if type_id == DEVICE_META:
+        return 0
+    for i in range(call.nout + call.nin):
+        flags |= call.out[i].flags      # the inputs follow the outputs
+    if flags & (PB_ARRAY_CONJ | PB_ARRAY_NEG):
+        return call_lazy(type_id, call, key, work)
+    return call_plainly(type_id, call, key, work)
+
+
+# Set by lazy.pyx: what runs a kernel some operands of which are lazy.
+cdef int (*call_lazy)(int type_id, pb_call *call, int key, int64_t work) except -1
+
+
+cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
+                                   int64_t work) except -1) noexcept:
+    """Install what runs kernels on lazy conjugates and negatives."""
+    global call_lazy
+    call_lazy = run
+
+
+cdef int call_slot(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel of a slot on operands none of which is lazy, or as it takes them."""
+    return call_plainly(type_id, call, key, work)
+
+
+cdef inline int call_plainly(int type_id, pb_call *call, int key, int64_t work) except -1:
+    cdef pb_device_type *found = device_types() + type_id
+    if not found.loaded:
+        device_type(type_id)
+    if process.observer != NULL and is_timed(found.backend):
+        return call_observed(type_id, call, key, work)
+    return call_kernel(found, call, key, work)
+
+
+cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
+                            int64_t work) except -1:
+    cdef char message[PB_MESSAGE_SIZE]
+    cdef pb_entry *entry = &found.table[call.slot * PB_NUM_DTYPES + key]
+    cdef pb_kernel kernel = entry.kernel
+    cdef int code
+    cdef bint listening
+    if kernel == NULL:
+        return call_python(found, entry, call, key)
+    call.message = message
+    message[0] = 0
+    call.backend = NULL
+    call.stream = NULL
+    if found.backend != NULL:
+        call.backend = found.backend.self
+        if found.backend.current_stream != NULL:
+            call.stream = found.backend.current_stream(found.backend.self, call.device)
+    if work >= NOGIL_ELEMENTS and found.host and not keep_lock:     # else launching is quick
+        listening = interrupts_begin()
+        with nogil:
+            code = kernel(call)
+        if interrupts_end(listening):
+            code = PB_E_PYTHON
+    else:
+        code = kernel(call)
+    if code != PB_OK:
+        raise_code(code, message, <str>slot_names[call.slot])
+    return 0
+
+
+cdef bint is_timed(const pb_backend *backend) noexcept:
+    """True if a backend can tell when its device passes a point."""
+    return backend != NULL and has_field(backend, &backend.release_mark) and backend.mark != NULL
+
+
+# Set by observer.pyx: what tells observers that a kernel begins and ends.
+cdef void (*begin_kernel)(pb_event *event, int slot, int type_id, int device) noexcept
+cdef void (*end_kernel)(pb_event *event) noexcept
+
+
+cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
+                                          int device) noexcept,
+                            void (*end)(pb_event *event) noexcept) noexcept:
+    """Install what tells observers of kernels."""
+    global begin_kernel, end_kernel
+    begin_kernel = begin
+    end_kernel = end
+
+
+cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run a kernel of a device that can be timed while observers are told."""
+    cdef pb_event event
+    begin_kernel(&event, call.slot, type_id, call.device)
+    try:
+        return call_kernel(device_types() + type_id, call, key, work)
+    finally:
+        end_kernel(&event)
+
+
+# ---- Python kernels and the fallback -------------------------------------------------------------
+
+class KernelMissing(Exception):
+    """A slot has no kernel, and the op that runs it has another way."""
+
+
+cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
+    """Run a Python kernel, or the host's when the backend has none."""
+    cdef pb_entry *fallback
+    if entry.callable != NULL:
+        return run_callable(<object>entry.callable, call, found.host,
+                            <str>found.name_object)
+    device = <str>found.name_object
+    slot = slot_names[call.slot]
+    dtype = dtype_object(key).name
+    fallback = &device_type(DEVICE_REF).table[call.slot * PB_NUM_DTYPES + key]
+    if call.slot == thread_state().expected_miss:
+        raise KernelMissing(slot)
+    if fallback.callable == NULL:
+        raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
+    if call.nin == 0:                   # numbers are made on the host: no data leaves the device
+        if found.host:
+            return run_callable(<object>fallback.callable, call, True, "ref")
+        return run_on_host(found, <object>fallback.callable, call)
+    if os.environ.get("PULLBACK_FALLBACK") == "error":
+        raise NotImplementedError(
+            f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and "
+            f"PULLBACK_FALLBACK=error forbids the fallback to the host")
+    if warn_always or (device, slot) not in warned:
+        warned.add((device, slot))
+        warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
+                      f"host in NumPy", RuntimeWarning, stacklevel=2)
+    if found.host:
+        return run_callable(<object>fallback.callable, call, True, "ref")
+    return run_on_host(found, <object>fallback.callable, call)
+
+
+# ---- other calls ---------------------------------------------------------------------------------
+
+cdef int param_fill(pb_param *param, object value, int64_t *room, int left) except -1:
+    """Describe a parameter; a tuple is written into ``room`` for as many as are ``left``."""
+    cdef int i
+    if isinstance(value, float):
+        param_float(param, value)
+    elif isinstance(value, tuple):
+        if len(value) > left:
+            raise ValueError("too many values in kernel parameters")
+        for i in range(<int>len(value)):
+            room[i] = value[i]
+        param.kind = PB_PARAM_INTS
+        param.count = <int>len(value)
+        param.ints = room
+    else:
+        param_int(param, value)
+    return 0
+
+
+cdef void param_int(pb_param *param, int64_t value) noexcept:
+    param.kind = PB_PARAM_INT
+    param.count = 0
+    param.i = value
+    param.d = <double>value
+
+
+cdef void param_float(pb_param *param, double value) noexcept:
+    param.kind = PB_PARAM_FLOAT
+    param.count = 0
+    param.i = 0
+    param.d = value
+
+
+cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1:
+    """Run any slot: outputs and inputs as tensors, parameters in the slot's order."""
+    cdef PyObject *operands[PB_MAX_OPERANDS]
+    cdef pb_param values[8]
+    cdef int64_t room[PB_MAX_NDIM]
+    cdef int i, nout = <int>len(outs), nin = <int>len(ins), used = 0
+    if nout + nin > PB_MAX_OPERANDS or len(params) > 8:
+        raise ValueError(f"{slot_names[slot]}: too many operands")
+    for i in range(nout + nin):
+        item = <Tensor?>(outs[i] if i < nout else ins[i - nout])
+        operands[i] = <PyObject *>item
+    for i in range(<int>len(params)):
+        param_fill(&values[i], params[i], room + used, PB_MAX_NDIM - used)
+        used += values[i].count
+    return launch_operands(slot, key, operands, nout, nin, values, <int>len(params))
+
+
+cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
+                      int64_t param) except -1:
+    """As launch_operands, with one integer for a parameter."""
+    cdef pb_param value
+    param_int(&value, param)
+    return launch_operands(slot, key, operands, nout, nin, &value, 1)
+
+
+cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
+                         pb_param *params, int nparam) except -1:
+    """Run any slot: tensors (borrowed), the outputs first, and filled parameters."""
+    cdef pb_array arrays[PB_MAX_OPERANDS]
+    cdef pb_array *pointers[PB_MAX_OPERANDS]
+    cdef pb_call call
+    cdef Tensor first = <Tensor>operands[0]
+    cdef int64_t work = 0
+    cdef int i
+    for i in range(nout + nin):
+        check_device(slot, first, <Tensor>operands[i], i - nout)
+        array_fill(&arrays[i], <Tensor>operands[i])
+        if i < nout:
+            arrays[i].flags |= PB_ARRAY_WRITE
+        pointers[i] = &arrays[i]
+        work += (<Tensor>operands[i]).layout.numel
+    call.size = sizeof(pb_call)
+    call.slot = slot
+    call.nout = nout
+    call.nin = nin
+    call.nparam = nparam
+    call.device = first.storage.device_index
+    call.out = &pointers[0]
+    call.in_ = &pointers[nout]
+    call.param = params
+    return kernel_into(&call, key, work, operands, nout)
+
+
+cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) except -1:
+    """Raise unless an index fits what it moves and where to: kernels rely on it."""
+    cdef int d
+    cdef bint fits = (index.dtype == PB_I64 and layout_same_shape(index.layout, near.layout)
+                      and far.layout.ndim == index.layout.ndim)
+    for d in range(index.layout.ndim if fits else 0):
+        if d != dim and layout_shape(index.layout)[d] > layout_shape(far.layout)[d]:
+            fits = False
+    if not fits:
+        raise RuntimeError(f"{slot}: an index of shape {list(index.shape)} does not fit tensors of "
+                           f"shapes {list(near.shape)} and {list(far.shape)}")
+    return 0
+
+
+def run_slot(str slot, outs, ins, *params):
+    """Run a kernel slot on tensors (below autograd); what table entries written in Python call.
+
+    The slot's key decides which operand's dtype selects the kernel.
+    """
+    cdef int number = slot_id(slot)
+    cdef int key = slot_keys[slot]
+    cdef Tensor keyed
+    if isinstance(outs, Tensor):
+        outs = (outs,)
+    if isinstance(ins, Tensor):
+        ins = (ins,)
+    keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
+    if slot == "gather":
+        check_along(slot, ins[1], outs[0], ins[0], params[0])
+    elif slot in ("scatter", "scatter_add", "scatter_reduce"):
+        check_along(slot, ins[0], ins[1], outs[0], params[0])
+    launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
+
+
+cdef int copy_into(Tensor out, Tensor source) except -1:
+    """out = source, cast and broadcast; on one device."""
+    cdef operand one
+    one.tensor = <PyObject *>source
+    if out.layout.numel == 0:
+        return 0
+    return launch_elementwise(COPY, source.dtype, out, &one, 1)
+
+
+cdef int fill_with(Tensor out, object value) except -1:
+    """Set every element to a number, cast to the dtype of `out`."""
+    cdef operand one
+    one.tensor = NULL
+    scalar_write(value, out.dtype, &one.scalar[0])
+    if out.layout.numel == 0:
+        return 0
+    return launch_elementwise(COPY, out.dtype, out, &one, 1)
+
+
+cdef int add_into(Tensor out, Tensor other) except -1:
+    """out += other without letting go of the interpreter lock: no update is lost."""
+    cdef operand inputs[2]
+    inputs[0].tensor = <PyObject *>out
+    inputs[1].tensor = <PyObject *>other
+    if out.layout.numel == 0:
+        return 0
+    if device_types()[out.storage.device_type].table[
+            ADD * PB_NUM_DTYPES + out.dtype].kernel == NULL:
+        # a Python kernel may be interrupted half-way
+        accumulating.acquire()
+        try:
+            return launch_elementwise(ADD, out.dtype, out, inputs, 2)
+        finally:
+            accumulating.release()
+    return launch_locked(ADD, out, inputs, 2)
+
+
+cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1:
+    """Run a compiled elementwise kernel without letting go of the interpreter lock.
+
+    A long one, which Ctrl-C must be able to end, lets go of it, but holds one of its own.
+    """
+    global keep_lock
+    cdef bint before = keep_lock
+    if out.layout.numel >= LONG_SUM:
+        accumulating.acquire()
+        try:
+            return launch_elementwise(slot, out.dtype, out, inputs, count)
+        finally:
+            accumulating.release()
+    keep_lock = True
+    try:
+        return launch_elementwise(slot, out.dtype, out, inputs, count)
+    finally:
+        keep_lock = before
+
+
+cdef int COPY = slot_id("copy")
+cdef int ADD = slot_id("add")

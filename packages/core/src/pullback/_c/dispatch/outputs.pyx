@@ -1,0 +1,132 @@
+"""The tensors that ops write: checks of dtypes and of memory shared with operands, and writing."""
+
+import warnings
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
+
+from pullback._c.ops.arithmetic cimport forward_sub
+from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize, dtype_object
+from pullback._c.ops.elementwise cimport (
+    PROMOTE_DEFAULT, PROMOTE_FLOAT, forward_elementwise, memory_overlaps, refuse_partial_overlap,
+    same_elements, scalar_fits)
+from pullback._c.graph.op cimport OP_EXACT, OP_SHARES, Op
+from pullback._c.dispatch.launch cimport copy_into
+from pullback._c.base.layout cimport layout_contiguous, layout_release, layout_same_shape
+from pullback._c.graph.record cimport bump_version, check_writable
+from pullback._c.device.storage cimport storage_new, storage_release
+from pullback._c.graph.tensor cimport Tensor, is_tensor, same_device
+from pullback._c.base.types cimport layout_shape, pb_layout, pb_storage
+from pullback.ops.rules.out_rules import complaint
+
+
+cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
+    """True if an op's own forward pass puts the very result into a tensor given as out=.
+
+    That is so for elementwise ops whose operands have its shape, dtype and device, and share no
+    memory with it but element for element.
+    """
+    cdef int i
+    cdef bint found = False
+    cdef Tensor operand
+    if op.forward != forward_elementwise and op.forward != forward_sub:
+        return False
+    if not op.dtypes & (<uint32_t>1 << target.dtype) or target.layout.numel == 0:
+        return False
+    if op.promote != PROMOTE_DEFAULT and (
+            op.promote != PROMOTE_FLOAT or dtype_category[target.dtype] < CATEGORY_FLOATING):
+        return False
+    for i in range(op.ntensors):
+        if not is_tensor(<object>args[op.tensor_args[i]]):
+            if not scalar_fits(<object>args[op.tensor_args[i]], target.dtype):
+                return False
+            continue
+        operand = <Tensor>args[op.tensor_args[i]]
+        if operand.dtype != target.dtype or not layout_same_shape(operand.layout, target.layout):
+            return False
+        if not same_device(operand, target):
+            return False
+        if memory_overlaps(operand, target) and not same_elements(operand, target):
+            return False
+        found = True
+    return found
+
+
+cdef int refuse_shared(Tensor target, object value) except -1:
+    """Raise if an operand, or one of a list, shares memory with what is written, but not all."""
+    if is_tensor(value):
+        return refuse_partial_overlap(target, <Tensor>value)
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            if is_tensor(item):
+                refuse_partial_overlap(target, <Tensor>item)
+    return 0
+
+
+def refuse_shared_memory(Tensor target not None, *values):
+    """Raise RuntimeError if an operand shares memory with what is written, but not all of it."""
+    for value in values:
+        refuse_shared(target, value)
+
+
+cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) except -1:
+    """Raise unless the tensors given as out= may take the results."""
+    cdef int i
+    cdef Tensor target
+    for number, item in enumerate(targets):
+        target = <Tensor>item
+        if op.flags & OP_EXACT and target.dtype != (<Tensor?>results[number]).dtype:
+            wrong = complaint(op.entry.name, <object>args[0], results, number, item)
+            if wrong is not None:
+                raise RuntimeError(wrong)
+        if not op.flags & OP_SHARES:
+            for i in range(op.nargs):
+                refuse_shared(target, <object>args[i])
+    return 0
+
+
+cdef int check_fits(Tensor target, Tensor result) except -1:
+    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
+    if not layout_same_shape(target.layout, result.layout):
+        raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
+                           f"shape {list(result.shape)}")
+    return check_casts(target, result)
+
+
+cdef int check_casts(Tensor target, Tensor result) except -1:
+    if dtype_category[target.dtype] < dtype_category[result.dtype]:
+        raise RuntimeError(f"result type {dtype_object(result.dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    return 0
+
+
+cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+    check_casts(target, result)
+    check_writable(target, False)
+    if not same_device(target, result):
+        raise RuntimeError(f"{op.name}(): expected out to be on the same device as the result")
+    if not layout_same_shape(target.layout, result.layout):
+        resize(target, result)
+    copy_into(target, result)
+    bump_version(target, op.id)
+    return 0
+
+
+cdef int resize(Tensor target, Tensor result) except -1:
+    """Give `target` fresh memory in the shape of `result`; torch warns unless it was empty."""
+    cdef pb_layout *layout
+    cdef pb_storage *storage
+    if target.layout.numel != 0:
+        warnings.warn(f"An output with one or more elements was resized since it had shape "
+                      f"{list(target.shape)}, which does not match the required output shape "
+                      f"{list(result.shape)}.", UserWarning, stacklevel=2)
+    layout = layout_contiguous(result.layout.ndim, layout_shape(result.layout))
+    storage = storage_new(target.storage.device_type, target.storage.device_index,
+                          layout.numel * dtype_itemsize[target.dtype])
+    storage.version = target.storage.version
+    layout_release(target.layout)
+    storage_release(target.storage)
+    target.layout = layout
+    target.storage = storage
+    target.offset = 0
+    return 0

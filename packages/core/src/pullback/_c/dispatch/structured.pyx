@@ -1,0 +1,115 @@
+"""Forward passes that allocate outputs which one kernel slot fills: planned ones, convolutions.
+
+A plan is the argument behind the tensors: a tuple of the outputs' shapes, their dtypes, the
+slot's parameters, and whatever derivatives and decompositions need. A dtype is a code, or one of
+the codes below. Plans depend on shapes alone, so Python can make one once and keep it.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
+from pullback._c.device.device cimport DEVICE_META
+from pullback._c.ops.elementwise cimport (
+    cast_tensor, contiguous_copy, refuse_devices, unsupported)
+from pullback._c.graph.op cimport Op, forward_register
+from pullback._c.dispatch.launch cimport launch, slot_id
+from pullback._c.base.layout cimport layout_contiguous, layout_parse
+from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
+from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape
+from pullback._c.dispatch.launch import KernelMissing
+from pullback.ops.table.primitives import SLOTS
+
+cdef enum:
+    OWN_DTYPE = -1              # that of the first tensor
+
+cdef list keys = [slot.key for slot in SLOTS.values()]
+
+
+cdef Tensor as_operand(Tensor tensor):
+    """Return a tensor as kernels take it: contiguous, and 16-bit floats as float32."""
+    if tensor.dtype == PB_F16 or tensor.dtype == PB_BF16:
+        tensor = cast_tensor(tensor, PB_F32)
+    return tensor if tensor.layout.flags & LAYOUT_CONTIGUOUS else contiguous_copy(tensor)
+
+
+cdef tuple operands_of(Op op, PyObject **args):
+    """Return an op's tensors as kernels take them; they need one device."""
+    cdef Tensor first = <Tensor>args[0]
+    cdef Tensor one
+    cdef list found = []
+    cdef int i
+    if not op.dtypes >> first.dtype & 1:
+        unsupported(op, first.dtype)
+    for i in range(op.ntensors):
+        if <object>args[i] is None:
+            continue
+        one = <Tensor>args[i]
+        if not same_device(one, first):
+            refuse_devices(op, first, one, i)
+        found.append(as_operand(one))
+    return tuple(found)
+
+
+cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple params):
+    """Allocate outputs, run the op's slot, and cast outputs to the dtype that operands had."""
+    cdef int64_t dims[PB_MAX_NDIM]
+    cdef Tensor first = <Tensor>ins[0]
+    cdef list made = []
+    cdef int i, ndim, code
+    cdef int64_t elements = 0
+    for i in range(len(shapes)):
+        ndim = layout_parse(shapes[i], dims, op.name_bytes, "size")
+        code = dtypes[i]
+        made.append(tensor_new(layout_contiguous(ndim, dims),
+                               first.dtype if code == OWN_DTYPE else code,
+                               first.storage.device_type, first.storage.device_index))
+        elements += (<Tensor>made[i]).layout.numel
+    outs = tuple(made)
+    if elements:
+        launch(op.slot, (<Tensor>ins[keys[op.slot]]).dtype, outs, ins, params)
+    if first.dtype != own:
+        outs = tuple([cast_tensor(<Tensor>part, own) if code == OWN_DTYPE else part
+                      for part, code in zip(made, dtypes)])
+    return outs if len(outs) > 1 else outs[0]
+
+
+cdef object forward_planned(Op op, PyObject **args, PyObject *target):
+    cdef tuple plan = <tuple?><object>args[op.ntensors]
+    return run(op, (<Tensor>args[0]).dtype, operands_of(op, args), plan[0], plan[1], plan[2])
+
+
+# ---- convolutions --------------------------------------------------------------------------------
+
+cdef int CONV = slot_id("conv")
+cdef int CONV_ADJOINT = slot_id("conv_adjoint")
+cdef int CONV_WEIGHT = slot_id("conv_weight")
+
+
+cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
+    """A convolution, or one of its adjoints, of the sizes behind the tensors."""
+    cdef tuple ins = operands_of(op, args)
+    cdef tuple sizes, stride, padding, dilation
+    cdef Tensor first = <Tensor>ins[0]
+    cdef Tensor second = <Tensor>ins[1]
+    cdef const int64_t *one = layout_shape(first.layout)
+    cdef const int64_t *other = layout_shape(second.layout)
+    cdef int at = op.ntensors
+    cdef int64_t groups = <object>args[at + 4], lead, channels
+    sizes, stride, padding, dilation = [tuple(<object>args[at + i]) for i in range(4)]
+    if groups < 1 or not len(sizes) + 2 == first.layout.ndim == second.layout.ndim:
+        raise ValueError(f"{op.name}(): the sizes {list(sizes)} and {groups} groups fit no input "
+                         f"of size {list(first.shape)}")
+    if first.storage.device_type != DEVICE_META and (
+            len(sizes) > 3 or first.layout.numel == 0 or second.layout.numel == 0):
+        raise KernelMissing(op.name)        # the decomposition has any number of dims
+    if op.slot == CONV_WEIGHT:
+        lead, channels = other[1], one[1] // groups
+    else:
+        lead, channels = one[0], other[0] if op.slot == CONV else other[1] * groups
+    return run(op, (<Tensor>args[0]).dtype, ins, ((lead, channels, *sizes),), (OWN_DTYPE,),
+               ((*stride, *padding, *dilation, groups),))
+
+
+forward_register("planned", forward_planned)
+forward_register("convolution", forward_convolution)

@@ -1,0 +1,1 @@
+"""Backward passes: the engine, formulas, accumulation, hooks, custom functions."""

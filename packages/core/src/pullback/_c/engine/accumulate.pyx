@@ -1,0 +1,245 @@
+"""Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint32_t
+
+from pullback.abi cimport PB_F32, PB_F64, PB_NUM_DTYPES
+from pullback._c.dispatch.call cimport op_call2
+from pullback._c.device.device cimport device_types, pb_device_type
+from pullback._c.base.dtype cimport (
+    CATEGORY_FLOATING, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
+from pullback._c.ops.elementwise cimport cast_tensor, memory_overlaps
+from pullback._c.graph.op cimport op_named
+from pullback._c.dispatch.launch cimport add_into, copy_into, launch_locked, operand, slot_id
+from pullback._c.base.layout cimport (
+    layout_contiguous, layout_may_self_overlap, layout_retain, layout_same_shape,
+    layout_same_strides)
+from pullback._c.graph.record cimport bump_version
+from pullback._c.base.state cimport thread_state
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
+    is_tensor, pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
+from pullback._c.base.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
+    STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
+
+cdef int ADDCMUL = slot_id("addcmul")
+
+cdef extern from "Python.h":
+    PyTypeObject *Py_TYPE(PyObject *value)
+
+
+cdef bint is_sole_owner(PyObject *value) noexcept:
+    """True if nobody else can reach the memory, and no other stream may still be reading it."""
+    return is_only_way(value) and (<Tensor>value).storage.flags & STORAGE_SHARED == 0
+
+
+cdef inline bint is_only_way(PyObject *value) noexcept:
+    """True if the one count that the caller holds is the only way to the tensor and its memory."""
+    if value.ob_refcnt != 1 or Py_TYPE(value) != <PyTypeObject *>Tensor:
+        return False
+    return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
+            and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
+            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_LIFTED | TENSOR_LAZY) == 0
+            and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
+
+
+cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
+    """Return first + second; in place when nobody else can see `first` (borrowed)."""
+    cdef bint sole = not create_graph and is_sole_owner(first)
+    cdef Tensor a = <Tensor>first
+    if (sole and not second.flags & TENSOR_IS_LIFTED and a.dtype == second.dtype
+            and layout_same_shape(a.layout, second.layout)
+            and a.storage.device_type == second.storage.device_type):
+        add_into(a, second)
+        return a
+    return op_call2(op_named("add"), a, second)
+
+
+cdef Tensor in_layout_of(Tensor leaf, Tensor grad, bint recorded):
+    """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
+    cdef pb_layout *layout
+    cdef Tensor out
+    if recorded and (grad.flags & TENSOR_IS_LIFTED or obeys_layout(leaf, grad)):
+        return op_named("clone")(grad)
+    if leaf.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(leaf.layout)
+    else:
+        layout = layout_contiguous(leaf.layout.ndim, layout_shape(leaf.layout))
+    out = tensor_new(layout, grad.dtype, grad.storage.device_type, grad.storage.device_index)
+    if recorded:
+        op_named("copy_")(out, grad)
+    else:
+        copy_into(out, grad)
+    return out
+
+
+cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
+    if not thread_state().layout_policy:
+        return True
+    if leaf.layout.flags & LAYOUT_DENSE:
+        return layout_same_strides(leaf.layout, grad.layout)
+    return grad.layout.flags & LAYOUT_CONTIGUOUS != 0
+
+
+cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
+    """True if what happens to a gradient concerns its own derivatives."""
+    return grad.flags & TENSOR_IS_LIFTED != 0 or (create_graph and tensor_requires_grad(grad))
+
+
+cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
+    """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
+    cdef bint sole = is_only_way(incoming)
+    cdef Tensor grad = <Tensor>incoming
+    cdef pb_tensor_extra *extra = tensor_extra(leaf)
+    cdef Tensor current, kept
+    cdef int wanted = extra.grad_dtype
+    cdef uint32_t version
+    if leaf.node != NULL:
+        raise RuntimeError("leaf variable has been moved into the graph interior: it was detached "
+                           "and then written in place by a recorded operation")
+    if not leaf.flags & TENSOR_REQUIRES_GRAD:
+        return 0                        # the flag was taken back since
+    if grad.flags & TENSOR_IS_BATCHED:
+        raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
+                           "use pullback.func.grad or pullback.autograd.grad")
+    if wanted == -1:
+        wanted = leaf.dtype
+    if wanted >= 0 and grad.dtype != wanted:
+        if must_be_op(grad, create_graph):
+            grad = op_named("to")(grad, dtype_object(wanted))
+        else:
+            grad = cast_tensor(grad, wanted)
+        sole = True
+    while True:         # again if another thread was faster while this one let go of the lock
+        if extra.grad == NULL:
+            if must_be_op(grad, create_graph):
+                kept = in_layout_of(leaf, grad, True)
+            elif sole and obeys_layout(leaf, grad):
+                kept = grad
+            else:
+                kept = in_layout_of(leaf, grad, False)
+            if leaf.extra.grad == NULL:
+                Py_INCREF(kept)
+                leaf.extra.grad = <PyObject *>kept
+                return 0
+        current = <Tensor>extra.grad
+        if not is_replaced(current, grad, create_graph):
+            if thread_state().levels:   # a watcher may have to know
+                op_call2(op_named("add_"), current, grad)
+                return 0
+            add_into(current, grad)
+            bump_version(current, op_named("add_").id)
+            return 0
+        version = current.storage.version
+        kept = op_call2(op_named("add"), current, grad)
+        if leaf.extra.grad == <PyObject *>current and current.storage.version == version:
+            Py_INCREF(kept)
+            extra.grad = <PyObject *>kept
+            Py_DECREF(current)
+            return 0
+
+
+cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
+    """True if a new .grad takes the place of the current one, which is not added to."""
+    return (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
+            or current.dtype != grad.dtype
+            or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
+            or not current.layout.flags & LAYOUT_DENSE and layout_may_self_overlap(current.layout)
+            or not layout_same_shape(current.layout, grad.layout))
+
+
+# ---- products that are added as they are computed ------------------------------------------------
+
+cdef void find_sum(running_sum *place, const pb_edge *edge, PyObject *waiting, bint last) noexcept:
+    """Find where the gradient of an edge can be added in place, if anywhere.
+
+    That is what waits in the buffer already (borrowed, or NULL), or else a leaf's .grad if no other
+    gradient comes: ``last``.
+    """
+    cdef pb_meta *meta = node_meta(edge.node) + edge.nr
+    if waiting != NULL:
+        if (is_sole_owner(waiting) and (<Tensor>waiting).dtype == meta.dtype
+                and layout_same_shape((<Tensor>waiting).layout, meta.layout)):
+            place.total = waiting
+    elif (last and edge.node.kind == NODE_ACCUMULATE and not edge.node.flags & NODE_HOOKED
+            and may_add_to_leaf(<Tensor>edge.node.op)):
+        place.leaf = <PyObject *>edge.node.op
+        place.total = (<Tensor>edge.node.op).extra.grad
+    if place.total != NULL:
+        Py_INCREF(<object>place.total)
+
+
+cdef void release_sums(running_sum *places, uint32_t count) noexcept:
+    """Give up what find_sum found, if anything was."""
+    cdef uint32_t i
+    cdef PyObject *held
+    if places == NULL:
+        return
+    for i in range(count):
+        held = places[i].total
+        places[i].total = NULL
+        Py_XDECREF(held)
+
+
+cdef bint may_add_to_leaf(Tensor leaf) noexcept:
+    """True if a leaf's only gradient of this pass could be added in place to its .grad."""
+    cdef Tensor current
+    if leaf.extra.grad == NULL or leaf.node != NULL or not leaf.flags & TENSOR_REQUIRES_GRAD:
+        return False
+    if leaf.extra.hooks != NULL or leaf.extra.post_hooks != NULL:
+        return False
+    current = <Tensor>leaf.extra.grad
+    return current.dtype == leaf.dtype and (
+        layout_same_shape(current.layout, leaf.layout)
+        and (leaf.extra.grad_dtype == -1 or leaf.extra.grad_dtype == leaf.dtype)
+        and not is_replaced(current, current, False))
+
+
+cdef bint add_product(running_sum *into, PyObject *first, PyObject *second) except -1:
+    """total += first * second in one pass; false, and nothing is done, where that cannot be.
+
+    ``second`` may be a number.
+    """
+    cdef Tensor total = <Tensor>into.total
+    cdef operand inputs[4]
+    cdef pb_device_type *device = device_types() + total.storage.device_type
+    if total.dtype != PB_F32 and total.dtype != PB_F64:
+        return False
+    if not device.loaded or device.table[ADDCMUL * PB_NUM_DTYPES + total.dtype].kernel == NULL:
+        return False
+    if not is_term(total, first):
+        return False
+    if is_tensor(<object>second):
+        if not is_term(total, second):
+            return False
+        if not (<Tensor>first).layout.flags & LAYOUT_DENSE:     # an expanded one comes last
+            first, second = second, first
+        inputs[2].tensor = second
+    elif dtype_category[dtype_of_scalar(<object>second)] <= CATEGORY_FLOATING:
+        inputs[2].tensor = NULL
+        scalar_write(<object>second, total.dtype, &inputs[2].scalar[0])
+    else:
+        return False
+    if into.leaf != NULL and (<Tensor>into.leaf).extra.grad != into.total:
+        return False                    # another thread was faster
+    inputs[0].tensor = into.total
+    inputs[1].tensor = first
+    inputs[3].tensor = NULL
+    scalar_write(1, total.dtype, &inputs[3].scalar[0])
+    launch_locked(ADDCMUL, total, inputs, 4)
+    if into.leaf != NULL:
+        bump_version(total, op_named("add_").id)
+    return True
+
+
+cdef bint is_term(Tensor total, PyObject *value) noexcept:
+    """True for a tensor like the total, with memory of its own."""
+    cdef Tensor tensor
+    if not is_tensor(<object>value):
+        return False
+    tensor = <Tensor>value
+    return (tensor.dtype == total.dtype and layout_same_shape(tensor.layout, total.layout)
+            and same_device(tensor, total)
+            and tensor.flags & TENSOR_IS_LIFTED == 0 and not memory_overlaps(tensor, total))

@@ -1,0 +1,219 @@
+"""The order of work on streams in a backward pass, and of memory that streams share.
+
+A node runs on the streams that were current when its outputs were made. A gradient that comes from
+another stream is waited for just before the node runs, or before another gradient is added to it,
+which happens on the node's own stream. Until then both streams go on side by side. What is not
+the node's device is on the stream that was current for the caller, and at the end the caller's
+streams wait for those on which gradients were left for it.
+"""
+
+import warnings
+
+from libc.stdint cimport uint16_t, uint32_t
+
+from pullback._c.transforms.batching cimport whole
+from pullback._c.device.device cimport device_types
+from pullback._c.engine.ready cimport visit_t
+from pullback._c.device.streams cimport (
+    memory_use, pb_stream, stream_default, stream_now, stream_of, stream_set, stream_use,
+    stream_wait)
+from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, tensor_device
+from pullback._c.base.types cimport NODE_ACCUMULATE, node_meta, pb_meta, pb_node
+
+cdef bint mismatch_warned = False       # once is enough
+
+
+def warn_of_mismatch(bint enabled):
+    """Let the next leaf's gradient that comes from another stream be warned of, or none."""
+    global mismatch_warned
+    mismatch_warned = not enabled
+
+
+cdef uint16_t stream_on(pb_node *node, int device_type, int device_index) except? 0:
+    """Return the stream of a node on a device; 0: it has none there."""
+    cdef pb_meta *meta = node_meta(node)
+    cdef uint32_t i
+    for i in range(node.noutputs):
+        if meta[i].device_type == device_type and meta[i].device_index == device_index:
+            return meta[i].stream or stream_default(device_type, device_index)
+    return 0
+
+
+cdef uint16_t own_stream(pb_node *node, uint32_t nr) except? 0:
+    """Return the stream of a node on the device of one of its outputs."""
+    cdef pb_meta *meta = node_meta(node) + nr
+    return stream_on(node, meta.device_type, meta.device_index)
+
+
+cdef int use_grad(Tensor grad, uint16_t number) except -1:
+    if grad.flags & TENSOR_IS_BATCHED:
+        grad = whole(grad)
+    return stream_use(grad.storage, number)
+
+
+cdef int wait_here(visit_t *visit) except -1:
+    """Let the streams of a node wait for those that its gradients come from."""
+    cdef pb_stream *stream
+    cdef uint16_t awaited
+    cdef int i
+    for i in range(2):
+        awaited = visit.awaited[i]
+        if awaited:
+            visit.awaited[i] = 0
+            stream = stream_of(awaited)
+            stream_wait(stream_on(visit.node, stream.device_type, stream.device_index), awaited)
+    return 0
+
+
+cdef class StreamOrder:
+    """What a pass knows about the streams of its devices."""
+
+    def __cinit__(self):
+        self.callers = {}
+        self.leaves = set()
+
+    cdef uint16_t caller_on(self, int device_type, int device_index) except? 0:
+        """Return the caller's current stream, which is still current at the first question."""
+        cdef size_t key = <size_t>device_type << 16 | <size_t>device_index
+        found = self.callers.get(key)
+        if found is None:
+            found = self.callers[key] = stream_now(device_type, device_index)
+        return found
+
+    cdef int enter(self, visit_t *visit) except -1:
+        """Before a node runs: make its streams the current ones, and let them wait."""
+        cdef pb_meta *meta = node_meta(visit.node)
+        cdef uint16_t caller, number
+        cdef pb_stream *stream
+        cdef uint32_t i
+        for i in range(visit.noutputs):
+            if device_types()[meta[i].device_type].streams:
+                self.caller_on(meta[i].device_type, meta[i].device_index)
+        for value in self.callers.values():
+            caller = value
+            stream = stream_of(caller)
+            number = stream_on(visit.node, stream.device_type, stream.device_index)
+            stream_set(number or caller)
+        return wait_here(visit)
+
+    cdef uint16_t source_of(self, pb_node *source, uint16_t own) except? 0:
+        """Return the stream from which a gradient comes; `own` is on the same device."""
+        cdef pb_stream *stream = stream_of(own)
+        cdef uint16_t number = 0
+        if source != NULL:
+            number = stream_on(source, stream.device_type, stream.device_index)
+        return number or self.caller_on(stream.device_type, stream.device_index)
+
+    cdef uint16_t arrive(self, pb_node *source, visit_t *visit, uint32_t nr, Tensor grad,
+                         bint is_added) except? 0:
+        """A gradient has come, from the caller where there is no source.
+
+        If it is to be added to another one, make the node's stream current and return the one
+        before it, which is to be set again (0: none).
+        """
+        cdef uint16_t own = own_stream(visit.node, nr), number
+        if not own:
+            return 0
+        number = self.source_of(source, own)
+        if number != own:
+            if (visit.node.kind == NODE_ACCUMULATE and visit.dependencies == 1 and not is_added
+                    and not mismatch_warned):
+                warn_once()
+            use_grad(grad, own)
+            if number != visit.awaited[0] and number != visit.awaited[1]:
+                if visit.awaited[0] and visit.awaited[1]:
+                    wait_here(visit)
+                visit.awaited[1 if visit.awaited[0] else 0] = number
+        if not is_added:
+            return 0
+        wait_here(visit)
+        return stream_set(own)
+
+    cdef bint is_shared(self, pb_node *source, visit_t *visit, uint32_t nr) except -1:
+        """True if a node and the next one are on one stream, so that it may add what it computes
+        to what waits there (which is of that stream, or STORAGE_SHARED)."""
+        cdef uint16_t own = own_stream(visit.node, nr)
+        return not own or self.source_of(source, own) == own
+
+    cdef int hand_over(self, pb_node *node, uint32_t nr, Tensor grad) except -1:
+        """Note that a gradient at a node is left for the caller."""
+        cdef uint16_t own = own_stream(node, nr), caller
+        if own:
+            caller = self.source_of(NULL, own)
+            self.leaves.add(own)
+            if own != caller:
+                use_grad(grad, caller)
+        return 0
+
+    cdef int finish_leaf(self, pb_node *node) except -1:
+        """Note that a node without edges has run: it may have left something for the caller."""
+        cdef uint16_t own
+        cdef uint32_t i
+        if node.kind == NODE_ACCUMULATE:
+            if (<Tensor>node.op).extra.grad != NULL:
+                self.hand_over(node, 0, <Tensor>(<Tensor>node.op).extra.grad)
+            return 0
+        for i in range(node.noutputs):
+            own = own_stream(node, i)
+            if own:
+                self.leaves.add(own)
+        return 0
+
+    cdef int leave(self, bint failed) except -1:
+        """Make the caller's streams current again, and let them wait for what was left for it.
+
+        A pass that this one ran inside of hands that on to its own caller. What led to a failure
+        is worth more than what comes of it here.
+        """
+        try:
+            self.restore()
+        except Exception:
+            if not failed:
+                raise
+        return 0
+
+    cdef int restore(self) except -1:
+        cdef uint16_t number, caller
+        cdef pb_stream *stream
+        for value in self.callers.values():
+            stream_set(value)
+        while self.leaves:
+            number = self.leaves.pop()
+            stream = stream_of(number)
+            caller = self.caller_on(stream.device_type, stream.device_index)
+            if caller != number:
+                stream_wait(caller, number)
+            if self.outer is not None:
+                self.outer.leaves.add(caller)
+        self.callers.clear()
+        return 0
+
+
+cdef int warn_once() except -1:
+    global mismatch_warned
+    mismatch_warned = True
+    warnings.warn(
+        "a leaf's only gradient comes from another stream than the one that was current when its "
+        "accumulator was made: the streams have to wait for each other. The accumulator is as old "
+        "as the oldest graph that uses the leaf: let go of old graphs (a loss that is kept holds "
+        "its graph), or switch this warning off with pullback.autograd.graph."
+        "set_warn_on_accumulate_grad_stream_mismatch(False)", UserWarning, stacklevel=1)
+    return 0
+
+
+def record_stream(Tensor self not None, stream):
+    """Tell the backend that a stream, or the one of an address, uses the tensor's memory."""
+    cdef Tensor tensor = whole(self) if self.flags & TENSOR_IS_BATCHED else self
+    handle = stream
+    for name in ("cuda_stream", "handle"):
+        if not isinstance(handle, int):
+            handle = getattr(stream, name, None)
+    if not isinstance(handle, int) or isinstance(handle, bool):
+        raise TypeError(f"record_stream(): argument 'stream' must be a stream or its address, not "
+                        f"{type(stream).__name__}")
+    if not 0 <= handle < 1 << 64:
+        raise RuntimeError(f"record_stream(): argument 'stream' is no address: {handle}")
+    if not device_types()[tensor.storage.device_type].streams:
+        raise NotImplementedError(f"record_stream(): the device {tensor_device(tensor)} has no "
+                                  f"streams")
+    memory_use(tensor.storage, <void *><size_t>handle)

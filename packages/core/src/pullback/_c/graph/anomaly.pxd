@@ -1,0 +1,7 @@
+from pullback._c.base.types cimport pb_node, pb_storage
+
+cdef int note_node(pb_node *node) except -1
+cdef int note_result(object result) except -1
+cdef int note_write(pb_storage *storage) except -1
+cdef int note_freed(pb_node *node) except -1
+cdef int note_failure(pb_node *node) except -1

@@ -1,0 +1,273 @@
+"""Levels: runs of forward mode, of vmap and of watchers on a thread, and what tensors are at each.
+
+Levels nest. A tensor may be lifted at several: at a level of forward mode it has a tangent, at one
+of vmap it stands for a batch, and then its tangents are those of the batch. An op looks at the
+innermost level in sight at which an operand is lifted, batches first, and computes what that level
+asks for with the level out of sight; so levels do not mix. When a level ends, what it added to
+tensors goes, whoever still holds them. No tensor is lifted at a watcher's level: it sees what is
+left to run when the others have had their turn.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint64_t
+
+from pullback._c.base.dtype cimport dtype_differentiable
+from pullback._c.base.state cimport pb_state, thread_state
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_PRIMAL, TENSOR_IS_VIEW, Tensor, tensor_extra)
+
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)
+
+cdef enum:
+    MAX_LEVELS = 63             # one bit each in pb_state.hidden
+
+__all__ = ["enter_level", "enter_watch", "exit_level", "hide_all_levels", "hide_levels_inside",
+           "hide_one_level", "level_count", "restore_levels"]
+
+
+@cython.no_gc_clear                     # a cycle is broken at the tensor; the links must hold
+cdef class Lift:
+    """What one level adds to one tensor."""
+
+    def __dealloc__(self):
+        unlink(self)
+
+
+cdef int unlink(Lift self) except -1:
+    if self.level is None:
+        return 0
+    if self.before != NULL:
+        (<Lift>self.before).after = self.after
+    else:
+        self.level.first = self.after
+    if self.after != NULL:
+        (<Lift>self.after).before = self.before
+    self.before = NULL
+    self.after = NULL
+    self.level = None
+    return 0
+
+
+# ---- levels --------------------------------------------------------------------------------------
+
+def level_count():
+    """Return how many levels this thread has open."""
+    return thread_state().levels
+
+
+def enter_level(int size=-1, randomness=None):
+    """Open a level inside the others; returns its number, counted from 1.
+
+    With a ``size`` it is one of vmap, over batches of that size; else one of forward mode.
+
+    Raises: RuntimeError when too many are open.
+    """
+    cdef Level level = Level.__new__(Level)
+    level.size = size
+    level.randomness = randomness
+    return open_inside(level)
+
+
+def enter_watch(on_call=None, on_write=None):
+    """Open a level at which functions are told of this thread's ops; returns its number.
+
+    ``on_call(op, args, run)`` gets each op that is no composite, with all its arguments, before it
+    runs; ``run()`` runs it and returns what it gives, which is not recorded yet. What ``on_call``
+    returns becomes the op's result and is recorded; for a view or an in-place op this must be what
+    ``run()`` gave. ``on_write(op, targets)`` gets the tensors that an op is about to write. The
+    level is out of sight while they run.
+
+    Raises: RuntimeError when too many levels are open.
+    """
+    cdef Level level = Level.__new__(Level)
+    level.size = LEVEL_OF_WATCHER
+    level.on_call = on_call
+    level.on_write = on_write
+    return open_inside(level)
+
+
+cdef int open_inside(Level level) except -1:
+    """Make a level the innermost one of this thread; returns its number."""
+    cdef pb_state *state = thread_state()
+    if state.levels == MAX_LEVELS:
+        raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode, vmap and watchers are "
+                           f"open")
+    if state.level_stack == NULL:
+        stack = [None] * MAX_LEVELS     # closing a level must need no memory
+        Py_INCREF(stack)
+        state.level_stack = <PyObject *>stack
+    level.number = state.levels + 1
+    (<list>state.level_stack)[state.levels] = level
+    state.levels += 1
+    state.hidden &= ~(<uint64_t>1 << state.levels)
+    return level.number
+
+
+def exit_level(int number):
+    """Close a level and those inside it; what they added to tensors is gone."""
+    cdef pb_state *state = thread_state()
+    cdef Level level
+    cdef Lift lift = None
+    open_level(number, "exit_level")
+    while state.levels >= number:
+        state.levels -= 1
+        level = <Level>(<list>state.level_stack)[state.levels]
+        (<list>state.level_stack)[state.levels] = None
+        while level.first != NULL:
+            lift = <Lift>level.first
+            unlink(lift)
+            lift.value = None
+        lift = None
+    if state.levels == 0:
+        stack = <object>state.level_stack
+        state.level_stack = NULL
+        Py_DECREF(stack)
+
+
+# ---- what levels add to tensors ------------------------------------------------------------------
+
+cdef Lift lifts(Tensor tensor):
+    """Return the first of a tensor's lifts, past those whose level has ended."""
+    cdef Lift lift
+    if not tensor.flags & TENSOR_IS_LIFTED:
+        return None
+    lift = <Lift>tensor.extra.lifts
+    if lift.value is not None:
+        return lift
+    while lift is not None and lift.value is None:
+        lift = lift.outer
+    attach(tensor, lift)
+    return lift
+
+
+cdef int attach(Tensor tensor, Lift lift) except -1:
+    """Make a list of lifts, which may be empty, the tensor's."""
+    cdef PyObject *before = tensor_extra(tensor).lifts
+    if lift is None:
+        tensor.extra.lifts = NULL
+        tensor.flags &= ~TENSOR_IS_LIFTED
+    else:
+        Py_INCREF(lift)
+        tensor.extra.lifts = <PyObject *>lift
+        tensor.flags |= TENSOR_IS_LIFTED
+    Py_XDECREF(before)
+    return 0
+
+
+cdef bint is_open_here(Level level) noexcept:
+    """True if it is one of this thread's levels; a tensor may be lifted at another thread's."""
+    cdef pb_state *state = thread_state()
+    return (level.number <= state.levels
+            and <object>PyList_GET_ITEM(<object>state.level_stack, level.number - 1) is level)
+
+
+cdef bint sees_base(Tensor tensor) noexcept:
+    """True if a base's tangent is, in part, the tensor's."""
+    return (tensor.flags & (TENSOR_IS_VIEW | TENSOR_IS_PRIMAL) == TENSOR_IS_VIEW
+            and dtype_differentiable(tensor.dtype))
+
+
+cdef uint64_t hide_level(int level) noexcept:
+    """Put an open level out of sight; returns what was before."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t before = state.hidden
+    state.hidden |= <uint64_t>1 << level
+    return before
+
+
+cdef Level batch_level(Tensor tensor):
+    """Return the innermost level at which a tensor is batched, or None."""
+    cdef Lift lift
+    if not tensor.flags & TENSOR_IS_BATCHED:
+        return None
+    lift = lifts(tensor)
+    return None if lift is None or not is_open_here(lift.level) else lift.level
+
+
+cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1:
+    """Return the innermost level in sight at which a tensor has a tangent, or 0.
+
+    A view's own tangents may be those of outer levels only, if its base was written since.
+    """
+    cdef Lift lift = lifts(tensor)
+    cdef int found = 0
+    while lift is not None and found == 0:
+        if (lift.value is not None and not hidden >> lift.level.number & 1
+                and is_open_here(lift.level)):
+            found = lift.level.number
+        lift = lift.outer
+    if sees_base(tensor):
+        found = max(found, tangent_level(<Tensor>tensor.extra.base, hidden))
+    return found
+
+
+cdef Level innermost_level(bint of_watcher):
+    """Return the innermost level of vmap in sight, or that of a watcher; None without one."""
+    cdef pb_state *state = thread_state()
+    cdef Level level
+    cdef int number
+    for number in range(state.levels, 0, -1):
+        if not state.hidden >> number & 1:
+            level = <Level>PyList_GET_ITEM(<object>state.level_stack, number - 1)
+            if level.size == LEVEL_OF_WATCHER if of_watcher else level.size >= 0:
+                return level
+    return None
+
+
+cdef int level_size(int level) except? -3:
+    """Return the batch size of an open level of vmap; a negative number for others."""
+    return (<Level>(<list>thread_state().level_stack)[level - 1]).size
+
+
+cdef Lift link(Tensor value, Level level, Lift outer):
+    cdef Lift lift = Lift.__new__(Lift)
+    lift.value = value
+    lift.level = level
+    lift.outer = outer
+    lift.before = NULL
+    lift.after = level.first
+    if level.first != NULL:
+        (<Lift>level.first).before = <PyObject *>lift
+    level.first = <PyObject *>lift
+    return lift
+
+
+cdef Level open_level(int level, str name):
+    cdef pb_state *state = thread_state()
+    if level < 1 or level > state.levels:
+        raise RuntimeError(f"Invalid level given to {name}")
+    return <Level>(<list>state.level_stack)[level - 1]
+
+
+def hide_all_levels():
+    """Put all levels out of this thread's sight; returns what to restore."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t before = state.hidden
+    cdef int number
+    for number in range(1, state.levels + 1):
+        state.hidden |= <uint64_t>1 << number
+    return before
+
+
+def hide_levels_inside(int number):
+    """Put all levels but watchers' that are inside one out of sight; returns what to restore."""
+    cdef pb_state *state = thread_state()
+    cdef uint64_t before = state.hidden
+    cdef int inner
+    for inner in range(number + 1, state.levels + 1):
+        if level_size(inner) != LEVEL_OF_WATCHER:
+            hide_level(inner)
+    return before
+
+
+def hide_one_level(int level):
+    """Put an open level out of this thread's sight; returns what to restore."""
+    return hide_level(level)
+
+
+def restore_levels(uint64_t hidden):
+    """Put levels back into this thread's sight."""
+    thread_state().hidden = hidden

@@ -1,0 +1,146 @@
+from cpython.object cimport Py_TPFLAGS_HEAPTYPE, Py_TYPE, PyObject, PyTypeObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from pullback._c.base.dtype cimport dtype
+from pullback._c.base.layout cimport PyLong_CheckExact, small_int
+from pullback._c.graph.tensor cimport Tensor
+
+
+cdef enum:
+    MAX_ARGS = 16
+    MAX_TENSOR_ARGS = 8
+    MAX_SAVED = 16
+
+cdef enum argument_kind:
+    ARG_ANY = 0                 # the entry's own code looks at it
+    ARG_TENSOR = 1
+    ARG_OPTIONAL_TENSOR = 2
+    ARG_OPERAND = 3             # a tensor or a number
+    ARG_TENSORS = 4             # a sequence of tensors
+    ARG_OPTIONAL_OPERAND = 5
+
+# Arguments of a plain type; bit 2: None may stand for it.
+cdef enum number_kind:
+    NUMBER_INT = 1
+    NUMBER_FLOAT = 2
+    NUMBER_OPTIONAL = 4
+    NUMBER_SCALAR = 8           # of any type
+    NUMBER_BOOL = 16
+    NUMBER_LIST = 32            # of ints, or one; the entry's own code looks at the items
+    NUMBER_DTYPE = 64
+    NUMBER_ANY = 128            # the entry's own code looks at it
+
+cdef enum op_kind:
+    OP_KERNEL = 0               # forward below autograd, recorded as one node
+    OP_COMPOSITE = 1            # written in other ops, which record themselves
+
+cdef enum:
+    OP_INPLACE = 1              # writes its first argument
+    OP_VIEW = 2                 # results share the first argument's memory
+    OP_HAS_OUT = 4              # takes out=
+    OP_VARARGS = 8              # the last positional argument may be spread: view(2, 3)
+    OP_DIFFERENTIABLE = 16
+    OP_ALPHA = 32               # the second operand is scaled by `alpha`
+    OP_OVERLAP = 64             # writes one value: elements may share memory
+    OP_INDEXED = 128            # an untyped argument holds tensors
+    OP_RANDOM = 256             # draws random numbers
+    OP_SHARES = 512             # may write to memory that it reads
+    OP_EXACT = 1024             # out= must have the result's dtype
+
+# Where a saved value comes from.
+cdef enum saved_source:
+    SOURCE_ARG = 0
+    SOURCE_OUT = 1
+    SOURCE_EXTRA = 2            # computed by the entry's `save`
+
+
+ctypedef struct saved_spec:
+    uint8_t source
+    uint8_t number              # of the argument or output
+    uint8_t shape_only
+    uint64_t needed_by          # bit i: the formula of tensor argument i uses it
+
+
+# How an op carries tangents in forward mode.
+cdef enum jvp_rule:
+    JVP_TRANSPOSE = 0           # by transposing its vjp
+    JVP_POINTWISE = 1           # a diagonal Jacobian: the vjp of real numbers is the jvp
+    JVP_LINEAR = 2              # linear in all differentiable arguments together
+    JVP_MULTILINEAR = 3         # linear in each of them
+
+
+ctypedef object (*forward_function)(Op op, PyObject **args, PyObject *target)
+
+
+cdef class Op:
+    cdef void *vectorcall
+    cdef readonly str name
+    cdef bytes encoded_name
+    cdef const char *name_bytes
+    cdef readonly str node_name
+    cdef readonly object namer          # None, or gives the node's name from kept values
+    cdef readonly tuple namer_slots     # which saved values it takes
+    cdef readonly int id
+    cdef int kind
+    cdef int flags
+    cdef readonly int nargs
+    cdef int npositional
+    cdef readonly tuple arg_names
+    cdef tuple defaults                 # `missing` where there is none
+    cdef uint8_t arg_kinds[MAX_ARGS]
+    cdef uint8_t numbers[MAX_ARGS]      # number_kind, 0: no number is declared
+    cdef int ntensors
+    cdef uint8_t tensor_args[MAX_TENSOR_ARGS]
+    cdef int list_arg                   # position among the arguments, -1: none
+    # the forward pass
+    cdef forward_function forward
+    cdef object python                  # composite, or forward in Python
+    cdef readonly object decompose      # for devices without a kernel: the same in other ops
+    cdef int slot
+    cdef int promote
+    cdef uint32_t dtypes
+    # derivatives
+    cdef int jvp
+    cdef int nsaved
+    cdef saved_spec saved[MAX_SAVED]
+    cdef readonly tuple saved_names
+    cdef readonly dict formulas         # joint tuple of argument names -> callable
+    cdef object save                    # dict: extra name -> callable, or None
+    cdef object backward                # Backward, made at first use
+    cdef readonly Op functional         # of an in-place op
+    cdef Op view                        # of a view's adjoint, once it has run
+    cdef object reads_out              # of all arguments: whether formulas read the result; or None
+    cdef str overload                   # op for calls with keywords that this one lacks, or None
+    cdef readonly object entry          # the table's entry
+    cdef dict __dict__
+    cdef object __weakref__
+
+
+cdef object missing
+cdef list all_ops
+cdef Op op_named(str name)
+cdef str shown_name(Op op)
+cdef object plain_number(Op op, int position, object value, bint by_name)
+
+
+cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
+    """True for an argument that needs no more looking at: a default, or one that fits."""
+    cdef int64_t found
+    if value == PyTuple_GET_ITEM(op.defaults, position):
+        return True
+    if op.numbers[position] & NUMBER_ANY:
+        return not (<PyTypeObject *>Py_TYPE(<object>value)).tp_flags & Py_TPFLAGS_HEAPTYPE
+    if op.numbers[position] & NUMBER_DTYPE:
+        return type(<object>value) is dtype
+    if isinstance(<object>value, bool):
+        return op.numbers[position] & NUMBER_BOOL != 0
+    if op.numbers[position] & NUMBER_LIST:
+        return isinstance(<object>value, (tuple, list)) or PyLong_CheckExact(<object>value)
+    if op.numbers[position] & NUMBER_BOOL:
+        return False
+    if op.numbers[position] & NUMBER_INT:
+        return small_int(<object>value, &found)
+    return PyLong_CheckExact(<object>value)
+cdef int forward_register(str name, forward_function function) except -1
+cdef forward_function forward_named(str name) except NULL

@@ -1,0 +1,207 @@
+"""The runtime form of one entry of the op table: function, method and recording rule in one."""
+
+from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
+from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
+from pullback._c.base.dtype cimport dtype_code, dtype_object
+from pullback._c.graph.tensor cimport is_tensor
+from types import MethodType
+
+__all__ = ["Op", "op_names"]
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    #include <stddef.h>
+    static void pb_make_callable(PyTypeObject *type, Py_ssize_t offset) {
+        type->tp_vectorcall_offset = offset;
+        type->tp_call = PyVectorcall_Call;
+        type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+        PyType_Modified(type);
+    }
+    """
+    void pb_make_callable(PyTypeObject *type, Py_ssize_t offset)
+
+
+class Missing:
+    """Stands for "no default": the caller must give the argument."""
+
+    def __repr__(self):
+        return "<required>"
+
+
+missing = Missing()
+all_ops = []
+cdef dict by_name = {}
+
+
+cdef class Op:
+    """A differentiable operation: call it as a function, or through a tensor as a method.
+
+    Attributes: ``name``, ``arg_names``, ``node_name`` (of the node it records), ``entry`` (of the
+    op table), ``formulas`` (its derivatives).
+
+    >>> import pullback
+    >>> pullback.mul(pullback.ones(2), 3)
+    tensor([3., 3.])
+    """
+
+    def __get__(self, instance, owner):
+        return self if instance is None else MethodType(self, instance)
+
+    def __repr__(self):
+        return f"<built-in op {self.name}>"
+
+    def __reduce__(self):
+        return op_by_name, (self.name,)
+
+    @property
+    def is_inplace(self):
+        """True when the op writes its first argument."""
+        return self.flags & OP_INPLACE != 0
+
+    @property
+    def is_view(self):
+        """True when results share the first argument's memory."""
+        return self.flags & OP_VIEW != 0
+
+    @property
+    def is_composite(self):
+        """True when the op is made of other ops, which are recorded instead of it."""
+        return self.kind == OP_COMPOSITE
+
+    @property
+    def differentiable(self):
+        """True when results can require grad."""
+        return self.flags & OP_DIFFERENTIABLE != 0 or self.kind == OP_COMPOSITE
+
+
+cdef Op op_named(str name):
+    """Return an op by its name."""
+    found = by_name.get(name)
+    if found is None:
+        raise AttributeError(f"there is no op named {name!r}")
+    return <Op>found
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+cdef str shown_name(Op op):
+    """Return the name that users know an op by."""
+    entry = op.entry
+    shown = entry.function or entry.method
+    if not isinstance(shown, str) or op.name.startswith("linalg_"):
+        return op.name
+    return shown if op.name == entry.name else shown + "_"
+
+
+cdef str describe(Op op, int position, bint by_name):
+    """Name an argument as torch does: methods do not count the tensor, keywords have no place."""
+    entry = op.entry
+    cdef bint function = entry.function and (op.name == entry.name or entry.inplace_function)
+    text = f"{shown_name(op)}(): argument '{op.arg_names[position].rstrip('_')}'"
+    return text if by_name else f"{text} (position {position + function})"
+
+
+cdef dict NAMES = {NUMBER_INT: "int", NUMBER_FLOAT: "float", NUMBER_BOOL: "bool",
+                   NUMBER_LIST: "tuple of ints", NUMBER_SCALAR: "Number"}
+
+
+cdef tuple SEQUENCES = (tuple, list)
+
+
+cdef object plain_number(Op op, int position, object value, bint by_name):
+    """Return an argument that is declared as a number, a bool, ints or a dtype as one.
+
+    NumPy's numbers and 0-d tensors stand for Python's, Python's float for float64. What isinstance
+    takes for a sequence must be one: code that is written in Python would read it without an end.
+    """
+    cdef int wanted = op.numbers[position]
+    cdef object found = None
+    if value is None and wanted & NUMBER_OPTIONAL:
+        return None
+    if wanted & NUMBER_DTYPE:
+        return dtype_object(dtype_code(value, shown_name(op).encode()))
+    if wanted & NUMBER_ANY:
+        if PyObject_IsInstance(value, SEQUENCES) and not isinstance(value, (tuple, list)):
+            raise TypeError(f"{describe(op, position, by_name)} must be a tuple or list, not "
+                            f"{type(value).__name__}, whose __class__ claims to be one")
+        return value
+    if wanted & NUMBER_SCALAR:
+        if isinstance(value, (float, int, complex)):
+            return value
+        if is_tensor(value):
+            return value.item() if value.ndim == 0 and not value.requires_grad else value
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            return value.item()
+        if PyNumber_Check(value):
+            return value                # the entry's own code finds out of which kind
+    elif wanted & NUMBER_LIST:
+        if is_tensor(value) or isinstance(value, bool):
+            return value
+        if PyIndex_Check(value) and getattr(value, "shape", ()) == ():
+            found = PyNumber_Index(value)
+    elif wanted & NUMBER_BOOL:
+        dtype = None if is_tensor(value) else getattr(value, "dtype", None)
+        if getattr(dtype, "kind", None) == "b" and getattr(value, "shape", None) == ():
+            found = bool(value)
+    elif is_tensor(value):
+        if value.ndim == 0 and not value.requires_grad and value.dtype.kind in (
+                "iu" if wanted & NUMBER_INT else "biuf"):
+            found = value.item()
+    elif wanted & NUMBER_FLOAT:
+        if isinstance(value, (float, int)):
+            return value
+        if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            found = value.item()
+            found = None if isinstance(found, complex) else found
+    elif PyIndex_Check(value) and not isinstance(value, bool):
+        found = PyNumber_Index(value)
+    if found is None:
+        raise TypeError(f"{describe(op, position, by_name)} must be "
+                        f"{NAMES[wanted & ~NUMBER_OPTIONAL]}, not {type(value).__name__}")
+    if wanted & NUMBER_INT and not -(1 << 63) <= found < 1 << 63:
+        raise ValueError(f"{describe(op, position, by_name)} does not fit in 64 bits: {found}")
+    return found
+
+
+cdef dict forwards = {}
+
+
+cdef int forward_register(str name, forward_function function) except -1:
+    """Make a compiled forward pass known to the op table by name."""
+    forwards[name] = <size_t>function
+    return 0
+
+
+cdef forward_function forward_named(str name) except NULL:
+    found = forwards.get(name)
+    if found is None:
+        raise ValueError(f"there is no compiled forward pass named {name!r}")
+    return <forward_function><size_t>found
+
+
+def op_by_name(name):
+    """Return an op by its name.
+
+    Raises: AttributeError when there is none.
+    """
+    return op_named(name)
+
+
+def register(Op op not None):
+    """Number an op and make it findable by name."""
+    if op.name in by_name:
+        raise ValueError(f"there is an op named {op.name!r} already")
+    op.id = len(all_ops)
+    all_ops.append(op)
+    by_name[op.name] = op
+
+
+def op_names():
+    """Return the names of all ops."""
+    return list(by_name)
+
+
+cdef Op probe = Op.__new__(Op)
+pb_make_callable(<PyTypeObject *>Op,
+                 <Py_ssize_t>(<char *>&probe.vectorcall - <char *><PyObject *>probe))

@@ -1,0 +1,34 @@
+from cpython.object cimport PyObject
+
+from pullback._c.graph.tensor cimport Tensor
+from pullback._c.base.types cimport pb_node, pb_saved
+
+cdef enum:                      # flags of a slot that holds what a pack hook returned
+    PACKED_OUTPUT = 1
+    PACKED_ROOT = 2             # of a tensor without a node
+
+cdef int refuse_inference(Tensor tensor) except -1
+cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) except -1
+cdef int save_shape(pb_node *node, int slot, Tensor tensor) except -1
+cdef int save_object(pb_node *node, int slot, object value) except -1
+cdef int save_tuple(pb_node *node, int slot, tuple values) except -1
+cdef object saved_unpack(pb_node *node, int slot, str name)
+cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) noexcept
+cdef void set_inner_history(int (*function)(pb_node *inner, Tensor output) except -1) noexcept
+cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
+                   object unpack) except -1
+cdef object lifts_apart(Tensor tensor)
+cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1
+cdef int node_check_alive(pb_node *node) except -1
+
+
+cdef class KeptTuple:
+    cdef list values
+    cdef list versions
+    cdef object unpack
+
+
+cdef class Like:
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef readonly object device

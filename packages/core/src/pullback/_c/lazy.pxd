@@ -1,4 +1,0 @@
-from pullback._c.tensor cimport Tensor
-
-cdef Tensor resolved(Tensor self)
-cdef object scalar_of(Tensor self, const void *data)

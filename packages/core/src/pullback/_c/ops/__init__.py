@@ -1,0 +1,1 @@
+"""Compiled forward passes, by family."""

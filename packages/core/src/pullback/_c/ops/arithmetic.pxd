@@ -1,0 +1,6 @@
+from cpython.object cimport PyObject
+
+from pullback._c.graph.op cimport Op
+
+
+cdef object forward_sub(Op op, PyObject **args, PyObject *target)

@@ -1,0 +1,574 @@
+"""Forward passes of elementwise ops: promotion, broadcasting, and the kernel call."""
+
+import warnings
+
+from cpython.complex cimport PyComplex_Check
+from cpython.float cimport PyFloat_Check
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from pullback.abi cimport PB_BOOL, PB_F32, PB_F64, PB_NUM_DTYPES, PB_U8
+from pullback._c.base.dtype cimport (
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
+    dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
+    scalar_check_all, scalar_write)
+from pullback._c.graph.op cimport OP_ALPHA, Op, forward_register, op_named, shown_name
+from pullback._c.dispatch.launch cimport (
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand,
+    refuse_two_devices, slot_id)
+from pullback._c.base.layout cimport (
+    check_broadcast, layout_contiguous, layout_extent, layout_release, layout_retain,
+    layout_same_shape, layout_shape_tuple)
+from pullback._c.device.device cimport device_types, pb_device_type
+from pullback._c.dispatch.lazy cimport scalar_of
+from pullback._c.graph.tensor cimport (
+    TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
+from pullback._c.base.types cimport (
+    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+
+cdef int MUL = slot_id("mul")
+cdef int ADD = slot_id("add")
+cdef int ADDCMUL = slot_id("addcmul")
+
+
+# ---- dtypes --------------------------------------------------------------------------------------
+
+cdef int common_dtype(PyObject **values, int count) except -2:
+    """Return the dtype that tensors, 0-d tensors and numbers promote to; -1 for no operand."""
+    cdef int i, code, dims = -1, zero = -1, number = -1
+    cdef Tensor tensor
+    for i in range(count):
+        if is_tensor(<object>values[i]):
+            tensor = <Tensor>values[i]
+            code = tensor.dtype
+            if tensor.layout.ndim > 0:
+                dims = code if dims < 0 else dtype_promote(dims, code)
+            else:
+                zero = code if zero < 0 else dtype_promote(zero, code)
+        else:
+            code = dtype_of_scalar(<object>values[i])
+            number = code if number < 0 else dtype_promote(number, code)
+    return dtype_combine(dims, dtype_combine(zero, number))
+
+
+cdef int unsupported(Op op, int code) except -1:
+    """Raise for a dtype that an op does not have."""
+    from pullback.ops.rules.dims import unsupported as make_error
+    if op.name in ("neg", "neg_") and code == PB_BOOL:
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
+                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
+                           "instead.")
+    raise make_error(op.name, dtype_object(code))
+
+
+# ---- copies --------------------------------------------------------------------------------------
+
+cdef Tensor cast_tensor(Tensor tensor, int dtype):
+    """Return a copy in another dtype, outside the graph."""
+    cdef pb_layout *layout
+    if tensor.layout.flags & LAYOUT_DENSE:
+        layout = layout_retain(tensor.layout)
+    else:
+        layout = layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout))
+    cdef Tensor out = tensor_new(layout, dtype, tensor.storage.device_type,
+                                 tensor.storage.device_index)
+    copy_into(out, tensor)
+    return out
+
+
+cdef Tensor contiguous_copy(Tensor tensor):
+    """Return a row-major copy, outside the graph."""
+    cdef Tensor out = tensor_new(
+        layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout)), tensor.dtype,
+        tensor.storage.device_type, tensor.storage.device_index)
+    copy_into(out, tensor)
+    return out
+
+
+cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
+    """True if the address ranges meet; two views of one storage may still be disjoint inside."""
+    cdef int64_t low_a, low_b, high_a, high_b
+    if a.layout.numel == 0 or b.layout.numel == 0 or a.storage.data == NULL:
+        return False
+    if a.storage.device_type != b.storage.device_type:
+        return False
+    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
+        return False
+    high_a = layout_extent(a.layout, &low_a)
+    high_b = layout_extent(b.layout, &low_b)
+    cdef size_t begin_a = <size_t>tensor_data(a) + low_a * dtype_itemsize[a.dtype]
+    cdef size_t end_a = <size_t>tensor_data(a) + (high_a + 1) * dtype_itemsize[a.dtype]
+    cdef size_t begin_b = <size_t>tensor_data(b) + low_b * dtype_itemsize[b.dtype]
+    cdef size_t end_b = <size_t>tensor_data(b) + (high_b + 1) * dtype_itemsize[b.dtype]
+    return begin_a < end_b and begin_b < end_a
+
+
+def may_overlap(Tensor a not None, Tensor b not None):
+    """Tell whether the memory between the first and the last elements of two tensors meets."""
+    return memory_overlaps(a, b)
+
+
+cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1:
+    """Raise if the two share memory, but not element for element.
+
+    As in torch, strided tensors with gaps are let through: callers read them from a copy.
+    """
+    if target is source or not (target.layout.flags & source.layout.flags & LAYOUT_DENSE):
+        return 0
+    if memory_overlaps(target, source) and not same_elements(target, source):
+        raise RuntimeError("unsupported operation: some elements of the input tensor and the "
+                           "written-to tensor refer to a single memory location. Please clone() "
+                           "the tensor before performing the operation.")
+    return 0
+
+
+cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
+    """True if both name the same memory in the same order."""
+    cdef int d
+    if a.layout != b.layout:
+        if not layout_same_shape(a.layout, b.layout):
+            return False
+        for d in range(a.layout.ndim):
+            if layout_shape(a.layout)[d] != 1 and (
+                    layout_strides(a.layout)[d] != layout_strides(b.layout)[d]):
+                return False
+    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
+        return False
+    return tensor_data(a) == tensor_data(b) and a.dtype == b.dtype
+
+
+# ---- operands ------------------------------------------------------------------------------------
+
+cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
+    """Raise unless all tensors are on one device; 0-d host tensors may come along."""
+    cdef int i
+    for i in range(count):
+        if not is_tensor(<object>values[i]):
+            continue
+        check_place(op, first, <Tensor>values[i], op.tensor_args[i])
+    return 0
+
+
+cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1:
+    """Raise for an argument on another device than the first, if it is no 0-d host tensor."""
+    if not same_device(tensor, first) and not (
+            tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
+        refuse_devices(op, first, tensor, position)
+    return 0
+
+
+cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1:
+    """Raise for an argument on another device than the first."""
+    refuse_two_devices(tensor_device(first), tensor_device(other), op.arg_names[position],
+                       shown_name(op))
+    return 0
+
+
+cdef Tensor leading_tensor(PyObject **values, int count):
+    """Return the tensor whose device the result gets."""
+    cdef int i
+    cdef Tensor found = None
+    for i in range(count):
+        if is_tensor(<object>values[i]):
+            if found is None:
+                found = <Tensor>values[i]
+            elif found.layout.ndim == 0 and (<Tensor>values[i]).layout.ndim > 0:
+                found = <Tensor>values[i]
+    return found
+
+
+cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
+    """Describe one operand in the compute dtype; returns what must stay alive."""
+    cdef Tensor tensor
+    if not is_tensor(value):
+        slot.tensor = NULL
+        scalar_write(value, dtype, &slot.scalar[0])
+        return None
+    tensor = <Tensor>value
+    if tensor.storage.device_type != leader.storage.device_type:
+        slot.tensor = NULL
+        scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &slot.scalar[0])
+        return None
+    if tensor.dtype != dtype:
+        tensor = cast_tensor(tensor, dtype)
+        slot.tensor = <PyObject *>tensor
+        return tensor
+    slot.tensor = <PyObject *>tensor
+    return None
+
+
+# ---- the forward pass ----------------------------------------------------------------------------
+
+cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
+    """Run the op's slot over its operands, into `target` if that is not NULL."""
+    cdef PyObject *values[MAX_ELEMENTWISE]
+    cdef operand inputs[MAX_ELEMENTWISE]
+    cdef int i, out_dtype, count = op.ntensors
+    cdef Tensor a, b, out
+    cdef object scaled = None
+    for i in range(count):
+        values[i] = args[op.tensor_args[i]]
+    if op.flags & OP_ALPHA and args[count] != ONE:
+        check_factor(op, values, <object>args[count])
+        if sums_at_once(op, values, args[count]):
+            return scaled_sum(op, values, <object>args[count], target)
+        scaled = scale_operand(op, values, <object>args[count])
+        values[1] = <PyObject *>scaled
+    if target == NULL and count <= 2 and is_tensor(<object>values[0]):
+        a = <Tensor>values[0]
+        out_dtype = unconverted(op, a)
+        if out_dtype >= 0:
+            inputs[0].tensor = <PyObject *>a
+            if count == 2 and is_tensor(<object>values[1]):
+                b = <Tensor>values[1]
+                if not on_same_terms(a, b):
+                    return forward_general(op, values, count, target)
+                inputs[1].tensor = <PyObject *>b
+                if not same_walk(a.layout, b.layout):
+                    if a.layout.numel == 0 or b.layout.numel == 0:
+                        return forward_general(op, values, count, target)
+                    out = tensor_new(elementwise_layout(inputs, 2), out_dtype,
+                                     a.storage.device_type, a.storage.device_index)
+                    launch_elementwise(op.slot, a.dtype, out, inputs, 2)
+                    return out
+            elif count == 2:
+                if not scalar_fits(<object>values[1], a.dtype):
+                    return forward_general(op, values, count, target)
+                inputs[1].tensor = NULL
+                scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
+            out = tensor_new(layout_retain(a.layout), out_dtype, a.storage.device_type,
+                             a.storage.device_index)
+            launch_elementwise(op.slot, a.dtype, out, inputs, count)
+            return out
+    return forward_general(op, values, count, target)
+
+
+cdef inline int unconverted(Op op, Tensor a) noexcept:
+    """Return the dtype of a result of operands that all have the dtype of `a`, a dense tensor.
+
+    -1 if it must be converted, or if that takes a closer look.
+    """
+    if not op.dtypes & (<uint32_t>1 << a.dtype) or not a.layout.flags & LAYOUT_DENSE:
+        return -1
+    if op.promote == PROMOTE_BOOL_OUT:
+        return PB_BOOL
+    if op.promote == PROMOTE_DEFAULT or (
+            op.promote == PROMOTE_FLOAT and dtype_category[a.dtype] >= CATEGORY_FLOATING) or (
+            op.promote == PROMOTE_REAL_OUT and dtype_category[a.dtype] < CATEGORY_COMPLEX):
+        return a.dtype
+    return -1
+
+
+cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
+    """True if both have one dtype and are on one device."""
+    return (a.dtype == b.dtype and same_device(a, b))
+
+
+cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
+    """True if both have one shape and lie in memory in one order."""
+    return a == b or (a.flags & b.flags & LAYOUT_CONTIGUOUS != 0 and layout_same_shape(a, b))
+
+
+cdef bint scalar_fits(object value, int code) noexcept:
+    """True if a number does not change the dtype of a tensor it meets."""
+    cdef int kind = dtype_of_scalar(value)
+    return kind >= 0 and dtype_category[kind] <= dtype_category[code]
+
+
+cdef object one = 1                     # the interned int, which defaults are too
+cdef PyObject *ONE = <PyObject *>one
+
+
+cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
+    """Raise unless alpha is a number that the operands' dtype can hold."""
+    cdef int compute = common_dtype(values, 2)
+    cdef int kind = dtype_of_scalar(alpha)
+    if kind < 0:
+        raise TypeError(f"{op.name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+    if kind == PB_BOOL and compute != PB_BOOL:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if dtype_category[kind] >= CATEGORY_FLOATING and dtype_category[compute] <= CATEGORY_INTEGRAL:
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
+                           "point number.")
+    if compute != PB_BOOL:
+        scalar_check_all(alpha, compute)
+    return 0
+
+
+cdef bint sums_at_once(Op op, PyObject **values, PyObject *alpha) noexcept:
+    """True if the device has a kernel that adds a product of the two's dtype, or subtracts it."""
+    cdef Tensor a, b
+    cdef pb_device_type *device
+    if not (is_tensor(<object>values[0]) and is_tensor(<object>values[1])):
+        return False
+    a = <Tensor>values[0]
+    b = <Tensor>values[1]
+    if a.dtype != b.dtype or (a.dtype != PB_F32 and a.dtype != PB_F64):
+        return False
+    if dtype_category[dtype_of_scalar(<object>alpha)] > CATEGORY_FLOATING:
+        return False
+    device = device_types() + a.storage.device_type
+    return device.loaded and device.table[ADDCMUL * PB_NUM_DTYPES + a.dtype].kernel != NULL
+
+
+cdef object scaled_sum(Op op, PyObject **values, object alpha, PyObject *target):
+    """Return self + alpha * other of floats, or their difference, in one pass."""
+    cdef PyObject *four[MAX_ELEMENTWISE]
+    cdef bint whole = dtype_category[dtype_of_scalar(alpha)] <= CATEGORY_INTEGRAL
+    cdef object factor = int(alpha) if whole else float(alpha)
+    if op.slot != ADD:
+        factor = -factor
+    four[0] = values[0]
+    four[1] = values[1]
+    four[2] = <PyObject *>factor
+    four[3] = ONE
+    return run_general(op, ADDCMUL, four, 4, target)
+
+
+cdef object scale_operand(Op op, PyObject **values, object alpha):
+    """Return alpha * other, in the op's common dtype."""
+    cdef int compute = common_dtype(values, 2)
+    cdef operand inputs[2]
+    cdef Tensor other, out
+    if not is_tensor(<object>values[1]):
+        return (<object>values[1]) * alpha
+    other = <Tensor>values[1]
+    if other.dtype != compute:
+        other = cast_tensor(other, compute)
+    inputs[0].tensor = <PyObject *>other
+    inputs[1].tensor = NULL
+    scalar_write(alpha, compute, &inputs[1].scalar[0])
+    out = tensor_new(elementwise_layout(inputs, 1), compute, other.storage.device_type,
+                     other.storage.device_index)
+    launch_elementwise(MUL, compute, out, inputs, 2)
+    return out
+
+
+cdef int result_dtypes(Op op, PyObject **values, int count, int *out_dtype) except -1:
+    """Return the compute dtype; `out_dtype` gets the result's."""
+    cdef int compute, skip = 1 if op.promote == PROMOTE_WHERE else 0
+    compute = common_dtype(values + skip, count - skip)
+    if op.promote == PROMOTE_FLOAT and dtype_category[compute] < CATEGORY_FLOATING:
+        compute = dtype_default()
+    if not op.dtypes & (<uint32_t>1 << compute):
+        unsupported(op, compute)
+    out_dtype[0] = compute
+    if op.promote == PROMOTE_BOOL_OUT:
+        out_dtype[0] = PB_BOOL
+    elif op.promote == PROMOTE_REAL_OUT:
+        out_dtype[0] = dtype_real(compute)
+    return compute
+
+
+cdef object forward_general(Op op, PyObject **values, int count, PyObject *target):
+    return run_general(op, op.slot, values, count, target)
+
+
+cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target):
+    """Run a slot over operands of any dtype and layout."""
+    cdef operand inputs[MAX_ELEMENTWISE]
+    cdef int i, out_dtype = 0, compute
+    cdef Tensor leader = leading_tensor(values, count)
+    cdef Tensor out
+    cdef pb_layout *layout
+    if leader is None:
+        raise TypeError(f"{op.name}(): expected at least one Tensor")
+    if target != NULL:
+        for i in range(count):
+            if is_tensor(<object>values[i]):
+                refuse_partial_overlap(<Tensor>target, <Tensor>values[i])
+    compute = result_dtypes(op, values, count, &out_dtype)
+    on_one_device(op, values, count, leader)
+    _kept = [fill_operand(&inputs[i], <object>values[i],
+                          PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
+             for i in range(count)]
+    if target != NULL:
+        return into_target(slot, <Tensor>target, inputs, count, compute, out_dtype)
+    layout = elementwise_layout(inputs, count)
+    out = tensor_new(layout, out_dtype, leader.storage.device_type, leader.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(slot, compute, out, inputs, count)
+    return out
+
+
+cdef object into_target(int slot, Tensor target, operand *inputs, int count, int compute,
+                        int out_dtype):
+    """Run into an existing tensor: its shape and dtype must take the result."""
+    cdef pb_layout *layout = elementwise_layout(inputs, count)
+    cdef Tensor out
+    cdef int i
+    cdef bint direct = target.dtype == out_dtype
+    cdef list kept = []
+    try:
+        if not layout_same_shape(layout, target.layout):
+            raise RuntimeError(f"output with shape {list(layout_shape_tuple(target.layout))} "
+                               f"doesn't match the broadcast shape "
+                               f"{list(layout_shape_tuple(layout))}")
+    finally:
+        layout_release(layout)
+    if dtype_category[target.dtype] < dtype_category[out_dtype]:
+        raise RuntimeError(f"result type {dtype_object(out_dtype).name} can't be cast to the "
+                           f"desired output type {dtype_object(target.dtype).name}")
+    if target.layout.numel == 0:
+        return target
+    for i in range(count):
+        if inputs[i].tensor != NULL and not same_elements(<Tensor>inputs[i].tensor, target) and (
+                memory_overlaps(<Tensor>inputs[i].tensor, target)):
+            out = contiguous_copy(<Tensor>inputs[i].tensor)
+            kept.append(out)
+            inputs[i].tensor = <PyObject *>out
+    if direct:
+        launch_elementwise(slot, compute, target, inputs, count)
+        return target
+    out = tensor_new(layout_contiguous(target.layout.ndim, layout_shape(target.layout)), out_dtype,
+                     target.storage.device_type, target.storage.device_index)
+    launch_elementwise(slot, compute, out, inputs, count)
+    copy_into(target, out)
+    return target
+
+
+forward_register("elementwise", forward_elementwise)
+
+
+# ---- elementwise ops with a rule of their own ----------------------------------------------------
+
+cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor like):
+    """Run `where` over operands in the dtype of `like`, one of them; None if it takes more.
+
+    The other one may be a number, or a tensor of the same dtype and shape.
+    """
+    cdef operand inputs[3]
+    cdef PyObject *value
+    cdef Tensor out
+    cdef int i
+    if not (mask.dtype == PB_BOOL and like.layout.flags & LAYOUT_DENSE
+            and same_walk(mask.layout, like.layout)
+            and same_device(mask, like)):
+        return None
+    inputs[0].tensor = <PyObject *>mask
+    for i in range(1, 3):
+        value = first if i == 1 else second
+        if is_tensor(<object>value):
+            if not on_same_terms(<Tensor>value, like) or not same_walk(
+                    (<Tensor>value).layout, like.layout):
+                return None
+            inputs[i].tensor = value
+        elif scalar_fits(<object>value, like.dtype):
+            inputs[i].tensor = NULL
+            scalar_write(<object>value, like.dtype, &inputs[i].scalar[0])
+        else:
+            return None
+    out = tensor_new(layout_retain(like.layout), like.dtype, like.storage.device_type,
+                     like.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, like.dtype, out, inputs, 3)
+    return out
+
+
+cdef object forward_where(Op op, PyObject **args, PyObject *target):
+    """self or other by a condition; the positions where it holds if only that is given."""
+    cdef int code = (<Tensor>args[0]).dtype
+    if <object>args[1] is None and <object>args[2] is None:
+        return op_named("nonzero")(<object>args[0], as_tuple=True)
+    if <object>args[1] is None or <object>args[2] is None:
+        raise TypeError(f"{op.name}(): expected a condition alone, or with both self and other")
+    if code == PB_U8:
+        warnings.warn("where received a uint8 condition tensor. This behavior is deprecated and "
+                      "will be removed in a future version. Use a boolean condition instead.",
+                      UserWarning, stacklevel=1)
+    elif code != PB_BOOL:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor "
+                           f"with dtype {dtype_object(code).name}")
+    if target == NULL:
+        like = <object>args[1] if is_tensor(<object>args[1]) else <object>args[2]
+        if is_tensor(like):
+            out = choose(op, <Tensor>args[0], args[1], args[2], <Tensor>like)
+            if out is not None:
+                return out
+    return forward_elementwise(op, args, target)
+
+
+cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
+    """(self, mask, value): value where the mask holds, in the dtype of self."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor mask = <Tensor>args[1]
+    cdef Tensor out
+    cdef PyObject *values[3]
+    cdef operand inputs[3]
+    cdef int i
+    if is_tensor(<object>args[2]) and (<Tensor>args[2]).layout.ndim > 0:
+        raise RuntimeError(f"masked_fill_ only supports a 0-dimensional value tensor, but got "
+                           f"tensor with {(<Tensor>args[2]).layout.ndim} dimension(s).")
+    if mask.dtype != PB_BOOL:
+        raise RuntimeError(f"masked_fill_ only supports boolean masks, but got mask with dtype "
+                           f"{dtype_object(mask.dtype).name}")
+    if not is_tensor(<object>args[2]):
+        scalar_check_all(<object>args[2], self.dtype)
+    if target == NULL:
+        out = choose(op, mask, args[2], args[0], self)
+        if out is not None:
+            return out
+    values[0] = args[1]
+    values[1] = args[2]
+    values[2] = args[0]
+    if target != NULL:
+        refuse_partial_overlap(<Tensor>target, mask)
+    on_one_device(op, args, 3, self)
+    _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
+             for i in range(3)]
+    if target != NULL:
+        return into_target(op.slot, <Tensor>target, inputs, 3, self.dtype, self.dtype)
+    out = tensor_new(elementwise_layout(inputs, 3), self.dtype, self.storage.device_type,
+                     self.storage.device_index)
+    if out.layout.numel != 0:
+        launch_elementwise(op.slot, self.dtype, out, inputs, 3)
+    return out
+
+
+cdef object fill_cast(Tensor self, object value):
+    """Set every element to a number that is cast as a tensor would be."""
+    from pullback._c.ops.create import fill_tensor
+    if PyComplex_Check(value) and dtype_category[self.dtype] != CATEGORY_COMPLEX:
+        value = value != 0 if self.dtype == PB_BOOL else value.real
+    elif PyFloat_Check(value) and dtype_category[self.dtype] == CATEGORY_INTEGRAL:
+        value = int(value)
+    return fill_tensor(self, value)
+
+
+cdef object forward_copy(Op op, PyObject **args, PyObject *target):
+    """Write src into self, cast and broadcast, also between devices."""
+    cdef Tensor self = <Tensor>args[0]
+    cdef Tensor source
+    if not is_tensor(<object>args[1]):
+        return fill_cast(self, <object>args[1])
+    source = <Tensor>args[1]
+    check_broadcast(self.layout, source.layout)
+    if not same_device(self, source):
+        from pullback._c.ops.create import copy_raw
+        return copy_raw(self, source, <object>args[2])
+    refuse_partial_overlap(self, source)
+    if memory_overlaps(self, source):
+        if same_elements(self, source) and not (self.flags ^ source.flags) & TENSOR_LAZY:
+            return self
+        source = contiguous_copy(source)
+    copy_into(self, source)
+    return self
+
+
+forward_register("copy", forward_copy)
+forward_register("masked_fill", forward_masked_fill)
+forward_register("where", forward_where)
+
+
+def result_dtype(first, second):
+    """Return the dtype that two tensors or numbers promote to.
+
+    Raises: TypeError for anything else.
+    """
+    cdef PyObject *values[2]
+    for value in (first, second):
+        if not is_tensor(value) and dtype_of_scalar(value) < 0:
+            raise TypeError(f"result_type(): expected Tensor or number, not {type(value).__name__}")
+    values[0] = <PyObject *>first
+    values[1] = <PyObject *>second
+    return dtype_object(common_dtype(values, 2))

@@ -1,0 +1,1 @@
+"""What Python sees: method tables, operators, the methods of tensors and nodes."""

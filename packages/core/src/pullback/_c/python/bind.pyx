@@ -1,0 +1,183 @@
+"""Makes runtime ops out of the op table's entries."""
+
+from cpython.object cimport PyObject
+
+from pullback._c.ops.elementwise cimport (
+    PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
+from pullback._c.graph.op cimport (
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
+    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
+    MAX_TENSOR_ARGS, NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST,
+    NUMBER_OPTIONAL, NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT,
+    OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op,
+    SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
+from pullback._c.dispatch.call cimport forward_python
+from pullback._c.dispatch.launch cimport slot_id
+# These register their forwards, and what runs them at levels.
+from pullback._c.dispatch import structured  # no-cython-lint
+from pullback._c.engine import copy_slices  # no-cython-lint
+from pullback._c.ops import along_dim, clone, create, dtype_views  # no-cython-lint
+from pullback._c.ops import elementwise, inplace_metadata, matmul, reduce  # no-cython-lint
+from pullback._c.ops import ternary, views  # no-cython-lint
+from pullback._c.transforms import transform_dispatch  # no-cython-lint
+from pullback._c.dispatch.call import enable
+from pullback._c.graph.op import register
+from pullback.ops.decompositions.general import DECOMPOSITIONS
+from pullback.ops.table.schema import camel
+
+PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
+              "real": PROMOTE_REAL_OUT, "where": PROMOTE_WHERE}
+RULES = {None: JVP_TRANSPOSE, "pointwise": JVP_POINTWISE, "linear": JVP_LINEAR,
+         "multilinear": JVP_MULTILINEAR}
+KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OPERAND,
+         "Operand?": ARG_OPTIONAL_OPERAND,
+         "Tensor[]": ARG_TENSORS}
+NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
+           "bool": NUMBER_BOOL, "bool?": NUMBER_BOOL | NUMBER_OPTIONAL,
+           "int[]": NUMBER_LIST, "int[]?": NUMBER_LIST | NUMBER_OPTIONAL,
+           "float": NUMBER_FLOAT, "float?": NUMBER_FLOAT | NUMBER_OPTIONAL,
+           "dtype": NUMBER_DTYPE, "dtype?": NUMBER_DTYPE | NUMBER_OPTIONAL, "any": NUMBER_ANY,
+           "Scalar": NUMBER_SCALAR, "Scalar?": NUMBER_SCALAR | NUMBER_OPTIONAL}
+
+
+cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
+    """Run a view's Python forward pass; grad mode stays, since views remember it."""
+    cdef int i
+    return op.python(*[<object>args[i] for i in range(op.nargs)])
+
+
+cdef int place_arguments(Op op, tuple arguments) except -1:
+    cdef int i
+    op.nargs = <int>len(arguments)
+    if op.nargs > MAX_ARGS:
+        raise ValueError(f"{op.name}: more than {MAX_ARGS} arguments")
+    op.npositional = op.nargs
+    op.list_arg = -1
+    op.ntensors = 0
+    for i, argument in enumerate(arguments):
+        op.arg_kinds[i] = KINDS.get(argument.type, ARG_ANY)
+        op.numbers[i] = NUMBERS.get(argument.type, 0)
+        if argument.keyword_only and op.npositional > i:
+            op.npositional = i
+        if op.arg_kinds[i] != ARG_ANY:
+            if op.ntensors == MAX_TENSOR_ARGS:
+                raise ValueError(f"{op.name}: more than {MAX_TENSOR_ARGS} tensor arguments")
+            op.tensor_args[op.ntensors] = i
+            op.ntensors += 1
+        if op.arg_kinds[i] == ARG_TENSORS:
+            op.list_arg = i
+    op.arg_names = tuple([argument.name for argument in arguments])
+    op.defaults = tuple([missing if argument.required else argument.default
+                         for argument in arguments])
+    return 0
+
+
+cdef int place_saved(Op op, entry) except -1:
+    """Work out which values the formulas name, and which formulas need each."""
+    cdef int i, target
+    names = []
+    needed = {}
+    for targets, function in op.formulas.items():
+        code = function.__code__
+        mask = 0
+        for target in range(op.ntensors):
+            if op.arg_names[op.tensor_args[target]] in targets:
+                mask |= 1 << target
+        for name in code.co_varnames[:code.co_argcount]:
+            if name in ("g", "gs"):
+                continue
+            if name not in names:
+                names.append(name)
+            needed[name] = needed.get(name, 0) | mask
+    if op.namer is not None:
+        code = op.namer.__code__
+        for name in code.co_varnames[:code.co_argcount]:
+            if name not in names:
+                names.append(name)
+            needed[name] = (1 << op.ntensors) - 1
+        op.namer_slots = tuple([names.index(name)
+                                for name in code.co_varnames[:code.co_argcount]])
+    if len(names) > MAX_SAVED:
+        raise ValueError(f"{op.name}: formulas name more than {MAX_SAVED} values")
+    op.nsaved = <int>len(names)
+    op.saved_names = tuple(names)
+    for i, name in enumerate(names):
+        op.saved[i].needed_by = needed[name]
+        op.saved[i].shape_only = 0
+        if op.save and name in op.save:
+            op.saved[i].source = SOURCE_EXTRA
+            op.saved[i].number = 0
+            continue
+        base = name
+        for suffix in ("_shape", "_like"):
+            if name.endswith(suffix) and name not in op.arg_names:
+                base = name[:-len(suffix)]
+                op.saved[i].shape_only = 1
+        if base == "out" or (base.startswith("out") and base[3:].isdecimal()):
+            op.saved[i].source = SOURCE_OUT
+            op.saved[i].number = int(base[3:] or 0)
+        elif base in op.arg_names:
+            op.saved[i].source = SOURCE_ARG
+            op.saved[i].number = op.arg_names.index(base)
+        else:
+            raise ValueError(f"{op.name}: a formula names {name!r}, which is no argument")
+    return 0
+
+
+def make_op(entry, str name, node_name, int flags, Op functional=None):
+    """Return the runtime op of a table entry: the function, or its in-place form."""
+    cdef Op op = Op.__new__(Op)
+    op.name = name
+    op.encoded_name = name.encode()
+    op.name_bytes = op.encoded_name
+    op.namer = node_name if callable(node_name) else None
+    op.node_name = camel(entry.name) if callable(node_name) else node_name
+    op.entry = entry
+    op.__name__ = name
+    op.__qualname__ = name
+    op.__doc__ = entry.doc
+    op.__module__ = "pullback"
+    op.functional = functional
+    op.flags = flags
+    op.kind = OP_COMPOSITE if entry.composite is not None else OP_KERNEL
+    place_arguments(op, entry.arguments)
+    op.formulas = {(names,) if isinstance(names, str) else tuple(names): function
+                   for names, function in entry.vjp.items()}
+    op.save = entry.save
+    op.reads_out = entry.reads_out
+    place_saved(op, entry)
+    if op.formulas:
+        op.flags |= OP_DIFFERENTIABLE
+    if entry.overload is not None:
+        op.overload = entry.overload + ("_" if functional is not None else "")
+    op.jvp = RULES[entry.jvp]
+    op.dtypes = entry.dtypes
+    op.promote = PROMOTIONS[entry.promote]
+    op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)
+    op.decompose = None if op.kind == OP_COMPOSITE else DECOMPOSITIONS.get(entry.kernel)
+    if isinstance(entry.composite, str):
+        op.forward = forward_named(entry.composite)
+    elif entry.composite is not None:
+        op.python = entry.composite
+    elif callable(entry.forward):
+        op.python = entry.forward
+        op.forward = forward_view_python if op.flags & OP_VIEW else forward_python
+    else:
+        op.forward = forward_named(entry.forward)
+    if entry.compiled is not None:
+        op.forward = forward_named(entry.compiled)
+    enable(op)
+    register(op)
+    return op
+
+
+FLAGS = {"inplace": OP_INPLACE, "view": OP_VIEW, "out": OP_HAS_OUT, "varargs": OP_VARARGS,
+         "alpha": OP_ALPHA, "overlap": OP_OVERLAP, "indexed": OP_INDEXED, "random": OP_RANDOM,
+         "shares": OP_SHARES, "exact": OP_EXACT}
+
+
+def set_composite(Op op not None, function):
+    """Give an in-place composite its own Python function."""
+    op.python = function
+    op.forward = NULL
+    op.kind = OP_COMPOSITE

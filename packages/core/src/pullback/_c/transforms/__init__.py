@@ -1,0 +1,1 @@
+"""Forward mode, batching (vmap) and dispatch mode."""

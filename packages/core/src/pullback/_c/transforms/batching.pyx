@@ -1,0 +1,325 @@
+"""vmap: tensors that stand for one element of a batch, and how ops run on them.
+
+Such a tensor has the shape of an element and no memory: its batch, with the batch dim first, is an
+ordinary tensor (or one that is lifted further out), which has the graph. An op on it is run by its
+batching rule on the batches.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+from pullback._c.dispatch.call cimport op_apply, op_apply_inplace, op_call1, op_call2
+from pullback._c.device.device cimport DEVICE_META
+from pullback._c.graph.op cimport (
+    MAX_ARGS, OP_COMPOSITE, OP_INDEXED, OP_INPLACE, OP_RANDOM, Op, op_named)
+from pullback._c.engine.grad_utils cimport refuse_implicit
+from pullback._c.base.layout cimport layout_new, layout_shape_tuple
+from pullback._c.graph.levels cimport (
+    Level, Lift, attach, batch_level, hide_level, level_size, lifts, link, open_level)
+from pullback._c.base.state cimport pb_state, thread_state
+from pullback._c.device.storage cimport storage_new
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_BATCHED, TENSOR_LAZY, Tensor, is_tensor, tensor_wrap)
+from pullback._c.base.types cimport layout_shape, layout_strides
+from pullback._c.engine.engine import run_backward
+
+__all__ = ["apply_op", "are_batched", "describe", "gradients_of", "get_batch", "make_batched",
+           "whole"]
+
+
+cdef Tensor batched_value(Tensor tensor, Level level):
+    """Return the batch that a tensor stands for at a level, or None."""
+    return batch_of(tensor) if batch_level(tensor) is level else None
+
+
+cdef Tensor batch_of(Tensor tensor):
+    """Return the batch that a tensor stands for.
+
+    Raises: RuntimeError when vmap, which made it, is over.
+    """
+    cdef Lift lift = lifts(tensor)
+    if lift is not None:
+        return lift.value
+    refuse_escaped()
+
+
+cdef int refuse_escaped() except -1:
+    raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for one "
+                       "element of a batch, and the batch is gone. Return it from the function.")
+
+
+cdef Tensor batched(Tensor value, Level level):
+    """Return a tensor that stands for an element of a batch, whose first dim is the batch's."""
+    cdef Tensor made
+    if value.layout.ndim == 0 or layout_shape(value.layout)[0] != level.size:
+        raise RuntimeError(f"vmap: a batching rule gave the shape "
+                           f"{list(layout_shape_tuple(value.layout))} in a batch of {level.size}")
+    made = tensor_wrap(
+        storage_new(DEVICE_META, 0, 0),
+        layout_new(value.layout.ndim - 1, layout_shape(value.layout) + 1,
+                   layout_strides(value.layout) + 1), value.offset, value.dtype)
+    attach(made, link(value, level, None))
+    made.flags |= TENSOR_IS_BATCHED | value.flags & TENSOR_LAZY
+    nested = value.flags & TENSOR_IS_BATCHED
+    made.extra.device_type = (value.extra.device_type if nested else
+                              value.storage.device_type)
+    made.extra.device_index = (value.extra.device_index if nested else
+                               value.storage.device_index)
+    return made
+
+
+cdef Tensor unwrap(Tensor tensor, Level level):
+    """Return a tensor's batch at a level, or a batch of equal elements; inner levels stay."""
+    cdef Level inner = batch_level(tensor)
+    cdef Tensor value
+    cdef uint64_t before = thread_state().hidden
+    if inner is level:
+        return batch_of(tensor)
+    if inner is not None and inner.number > level.number:
+        value = unwrap(batch_of(tensor), level)
+        return rewrap(<Tensor>op_named("transpose")(value, 0, 1), inner)
+    numbers = tangent_numbers(whole(tensor))
+    for number in numbers:
+        hide_level(number)
+    try:
+        value = <Tensor>op_named("expand")(tensor, (level.size, *tensor.shape))
+    finally:
+        thread_state().hidden = before
+    for number in numbers:
+        put_tangent(value, unwrap(get_tangent(tensor, number), level), number)
+    return value
+
+
+cdef list tangent_numbers(Tensor tensor):
+    """Return the numbers of the levels at which an ordinary tensor has tangents."""
+    cdef Lift lift = lifts(tensor)
+    cdef list numbers = []
+    while lift is not None:
+        if lift.value is not None:
+            numbers.append(lift.level.number)
+        lift = lift.outer
+    return numbers
+
+
+cdef Tensor rewrap(Tensor value, Level level):
+    """Return what stands for an element of a batch that may be batched at inner levels too."""
+    cdef Level inner = batch_level(value)
+    if inner is None or inner.number < level.number:
+        return batched(value, level)
+    value = <Tensor>op_named("transpose")(batch_of(value), 0, 1)
+    return rewrap(rewrap(value, level), inner)
+
+
+cdef bint has_batched_tangent(Tensor tensor, Level level) except -1:
+    """True if a tensor that is not batched at a level has a tangent that is."""
+    cdef Lift lift = lifts(whole(tensor))
+    while lift is not None:
+        if lift.value is not None and is_batched_at(lift.value, level):
+            return True
+        lift = lift.outer
+    return False
+
+
+cdef bint is_batched_at(Tensor tensor, Level level) except -1:
+    """True if a tensor or a tangent of its is batched at a level, perhaps inside others."""
+    while tensor.flags & TENSOR_IS_BATCHED:
+        if batch_level(tensor) is level:
+            return True
+        tensor = batch_of(tensor)
+    return has_batched_tangent(tensor, level)
+
+
+cdef object batched_results(object result, Level level):
+    if is_tensor(result):
+        return batched(<Tensor>result, level)
+    if isinstance(result, (tuple, list)):
+        parts = [batched_results(item, level) for item in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
+
+
+# Set by tangents.pyx.
+cdef object get_tangent = None
+cdef object put_tangent = None
+
+
+def set_tangent_access(getter, setter):
+    """Install what reads and gives the tangent of a tensor at a level."""
+    global get_tangent, put_tangent
+    get_tangent = getter
+    put_tangent = setter
+
+
+# ---- differentiating -----------------------------------------------------------------------------
+
+cdef Level innermost_batch(list tensors):
+    """Return the innermost level at which one of some tensors is batched, or None."""
+    cdef Level found = None, level
+    for tensor in tensors:
+        if is_tensor(tensor) and (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
+            batch_of(<Tensor>tensor)        # raises when vmap is over
+            level = batch_level(<Tensor>tensor)
+            if found is None or (level is not None and level.number > found.number):
+                found = level
+    return found
+
+
+def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint create_graph):
+    """Run a pass from ``outputs``, which may be batched, and return the gradients of ``inputs``.
+
+    A seed is a tensor, or None for 1. The graph is that of the batches.
+    """
+    cdef Level level = innermost_batch(outputs + inputs)
+    cdef Tensor value
+    cdef list values = [], given = [], outside = [], outer_seeds = [], targets, found
+    if level is None:
+        return run_backward(outputs, seeds, keep_graph, create_graph, inputs, False)
+    for output, seed in zip(outputs, seeds):
+        value = batched_value(<Tensor>output, level) if is_tensor(output) else None
+        if value is None:
+            outside.append(output)
+            outer_seeds.append(seed)
+            continue
+        if seed is None:
+            refuse_implicit((<Tensor>output).layout, (<Tensor>output).dtype)
+            seed = op_call1(op_named("ones_like"), output)
+        values.append(value)
+        given.append(unwrap(<Tensor>seed, level))
+    targets = [batched_value(<Tensor>item, level) if is_tensor(item) else None for item in inputs]
+    found = [None] * len(inputs)
+    if values:
+        found = gradients_of(values, given, [item if target is None else target for item, target
+                                             in zip(inputs, targets)],
+                             keep_graph or len(outside) > 0, create_graph)
+        for i, target in enumerate(targets):
+            if found[i] is not None and target is None:
+                raise RuntimeError("vmap: the gradient of a tensor that is the same for the whole "
+                                   "batch would be summed over it: use pullback.func.grad, which "
+                                   "makes an element of the batch of it")
+        found = [None if grad is None else rewrap(<Tensor>grad, level) for grad in found]
+    others = [i for i, target in enumerate(targets) if target is None]
+    if outside and others:      # no output outside depends on an input inside
+        rest = gradients_of(outside, outer_seeds, [inputs[i] for i in others], keep_graph,
+                            create_graph)
+        for i, other in zip(others, rest):
+            found[i] = (other if found[i] is None else found[i] if other is None else
+                        op_call2(op_named("add"), found[i], other))
+    return found
+
+
+# ---- running an op -------------------------------------------------------------------------------
+
+# Of pullback._batching, which is imported at first use.
+cdef object rule = None
+cdef object random_rule = None
+
+
+cdef Tensor value_at(Tensor tensor, Level level):
+    """Return the batch to run an op on, or None for a tensor that is the same for all of it."""
+    if batch_level(tensor) is level or has_batched_tangent(tensor, level):
+        return unwrap(tensor, level)
+    return None
+
+
+cdef object run_batched(Op op, PyObject **args, int number):
+    """Run an op on operands some of which are batched at a level, the innermost in sight."""
+    global rule, random_rule
+    cdef pb_state *state = thread_state()
+    cdef uint64_t before = state.hidden
+    cdef Level level = open_level(number, "vmap")
+    cdef list values = [], mapped = []
+    cdef Tensor found
+    cdef object value, result
+    cdef int i
+    if rule is None:
+        from pullback._batching import run, run_random
+        rule, random_rule = run, run_random
+    for i in range(op.nargs):
+        value = <object>args[i]
+        if is_tensor(value):
+            found = value_at(<Tensor>value, level)
+            values.append(value if found is None else found)
+            mapped.append(found is not None)
+        elif i == op.list_arg or (op.flags & OP_INDEXED and isinstance(value, (tuple, list))):
+            parts = [value_at(<Tensor>item, level) if is_tensor(item) else None
+                     for item in value]
+            values.append([item if part is None else part for item, part in zip(value, parts)])
+            mapped.append([part is not None for part in parts])
+        else:
+            values.append(value)
+            mapped.append(False)
+    hide_level(number)
+    try:
+        if op.flags & OP_RANDOM:
+            result = random_rule(op, values, mapped, level.size, level.randomness)
+        else:
+            result = rule(op, values, mapped, level.size)
+    finally:
+        state.hidden = before
+    if op.flags & OP_INPLACE:
+        return <object>args[0]
+    if op.flags & OP_RANDOM and level.randomness == "same" and (
+            True not in mapped or op.kind == OP_COMPOSITE):
+        return result                   # the same for the whole batch
+    return batched_results(result, level)
+
+
+def apply_op(Op op not None, list values):
+    """Run an op on all its arguments, given by position."""
+    cdef PyObject *args[MAX_ARGS]
+    cdef int i
+    if len(values) != op.nargs:
+        raise TypeError(f"{op.name}() takes {op.nargs} arguments, got {len(values)}")
+    for i in range(op.nargs):
+        args[i] = <PyObject *>values[i]
+    if op.flags & OP_INPLACE:
+        return op_apply_inplace(op, args)
+    return op_apply(op, args)
+
+
+def make_batched(Tensor value not None, int level):
+    """Return a tensor that stands for an element of ``value``, whose first dim is the batch's."""
+    return batched(value, open_level(level, "make_batched"))
+
+
+cpdef Tensor whole(Tensor tensor):
+    """Return the batch that a tensor stands for, through all levels; other tensors themselves."""
+    while tensor.flags & TENSOR_IS_BATCHED:
+        tensor = batch_of(tensor)
+    return tensor
+
+
+def are_batched(values):
+    """Return True if one of some values is a tensor that stands for an element of a batch."""
+    for value in values:
+        if is_tensor(value) and (<Tensor>value).flags & TENSOR_IS_BATCHED:
+            return True
+    return False
+
+
+def describe(Tensor tensor not None):
+    """Return (level, batch) of a tensor that stands for one element; None of others."""
+    cdef Level level = batch_level(tensor)
+    return None if level is None else (level.number, batch_of(tensor))
+
+
+def open_batches():
+    """Return the numbers of the levels of vmap in sight, from the outermost."""
+    cdef pb_state *state = thread_state()
+    return [level for level in range(1, state.levels + 1)
+            if not state.hidden >> level & 1 and level_size(level) >= 0]
+
+
+def batch_size(int level):
+    """Return the size of the batch at an open level."""
+    return level_size(level)
+
+
+def batch_randomness(int level):
+    """Return what vmap was told of random numbers at an open level."""
+    return open_level(level, "batch_randomness").randomness
+
+
+def get_batch(Tensor tensor not None, int level):
+    """Return the batch that a tensor stands for at an open level, or None."""
+    return batched_value(tensor, open_level(level, "get_batch"))

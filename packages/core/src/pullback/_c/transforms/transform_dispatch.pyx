@@ -1,0 +1,97 @@
+"""Running ops while levels are open: which level an op concerns, and what that level does."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t
+
+from pullback._c.transforms.batching cimport refuse_escaped, run_batched
+from pullback._c.dispatch.call cimport run_composite_plainly, set_lifted_run
+from pullback._c.graph.op cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
+from pullback._c.transforms.jvp cimport run_inplace_with_tangents, run_with_tangents
+from pullback._c.graph.levels cimport Level, batch_level, innermost_level, tangent_level
+from pullback._c.base.state cimport pb_state, thread_state
+from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
+from pullback._c.transforms.dispatch_mode cimport announce_write, run_inplace_watched, run_watched
+
+
+# The innermost level of a kind at which some values are lifted, 0 where none is.
+cdef struct levels_of:
+    int batch
+    int tangent
+
+
+cdef int look_at(levels_of *found, object value, uint64_t hidden) except -1:
+    """Take the levels of a value into account, if it is a tensor."""
+    cdef Level level
+    if not is_tensor(value):
+        return 0
+    level = batch_level(<Tensor>value)
+    if level is not None:
+        found.batch = max(found.batch, level.number)
+    elif (<Tensor>value).flags & TENSOR_IS_BATCHED:
+        refuse_escaped()                # or another thread's vmap made it
+    else:
+        found.tangent = max(found.tangent, tangent_level(<Tensor>value, hidden))
+    return 0
+
+
+cdef levels_of levels_of_call(Op op, PyObject **args) except *:
+    """Find the levels of all operands. Inference mode ends forward mode."""
+    cdef pb_state *state = thread_state()
+    cdef levels_of found
+    cdef int i
+    found.batch = 0
+    found.tangent = 0
+    for i in range(op.nargs):
+        value = <object>args[i]
+        if i == op.list_arg or (op.flags & OP_INDEXED and op.arg_kinds[i] == ARG_ANY
+                                and isinstance(value, (tuple, list))):
+            for item in value:
+                look_at(&found, item, state.hidden)
+        elif op.arg_kinds[i] != ARG_ANY:
+            look_at(&found, value, state.hidden)
+    if op.flags & OP_RANDOM:
+        found.batch = max(found.batch, innermost_vmap())
+    if state.inference:
+        found.tangent = 0
+    return found
+
+
+cdef int innermost_vmap() except -1:
+    """Return the innermost level of vmap in sight, or 0."""
+    cdef Level level = innermost_level(False)
+    return 0 if level is None else level.number
+
+
+cdef bint is_lifted_call(Op op, PyObject **args) except -1:
+    cdef levels_of found = levels_of_call(op, args)
+    return found.batch or found.tangent
+
+
+cdef object run(Op op, PyObject **args):
+    cdef levels_of found = levels_of_call(op, args)
+    if found.batch:
+        return run_batched(op, args, found.batch)
+    if found.tangent:
+        return run_with_tangents(op, args, found.tangent)
+    return run_watched(op, args)
+
+
+cdef object run_inplace(Op op, PyObject **args):
+    cdef levels_of found = levels_of_call(op, args)
+    if found.batch:
+        return run_batched(op, args, found.batch)
+    if found.tangent:
+        return run_inplace_with_tangents(op, args, found.tangent)
+    return run_inplace_watched(op, args)
+
+
+cdef object draw(Op op, PyObject **args):
+    """Run a composite that draws random numbers: under vmap, as its randomness says."""
+    cdef int level = innermost_vmap()
+    if level == 0 or (op.name == "normal" and (
+            is_tensor(<object>args[0]) or is_tensor(<object>args[1]))):     # its parts are asked
+        return run_composite_plainly(op, args)
+    return run_batched(op, args, level)
+
+
+set_lifted_run(run, run_inplace, draw, is_lifted_call, announce_write)

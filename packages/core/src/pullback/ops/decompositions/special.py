@@ -1,0 +1,184 @@
+"""Special functions in other ops, for devices without kernels of their own; float64 and float32.
+
+Loops have a fixed number of steps, so nothing looks at values.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pullback.ops.table.schema import ops
+
+# Lanczos' approximation of gamma with g = 7: Press et al., Numerical Recipes, 6.1; coefficients of
+# P. Godfrey.
+_LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313,
+            -176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6,
+            1.5056327351493116e-7)
+# B(2k) / (2k) of the Bernoulli numbers, DLMF 24.2 and 5.11.2.
+_PSI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+# (2k)! / B(2k) as in the Euler-Maclaurin formula, DLMF 25.11.28.
+_EULER = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.3183791606,
+          7.47242496e10, -2.950130727918164224e12)
+
+
+def acosh(self):
+    return ops.log(self + ops.sqrt(self - 1) * ops.sqrt(self + 1))      # DLMF 4.37.21
+
+
+def asinh(self):
+    """DLMF 4.37.16; for real numbers by the size, so that nothing cancels."""
+    if self.is_complex():
+        return ops.log(self + ops.sqrt(self * self + 1))
+    size = ops.abs(self)
+    found = ops.log1p(size + size * size / (1 + ops.sqrt(size * size + 1)))
+    found = ops.where(size > 1e8, ops.log(size) + math.log(2), found)
+    return ops.where(self < 0, -found, ops.where(self == 0, self, found))
+
+
+def atanh(self):
+    return (ops.log1p(self) - ops.log1p(-self)) * 0.5                   # DLMF 4.37.24
+
+
+def hypot(self, other):
+    x, y = ops.abs(self), ops.abs(other)
+    large, small = ops.maximum(x, y), ops.minimum(x, y)
+    ratio = ops.where((large == 0) | (large == math.inf), 0, small / large)
+    found = large * ops.sqrt(ratio * ratio + 1)
+    return ops.where((x == math.inf) | (y == math.inf), math.inf, found)
+
+
+def gcd(self, other):
+    """Euclid's algorithm; consecutive Fibonacci numbers take the most steps."""
+    a, b = ops.abs(self), ops.abs(other)
+    for _ in range(int(1.45 * 8 * a.dtype.itemsize) + 2):
+        rest = ops.remainder(a, ops.where(b == 0, 1, b))
+        a, b = ops.where(b == 0, a, b), ops.where(b == 0, 0, rest)
+    return ops.abs(a)
+
+
+# -- the error function ----------------------------------------------------------------------------
+
+def erfc(self):
+    """1 - erf where that keeps its digits, else the continued fraction DLMF 7.9.2."""
+    x = ops.where(self > 2, self, 2)
+    tail = x
+    for k in range(60, 0, -1):
+        tail = x + k / 2 / tail
+    found = ops.exp(-(x * x)) / (tail * math.sqrt(math.pi))
+    return ops.where(self > 2, found, 1 - ops.erf(self))
+
+
+def erfinv(self):
+    """Newton's method on erf, begun at the approximation of S. Winitzki (2008)."""
+    a = 0.147
+    inner = ops.log1p(-(self * self))
+    half = inner / 2 + 2 / (math.pi * a)
+    guess = ops.sqrt(ops.sqrt(half * half - inner / a) - half)
+    size = ops.abs(self)
+    for _ in range(4):
+        # 1 - erf of large values is erfc; size - erf would have no digits left
+        error = ops.where(size > 0.5, (1 - size) - ops.erfc(guess), ops.erf(guess) - size)
+        guess = guess - error * ops.exp(guess * guess) * (math.sqrt(math.pi) / 2)
+    guess = ops.where(size == 1, math.inf, ops.where(self == 0, size, guess))
+    return ops.where(self < 0, -guess, guess)
+
+
+# -- gamma and its relatives -----------------------------------------------------------------------
+
+def lgamma(self):
+    """Lanczos' approximation; the reflection DLMF 5.5.3 below 1/2."""
+    low = self < 0.5
+    x = ops.where(low, 1 - self, self) - 1
+    series = _LANCZOS[0]
+    for k, factor in enumerate(_LANCZOS[1:], 1):
+        series = series + factor / (x + k)
+    shifted = x + 7.5
+    found = (x + 0.5) * ops.log(shifted) - shifted + 0.5 * math.log(2 * math.pi) + ops.log(series)
+    found = ops.where((self == 1) | (self == 2), 0, found)
+    part = self - ops.floor(self)
+    mirrored = math.log(math.pi) - ops.log(ops.abs(ops.sin(part * math.pi))) - found
+    found = ops.where(low, ops.where(part == 0, math.inf, mirrored), found)
+    return ops.where(ops.abs(self) == math.inf, math.inf, found)
+
+
+def digamma(self):
+    """The asymptotic series DLMF 5.11.2 from 10 on; recurrence and reflection lead there."""
+    low = self <= 0
+    x = ops.where(low, 1 - self, self)
+    less = ops.zeros_like(x)
+    for _ in range(10):
+        small = x < 10
+        less = ops.where(small, less + 1 / x, less)
+        x = ops.where(small, x + 1, x)
+    square = 1 / (x * x)
+    series, power = 0, square
+    for factor in _PSI:
+        series = series + factor * power
+        power = power * square
+    found = ops.log(x) - 0.5 / x - series - less
+    found = ops.where(x == math.inf, math.inf, found)
+    part = self - ops.round(self)
+    mirrored = found - math.pi / ops.tan(part * math.pi)
+    mirrored = ops.where(part == 0, math.nan, mirrored)
+    return ops.where(self == 0, -1 / self, ops.where(low, mirrored, found))
+
+
+def zeta(self, other):
+    """Hurwitz' zeta function by the Euler-Maclaurin formula, DLMF 25.11.28."""
+    if not hasattr(self, "dtype"):
+        self = ops.full_like(other, self)
+    if not hasattr(other, "dtype"):
+        other = ops.full_like(self, other)
+    total = other ** -self
+    q = other
+    for _ in range(12):
+        q = q + 1
+        total = total + q ** -self
+    power = q ** -self
+    total = total + power * q / (self - 1) - 0.5 * power
+    factor, k = 1, 0
+    for number in _EULER:
+        factor = factor * (self + k)
+        power = power / q
+        total = total + factor * power / number
+        factor = factor * (self + k + 1)
+        power = power / q
+        k += 2
+    total = ops.where((other == math.inf) & (self > 1), 0, total)
+    pole = (other <= 0) & (other == ops.floor(other))
+    total = ops.where(pole, math.inf, total)
+    total = ops.where((other < 0) & ~pole & (self != ops.floor(self)), math.nan, total)
+    return ops.where(self < 1, math.nan, ops.where(self == 1, math.inf, total))
+
+
+# -- Bessel functions ------------------------------------------------------------------------------
+
+def _bessel(self, order):
+    """The power series DLMF 10.25.2 up to 20, the asymptotic one 10.40.1 beyond."""
+    size = ops.abs(self)
+    x = ops.where(size < 20, size, 1)
+    quarter = x * x / 4
+    term = ops.ones_like(x) if order == 0 else x / 2
+    found = term
+    for k in range(1, 60):
+        term = term * quarter / (k * (k + order))
+        found = found + term
+    x = ops.where(size < 20, 20, size)
+    term = ops.ones_like(x)
+    series = term
+    for k in range(1, 30):
+        term = term * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k * x)
+        series = series + term
+    half = ops.exp(x / 2)       # e**x alone would overflow before the result does
+    far = half / ops.sqrt(2 * math.pi * x) * series * half
+    found = ops.where(size < 20, found, far)
+    return ops.where(size == math.inf, math.nan, found)
+
+
+def i0(self):
+    return _bessel(self, 0)
+
+
+def i1(self):
+    found = _bessel(self, 1)
+    return ops.where(self < 0, -found, found)

@@ -1,0 +1,1 @@
+"""Ops that work element by element, special functions among them."""

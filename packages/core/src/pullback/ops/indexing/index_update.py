@@ -1,0 +1,430 @@
+"""Writes to whole slices of a dim, to masked elements and to flat places."""
+
+from pullback.ops.indexing.indexing import _write, scatter_into
+from pullback.ops.indexing.scatter import (
+    _scatter_reduce,
+    _scatter_reduce_vjp,
+    _scatter_values,
+    takes_extremes,
+)
+from pullback.ops.rules.dims import (
+    as_vector,
+    cast_to,
+    dtype_named,
+    is_meta,
+    kept_apart,
+    type_name,
+    wrap_dim,
+)
+from pullback.ops.table.primitives_api import writable
+from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
+from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
+
+references = references_of("scatter")
+
+_ONE_EACH = {"expanded": "indices that repeat write one place twice"}
+
+# -- slices of a dim -------------------------------------------------------------------------------
+
+
+def _check_index(name, index):
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} "
+                         f"with type: {type_name(index.dtype)} and size: {list(index.shape)}")
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: "
+                           f"{type_name(index.dtype)}")
+
+
+def _check_slices(name, self, dim, index, source):
+    """Refuse slices that do not go with the index or with self; return the dim."""
+    dim = wrap_dim(dim, self.ndim, name)
+    _check_index(name, index)
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"{name}(): self ({type_name(self.dtype)}) and source "
+                           f"({type_name(source.dtype)}) must have the same scalar type")
+    if not source.ndim and index.numel() != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
+                         f"{index.numel()})")
+    if source.ndim and index.numel() != source.shape[min(dim, source.ndim - 1)]:
+        raise RuntimeError(f"{name}(): Number of indices ({index.numel()}) should be equal to "
+                           f"source.size(dim): ({source.shape[min(dim, source.ndim - 1)]}), for "
+                           f"dim: {dim}")
+    fits = source.ndim == self.ndim and all(
+        a == b for d, (a, b) in enumerate(zip(self.shape, source.shape)) if d != dim)
+    if not fits:
+        raise RuntimeError(f"source tensor shape must match self tensor shape, excluding the "
+                           f"specified dimension. Got self.shape = {list(self.shape)} source.shape "
+                           f"= {list(source.shape)}")
+    return dim
+
+
+def _spread_index(index, dim, shape):
+    """Return an index vector as an index of every element of slices of a shape."""
+    index = cast_to(index, dtype_named("int64"))
+    if not shape:
+        return index.reshape(())
+    return index.reshape((-1,) + (1,) * (len(shape) - dim - 1)).expand(shape)
+
+
+def _index_add(self, dim, index, source, alpha):
+    dim = _check_slices("index_add_", self, dim, index, source)
+    if alpha != 1:
+        if isinstance(alpha, (float, complex)) and self.dtype.kind in "biu":
+            alpha = int(alpha.real)
+        alpha = bool(alpha) if self.dtype.kind == "b" else alpha
+        source = source * alpha
+    scatter_into("scatter_add")(self, dim, _spread_index(index, dim, source.shape), source)
+    return self
+
+
+def _slices_of(g, dim, index, shape):
+    """Return the slices of a gradient that went to an index, in the shape of the source."""
+    return ops.index_select(g, dim, index.reshape(-1)).reshape(shape)
+
+
+_ROWS = fixed((2, 0), kind="int64")
+_SLICES = [case(T(4, 3), 0, _ROWS, T(2, 3)), case(T(2, 4), -1, _ROWS, T(2, 2)),
+           case(T(4), 0, _ROWS, T(2)), case(T(), 0, at(high=1), T()),
+           case(T(4, 3), 0, at(0, high=4), T(0, 3)), case(T(2, 3, 2), 1, _ROWS, T(2, 2, 2))]
+_ADDED = [*_SLICES, case(T(4, 3), 0, at(5, high=4), T(5, 3)),
+          case(T(4, 3), 0, _ROWS, T(2, 3), alpha=2),
+          case(T(4), 0, at(3, high=4), T(3), alpha=-0.5, only=FLOAT_COMPLEX)]
+op("index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) "
+   "-> Tensor", forward=_index_add, inplace="only", function=False, node="IndexAddBackward0",
+   vjp={"self": lambda g: g, "source": lambda g, dim, index, source_shape, alpha: ops.scaled(
+       _slices_of(g, dim, index, source_shape), alpha)},
+   doc="Add alpha * source to the slices of a dim at an index vector; returns self.",
+   samples=_ADDED, ref=references.index_add)
+op("index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) "
+   "-> Tensor", out=True, composite=lambda self, dim, index, source, alpha: ops.index_add_(
+       writable(self, index, source), dim, index, source, alpha=alpha),
+   samples=_ADDED, ref=references.index_add,
+   doc="Return a copy with alpha * source added to the slices of a dim at an index vector.\n\n"
+       "Raises: RuntimeError for a source that does not fit and an index out of range.")
+
+
+def _index_copy(self, dim, index, source):
+    name = "index_copy_"
+    dim = wrap_dim(dim, self.ndim, name)
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
+    if index.dtype.name != "int64":
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got "
+                           f"{type_name(index.dtype)}")
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got "
+                           f"(self) {type_name(self.dtype)} and (source) "
+                           f"{type_name(source.dtype)}")
+    mine, other = list(self.shape), list(source.shape)
+    count = other.pop(dim) if source.ndim else 1
+    del mine[dim:dim + 1]
+    if mine != other:
+        raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. "
+                           f"Destination slice shape: {mine} at dimension {dim} and source slice "
+                           f"shape: {other} at dimension {dim}.")
+    if not source.ndim and index.numel() != 1:
+        raise IndexError(f"{name}(): When source is scalar, index should have one element (got "
+                         f"{index.numel()})")
+    if index.numel() != count:
+        raise IndexError(f"{name}(): Number of indices ({index.numel()}) should be equal to "
+                         f"source.size(dim) ({count})")
+    target, source = as_vector(self), as_vector(kept_apart(self, source))
+    index = kept_apart(self, index)
+    try:
+        scatter_into("scatter")(target, dim, _spread_index(index, dim, source.shape), source)
+    except RuntimeError as error:
+        if not self.device == index.device == source.device:
+            raise
+        raise IndexError(f"{name}(): {error}") from None
+    return self
+
+
+op("index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor",
+   forward=_index_copy, inplace="only", function=False, node="IndexCopyBackward0",
+   jvp="linear", vjp={
+       "self": lambda g, dim, index: ops.index_fill(g, dim, index, 0),
+       "source": lambda g, dim, index, source_shape: _slices_of(g, dim, index, source_shape)},
+   doc="Write source to the slices of a dim at an index vector; returns self.",
+   samples=_SLICES, ref=references.index_copy)
+op("index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor", out=True,
+   composite=lambda self, dim, index, source: ops.index_copy_(
+       writable(self, index, source), dim, index, source),
+   doc="Return a copy with source written to the slices of a dim at an index vector.\n\nRaises: "
+       "IndexError for an index out of range, RuntimeError for a source that does not fit.",
+   samples=_SLICES, ref=references.index_copy)
+
+
+def _index_fill(self, dim, index, value):
+    name = "index_fill_"
+    dim = wrap_dim(dim, self.ndim, name)
+    if index.dtype.name != "int64":
+        raise IndexError(f"{name}(): Expected dtype int64 for index.")
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    if hasattr(value, "shape"):
+        if value.ndim:
+            raise RuntimeError(f"{name} only supports a 0-dimensional value tensor, but got tensor "
+                               f"with {value.ndim} dimension(s).")
+        value = ops.cast(value, self.dtype)
+    elif isinstance(value, complex) and not self.is_complex():
+        raise RuntimeError(f"{name}(): Converting complex Scalar to non-complex type is not "
+                           f"supported")
+    else:
+        value = ops.new_full(self, (), value)
+    target = as_vector(self)
+    index = ops.where(index < 0, index + target.shape[dim], index)
+    shape = list(target.shape)
+    shape[dim] = index.numel()
+    try:
+        _scatter_values(target, dim, _spread_index(index, dim, tuple(shape)), value.expand(
+            tuple(shape)))
+    except RuntimeError as error:
+        if not self.device == index.device == value.device:
+            raise
+        raise IndexError(*error.args) from None
+    return self
+
+
+_FILLED = [case(T(4, 3), 0, _ROWS, 2), case(T(2, 4), -1, fixed((-1, 0), kind="int64"), 1),
+           case(T(4, 3), 0, _ROWS, T()), case(T(), 0, at(high=1), 3),
+           case(T(4, 3), 0, at(0, high=4), 1), case(T(4, 3), 0, at(5, high=4), 0),
+           case(T(4, 3), 1, at(high=3), 1.5, only=FLOAT_COMPLEX)]
+op("index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor",
+   forward=_index_fill, inplace="only", overlap=True, function=False, ref=references.index_fill,
+   node=lambda value_shape: f"IndexFillBackward{1 if isinstance(value_shape, tuple) else 0}",
+   vjp={"self": lambda g, dim, index: ops.index_fill(g, dim, index, 0),
+        "value": lambda g, dim, index: ops.index_select(g, dim, ops.unique(
+            index.reshape(-1) % max(g.shape[dim] if g.ndim else 1, 1))).sum()},
+   doc="Write a number to the slices of a dim at an index vector; returns self.", samples=_FILLED)
+op("index_fill(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor",
+   composite=lambda self, dim, index, value: ops.index_fill_(
+       writable(self, index, value), dim, index, value),
+   doc="Return a copy with a number written to the slices of a dim at an index vector.\n\nRaises: "
+       "IndexError for an index out of range.", samples=_FILLED, ref=references.index_fill)
+
+
+def _index_reduce(self, dim, index, source, reduce, include_self):
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin "
+                           f"but got {reduce}.")
+    dim = _check_slices("index_reduce_", self, dim, index, source)
+    spread = _spread_index(index, dim, source.shape)
+    if not is_meta(index) and index.numel() and (
+            (index < 0) | (index >= (self.shape[dim] if self.ndim else 1))).any().item():
+        raise IndexError("index out of range in self")
+    return _scatter_reduce(self, dim, spread, source, reduce, include_self)
+
+
+def _index_reduce_vjp(g, self, dim, index, source, out, reduce, include_self):
+    spread = _spread_index(index, wrap_dim(dim, self.ndim, "index_reduce_"), source.shape)
+    return _scatter_reduce_vjp(g, self, dim, spread, source, out, reduce, include_self)
+
+
+_FOLDED = [*[case(T(4, 3), 0, at(5, high=4), T(5, 3), name, include_self=include, only=REAL)
+             for name in ("prod", "amax", "amin") for include in (True, False)],
+           case(T(4, 3), 0, at(5, high=4), T(5, 3), "mean", only=ALL & ~BOOL),
+           case(T(2, 4), -1, at(3, high=4), T(2, 3), "mean", include_self=False, only=ALL & ~BOOL),
+           case(T(4), 0, at(0, high=4), T(0), "amax", only=REAL), case(T(), 0, at(high=1), T(),
+                                                                       "prod"),
+           case(T(4), 0, at(3, high=4), T(3), "prod")]
+_FOLD = "dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True"
+op(f"index_reduce_(self: Tensor, {_FOLD}) -> Tensor", forward=_index_reduce, inplace="only",
+   function=False, node="IndexReduceBackward0", samples=_FOLDED, ref=references.index_reduce,
+   reads_out=lambda self, dim, index, source, reduce, include_self: takes_extremes(reduce),
+   vjp={("self", "source"): lambda g, self, dim, index, source, out, reduce, include_self:
+        _index_reduce_vjp(g, self, dim, index, source, out, reduce, include_self)},
+   doc="Reduce source into the slices of a dim at an index vector; returns self.")
+op(f"index_reduce(self: Tensor, {_FOLD}) -> Tensor", out=True, ref=references.index_reduce,
+   composite=lambda self, dim, index, source, reduce, include_self: ops.index_reduce_(
+       writable(self, index, source), dim, index, source, reduce, include_self=include_self),
+   samples=_FOLDED,
+   doc="Return a copy in which source is reduced into the slices of a dim at an index vector.\n\n"
+       "`reduce` is 'prod', 'mean', 'amax' or 'amin'; see scatter_reduce.")
+
+
+# -- masked elements -------------------------------------------------------------------------------
+
+def _together(self, mask):
+    """Return two tensors broadcast to one shape."""
+    from pullback.ops.linalg.linalg import _broadcast
+    shape = _broadcast(self.shape, mask.shape)
+    return self.expand(shape), mask.expand(shape)
+
+
+def _masked_select(self, mask):
+    if mask.dtype.name != "bool":
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    if self.shape != mask.shape:
+        self, mask = _together(self, mask)
+    return ops.index(as_vector(self), (as_vector(mask),))
+
+
+def _masked_select_vjp(g, self_like, mask):
+    from pullback.ops.linalg.linalg import _broadcast
+    shape = _broadcast(self_like.shape, mask.shape)
+    return ops.masked_scatter(ops.new_zeros(g, shape), mask, g)
+
+
+op("masked_select(self: Tensor, mask: Tensor) -> Tensor", forward=_masked_select, out=True,
+   vjp={"self": lambda g, self_like, mask: _masked_select_vjp(g, self_like, mask)},
+   doc="Return the elements at which a mask holds, as a vector.\n\nBoth are broadcast.\n\nRaises: "
+       "RuntimeError for a mask that is not bool.", ref=references.masked_select,
+   samples=[case(T(2, 3), mask(2, 3), skip=COUNTED), case(T(2, 3), mask(3), skip=COUNTED),
+            case(T(3), mask(2, 1), skip=COUNTED), case(T(), mask(), skip=COUNTED),
+            case(T(0, 3), mask(3), skip=COUNTED)])
+
+
+def _source_places(mask):
+    """Return which source element each masked place takes; others point at one, too."""
+    count = ops.cumsum(cast_to(mask.reshape(-1), dtype_named("int64")), 0)
+    return ops.clamp(count - 1, min=0)
+
+
+def _masked_scatter(self, mask, source):
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got "
+                           f"{type_name(self.dtype)} and {type_name(source.dtype)}")
+    if mask.dtype.name != "bool":
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype "
+                           f"{type_name(mask.dtype)}")
+    self, mask = _together(self, mask)
+    if not is_meta(mask) and ops.sum(mask).item() > source.numel():
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    if not source.numel() or not self.numel():
+        return self.clone()
+    taken = ops.index_select(source.reshape(-1), 0, ops.clamp(
+        _source_places(mask), max=source.numel() - 1)).reshape(self.shape)
+    return ops.where(mask, taken, self)
+
+
+def _masked_source_vjp(g, mask, source_like):
+    from pullback.ops.linalg.linalg import _product
+    size = _product(source_like.shape)
+    if not size or not g.numel():
+        return ops.zeros_of(source_like)
+    places = ops.clamp(_source_places(mask.expand(g.shape)), max=size - 1)
+    shares = ops.where(mask, g, 0).reshape(-1)
+    return ops.scatter_add(ops.new_zeros(g, (size,)), 0, places, shares).reshape(source_like.shape)
+
+
+op("masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor", inplace=True,
+   forward=_masked_scatter, ref=references.masked_scatter,
+   vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
+        "source": lambda g, mask, source_like: _masked_source_vjp(g, mask, source_like)},
+   doc="Return self with the elements of source, in order, where a mask holds.\n\nRaises: "
+       "RuntimeError for too few elements and for another dtype.",
+   samples=[case(T(2, 3), mask(2, 3), T(6)), case(T(2, 3), mask(3), T(2, 4)),
+            case(T(3), mask(2, 1), T(6)), case(T(), mask(), T(1)), case(T(0, 3), mask(3), T(0)),
+            case(T(2, 2), mask(2, 2), T(2, 2))])
+
+
+# -- flat places -----------------------------------------------------------------------------------
+
+def _check_flat(name, index, numel):
+    if index.dtype.name != "int64":
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got "
+                           f"{type_name(index.dtype)}")
+    if is_meta(index) or not index.numel():
+        return
+    wrong = (index < -numel) | (index >= numel)
+    if wrong.any().item():
+        first = int(ops.index(index.reshape(-1), (wrong.reshape(-1),))[0].item())
+        raise IndexError(f"out of range: tried to access index {first} on a tensor of {numel} "
+                         f"elements.")
+
+
+def _take(self, index):
+    if not self.numel() and index.numel():
+        raise IndexError("take(): tried to take from an empty tensor")
+    try:
+        if index.dtype.name == "int64":
+            return ops.index(self.reshape(-1), (index,))
+    except IndexError:
+        _check_flat("take", index, self.numel())    # it is told in other words
+        raise                           # of an earlier op, which a device tells late
+    _check_flat("take", index, self.numel())
+    return ops.index(self.reshape(-1), (index,))
+
+
+def _take_vjp(g, self_like, index):
+    from pullback.ops.linalg.linalg import _product
+    return ops.index_backward(g, (_product(self_like.shape),), (index,)).reshape(self_like.shape)
+
+
+op("take(self: Tensor, index: Tensor) -> Tensor", forward=_take, out=True, ref=references.take,
+   vjp={"self": lambda g, self_like, index: _take_vjp(g, self_like, index)},
+   doc="Return the elements at places of the flattened tensor; negative ones count from the end."
+       "\n\nShape: index's.\n\nRaises: IndexError out of range.",
+   samples=[case(T(2, 3), at(4, high=6, low=-6)), case(T(2, 3), at(2, 2, high=6)),
+            case(T(), at(2, high=1)), case(T(0), at(0, high=1)), case(T(3), at(high=3))])
+
+
+def _put(self, index, source, accumulate):
+    if source.dtype != self.dtype:
+        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got "
+                           f"self.dtype = {type_name(self.dtype)} and source.dtype = "
+                           f"{type_name(source.dtype)}")
+    if index.dtype.name == "int64" and index.numel() != source.numel():
+        raise IndexError(f"put_(): Expected source and index to have the same number of elements, "
+                         f"but got source.numel() = {source.numel()}, index.numel() = "
+                         f"{index.numel()}")
+    _check_flat("put_", index, self.numel())
+    if not index.numel():
+        return self
+    rest, coordinates = index.reshape(-1) % self.numel(), []
+    for size in reversed(as_vector(self).shape):        # views of self need not be flat
+        coordinates.insert(0, rest % size)
+        rest = ops.floor_divide(rest, size)
+    source = kept_apart(self, source).reshape(-1)
+    _write(as_vector(self), tuple(coordinates), source, accumulate)
+    return self
+
+
+_PUTS = [case(T(2, 3), fixed((0, -1, 4), kind="int64"), T(3)),
+         case(T(2, 3), at(5, high=6), T(5), True), case(T(), at(1, high=1), T(1)),
+         case(T(3), at(0, high=3), T(0)), case(T(4), fixed((1, 3), kind="int64"), T(2, 1), False)]
+op("put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
+   forward=_put, inplace="only", function=False, node="PutBackward0", ref=references.put,
+   jvp="linear", vjp={
+       "self": lambda g, index, accumulate: g if accumulate else ops.put(
+           g, index, ops.new_zeros(g, tuple(index.shape))),
+       "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape)},
+   doc="Write source (or add it) at places of the flattened tensor; returns self.", samples=_PUTS)
+op("put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
+   composite=lambda self, index, source, accumulate: ops.put_(
+       writable(self, index, source), index, source, accumulate), ref=references.put, samples=_PUTS,
+   doc="Return a copy with source written (or added) at places of the flattened tensor.\n\nRaises: "
+       "IndexError out of range.")
+
+
+def _take_along_dim(self, indices, dim):
+    if indices.dtype.name != "int64":
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got "
+                           f"{type_name(indices.dtype)}")
+    if dim is None:
+        self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
+    if self.ndim != indices.ndim:
+        raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number "
+                           f"of dimensions, but got {self.ndim} dimensions for input, and "
+                           f"{indices.ndim} dimensions for indices")
+    dim = wrap_dim(dim, self.ndim, "take_along_dim")
+    if self.ndim:
+        from pullback.ops.linalg.linalg import _broadcast
+        mine, other = list(self.shape), list(indices.shape)
+        mine[dim] = other[dim] = 1
+        shape = list(_broadcast(mine, other))
+        shape[dim], mine[dim] = self.shape[dim], indices.shape[dim]
+        wide = [indices.shape[d] if d == dim else size for d, size in enumerate(shape)]
+        self, indices = self.expand(tuple(shape)), indices.expand(tuple(wide))
+        indices = indices % max(self.shape[dim], 1)
+    return ops.gather(self, dim, indices)
+
+
+op("take_along_dim(self: Tensor, indices: Tensor, dim: int? = None) -> Tensor", out=True,
+   composite=_take_along_dim, ref=references.take_along_dim,
+   doc="Return the elements at indices along a dim, to which the other dims are broadcast.\n\n"
+       "Without a dim, of the flattened tensors. Indices out of range wrap around.",
+   samples=[case(T(4, 3), at(2, 3, high=4), 0), case(T(4, 3), at(4, 1, high=3), 1),
+            case(T(4, 3), at(1, 2, high=3), -1), case(T(2, 3), at(4, high=6)),
+            case(T(1, 3), at(2, 5, high=3), 1), case(T(4, 3), at(0, 3, high=4), 0)])

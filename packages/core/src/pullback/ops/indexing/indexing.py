@@ -1,0 +1,505 @@
+"""Reading and writing elements by index tensors."""
+
+import warnings
+
+from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart, wrap_dim
+from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot, writable
+from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
+from pullback.ops.table.schema import op, ops
+
+references = references_of("general")
+
+_KEY = (at(5, high=4),)
+# Without equal indices: which of two writes to a place counts has no derivative.
+_ONCE = (fixed((2, 0, -1), kind="int64"),)
+_WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True),
+           case(T(4, 3), _ONCE, T()),
+           case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
+           case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
+           case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
+_SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
+             case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
+             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3)),
+             case(T(4), 0, at(3, high=4), T(3)),
+             case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
+
+
+def _as_index(index):
+    """Index tensors become int64."""
+    if index.dtype.name not in ("int64", "int32", "uint8", "bool"):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if index.dtype.name in ("bool", "uint8"):
+        return index
+    return index if index.dtype == dtype_named("int64") else ops.cast(index, dtype_named("int64"))
+
+
+op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any", out=True,
+   composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
+                                     else ops.nonzero_raw(self)),
+   kernel="nonzero", ref="numpy.argwhere",
+   doc="Return the coordinates of the elements that are not 0, row by row.",
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
+            for shape in ((4,), (3, 4), (0, 2))])
+op("nonzero_raw(self: Tensor) -> Tensor", forward="nonzero", kernel="nonzero", method=False,
+   function=False,
+   doc="Return the coordinates of the elements that are not 0.",
+   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
+            for shape in ((4,), (3, 4), (0, 2))],
+   ref="numpy.argwhere")
+
+
+# -- x[...] with index tensors ---------------------------------------------------------------------
+
+def _expand_masks(self, indices):
+    """Replace bool masks by their coordinates; returns one index or None per dim."""
+    found = []
+    for place, index in enumerate(indices):
+        if index is None:
+            found.append(None)
+        elif index.dtype.name in ("bool", "uint8"):
+            for mine, size in zip(self.shape[len(found):], index.shape):
+                if mine != size:
+                    raise IndexError(f"The shape of the mask {list(index.shape)} at index {place} "
+                                     f"does not match the shape of the indexed tensor "
+                                     f"{list(self.shape)} at index {len(found)}")
+            found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
+        else:
+            found.append(_as_index(index))
+    if len(found) > self.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got "
+                         f"{len(found)})")
+    return found + [None] * (self.ndim - len(found))
+
+
+def _broadcast_indices(indices):
+    shape = ()
+    for index in indices:
+        try:
+            shape = _broadcast_shape(shape, tuple(index.shape))
+        except ValueError:
+            shapes = ", ".join(str(list(i.shape)) for i in indices)
+            raise IndexError("shape mismatch: indexing tensors could not be broadcast together "
+                             f"with shapes {shapes}") from None
+    return shape, [index.expand(shape) for index in indices]
+
+
+def _broadcast_shape(a, b):
+    length = max(len(a), len(b))
+    a, b = (1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b
+    for x, y in zip(a, b):
+        if x != y and x != 1 and y != 1:
+            raise ValueError
+    return tuple(y if x == 1 else x for x, y in zip(a, b))
+
+
+def _plan(self, indices):
+    """Return (dims that are indexed, the broadcast indices, their shape, where they go)."""
+    indices = _expand_masks(self, indices)
+    dims = [d for d, index in enumerate(indices) if index is not None]
+    shape, used = _broadcast_indices([indices[d] for d in dims])
+    first = dims[0] if dims else 0
+    together = dims == list(range(first, first + len(dims)))
+    return dims, used, shape, first if together else 0
+
+
+def _front(self, dims):
+    """Return self with the indexed dims first, and the order that undoes it."""
+    rest = [d for d in range(self.ndim) if d not in dims]
+    return self.permute(tuple(dims + rest))
+
+
+def _refuse_nothing(moved, count, shape):
+    """Refuse indices of a shape into dims of which one has no element, whatever the others have."""
+    if 0 in moved.shape[:count] and 0 not in shape:
+        raise IndexError("index is out of bounds for dimension with size 0")
+
+
+def _index(self, indices):
+    dims, used, shape, at = _plan(self, indices)
+    if not dims:
+        return self.clone()
+    moved = _front(self, dims)
+    _refuse_nothing(moved, len(dims), shape)
+    rest = tuple(moved.shape[len(dims):])
+    out = new_empty(self, shape + rest)
+    if out.numel():
+        run_slot("index", (out,), (moved, *used))
+    return _place(out, len(shape), at)
+
+
+def _place(out, count, at):
+    """Move the `count` leading dims that indexing made to where they belong."""
+    if at == 0 or count == 0:
+        return out
+    order = list(range(count, count + at)) + list(range(count)) + list(range(count + at, out.ndim))
+    return ops.contiguous(out.permute(tuple(order)))
+
+
+op("index(self: Tensor, indices: any) -> Tensor",
+   jvp="linear", forward=_index, compiled="index", kernel="index", method=False,
+   function=False,
+   vjp={"self": lambda g, self_like, indices: ops.index_backward(
+       g, self_like.shape, indices)},
+   doc="Return the elements at index tensors, one per dim or None; as self[indices].",
+   samples=[case(T(4, 3), _KEY), case(T(4, 3), (None, at(2, high=3))),
+            case(T(4, 3), (at(2, high=4), at(2, high=3))),
+            case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))),
+            case(T(4, 3), (mask(4),), skip=COUNTED),
+            case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
+            case(T(3), (fixed((-1, 0), kind="int64"),))],
+   ref=references.index)
+def _index_backward(self, size, indices):
+    zeros = ops.new_zeros(self, size)
+    _write(as_vector(zeros), indices, self, True)
+    return zeros
+
+
+def _index_backward_vjp(g, self_shape, indices):
+    return ops.index(g, indices) if g.ndim else ops.index(g.reshape(1), indices).reshape(self_shape)
+
+
+op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
+   jvp="linear", method=False,
+   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
+   compiled="index_backward", kernel="index_put",
+   node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
+   samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
+            case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
+   ref=lambda np, self, size, indices: references.index_put(
+       np, np.zeros(size, self.dtype), indices, self, True))
+
+
+def _write(target, indices, values, accumulate):
+    dims, used, shape, at = _plan(target, indices)
+    moved = _front(target, dims)
+    count = len(dims)
+    _refuse_nothing(moved, count, shape)
+    full = shape + tuple(moved.shape[count:])
+    if at and shape:
+        order = list(range(at, at + len(shape))) + list(range(at)) + list(
+            range(at + len(shape), len(full)))
+        placed = list(full[len(shape):])
+        placed[at:at] = shape
+        values = _fit(values, tuple(placed)).permute(tuple(order))
+    else:
+        values = _fit(values, full)
+    if not values.numel():
+        return target
+    if not dims:
+        ops.copy_(target, target + values if accumulate else values)
+        return target
+    values, *used = (kept_apart(target, part) for part in (values, *used))
+    run_slot("index_put", (moved,), (values, *used), int(bool(accumulate)))
+    return target
+
+
+def _fit(values, shape):
+    extra = values.ndim - len(shape)
+    if extra > 0 and all(size == 1 for size in values.shape[:extra]):
+        values = values.reshape(tuple(values.shape[extra:]))
+    try:
+        return values.expand(shape)
+    except RuntimeError:
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be "
+                           f"broadcast to indexing result of shape {list(shape)}") from None
+
+
+def _check_indices(indices):
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, "
+                        f"not {type(indices).__name__}")
+    for position, index in enumerate(indices):
+        if index is not None and not hasattr(index, "data_ptr"):
+            raise TypeError(f"expected Tensor as element {position} in argument 0, but got "
+                            f"{type(index).__name__}")
+    if not indices:
+        raise RuntimeError("index_put_(): expected at least one index tensor")
+
+
+def _index_put_forward(self, indices, values, accumulate):
+    _check_indices(indices)
+    if values.dtype != self.dtype:
+        raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
+                           f"{self.dtype} for the destination and {values.dtype} for the source.")
+    return _write(self, tuple(indices), values, accumulate)
+
+
+def _index_put_self_vjp(g, indices, accumulate):
+    if accumulate:
+        return g
+    return ops.index_put(g, indices, ops.new_zeros(g, ()), False)
+
+
+op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+   forward=_index_put_forward, kernel="index_put", inplace="only",
+   node="IndexPutBackward0",
+   jvp="linear", vjp={
+       "self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
+   doc="Write values (or add them) at index tensors; returns self.",
+   samples=_WRITES, ref=references.index_put)
+def _index_put(self, indices, values, accumulate):
+    _check_indices(indices)
+    return ops.index_put_(writable(self, values, *indices), indices, values, accumulate)
+
+
+op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+   composite=_index_put, kernel="index_put",
+   doc="Return a copy with values written (or added) at index tensors.",
+   samples=_WRITES, ref=references.index_put)
+
+
+# -- along one dim ---------------------------------------------------------------------------------
+
+def _check_gather(name, self, dim, index):
+    """Return the dim, counted from the front, and the index as int64."""
+    if not index.numel():               # as in torch, then its dtype and dims do not matter
+        return wrap_dim(dim, self.ndim, name), ops.cast(index, dtype_named("int64"))
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+    dim = wrap_dim(dim, self.ndim, name)
+    if max(index.ndim, 1) != max(self.ndim, 1):
+        whom = "input" if name == "gather" else "self"
+        raise RuntimeError(f"Index tensor must have the same number of dimensions as {whom} tensor")
+    return dim, _as_index(index)
+
+
+def run_along(slot, outs, ins, *params):
+    """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
+    try:
+        run_slot(slot, outs, ins, *params)
+    except IndexError as error:
+        raise RuntimeError(*error.args) from None
+
+
+def _gather(self, dim, index, sparse_grad):
+    dim, index = _check_gather("gather", self, dim, index)
+    for d, (i, s) in enumerate(zip(index.shape, self.shape)):
+        if d != dim and i > s and index.numel():
+            raise RuntimeError(f"Size does not match at dimension {d} expected index "
+                               f"{list(index.shape)} to be no larger than self "
+                               f"{list(self.shape)} apart from dimension {dim}")
+    out = new_empty(self, index.shape)
+    if out.numel():
+        part, index = as_vector(self), as_vector(index)
+        for d, size in enumerate(index.shape):
+            if d != dim:
+                part = part.narrow(d, 0, size)
+        run_along("gather", (as_vector(out),), (part, index), dim)
+    return out
+
+
+op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
+   jvp="linear",
+   forward=_gather, compiled="gather", kernel="gather", out=True,
+   vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
+       ops.zeros_of(self_like), dim, index, g)},
+   doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
+   samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)),
+            case(T(4, 3), 1, at(2, 2, high=3)),
+            case(T(4), 0, at(3, high=4)), case(T(), 0, at(high=1)),
+            case(T(4, 3), 0, at(0, 3, high=4))],
+   ref=references.gather)
+
+
+def padded_to(found, shape):
+    """Return the gradient of the part of a scatter's source that an index of its shape reads."""
+    if found.shape == shape:
+        return found
+    if found.ndim != len(shape):        # one of the two is 0-d
+        return found.reshape(shape) if found.numel() else ops.new_zeros(found, shape)
+    for d, (mine, whole) in enumerate(zip(found.shape, shape)):
+        if mine != whole:
+            size = (*found.shape[:d], whole, *found.shape[d + 1:])
+            found = ops.narrow_backward(found, size, d, 0, mine)
+    return found
+
+
+op("gather_back(self: Tensor, dim: int, index: Tensor, shape: int[]) -> Tensor",
+   composite=lambda self, dim, index, shape: padded_to(self.gather(dim, index), shape),
+   method=False, function=False,
+   doc="Return what lies at an index along a dim, with zeros behind it up to a shape.",
+   samples=[case(T(4, 3), 0, at(2, 3, high=4), (2, 3)),
+            case(T(4, 3), 1, at(2, 2, high=3), (3, 4)), case(T(), 0, at(high=1), ()),
+            case(T(4, 3), 0, at(0, 3, high=4), (2, 3))],
+   ref=references.gather_back)
+
+
+def scatter_operands(name, self, dim, index, src):
+    """Check the arguments of a scatter; return what meets: (target, dim, index, src).
+
+    All have the index's shape but for the target's size along dim; None if there is no index.
+    """
+    dim, index = _check_gather(name, self, dim, index)
+    if src.dtype != self.dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():
+        return None
+    flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
+    if origin.ndim != place.ndim:
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
+        if i > s or (d != dim and i > n):
+            raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
+                               f"{list(self.shape)} apart from dimension {dim} and to be no "
+                               f"larger size than src {list(src.shape)}")
+    place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
+    for d, size in enumerate(place.shape):
+        origin = origin.narrow(d, 0, size)
+        if d != dim:
+            target = target.narrow(d, 0, size)
+    return target, dim, place, origin
+
+
+def scatter_into(slot):
+    """Return a forward pass that writes or adds src at an index along a dim of self."""
+    def forward(self, dim, index, src):
+        found = scatter_operands(slot, self, dim, index, src)
+        if found is not None:
+            target, dim, index, src = found
+            run_along(slot, (target,), (index, src), dim)
+        return self
+    return forward
+
+
+op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
+   forward=scatter_into("scatter_add"), compiled="scatter_add", kernel="scatter_add",
+   inplace="only", function=False,
+   node="ScatterAddBackward0",
+   vjp={"self": lambda g: g,
+        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
+   doc="Add src to self at index along a dim; returns self.",
+   samples=_SCATTERS, ref=references.scatter_add)
+op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
+   composite=lambda self, dim, index, src: ops.scatter_add_(
+       writable(self, index, src), dim, index, src),
+   kernel="scatter_add", out=True,
+   doc="Return self with src added at index along a dim.",
+   samples=_SCATTERS, ref=references.scatter_add)
+
+
+def _index_select(self, dim, index):
+    if index.ndim > 1:
+        raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
+                         f"{index.ndim}")
+    if index.dtype.name not in ("int64", "int32"):
+        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
+    ndim = max(self.ndim, 1)
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
+                         f"{ndim - 1}], but got {dim})")
+    dim %= ndim
+    part = self if self.ndim else self.reshape(1)
+    index = _as_index(index).reshape(-1)
+    if not self.ndim and index.numel() != 1:
+        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got "
+                           f"{index.numel()} value(s)")
+    if index.numel() and ndim > 1 and not part.shape[dim]:
+        raise RuntimeError(f"index_select(): there is nothing to select from in dim {dim}, whose "
+                           f"size is 0")
+    shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
+    out = new_empty(self, shape)
+    if out.numel():                     # gather, unlike index, takes no negative numbers
+        spread = index.reshape((-1,) + (1,) * (ndim - dim - 1)).expand(shape)
+        run_slot("gather", (out,), (part, spread), dim)
+    return out if self.ndim else out.reshape(())
+
+
+op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor",
+   jvp="linear", forward=_index_select, compiled="index_select",
+   kernel="gather", out=True, doc="Return the slices of a dim at an index vector.",
+   vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
+       g, self_like.shape, _at_dim(self_like, dim, index))},
+   samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),
+            case(T(4), 0, at(0, high=4)),
+            case(T(2, 3), 1, at(high=3)), case(T(), 0, at(high=1))],
+   ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim)
+   if self.ndim else self)
+
+
+def _at_dim(like, dim, index):
+    return (None,) * (dim % max(len(like.shape), 1)) + (index.reshape(-1),)
+
+
+# -- self[key] and self[key] = value ---------------------------------------------------------------
+
+def _is_many(key):
+    """Tell whether a list stands for the tuple of its items, as it once did in NumPy."""
+    return isinstance(key, list) and len(key) < 32 and any(
+        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple, range))
+        or hasattr(item, "shape") for item in key)
+
+
+def normalize_key(self, key):
+    """Return a key as a tuple of ints, slices, None, ..., bools and index tensors."""
+    import pullback
+    if _is_many(key):
+        warnings.warn("Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+                      "x[tuple(seq)] instead of x[seq], or x[tensor(seq)]", UserWarning,
+                      stacklevel=2)
+        key = tuple(key)
+    if not isinstance(key, tuple):
+        key = (key,)
+    found = []
+    for item in key:
+        if isinstance(item, (str, bytes)):
+            raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
+        if isinstance(item, (list, range, tuple)) or type(item).__module__ == "numpy":
+            if getattr(item, "shape", None) == () and hasattr(item, "item"):
+                item = item.item()
+            else:
+                item = pullback.as_tensor(list(item) if isinstance(item, (range, tuple)) else item)
+                if item.numel() == 0 and item.dtype.is_floating_point:
+                    item = item.to(pullback.int64)
+        if isinstance(item, pullback.Tensor):
+            if item.dtype.name == "uint8":
+                item = item != 0        # a mask, as bools are
+            if item.device != self.device and item.device.type != "meta":
+                item = item.to(self.device)
+            if item.ndim == 0 and item.dtype.name != "bool":
+                if item.dtype.is_floating_point or item.dtype.is_complex:
+                    raise IndexError("tensors used as indices must be long, int, byte or bool "
+                                     "tensors")
+                item = int(item.item())
+        found.append(item)
+    return tuple(found)
+
+
+def _index_tuple(self, advanced):
+    """Turn {dim: index} into one index or None per dim."""
+    import pullback
+    indices = []
+    at = 0
+    for dim in sorted(advanced):
+        while at < dim:
+            indices.append(None)
+            at += 1
+        item = advanced[dim]
+        if isinstance(item, bool):
+            item = pullback.tensor([0] if item else [], dtype=pullback.int64, device=self.device)
+        elif item.ndim == 0:
+            item = pullback.tensor([0] if item.item() else [], dtype=pullback.int64,
+                                   device=self.device)
+        indices.append(item)
+        at += max(item.ndim, 1) if item.dtype.name == "bool" else 1
+    return tuple(indices)
+
+
+def advanced_getitem(self, advanced):
+    """Return self at index tensors; ``advanced`` maps dims to them."""
+    return ops.index(self, _index_tuple(self, advanced))
+
+
+def advanced_setitem(self, advanced, value):
+    """Write a value to self at index tensors; ``advanced`` maps dims to them."""
+    import pullback
+    indices = _index_tuple(self, advanced)
+    if not isinstance(value, pullback.Tensor):
+        value = new_filled(self, (), value)
+    elif value.ndim == 0 and value.device != self.device:
+        value = value.to(self.device)
+    if value.numel() == 1 and all(index is None or index.dtype.name == "bool"
+                                  for index in indices):
+        from pullback._c.ops.elementwise import may_overlap
+        # torch fills masks: that casts, and reads the number first
+        value = value.to(self.dtype, copy=may_overlap(self, value))
+    ops.index_put_(self, indices, value)

@@ -1,0 +1,1 @@
+"""Reductions, cumulative results, statistics, counts and sorts."""

@@ -1,0 +1,539 @@
+"""Variances, covariances, quantiles, and sums that leave NaN out."""
+
+import math
+import warnings
+from collections import namedtuple
+
+from pullback.ops.decompositions import general
+from pullback.ops.nn.windows import integers
+from pullback.ops.rules.dims import (
+    accumulate_dtype,
+    cast_to,
+    check_number,
+    choose_along,
+    count_of,
+    dtype_named,
+    is_meta,
+    refuse_dtype,
+    restore_chosen,
+    share_evenly,
+    type_name,
+    wrap_dim,
+    wrap_dims,
+)
+from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_slot, whole_batch
+from pullback.ops.table.samples import (
+    KINKS,
+    SPECIAL,
+    Dtype,
+    T,
+    at,
+    case,
+    constant,
+    fixed,
+    reduction,
+    references_of,
+)
+from pullback.ops.table.schema import (
+    FLOAT_COMPLEX,
+    FLOATING,
+    HALF,
+    INTEGRAL,
+    REAL,
+    op,
+    ops,
+)
+
+references = references_of("reductions")
+
+SINGLE_DOUBLE = FLOATING & ~HALF
+
+
+# -- variance --------------------------------------------------------------------------------------
+
+def _deviation(name, self, dim, unbiased, correction):
+    """Return (dim, correction) of torch's three ways to write them; 1 is the usual correction."""
+    if isinstance(dim, bool):               # var(unbiased)
+        if unbiased is not None:
+            raise TypeError(f"{name}(): argument 'dim' must be tuple of ints, not bool")
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        raise TypeError(f"{name}() takes either unbiased or correction, not both")
+    if correction is not None:
+        check_number(correction, "correction", name)
+    else:
+        correction = 1 if unbiased is None or unbiased else 0
+    if dim is not None:
+        integers(dim, name, "dim")
+    if self.dtype.kind not in "fc":
+        of = "std and var" if name in ("std", "var") else name
+        raise RuntimeError(f"{of} only support floating point and complex dtypes")
+    return dim, correction
+
+
+_Moments = namedtuple("moments", ("mean", "squares"))
+
+
+def _both_moments(self, dims):
+    shape = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
+    found = _Moments(new_empty(self, shape), new_empty(self, shape))
+    if found.mean.numel():
+        run_slot("moments", tuple(found), (self,))
+    return found
+
+
+_both_moments.fields = _Moments         # what a decomposition's results become
+
+
+def _moments_vjp(gs, self, out0, dims):
+    parts = []
+    if gs[0] is not None:
+        parts.append(ops.restore_mean(gs[0], self.shape, dims, True))
+    if gs[1] is not None:
+        parts.append(2 * gs[1] * (self - out0))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+op("moments(self: Tensor, dims: int[]) -> any", forward=_both_moments, kernel="moments",
+   vjp={"self": _moments_vjp}, method=False, function=False, dtypes=SINGLE_DOUBLE,
+   doc="Return the mean over counted dims, which stay, and the sum of the squared differences.",
+   ref=lambda np, self, dims: (self.mean(dims, keepdims=True),
+                               self.var(dims, keepdims=True) * count_of(self, dims)),
+   samples=[case(T(2, 3), (1,)), case(T(2, 3), (0,)), case(T(2, 3, 4), (0, 2)), case(T(), ()),
+            case(T(5000), (0,)), case(T(3, 40), (0, 1))])
+
+
+def _moments(name, self, dim, correction, keepdim, wants_mean=True):
+    """Return variance and, if it is wanted, mean, by a method that no large mean can spoil."""
+    dims = wrap_dims(dim, self.ndim, name)
+    work = cast_to(self, accumulate_dtype(self.dtype))
+    count = count_of(self, dims)
+    freedom = count - correction
+    if freedom <= 0:
+        warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less "
+                      f"than the reduction factor (input numel divided by output numel).",
+                      UserWarning, stacklevel=2)
+    if work.is_complex():
+        mean = ops.mean(work, dims, True)
+        off = work - mean
+        squares = ops.sum(ops.real(off * off.conj()), dims, True)
+    elif work.numel() <= FEW:
+        mean, squares = general.moments(work, dims)
+    else:
+        mean, squares = ops.moments(work, dims)
+    variance = squares / (max(float(freedom), 0.0) if count else 0.0)
+    if not keepdim:
+        shape = tuple(n for d, n in enumerate(self.shape) if d not in dims)
+        variance = variance.reshape(shape)
+        mean = mean.reshape(shape) if wants_mean else mean
+    return variance, cast_to(mean, self.dtype) if wants_mean else None
+
+
+def _real(self, found):
+    """Return a real result in the precision of its operand."""
+    return cast_to(found, self.dtype.to_real() if self.is_complex() else self.dtype)
+
+
+def _var_forward(self, dim, correction, keepdim):
+    return _real(self, _moments("var", self, dim, correction, keepdim, False)[0])
+
+
+def _std_forward(self, dim, correction, keepdim):
+    return _real(self, ops.sqrt(_moments("std", self, dim, correction, keepdim,
+                                         False)[0]))
+
+
+def _var_mean_forward(self, dim, correction, keepdim):
+    variance, mean = _moments("var_mean", self, dim, correction, keepdim)
+    return _real(self, variance), mean
+
+
+def _std_mean_forward(self, dim, correction, keepdim):
+    variance, mean = _moments("std_mean", self, dim, correction, keepdim)
+    return _real(self, ops.sqrt(variance)), mean
+
+
+def _var_vjp(g, self, dim, correction, keepdim):
+    freedom = count_of(self, wrap_dims(dim, self.ndim, "var")) - correction
+    slope = 2.0 / freedom if freedom else math.inf
+    dims = tuple(wrap_dims(dim, self.ndim, "var"))
+    off = self - (ops.mean(self, dims, True) if self.ndim else self)
+    return slope * ops.restore_dims(g, self.shape, dim, keepdim) * off
+
+
+def _std_vjp(g, self, out, dim, correction, keepdim):
+    equal = out == 0
+    share = ops.where(equal, 0, g) / ops.where(equal, 1, 2 * out)
+    return _var_vjp(share, self, dim, correction, keepdim)
+
+
+def _with_mean(spread, g, self, dim, keepdim):
+    """Add the gradient of the mean to that of the spread; one of the two may be None."""
+    mean = None if g is None else ops.restore_mean(g, self.shape, dim, keepdim)
+    return spread if mean is None else mean if spread is None else spread + mean
+
+
+def _var_mean_vjp(gs, self, dim, correction, keepdim):
+    spread = None if gs[0] is None else _var_vjp(gs[0], self, dim, correction, keepdim)
+    return _with_mean(spread, gs[1], self, dim, keepdim)
+
+
+def _std_mean_vjp(gs, self, out, dim, correction, keepdim):
+    spread = None if gs[0] is None else _std_vjp(gs[0], self, out, dim, correction, keepdim)
+    return _with_mean(spread, gs[1], self, dim, keepdim)
+
+
+_SPREADS = [case(T(2, 3)), case(T(4)), case(T(2, 3), 0), case(T(2, 3), -1, True),
+            case(T(2, 3), (0, 1)), case(T(2, 3, 2), (0, 2), False, True), case(T(3), False),
+            case(T(3), unbiased=False), case(T(2, 3), 1, correction=0),
+            case(T(2, 4), 1, correction=2.5, keepdim=True), case(T(0, 3), 1),
+            case(T(2, 3), dim=None, correction=0, keepdim=True),
+            case(T(2, 3), (), correction=0)]
+_CHECKED = [case(T(2, 3), None, 1, False), case(T(2, 3), 0, 1, True), case(T(2, 3), -1, 0, False),
+            case(T(2, 3, 2), (0, 2), 1.5, False), case(T(2, 3), (), 0, True)]
+
+for _name, _forward, _vjp, _what in (
+        ("var", _var_forward, lambda g, self, dim, correction, keepdim: _var_vjp(
+            g, self, dim, correction, keepdim), "variance"),
+        ("std", _std_forward, lambda g, self, out, dim, correction, keepdim: _std_vjp(
+            g, self, out, dim, correction, keepdim), "standard deviation"),
+        ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,"),
+        ("std_mean", _std_mean_forward, _std_mean_vjp, "standard deviation, and the mean,")):
+    _returns = "any" if "mean" in _name else "Tensor"
+    op(f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
+       forward=_forward, vjp={"self": _vjp}, method=False, function=False, dtypes=FLOAT_COMPLEX,
+       node="".join(part.title() for part in _name.split("_")) + "Backward0",
+       doc=f"Return the {_what} over checked dims.", ref=references.spread_of.of(_name),
+       samples=_CHECKED)
+    op(f"{_name}(self: Tensor, dim: any = None, unbiased: bool? = None, keepdim: bool = False, *, "
+       f"correction: Scalar? = None) -> {_returns}", out=True, method="mean" not in _name,
+       composite=lambda self, dim, unbiased, keepdim, correction, _name=_name: getattr(
+           ops, _name + "_of")(self, *_deviation(_name, self, dim, unbiased, correction), keepdim),
+       doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
+           f"number of elements less `correction`: 1, or 0 with unbiased=False.\n\nDtype: real for "
+           f"complex tensors.\n\nRaises: RuntimeError for integers and bools.",
+       samples=_SPREADS, ref=references.spread.of(_name), dtypes=FLOAT_COMPLEX)
+
+
+# -- covariance ------------------------------------------------------------------------------------
+
+def _cov_weights(observations, fweights, aweights):
+    """Check the weights and return their product, or None."""
+    for name, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is None:
+            continue
+        if weights.ndim > 1:
+            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got "
+                               f"{name} with {weights.ndim} dimensions")
+        kinds, wanted = ("iu", "integral") if name == "fweights" else ("f", "floating point")
+        if weights.dtype.kind not in kinds:
+            raise RuntimeError(f"cov(): expected {name} to have {wanted} dtype but got {name} with "
+                               f"{type_name(weights.dtype)} dtype")
+        if weights.numel() != observations:
+            raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
+                               f"observations in the input but got {weights.numel()} != "
+                               f"{observations}")
+        if not is_meta(weights) and weights.numel() and whole_batch(weights < 0).any().item():
+            raise RuntimeError(f"cov(): {name} cannot be negative")
+    if fweights is None or aweights is None:
+        return aweights if fweights is None else fweights
+    return fweights * aweights
+
+
+def _cov_divisor(self, weights, aweights, correction, total):
+    """Return what the products are divided by: observations (or weights) less the correction."""
+    if weights is None:
+        freedom = self.shape[1] - correction
+        few = freedom <= 0
+        freedom = max(freedom, 0)
+    else:
+        if aweights is None or correction == 0:
+            freedom = total - correction
+        else:
+            freedom = total - correction * (weights * aweights).sum() / total
+        few = not is_meta(freedom) and bool(whole_batch(freedom <= 0).any().item())
+        freedom = ops.clamp(freedom, min=0)
+    if few:
+        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
+                      "the number of observations.", UserWarning, stacklevel=3)
+    return freedom
+
+
+def _cov(self, correction, fweights, aweights, name="cov"):
+    if self.ndim > 2:
+        raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
+                           f"input with {self.ndim} dimensions")
+    if self.dtype.kind == "b":
+        raise RuntimeError(f"{name}(): bool dtype is not supported for input")
+    rows = self if self.ndim == 2 else self.reshape(1, -1)
+    weights = _cov_weights(rows.shape[1], fweights, aweights)
+    weights = weights if weights is None else weights.reshape(-1)
+    total = None if weights is None else weights.sum()
+    if total is not None and not is_meta(total) and whole_batch(total == 0).any().item():
+        raise RuntimeError(f"{name}(): weights sum to zero, can't be normalized")
+    divisor = _cov_divisor(rows, weights, None if aweights is None else aweights.reshape(-1),
+                           correction, total)
+    if weights is None:
+        mean = rows.sum(1) / rows.shape[1] if rows.shape[1] else ops.real(rows.sum(1)) * math.nan
+    else:
+        mean = (rows * weights).sum(1) / total
+    off = rows - mean.unsqueeze(1)
+    other = off if weights is None else off * weights
+    products = ops.mm(off, cast_to(other, off.dtype).t().conj())
+    return (products / (divisor if hasattr(divisor, "shape") else float(divisor))).squeeze()
+
+
+op("cov(self: Tensor, *, correction: int = 1, fweights: Tensor? = None, aweights: Tensor? = None) "
+   "-> Tensor", composite=lambda self, correction, fweights, aweights: _cov(
+       self, correction, fweights, aweights), dtypes=INTEGRAL | FLOAT_COMPLEX, ref=references.cov,
+   doc="Return the covariances of variables, one a row, whose observations are the columns.\n\n"
+       "`fweights` counts how often each observation occurs, `aweights` says how much it matters."
+       "\n\nRaises: RuntimeError for bools, above 2 dims, and for weights that do not fit.",
+   samples=[case(T(2, 4)), case(T(3, 4), correction=0), case(T(4)), case(T(2, 3), correction=-1),
+            case(T(2, 3), fweights=at(3, low=1, high=4)),
+            case(T(2, 3), aweights=constant(3, low=0.5, high=2), only=FLOATING),
+            case(T(2, 4), correction=0, fweights=at(4, low=1, high=3),
+                 aweights=constant(4, low=0.5, high=2), only=FLOATING)])
+
+
+def _corrcoef(self):
+    found = _cov(self, 1, None, None, "corrcoef")
+    if not found.ndim:
+        return found / found
+    deviations = ops.sqrt(ops.real(found.diagonal()))
+    found = found / deviations.unsqueeze(1) / deviations.unsqueeze(0)
+    if not found.is_complex():
+        return ops.clamp(found, -1, 1)
+    return ops.clamp(ops.real(found), -1, 1) + ops.clamp(ops.imag(found), -1, 1) * 1j
+
+
+op("corrcoef(self: Tensor) -> Tensor", composite=_corrcoef, dtypes=INTEGRAL | FLOAT_COMPLEX,
+   ref=references.corrcoef,
+   doc="Return the correlation coefficients of variables, one a row.\n\nRaises: as cov.",
+   samples=[case(fixed((1, 5, 2, 7, 8, 3, 4, 1, 9, 2, 4, 4), shape=(3, 4)), skip=KINKS),
+            case(fixed((1, 5, 2, 7, 4)), skip=KINKS),
+            case(T(3, 5), only=FLOAT_COMPLEX, skip=KINKS)])
+
+
+# -- sums that leave NaN out -----------------------------------------------------------------------
+
+def _nansum(self, dim, keepdim, dtype):
+    if self.is_complex():
+        raise RuntimeError("nansum does not support complex inputs")
+    if self.is_floating_point() and self.numel() > FEW:
+        self = self if dtype is None else cast_to(self, dtype)
+        if self.is_floating_point():
+            return reduce_by("nansum", self, wrap_dims(dim, self.ndim, "nansum"), keepdim)
+    return general.nansum(self, dim, keepdim, dtype)
+
+
+_HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLOATING,
+              skip={"grad": "NaN has no finite difference", "gradgrad": "NaN has none either"})
+_TYPED = case(T(2, 3), 0, dtype=Dtype("float64"))
+op("nansum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL, ref=references.nansum,
+   vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
+       g, self_shape, dim, keepdim) * (self == self)},
+   doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"
+       "Raises: RuntimeError for complex tensors.", samples=[*reduction(), _HOLES, _TYPED])
+
+
+def _nanmean(self, dim, keepdim, dtype):
+    if self.dtype.kind not in "fc":
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but "
+                           f"got {type_name(self.dtype)}")
+    count = ops.sum((self == self).detach(), dim, keepdim)
+    return ops.nansum(self, dim, keepdim, dtype=dtype) / count
+
+
+op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+   "-> Tensor", composite=_nanmean, out=True, dtypes=FLOATING, ref=references.nanmean,
+   doc="Return the mean over some dims, or all, of the elements that are not NaN.\n\n"
+       "Raises: RuntimeError for integers, bools and complex tensors.",
+   samples=[*reduction(empty=False), _HOLES, _TYPED])
+
+
+def _count_nonzero(self, dim):
+    if self.numel() <= FEW:
+        return general.count_nonzero(self, dim)
+    dims = wrap_dims(dim, self.ndim, "count_nonzero")
+    return reduce_by("count_nonzero", self, dims, False, dtype_named("int64"))
+
+
+op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_nonzero,
+   kernel="count_nonzero",
+   ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
+   doc="Return how many elements are not 0, over some dims or all.",
+   samples=[case(T(2, 3, low=-1, high=2, step=1)), case(T(2, 3), 0), case(T(2, 3), (0, -1)),
+            case(T()), case(T(), 0), case(T(0, 3), 0), case(fixed(SPECIAL), only=FLOATING)])
+
+
+# -- medians and modes -----------------------------------------------------------------------------
+
+def _middle(ignores_nan, rows):
+    """Return (values, indices) of the middle elements of the last dim."""
+    values, indices = ops.sort(rows, -1)
+    count = rows.shape[-1]
+    holes = ops.sum(rows != rows, -1, True)
+    if ignores_nan:
+        place = ops.clamp(ops.floor_divide(count - holes - 1, 2), min=0)
+    else:
+        place = ops.where(holes > 0, count - holes, (count - 1) // 2)
+    return ops.gather(values, -1, place), ops.gather(indices, -1, place)
+
+
+def _median_all(name, ignores_nan):
+    def forward(self):
+        refuse_dtype(name, self, "iuf")
+        if not self.numel():
+            if self.dtype.kind == "f":
+                return ops.full_like(self.reshape(-1).sum(), math.nan)
+            # the lowest int32 or int64, cut to size, is what NaN becomes in torch
+            lowest = -2 ** (8 * self.dtype.itemsize - 1) if self.dtype.itemsize > 2 else 0
+            return ops.new_full(self, (), lowest)
+        if ignores_nan:
+            return _middle(True, self.reshape(-1))[0].reshape(())
+        values = ops.sort(self.reshape(-1), -1)[0]
+        middle, last = values[(values.shape[0] - 1) // 2], values[-1]
+        return ops.where(last != last, last, middle)    # NaN comes last
+    return forward
+
+
+_CHOICES = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(2, 4), -1, True), case(T()),
+            case(T(), 0, True), case(T(0, 3), 1)]
+_ALL_AND_ALONG = [case(T(2, 3)), case(T(4)), case(T()), case(T(3), 0), case(T(2, 3), 0),
+                  case(T(2, 4), -1, True), case(T(), 0), case(T(0, 3), 1, True)]
+_NAN_ROWS = case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 1, only=FLOATING, skip=KINKS)
+
+for _name, _ignores in (("median", False), ("nanmedian", True)):
+    _fields = namedtuple(_name, ("values", "indices"))
+    op(f"{_name}_all(self: Tensor) -> Tensor", forward=_median_all(_name, _ignores), method=False,
+       vjp={"self": lambda g, self, out: share_evenly(g, self, out)}, function=False,
+       node=f"{_name.title()}Backward0", doc="Return the lower of the middle elements.",
+       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
+       samples=[case(T(2, 3)), case(T(4)), case(T()), case(T(0), skip=KINKS, only=FLOATING)])
+    op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool) -> any", method=False,
+       forward=choose_along(_name, "iuf", lambda rows, _ignores=_ignores: _middle(
+           _ignores, rows), _fields),
+       vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+           g, out1, self_like, dim, keepdim)}, function=False,
+       node=f"{_name.title()}Backward1", doc="Return the middle elements along a dim.",
+       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
+       samples=[case(T(2, 3), 0, False), case(T(2, 4), -1, True), case(T(), 0, False),
+                case(T(0, 3), 1, True)])
+    op(f"{_name}(self: Tensor, dim: int? = None, keepdim: bool = False) -> any", out=True,
+       composite=lambda self, dim, keepdim, _name=_name: getattr(ops, _name + "_all")(self)
+       if dim is None else getattr(ops, _name + "_along")(self, dim, keepdim),
+       doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
+           f"indices) along a dim.\n\nOf two middle elements the lower one counts"
+           f"{'' if _ignores else '; NaN wins'}.", samples=[*_ALL_AND_ALONG, _NAN_ROWS],
+       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores))
+
+
+def _most_frequent(rows):
+    """Return (values, indices) of the longest run of the sorted elements; the first of equals."""
+    values, indices = ops.sort(rows, -1)
+    count = rows.shape[-1]
+    places = ops.arange_like(rows, count).expand(rows.shape)
+    if count > 1:
+        fresh = values.narrow(-1, 1, count - 1) != values.narrow(-1, 0, count - 1)
+        starts = ops.where(fresh, places.narrow(-1, 1, count - 1), 0)
+        starts = ops.cummax(ops.cat([ops.zeros_like(starts.narrow(-1, 0, 1)), starts], -1), -1)[0]
+        places = places - starts
+    longest = ops.argmax(places, -1, True)
+    return ops.gather(values, -1, longest), ops.gather(indices, -1, longest)
+
+
+op("mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any", out=True,
+   forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
+   vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+       g, out1, self_like, dim, keepdim)}, dtypes=REAL, ref=references.mode,
+   doc="Return the most frequent element along a dim, and the index of its last occurrence: "
+       "(values, indices).\n\nOf equally frequent elements the smallest counts.",
+   samples=[*_CHOICES, case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
+            case(T(6, 4, low=0, high=3, step=1), 0, skip=KINKS)])
+
+
+# -- quantiles -------------------------------------------------------------------------------------
+
+_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _check_quantile(name, self, q, interpolation):
+    """Refuse what torch refuses; return q as a tensor."""
+    if interpolation not in _INTERPOLATIONS:
+        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint "
+                           f"or nearest, but got {interpolation}")
+    if not self.numel():
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if self.dtype.name not in ("float32", "float64"):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if not hasattr(q, "shape"):
+        check_number(q, "q", name)
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        return ops.new_full(self, (), q)
+    if q.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if q.dtype != self.dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    if not is_meta(q) and q.numel() and not ops.all(whole_batch((q >= 0) & (q <= 1))).item():
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    return q
+
+
+def _pick_quantiles(rows, q, ignores_nan, interpolation):
+    """Return the quantiles of the last dim, with one place in the last dim for every q."""
+    count = rows.shape[-1]
+    values = ops.sort(rows, -1)[0]
+    holes = ops.sum((rows != rows).detach(), -1, True)
+    if ignores_nan:
+        ranks = q * ops.clamp(count - holes - 1, min=0)
+    else:
+        ranks = ops.where(holes > 0, count - 1, q * (count - 1))        # NaN is sorted last
+    if interpolation in ("lower", "higher", "nearest"):
+        rounded = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation]
+        return ops.gather(values, -1, cast_to(rounded(ranks.detach()), dtype_named("int64")))
+    low = ops.floor(ranks.detach())
+    below = ops.gather(values, -1, cast_to(low, dtype_named("int64")))
+    above = ops.gather(values, -1, cast_to(ops.ceil(ranks.detach()), dtype_named("int64")))
+    weight = ranks - low if interpolation == "linear" else ops.full_like(ranks.detach(), 0.5)
+    # From the nearer end, so that both ends are met exactly.
+    return ops.where(weight < 0.5, below + weight * (above - below),
+                     above - (1 - weight) * (above - below))
+
+
+def _quantile(name, ignores_nan):
+    def composite(self, q, dim, keepdim, interpolation):
+        q = _check_quantile(name, self, q, interpolation)
+        single, ndim = not q.ndim, self.ndim
+        if dim is None:
+            rows, place = self.reshape(-1), None
+        else:
+            place = wrap_dim(dim, ndim, name)
+            rows = ops.movedim(self, place, -1) if ndim else self.reshape(1)
+        found = ops.movedim(_pick_quantiles(rows, q.reshape(-1), ignores_nan, interpolation), -1, 0)
+        if keepdim:
+            if place is None:
+                found = found.reshape((found.shape[0],) + (1,) * ndim)
+            elif ndim:
+                found = found.unsqueeze(place + 1)
+        return found.squeeze(0) if single else found.contiguous()
+    return composite
+
+
+_QUANTILES = [case(T(5), 0.3), case(T(2, 3), 0.5, 0), case(T(2, 4), 0.7, -1, True),
+              case(T(2, 3), 0.25, keepdim=True), case(T(), 0.5), case(T(), 0.5, 0),
+              case(T(2, 4), fixed((0.1, 0.55, 0.95)), 1), case(T(4, 2), fixed((0.3,)), 0, True),
+              case(T(2, 3), fixed((0.25, 0.9)), keepdim=True), case(T(5), fixed((0.9,), shape=())),
+              *[case(T(2, 5), 0.4, 1, interpolation=name) for name in _INTERPOLATIONS[1:]]]
+for _name, _ignores in (("quantile", False), ("nanquantile", True)):
+    op(f"{_name}(self: Tensor, q: any, dim: int? = None, keepdim: bool = False, *, "
+       f"interpolation: str = 'linear') -> Tensor", out=True, dtypes=SINGLE_DOUBLE,
+       composite=_quantile(_name, _ignores), ref=references.quantile.of(_name),
+       doc=f"Return the q-th quantiles of all elements or along a dim"
+           f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "
+           f"adds a first dim.\n\nRaises: RuntimeError for a q outside [0, 1], for empty tensors, "
+           f"and for dtypes other than float32 and float64.",
+       samples=[*_QUANTILES, case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 0.4, 1,
+                                  only=FLOATING, skip=KINKS)])

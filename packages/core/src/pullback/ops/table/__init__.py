@@ -1,0 +1,1 @@
+"""What an entry of the op table is: its schema, the primitives, sample calls, further names."""

@@ -1,0 +1,75 @@
+"""What entries written below autograd share: kernels by slot, new memory, raw copies."""
+
+from functools import cache
+
+from pullback.ops.table.schema import ops
+
+
+@cache
+def compiled(module, name):
+    """Return a function of the core's compiled modules, which are not there yet at import."""
+    from importlib import import_module
+    return getattr(import_module(f"pullback._c.{module}"), name)
+
+
+def run_slot(slot, outs, ins, *params):
+    """Run a kernel slot on tensors."""
+    compiled("dispatch.launch", "run_slot")(slot, outs, ins, *params)
+
+
+# Elements up to which two compiled ops are quicker than one kernel called from here.
+FEW = 4096
+
+
+def reduce_by(slot, self, dims, keepdim, dtype=None):
+    """Return what a reduction slot makes of a tensor over checked dims."""
+    full = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
+    out = new_empty(self, full, dtype)
+    if out.numel():
+        run_slot(slot, (out,), (self,))
+    if keepdim:
+        return out
+    return out.reshape(tuple(n for d, n in enumerate(self.shape) if d not in dims))
+
+
+def new_empty(like, shape, dtype=None):
+    """Return an uninitialised tensor on the device of another."""
+    return compiled("ops.create", "empty_tensor")(tuple(shape), dtype or like.dtype, like.device)
+
+
+def new_filled(like, shape, value=0, dtype=None):
+    """Return a tensor of one value on the device of another."""
+    return compiled("ops.create", "fill_tensor")(new_empty(like, shape, dtype), value)
+
+
+def put(target, source):
+    """Copy the elements of a tensor into another of its shape."""
+    if source.numel():
+        compiled("ops.create", "copy_raw")(target, source)
+    return target
+
+
+# Dtypes in plans, which describe the forward passes of entries with forward="planned" (see
+# _c/dispatch/structured.pyx): that of the first tensor, and int64 as abi.h numbers it.
+OWN_DTYPE, INT64_DTYPE = -1, 5
+
+
+# -- under vmap, where a tensor may stand for one element of a batch -------------------------------
+
+def whole_batch(tensor):
+    """Return the batch that a tensor stands for, to look at values; others as they are."""
+    return compiled("transforms.batching", "whole")(tensor)
+
+
+def beside(tensor, *others):
+    """Return a new tensor, batched where others are, so that these can be written into it."""
+    are_batched = compiled("transforms.batching", "are_batched")
+    for other in others:
+        if are_batched((other,)):
+            tensor = ops.clone_beside(tensor, other)
+    return tensor
+
+
+def writable(self, *others):
+    """Return a copy to write others into."""
+    return beside(compiled("ops.clone", "clone_to_write")(self), *others)

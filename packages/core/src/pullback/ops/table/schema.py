@@ -1,0 +1,205 @@
+"""What one entry of the op table is, and how its signature is written.
+
+A signature reads like an annotated Python function::
+
+    sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) -> Tensor
+
+``Tensor``, ``Tensor?`` (may be None), ``Operand`` (a tensor or a number) and ``Tensor[]`` take part
+in recording. An ``int`` or ``float`` arrives as a number of Python's (with ``?`` or as None); every
+other type is looked at by the entry's own code and documents itself.
+This package is data: it imports only its own modules, and without compiled code.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+BOOL = 0x001
+INTEGRAL = 0x03E
+HALF = 0x0C0
+FLOATING = 0x3C0
+FLOAT64 = 0x200
+COMPLEX = 0xC00
+ALL = 0xFFF
+NUMBERS = INTEGRAL | FLOATING | COMPLEX
+REAL = BOOL | INTEGRAL | FLOATING
+FLOAT_COMPLEX = FLOATING | COMPLEX
+
+
+class Argument(NamedTuple):
+    """One argument of a signature."""
+
+    name: str
+    type: str
+    default: Any
+    required: bool
+    keyword_only: bool
+
+
+class Entry(NamedTuple):
+    """Everything that defines one op."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    returns: str
+    forward: str | Callable | None
+    composite: str | Callable | None
+    compiled: str | None
+    kernel: str | None
+    promote: str
+    dtypes: int
+    vjp: dict
+    jvp: str | None
+    save: dict | None
+    reads_out: Callable | None
+    node: str | Callable
+    inplace_node: str | Callable | None
+    inplace: bool | str
+    inplace_function: bool | None
+    out: bool
+    view: bool
+    overlap: bool
+    varargs: bool
+    overload: str | None
+    method: bool | str
+    function: bool | str
+    namespaces: tuple[str, ...]
+    aliases: tuple[str, ...]
+    ref: str | Callable | None
+    samples: Sequence | str | None
+    doc: str
+    signature: str
+
+
+ENTRIES: dict[str, Entry] = {}
+
+# Compiled forward passes whose results depend on operands element by element.
+POINTWISE = ("elementwise", "cast", "clone", "copy", "pow", "rsub", "scaled", "square", "sub",
+             "where")
+
+
+_NESTED = re.compile(r"[({]|\[[^\]]")   # a bracket that may hold a comma: not that of int[]
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split an argument list at its top-level commas."""
+    if not _NESTED.search(text):        # nearly all; the loop below takes ten times as long
+        return [part.strip() for part in text.split(",") if part.strip()]
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += character in "([{"
+        depth -= character in ")]}"
+        if character == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += character
+    if current.strip():
+        parts.append(current.strip())
+    return parts
+
+
+_WORDS = {"None": None, "True": True, "False": False}  # most defaults; a look-up takes a tenth
+
+
+def _default_of(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    return int(text) if text.isdecimal() else ast.literal_eval(text)
+
+
+def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
+    """Return name, arguments and result type of a signature."""
+    head, _, returns = signature.rpartition("->")
+    name, _, rest = head.strip().partition("(")
+    arguments = []
+    keyword_only = False
+    for part in split_arguments(rest.rstrip().removesuffix(")")):
+        if part == "*":
+            keyword_only = True
+            continue
+        declared, equals, default = part.partition("=")
+        argument, _, kind = declared.partition(":")
+        value = _default_of(default.strip()) if equals else None
+        arguments.append(Argument(argument.strip(), kind.strip(), value, not equals, keyword_only))
+    return name.strip(), tuple(arguments), returns.strip()
+
+
+def camel(name: str) -> str:
+    """Return the node name torch gives an op: ``log_softmax`` gives ``LogSoftmaxBackward0``."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
+
+
+def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=None,
+       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, reads_out=None, node=None,
+       inplace=False, inplace_node=None, inplace_function=None, out=False, view=False,
+       overlap=False, varargs=False, overload=None, method=True, function=True, namespace=("",),
+       aliases=(), ref=None, samples=None, doc=""):
+    """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
+
+    ``forward`` and ``composite`` are Python functions, or name compiled ones; ``compiled`` names
+    one that takes the common calls and leaves the rest to the Python function. ``node`` is a name,
+    or a function of kept values (named as in formulas) where torch has several names for one op.
+    """
+    name, arguments, returns = parse_signature(signature)
+    if name in ENTRIES:
+        raise ValueError(f"the op table has two entries for {name!r}")
+    if kernel is not None and forward is None and composite is None:
+        forward = "elementwise"
+    if jvp is None and view:
+        jvp = "linear"
+    if jvp is None and forward in POINTWISE:
+        jvp = "pointwise"
+    if any(argument.name == "pin_memory" for argument in arguments):
+        composite, forward = (pinning(name, make, arguments) if callable(make) else make
+                              for make in (composite, forward))
+    if inplace_function is None:        # torch has few of them as functions
+        operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
+        inplace_function = sum(argument.type in operands for argument in arguments) == 1
+    ENTRIES[name] = Entry(
+        name, arguments, returns, forward, composite, compiled, kernel, promote, dtypes,
+        vjp or {}, jvp, save, reads_out, node or camel(name), inplace_node, inplace,
+        inplace_function, out, view, overlap, varargs, overload, method, function,
+        (namespace,) if isinstance(namespace, str) else tuple(namespace),
+        tuple(aliases), ref, samples, doc.strip(), signature)
+    return ENTRIES[name]
+
+
+def pinning(op_name, make, arguments):
+    """Return what makes a tensor as ``make`` does, in pinned memory where ``pin_memory`` is true.
+
+    As in torch, it says nothing of memory that is there: of ``out``.
+    """
+    names = [argument.name for argument in arguments]
+    pin_memory = names.index("pin_memory")
+    requires_grad, out = (names.index(name) if name in names else None
+                          for name in ("requires_grad", "out"))
+
+    def make_there(*values):
+        if values[pin_memory] is not None and type(values[pin_memory]) is not bool:
+            raise TypeError(f"{op_name}(): argument 'pin_memory' must be bool, not "
+                            f"{type(values[pin_memory]).__name__}")
+        if not values[pin_memory] or (out is not None and values[out] is not None):
+            return make(*values)
+        from pullback.ops.table.primitives_api import compiled
+        plain = list(values)
+        if requires_grad is not None:
+            plain[requires_grad] = False
+        made = compiled("interop.pinned_tensors", "pinned_new")(make(*plain))
+        if requires_grad is None or not values[requires_grad]:
+            return made
+        return compiled("python.tensor_methods", "require_grad_of_new")(made)
+    return make_there
+
+
+class Ops:
+    """Ops by name, for entries written in other ops. Filled when the table is bound."""
+
+    def __getattr__(self, name):
+        raise AttributeError(f"the op table has no entry {name!r}, or is not bound yet")
+
+
+ops = Ops()
