@@ -10,7 +10,7 @@ import pullback as pb
 from pullback._c.graph import levels
 from pullback._c.graph.grad_modes import Transformed
 from pullback._c.graph.tensor import Tensor
-from pullback._c.transforms import batching, tangents
+from pullback._c.transforms import tangents
 from pullback.autograd.forward_ad import check_dtypes
 from pullback.func._inputs import (
     chosen,
@@ -192,7 +192,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         outputs = only_tensors(output, "linearize(f, *primals)", "f(*primals)")
         seeds = [ops.zeros_like(y.detach()) for y in outputs]
         for seed in seeds:
-            batching.whole(seed).requires_grad_()
+            levels.whole(seed).requires_grad_()
         pulled = gradients(outputs, list(seeds), flat, True, True)
 
     def jvp_fn(*given: Any) -> Any:

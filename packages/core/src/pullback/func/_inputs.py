@@ -8,6 +8,7 @@ from typing import Any
 
 import pullback as pb
 from pullback._c.engine.grad_utils import close_leaf, depends_on_open_leaf
+from pullback._c.graph import levels
 from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms import batching
 from pullback.func._tree import leaves, tree_map
@@ -59,7 +60,7 @@ def _fresh(value: Any, recording: bool) -> Tensor:
     if recording and value.requires_grad:
         return ops.alias(value)
     value = _without_history(value)
-    batching.whole(value).requires_grad_()
+    levels.whole(value).requires_grad_()
     return value
 
 
@@ -69,7 +70,7 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
     ``given`` is what ``inputs`` were made of: an input that is a result is given back itself.
     """
     for leaf in leaves(inputs):
-        whole = batching.whole(leaf)
+        whole = levels.whole(leaf)
         if whole.is_leaf:
             close_leaf(whole)
     made_of = {id(leaf): source for leaf, source in zip(leaves(inputs), leaves(given))}
@@ -79,7 +80,7 @@ def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
             return made_of[id(value)]
         if not isinstance(value, Tensor) or not value.requires_grad:
             return value
-        if recording and depends_on_open_leaf(batching.whole(value)):
+        if recording and depends_on_open_leaf(levels.whole(value)):
             return value
         return _without_history(value)
 

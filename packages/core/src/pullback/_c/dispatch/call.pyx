@@ -15,19 +15,18 @@ from pullback._c.device.device cimport DEVICE_META
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable, dtype_of_scalar)
-from pullback._c.ops.elementwise cimport (
-    PROMOTE_FLOAT, cast_tensor, check_place, leading_tensor, refuse_devices)
+from pullback._c.dispatch.operands cimport cast_tensor, check_place, leading_tensor, refuse_devices
 from pullback._c.graph.op cimport (
-    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS,
-    MAX_ARGS, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP,
-    OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op, forward_function, is_plain_number, missing,
-    op_named, plain_number, shown_name)
+    ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, MAX_ARGS,
+    OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP, OP_RANDOM, OP_SHARES,
+    OP_VARARGS, OP_VIEW, PROMOTE_FLOAT, Op, forward_function, is_plain_number, missing, op_named,
+    plain_number, shown_name)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
 from pullback._c.dispatch.outputs cimport (
-    check_fits, check_outputs, put_out, refuse_shared, writes_directly)
+    check_fits, check_outputs, own_result, put_out, refuse_shared, writes_directly)
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -36,7 +35,6 @@ from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
-from pullback._c.ops.views cimport own_result
 from pullback._c.dispatch.launch import KernelMissing
 
 cdef extern from "Python.h":

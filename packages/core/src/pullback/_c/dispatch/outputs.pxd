@@ -9,3 +9,4 @@ cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) ex
 cdef int check_fits(Tensor target, Tensor result) except -1
 cdef int put_out(Op op, Tensor target, Tensor result) except -1
 cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1
+cdef object own_result(object result)

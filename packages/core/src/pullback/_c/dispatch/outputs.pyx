@@ -3,19 +3,20 @@
 import warnings
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint32_t
 
-from pullback._c.ops.arithmetic cimport forward_sub
 from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize, dtype_object
-from pullback._c.ops.elementwise cimport (
-    PROMOTE_DEFAULT, PROMOTE_FLOAT, forward_elementwise, memory_overlaps, refuse_partial_overlap,
-    same_elements, scalar_fits)
-from pullback._c.graph.op cimport OP_EXACT, OP_SHARES, Op
+from pullback._c.dispatch.operands cimport (
+    memory_overlaps, refuse_partial_overlap, same_elements, scalar_fits)
+from pullback._c.graph.op cimport (
+    OP_DIRECT, OP_EXACT, OP_SHARES, PROMOTE_DEFAULT, PROMOTE_FLOAT, Op)
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport layout_contiguous, layout_release, layout_same_shape
-from pullback._c.graph.record cimport bump_version, check_writable
+from pullback._c.graph.record cimport bump_version, check_writable, tensor_needs_grad
 from pullback._c.device.storage cimport storage_new, storage_release
-from pullback._c.graph.tensor cimport Tensor, is_tensor, same_device
+from pullback._c.graph.tensor cimport (
+    TENSOR_IS_VIEW, Tensor, VIEW_DEFAULT, is_tensor, same_device)
 from pullback._c.base.types cimport layout_shape, pb_layout, pb_storage
 from pullback.ops.rules.out_rules import complaint
 
@@ -29,7 +30,7 @@ cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
     cdef int i
     cdef bint found = False
     cdef Tensor operand
-    if op.forward != forward_elementwise and op.forward != forward_sub:
+    if not op.flags & OP_DIRECT:
         return False
     if not op.dtypes & (<uint32_t>1 << target.dtype) or target.layout.numel == 0:
         return False
@@ -129,4 +130,33 @@ cdef int resize(Tensor target, Tensor result) except -1:
     target.layout = layout
     target.storage = storage
     target.offset = 0
+    return 0
+
+
+# ---- results that are views ----------------------------------------------------------------------
+
+cdef object own_result(object result):
+    """Make results that are views of what an op made for itself tensors of their own; return them.
+
+    Nobody else holds such a base, so there is no write that base and view would have to share.
+    """
+    if is_tensor(result):
+        if (<Tensor>result).flags & TENSOR_IS_VIEW:
+            own_view(<Tensor>result)
+    elif isinstance(result, tuple):
+        for item in <tuple>result:
+            if is_tensor(item) and (<Tensor>item).flags & TENSOR_IS_VIEW:
+                own_view(<Tensor>item)
+    return result
+
+
+cdef int own_view(Tensor view) except -1:
+    cdef PyObject *base = view.extra.base
+    if base.ob_refcnt != 1:
+        return 0
+    tensor_needs_grad(view)             # its history catches up with the base's
+    view.flags &= ~TENSOR_IS_VIEW
+    view.extra.base = NULL
+    view.extra.view_kind = VIEW_DEFAULT
+    Py_DECREF(<object>base)
     return 0

@@ -10,8 +10,7 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
 from pullback._c.device.device cimport DEVICE_META
-from pullback._c.ops.elementwise cimport (
-    cast_tensor, contiguous_copy, refuse_devices, unsupported)
+from pullback._c.dispatch.operands cimport cast_tensor, contiguous_copy, refuse_devices, unsupported
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport launch, slot_id
 from pullback._c.base.layout cimport layout_contiguous, layout_parse

@@ -9,7 +9,7 @@ from pullback._c.dispatch.call cimport op_call2
 from pullback._c.device.device cimport device_types, pb_device_type
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
-from pullback._c.ops.elementwise cimport cast_tensor, memory_overlaps
+from pullback._c.dispatch.operands cimport cast_tensor, memory_overlaps
 from pullback._c.graph.op cimport op_named
 from pullback._c.dispatch.launch cimport add_into, copy_into, launch_locked, operand, slot_id
 from pullback._c.base.layout cimport (

@@ -9,10 +9,11 @@ from libc.string cimport memset
 from pullback.abi cimport PB_EVENT_OP, pb_event
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_object)
-from pullback._c.ops.elementwise cimport cast_tensor
+from pullback._c.dispatch.operands cimport cast_tensor
 from pullback._c.graph.op cimport op_named
 from pullback._c.dispatch.launch cimport fill_with
 from pullback._c.base.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
+from pullback._c.graph.levels cimport whole
 from pullback._c.graph.node cimport Node, node_name, node_of, node_release, node_retain
 from pullback._c.dispatch.observer cimport begin_event, end_event
 from pullback._c.graph.record cimport (
@@ -222,7 +223,6 @@ cdef object with_its_batch(object tensor):
     """Return the batch that a tensor stands for, if it does: one element alone cannot be read."""
     if not (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
         return tensor
-    from pullback._c.transforms.batching import whole         # it imports the engine
     return whole(tensor)
 
 

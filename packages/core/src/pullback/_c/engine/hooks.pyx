@@ -8,7 +8,7 @@ from libc.stdint cimport uint32_t
 from pullback._c.engine.accumulate cimport is_sole_owner
 from pullback._c.dispatch.call cimport op_call2
 from pullback._c.base.dtype cimport dtype_object
-from pullback._c.ops.elementwise cimport cast_tensor
+from pullback._c.dispatch.operands cimport cast_tensor
 from pullback._c.graph.op cimport op_named
 from pullback._c.engine.grad_utils cimport fit_gradient
 from pullback._c.base.layout cimport layout_same_shape, layout_shape_tuple

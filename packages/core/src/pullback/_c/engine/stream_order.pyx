@@ -11,7 +11,7 @@ import warnings
 
 from libc.stdint cimport uint16_t, uint32_t
 
-from pullback._c.transforms.batching cimport whole
+from pullback._c.graph.levels cimport whole
 from pullback._c.device.device cimport device_types
 from pullback._c.engine.ready cimport visit_t
 from pullback._c.device.streams cimport (

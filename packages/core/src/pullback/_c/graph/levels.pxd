@@ -38,3 +38,6 @@ cdef Level batch_level(Tensor tensor)
 cdef Level innermost_level(bint of_watcher)
 cdef int level_size(int level) except? -3
 cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1
+cdef int refuse_escaped() except -1
+cdef Tensor batch_of(Tensor tensor)
+cpdef Tensor whole(Tensor tensor)

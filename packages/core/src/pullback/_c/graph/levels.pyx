@@ -25,7 +25,7 @@ cdef enum:
     MAX_LEVELS = 63             # one bit each in pb_state.hidden
 
 __all__ = ["enter_level", "enter_watch", "exit_level", "hide_all_levels", "hide_levels_inside",
-           "hide_one_level", "level_count", "restore_levels"]
+           "hide_one_level", "level_count", "restore_levels", "whole"]
 
 
 @cython.no_gc_clear                     # a cycle is broken at the tensor; the links must hold
@@ -271,3 +271,28 @@ def hide_one_level(int level):
 def restore_levels(uint64_t hidden):
     """Put levels back into this thread's sight."""
     thread_state().hidden = hidden
+
+
+# ---- batches -------------------------------------------------------------------------------------
+
+cdef Tensor batch_of(Tensor tensor):
+    """Return the batch that a tensor stands for.
+
+    Raises: RuntimeError when vmap, which made it, is over.
+    """
+    cdef Lift lift = lifts(tensor)
+    if lift is not None:
+        return lift.value
+    refuse_escaped()
+
+
+cdef int refuse_escaped() except -1:
+    raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for one "
+                       "element of a batch, and the batch is gone. Return it from the function.")
+
+
+cpdef Tensor whole(Tensor tensor):
+    """Return the batch that a tensor stands for, through all levels; other tensors themselves."""
+    while tensor.flags & TENSOR_IS_BATCHED:
+        tensor = batch_of(tensor)
+    return tensor

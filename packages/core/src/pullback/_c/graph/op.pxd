@@ -47,6 +47,7 @@ cdef enum:
     OP_RANDOM = 256             # draws random numbers
     OP_SHARES = 512             # may write to memory that it reads
     OP_EXACT = 1024             # out= must have the result's dtype
+    OP_DIRECT = 2048            # its forward pass writes straight into a tensor given as out=
 
 # Where a saved value comes from.
 cdef enum saved_source:
@@ -60,6 +61,15 @@ ctypedef struct saved_spec:
     uint8_t number              # of the argument or output
     uint8_t shape_only
     uint64_t needed_by          # bit i: the formula of tensor argument i uses it
+
+
+# Which dtype an op computes in, and which its result has.
+cdef enum promotion:
+    PROMOTE_DEFAULT = 0         # the result has the operands' common dtype
+    PROMOTE_FLOAT = 1           # integers and bool become the default float
+    PROMOTE_BOOL_OUT = 2        # computed in the common dtype, the result is bool
+    PROMOTE_REAL_OUT = 3        # complex gives its real dtype
+    PROMOTE_WHERE = 4           # the first operand is a condition
 
 
 # How an op carries tangents in forward mode.

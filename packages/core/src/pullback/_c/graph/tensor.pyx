@@ -19,8 +19,7 @@ from pullback._c.graph.node cimport gc_begin, node_dead, node_release, node_trav
 from pullback._c.base.state cimport globals_, pb_globals, process_pool
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.base.types cimport (
-    LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node,
-    pb_storage)
+    STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout, pb_node, pb_storage)
 
 __all__ = ["Tensor"]
 
@@ -467,14 +466,6 @@ cdef class Tensor:
     def storage_offset(self):
         """Return where the first element lies in the storage, in elements."""
         return self.offset
-
-    def is_contiguous(self, memory_format=None):
-        """Return True if the elements lie row by row without gaps, or so in a memory format."""
-        if memory_format is None:
-            return self.layout.flags & LAYOUT_CONTIGUOUS != 0
-        from pullback._c.ops.clone import is_in_format
-
-        return is_in_format(self, memory_format)
 
     def is_floating_point(self):
         """Return True for float16, bfloat16, float32 and float64."""

@@ -11,7 +11,7 @@ from libc.string cimport memcmp
 from pullback.abi cimport PB_BOOL, PB_I64, PB_MAX_NDIM, PB_MAX_OPERANDS, pb_param
 from pullback._c.dispatch.call cimport forward_python, op_call1, op_call2
 from pullback._c.base.dtype cimport CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category
-from pullback._c.ops.elementwise cimport memory_overlaps
+from pullback._c.dispatch.operands cimport memory_overlaps
 from pullback._c.graph.op cimport MAX_ARGS, Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
     copy_into, fill_with, launch, launch_along, launch_operands, param_int, slot_id)

@@ -5,7 +5,8 @@ from cpython.object cimport PyObject
 from pullback.abi cimport PB_BF16, PB_BOOL, PB_F16, PB_I64
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_INTEGRAL, dtype_category, dtype_of_scalar, scalar_check_all)
-from pullback._c.ops.elementwise cimport ONE, cast_tensor, forward_elementwise, run_general
+from pullback._c.dispatch.operands cimport cast_tensor
+from pullback._c.ops.elementwise cimport ONE, forward_elementwise, run_general
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport fill_with
 from pullback._c.graph.tensor cimport Tensor, is_tensor

@@ -7,7 +7,7 @@ from pullback.abi cimport PB_MAX_NDIM
 from pullback._c.dispatch.call cimport op_apply, op_call1
 from pullback._c.device.device cimport DEVICE_META, device, device_index, device_parse
 from pullback._c.base.dtype cimport dtype_code, dtype_object
-from pullback._c.ops.elementwise cimport cast_tensor
+from pullback._c.dispatch.operands cimport cast_tensor
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport (
@@ -116,9 +116,11 @@ cdef bint in_format(Tensor self, memory_format order) except -1:
     return same
 
 
-def is_in_format(Tensor self not None, order):
-    """Return True if the elements lie in a memory format without gaps."""
-    return bool(in_format(self, format_of(order, "is_contiguous")))
+def is_contiguous(Tensor self not None, memory_format=None):
+    """Return True if the elements lie row by row without gaps, or so in a memory format."""
+    if memory_format is None:
+        return self.layout.flags & LAYOUT_CONTIGUOUS != 0
+    return bool(in_format(self, format_of(memory_format, "is_contiguous")))
 
 
 # ---- copies --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pullback._c.device.device cimport (
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_code, dtype_default,
     dtype_itemsize, dtype_of_scalar, scalar_check_all)
-from pullback._c.ops.elementwise cimport cast_tensor, contiguous_copy
+from pullback._c.dispatch.operands cimport cast_tensor, contiguous_copy
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.base.errors cimport keep_error, raise_failure
 from pullback._c.base.interrupts cimport copy_polled

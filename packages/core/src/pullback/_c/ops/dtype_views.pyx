@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from pullback.abi cimport PB_BOOL, PB_C64, PB_C128, PB_F32, PB_F64, PB_MAX_NDIM
 from pullback._c.dispatch.call cimport op_apply, op_call1
 from pullback._c.base.dtype cimport CATEGORY_COMPLEX, dtype_category, dtype_itemsize, dtype_object
-from pullback._c.ops.elementwise cimport unsupported
+from pullback._c.dispatch.operands cimport unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.base.layout cimport layout_new, layout_retain
 from pullback._c.device.storage cimport storage_retain

@@ -5,177 +5,35 @@ import warnings
 from cpython.complex cimport PyComplex_Check
 from cpython.float cimport PyFloat_Check
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport uint32_t
 
 from pullback.abi cimport PB_BOOL, PB_F32, PB_F64, PB_NUM_DTYPES, PB_U8
 from pullback._c.base.dtype cimport (
-    CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_combine,
-    dtype_default, dtype_itemsize, dtype_object, dtype_of_scalar, dtype_promote, dtype_real,
-    scalar_check_all, scalar_write)
-from pullback._c.graph.op cimport OP_ALPHA, Op, forward_register, op_named, shown_name
+    CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_default,
+    dtype_object, dtype_of_scalar, dtype_real, scalar_check_all, scalar_write)
+from pullback._c.dispatch.operands cimport (
+    cast_tensor, common_dtype, contiguous_copy, leading_tensor, memory_overlaps, on_one_device,
+    refuse_partial_overlap, same_elements, scalar_fits, unsupported)
+from pullback._c.graph.op cimport (
+    OP_ALPHA, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, Op,
+    forward_register, op_named)
 from pullback._c.dispatch.launch cimport (
-    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand,
-    refuse_two_devices, slot_id)
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
 from pullback._c.base.layout cimport (
-    check_broadcast, layout_contiguous, layout_extent, layout_release, layout_retain,
-    layout_same_shape, layout_shape_tuple)
+    check_broadcast, layout_contiguous, layout_release, layout_retain, layout_same_shape,
+    layout_shape_tuple)
 from pullback._c.device.device cimport device_types, pb_device_type
 from pullback._c.dispatch.lazy cimport scalar_of
 from pullback._c.graph.tensor cimport (
-    TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
-from pullback._c.base.types cimport (
-    LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
+    TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_new)
+from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout
 
 cdef int MUL = slot_id("mul")
 cdef int ADD = slot_id("add")
 cdef int ADDCMUL = slot_id("addcmul")
 
 
-# ---- dtypes --------------------------------------------------------------------------------------
-
-cdef int common_dtype(PyObject **values, int count) except -2:
-    """Return the dtype that tensors, 0-d tensors and numbers promote to; -1 for no operand."""
-    cdef int i, code, dims = -1, zero = -1, number = -1
-    cdef Tensor tensor
-    for i in range(count):
-        if is_tensor(<object>values[i]):
-            tensor = <Tensor>values[i]
-            code = tensor.dtype
-            if tensor.layout.ndim > 0:
-                dims = code if dims < 0 else dtype_promote(dims, code)
-            else:
-                zero = code if zero < 0 else dtype_promote(zero, code)
-        else:
-            code = dtype_of_scalar(<object>values[i])
-            number = code if number < 0 else dtype_promote(number, code)
-    return dtype_combine(dims, dtype_combine(zero, number))
-
-
-cdef int unsupported(Op op, int code) except -1:
-    """Raise for a dtype that an op does not have."""
-    from pullback.ops.rules.dims import unsupported as make_error
-    if op.name in ("neg", "neg_") and code == PB_BOOL:
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
-                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
-                           "instead.")
-    raise make_error(op.name, dtype_object(code))
-
-
-# ---- copies --------------------------------------------------------------------------------------
-
-cdef Tensor cast_tensor(Tensor tensor, int dtype):
-    """Return a copy in another dtype, outside the graph."""
-    cdef pb_layout *layout
-    if tensor.layout.flags & LAYOUT_DENSE:
-        layout = layout_retain(tensor.layout)
-    else:
-        layout = layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout))
-    cdef Tensor out = tensor_new(layout, dtype, tensor.storage.device_type,
-                                 tensor.storage.device_index)
-    copy_into(out, tensor)
-    return out
-
-
-cdef Tensor contiguous_copy(Tensor tensor):
-    """Return a row-major copy, outside the graph."""
-    cdef Tensor out = tensor_new(
-        layout_contiguous(tensor.layout.ndim, layout_shape(tensor.layout)), tensor.dtype,
-        tensor.storage.device_type, tensor.storage.device_index)
-    copy_into(out, tensor)
-    return out
-
-
-cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
-    """True if the address ranges meet; two views of one storage may still be disjoint inside."""
-    cdef int64_t low_a, low_b, high_a, high_b
-    if a.layout.numel == 0 or b.layout.numel == 0 or a.storage.data == NULL:
-        return False
-    if a.storage.device_type != b.storage.device_type:
-        return False
-    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
-        return False
-    high_a = layout_extent(a.layout, &low_a)
-    high_b = layout_extent(b.layout, &low_b)
-    cdef size_t begin_a = <size_t>tensor_data(a) + low_a * dtype_itemsize[a.dtype]
-    cdef size_t end_a = <size_t>tensor_data(a) + (high_a + 1) * dtype_itemsize[a.dtype]
-    cdef size_t begin_b = <size_t>tensor_data(b) + low_b * dtype_itemsize[b.dtype]
-    cdef size_t end_b = <size_t>tensor_data(b) + (high_b + 1) * dtype_itemsize[b.dtype]
-    return begin_a < end_b and begin_b < end_a
-
-
-def may_overlap(Tensor a not None, Tensor b not None):
-    """Tell whether the memory between the first and the last elements of two tensors meets."""
-    return memory_overlaps(a, b)
-
-
-cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1:
-    """Raise if the two share memory, but not element for element.
-
-    As in torch, strided tensors with gaps are let through: callers read them from a copy.
-    """
-    if target is source or not (target.layout.flags & source.layout.flags & LAYOUT_DENSE):
-        return 0
-    if memory_overlaps(target, source) and not same_elements(target, source):
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the "
-                           "written-to tensor refer to a single memory location. Please clone() "
-                           "the tensor before performing the operation.")
-    return 0
-
-
-cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
-    """True if both name the same memory in the same order."""
-    cdef int d
-    if a.layout != b.layout:
-        if not layout_same_shape(a.layout, b.layout):
-            return False
-        for d in range(a.layout.ndim):
-            if layout_shape(a.layout)[d] != 1 and (
-                    layout_strides(a.layout)[d] != layout_strides(b.layout)[d]):
-                return False
-    if a.storage.data != b.storage.data and device_types()[a.storage.device_type].handles:
-        return False
-    return tensor_data(a) == tensor_data(b) and a.dtype == b.dtype
-
-
 # ---- operands ------------------------------------------------------------------------------------
-
-cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
-    """Raise unless all tensors are on one device; 0-d host tensors may come along."""
-    cdef int i
-    for i in range(count):
-        if not is_tensor(<object>values[i]):
-            continue
-        check_place(op, first, <Tensor>values[i], op.tensor_args[i])
-    return 0
-
-
-cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1:
-    """Raise for an argument on another device than the first, if it is no 0-d host tensor."""
-    if not same_device(tensor, first) and not (
-            tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
-        refuse_devices(op, first, tensor, position)
-    return 0
-
-
-cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1:
-    """Raise for an argument on another device than the first."""
-    refuse_two_devices(tensor_device(first), tensor_device(other), op.arg_names[position],
-                       shown_name(op))
-    return 0
-
-
-cdef Tensor leading_tensor(PyObject **values, int count):
-    """Return the tensor whose device the result gets."""
-    cdef int i
-    cdef Tensor found = None
-    for i in range(count):
-        if is_tensor(<object>values[i]):
-            if found is None:
-                found = <Tensor>values[i]
-            elif found.layout.ndim == 0 and (<Tensor>values[i]).layout.ndim > 0:
-                found = <Tensor>values[i]
-    return found
-
 
 cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
     """Describe one operand in the compute dtype; returns what must stay alive."""
@@ -267,12 +125,6 @@ cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
 cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
     """True if both have one shape and lie in memory in one order."""
     return a == b or (a.flags & b.flags & LAYOUT_CONTIGUOUS != 0 and layout_same_shape(a, b))
-
-
-cdef bint scalar_fits(object value, int code) noexcept:
-    """True if a number does not change the dtype of a tensor it meets."""
-    cdef int kind = dtype_of_scalar(value)
-    return kind >= 0 and dtype_category[kind] <= dtype_category[code]
 
 
 cdef object one = 1                     # the interned int, which defaults are too

@@ -9,7 +9,7 @@ from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category,
     dtype_code, dtype_object, scalar_write)
 from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
-from pullback._c.ops.elementwise cimport cast_tensor, unsupported
+from pullback._c.dispatch.operands cimport cast_tensor, unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
     array_fill, kernel_call, launch_along, launch_elementwise, operand, slot_id)

@@ -5,7 +5,8 @@ from cpython.object cimport PyObject
 from pullback.abi cimport PB_F32, PB_F64
 from pullback._c.dispatch.call cimport forward_python
 from pullback._c.base.dtype cimport scalar_check_all
-from pullback._c.ops.elementwise cimport run_general, scalar_fits
+from pullback._c.dispatch.operands cimport scalar_fits
+from pullback._c.ops.elementwise cimport run_general
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.graph.tensor cimport Tensor, is_tensor
 

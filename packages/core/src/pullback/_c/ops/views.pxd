@@ -4,7 +4,6 @@ from pullback._c.graph.tensor cimport Tensor
 from pullback._c.base.types cimport pb_layout
 
 cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype)
-cdef object own_result(object result)
 cdef int fetch(Tensor self, int64_t *shape, int64_t *strides) noexcept
 cdef int64_t dim_of(object dim, int64_t ndim) except -1
 cdef int64_t integer(object value, str op, str argument) except? -1

@@ -3,7 +3,7 @@
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
@@ -14,12 +14,11 @@ from pullback._c.base.interrupts cimport poll_signals
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_retain, layout_shape_tuple, layout_swapped,
     small_int)
-from pullback._c.graph.record cimport tensor_needs_grad
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, TENSOR_LAZY, Tensor, VIEW_DEFAULT, VIEW_INFERENCE, VIEW_MULTI_OUTPUT,
-    VIEW_NO_GRAD, is_tensor, pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
+    VIEW_NO_GRAD, pb_tensor_extra, tensor_alias, tensor_extra, tensor_wrap)
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, STORAGE_INFERENCE, layout_shape, layout_strides, pb_layout)
 
@@ -50,33 +49,6 @@ cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtyp
     extra.view_version = view.storage.version
     view.flags |= TENSOR_IS_VIEW
     return view
-
-
-cdef object own_result(object result):
-    """Make results that are views of what an op made for itself tensors of their own; return them.
-
-    Nobody else holds such a base, so there is no write that base and view would have to share.
-    """
-    if is_tensor(result):
-        if (<Tensor>result).flags & TENSOR_IS_VIEW:
-            own_view(<Tensor>result)
-    elif isinstance(result, tuple):
-        for item in <tuple>result:
-            if is_tensor(item) and (<Tensor>item).flags & TENSOR_IS_VIEW:
-                own_view(<Tensor>item)
-    return result
-
-
-cdef int own_view(Tensor view) except -1:
-    cdef PyObject *base = view.extra.base
-    if base.ob_refcnt != 1:
-        return 0
-    tensor_needs_grad(view)             # its history catches up with the base's
-    view.flags &= ~TENSOR_IS_VIEW
-    view.extra.base = NULL
-    view.extra.view_kind = VIEW_DEFAULT
-    Py_DECREF(<object>base)
-    return 0
 
 
 cdef Tensor view_strided(Tensor source, int ndim, const int64_t *shape, const int64_t *strides,

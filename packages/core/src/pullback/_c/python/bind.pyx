@@ -2,16 +2,17 @@
 
 from cpython.object cimport PyObject
 
-from pullback._c.ops.elementwise cimport (
-    PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE)
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
-    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
-    MAX_TENSOR_ARGS, NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST,
-    NUMBER_OPTIONAL, NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_EXACT, OP_HAS_OUT,
-    OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW, Op,
-    SOURCE_ARG, SOURCE_EXTRA, SOURCE_OUT, forward_named, missing)
+    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS,
+    NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST, NUMBER_OPTIONAL,
+    NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
+    OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW,
+    PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, SOURCE_ARG,
+    SOURCE_EXTRA, SOURCE_OUT, Op, forward_named, missing)
 from pullback._c.dispatch.call cimport forward_python
+from pullback._c.ops.arithmetic cimport forward_sub
+from pullback._c.ops.elementwise cimport forward_elementwise
 from pullback._c.dispatch.launch cimport slot_id
 # These register their forwards, and what runs them at levels.
 from pullback._c.dispatch import structured  # no-cython-lint
@@ -166,6 +167,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
         op.forward = forward_named(entry.forward)
     if entry.compiled is not None:
         op.forward = forward_named(entry.compiled)
+    if op.forward == forward_elementwise or op.forward == forward_sub:
+        op.flags |= OP_DIRECT
     enable(op)
     register(op)
     return op

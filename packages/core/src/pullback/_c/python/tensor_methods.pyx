@@ -10,7 +10,8 @@ from pullback._c.ops.create import data_alias
 from pullback._c.python.node_methods import Method
 from pullback._c.graph.record import set_move_retained
 from pullback._c.graph.tensor import bind_attribute
-from pullback._c.transforms.batching cimport batch_of
+from pullback._c.ops.clone import is_contiguous
+from pullback._c.graph.levels cimport batch_of
 from pullback._c.base.dtype cimport dtype_code, dtype_differentiable, dtype_object
 from pullback._c.engine.engine cimport run_pass
 from pullback._c.engine.grad_utils cimport (
@@ -425,6 +426,6 @@ def install():
             "_version": get_version, "_base": get_base, "retains_grad": get_retains_grad}.items():
         bind_attribute(name, property(getter))
     for name, method in {
-            "requires_grad_": requires_grad_, "detach_": detach_,
-            "retain_grad": retain_grad}.items():
+            "requires_grad_": requires_grad_, "detach_": detach_, "retain_grad": retain_grad,
+            "is_contiguous": is_contiguous}.items():
         bind_attribute(name, Method(method))

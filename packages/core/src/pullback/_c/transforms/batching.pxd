@@ -8,6 +8,3 @@ cdef object run_batched(Op op, PyObject **args, int level)
 cdef Tensor batched(Tensor value, Level level)
 cdef Tensor unwrap(Tensor tensor, Level level)
 cdef Tensor rewrap(Tensor value, Level level)
-cdef int refuse_escaped() except -1
-cdef Tensor batch_of(Tensor tensor)
-cpdef Tensor whole(Tensor tensor)

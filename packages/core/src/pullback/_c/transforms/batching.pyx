@@ -15,7 +15,8 @@ from pullback._c.graph.op cimport (
 from pullback._c.engine.grad_utils cimport refuse_implicit
 from pullback._c.base.layout cimport layout_new, layout_shape_tuple
 from pullback._c.graph.levels cimport (
-    Level, Lift, attach, batch_level, hide_level, level_size, lifts, link, open_level)
+    Level, Lift, attach, batch_level, batch_of, hide_level, level_size, lifts, link, open_level,
+    whole)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_new
 from pullback._c.graph.tensor cimport (
@@ -23,29 +24,12 @@ from pullback._c.graph.tensor cimport (
 from pullback._c.base.types cimport layout_shape, layout_strides
 from pullback._c.engine.engine import run_backward
 
-__all__ = ["apply_op", "are_batched", "describe", "gradients_of", "get_batch", "make_batched",
-           "whole"]
+__all__ = ["apply_op", "are_batched", "describe", "gradients_of", "get_batch", "make_batched"]
 
 
 cdef Tensor batched_value(Tensor tensor, Level level):
     """Return the batch that a tensor stands for at a level, or None."""
     return batch_of(tensor) if batch_level(tensor) is level else None
-
-
-cdef Tensor batch_of(Tensor tensor):
-    """Return the batch that a tensor stands for.
-
-    Raises: RuntimeError when vmap, which made it, is over.
-    """
-    cdef Lift lift = lifts(tensor)
-    if lift is not None:
-        return lift.value
-    refuse_escaped()
-
-
-cdef int refuse_escaped() except -1:
-    raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for one "
-                       "element of a batch, and the batch is gone. Return it from the function.")
 
 
 cdef Tensor batched(Tensor value, Level level):
@@ -280,13 +264,6 @@ def apply_op(Op op not None, list values):
 def make_batched(Tensor value not None, int level):
     """Return a tensor that stands for an element of ``value``, whose first dim is the batch's."""
     return batched(value, open_level(level, "make_batched"))
-
-
-cpdef Tensor whole(Tensor tensor):
-    """Return the batch that a tensor stands for, through all levels; other tensors themselves."""
-    while tensor.flags & TENSOR_IS_BATCHED:
-        tensor = batch_of(tensor)
-    return tensor
 
 
 def are_batched(values):

@@ -9,7 +9,6 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
 
-from pullback._c.transforms.batching cimport whole
 from pullback._c.dispatch.call cimport op_apply, op_apply_inplace, op_call1, op_call2
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, dtype_category, dtype_differentiable, dtype_object)
@@ -18,7 +17,7 @@ from pullback._c.graph.op cimport (
     Op, op_named)
 from pullback._c.engine.formula cimport vjp_at
 from pullback._c.base.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.graph.levels cimport hide_level
+from pullback._c.graph.levels cimport hide_level, whole
 from pullback._c.graph.record cimport SliceWrite, needs_grad, tensor_needs_grad
 from pullback._c.graph.saved cimport PACKED_OUTPUT, give_packed_lift, lifts_apart
 from pullback._c.base.state cimport pb_state, thread_state

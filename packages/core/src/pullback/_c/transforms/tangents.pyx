@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint64_t
 
-from pullback._c.transforms.batching cimport batch_of, batched, rewrap, unwrap, whole
+from pullback._c.transforms.batching cimport batched, rewrap, unwrap
 from pullback._c.dispatch.call cimport op_call1
 from pullback._c.base.dtype cimport dtype_object
 from pullback._c.graph.op cimport op_named
@@ -10,8 +10,8 @@ from pullback._c.base.layout cimport (
     layout_may_self_overlap, layout_same_shape, layout_same_strides, layout_shape_tuple,
     layout_strides_tuple)
 from pullback._c.graph.levels cimport (
-    Level, Lift, attach, batch_level, hide_level, is_open_here, lifts, link, open_level,
-    sees_base, tangent_level)
+    Level, Lift, attach, batch_level, batch_of, hide_level, is_open_here, lifts, link, open_level,
+    sees_base, tangent_level, whole)
 from pullback._c.graph.record cimport toggled
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.graph.tensor cimport (

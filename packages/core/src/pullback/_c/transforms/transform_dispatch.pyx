@@ -3,11 +3,12 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
-from pullback._c.transforms.batching cimport refuse_escaped, run_batched
+from pullback._c.transforms.batching cimport run_batched
 from pullback._c.dispatch.call cimport run_composite_plainly, set_lifted_run
 from pullback._c.graph.op cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
 from pullback._c.transforms.jvp cimport run_inplace_with_tangents, run_with_tangents
-from pullback._c.graph.levels cimport Level, batch_level, innermost_level, tangent_level
+from pullback._c.graph.levels cimport (
+    Level, batch_level, innermost_level, refuse_escaped, tangent_level)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
 from pullback._c.transforms.dispatch_mode cimport announce_write, run_inplace_watched, run_watched

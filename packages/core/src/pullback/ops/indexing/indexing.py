@@ -499,7 +499,7 @@ def advanced_setitem(self, advanced, value):
         value = value.to(self.device)
     if value.numel() == 1 and all(index is None or index.dtype.name == "bool"
                                   for index in indices):
-        from pullback._c.ops.elementwise import may_overlap
+        from pullback._c.dispatch.operands import may_overlap
         # torch fills masks: that casts, and reads the number first
         value = value.to(self.dtype, copy=may_overlap(self, value))
     ops.index_put_(self, indices, value)

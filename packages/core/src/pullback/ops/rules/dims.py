@@ -78,7 +78,7 @@ def kept_apart(self, source):
 
     Raises: RuntimeError if both are contiguous and share elements, as torch refuses it.
     """
-    from pullback._c.ops.elementwise import may_overlap
+    from pullback._c.dispatch.operands import may_overlap
     if is_meta(self, source) or not may_overlap(self, source):
         return source
     if self.is_contiguous() and source.is_contiguous():

@@ -226,7 +226,7 @@ def as_it_is(tensor):
 
 def version_of(tensor):
     """Return how often the memory of a tensor, or of the batch that it stands for, was written."""
-    tensor = batching.whole(tensor)
+    tensor = levels.whole(tensor)
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -1,0 +1,18 @@
+from cpython.object cimport PyObject
+
+from pullback._c.graph.op cimport Op
+from pullback._c.graph.tensor cimport Tensor
+
+
+cdef int common_dtype(PyObject **values, int count) except -2
+cdef int unsupported(Op op, int code) except -1
+cdef Tensor cast_tensor(Tensor tensor, int dtype)
+cdef Tensor contiguous_copy(Tensor tensor)
+cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
+cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1
+cdef bint same_elements(Tensor a, Tensor b) noexcept nogil
+cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1
+cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1
+cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1
+cdef Tensor leading_tensor(PyObject **values, int count)
+cdef bint scalar_fits(object value, int code) noexcept
