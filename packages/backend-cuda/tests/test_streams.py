@@ -306,6 +306,16 @@ def test_threads_with_streams_of_their_own(late):
     assert x.grad.cpu().tolist() == [6.0] * 32
 
 
+def test_passes_on_several_streams_add_to_a_leaf_in_turn(late):
+    x = pb.ones(32, device="cuda", requires_grad=True)
+    pb.cuda.synchronize()
+    for i in range(1, 5):
+        with pb.cuda.stream(pb.cuda.Stream() if i != 3 else None):
+            work(x * float(i)).sum().backward()
+    pb.cuda.synchronize()
+    assert x.grad.cpu().tolist() == [10.0] * 32
+
+
 def test_exception_in_backward_restores_the_stream():
     side = pb.cuda.Stream()
     x = pb.ones(4, device="cuda", requires_grad=True)

@@ -140,6 +140,15 @@ def test_leaf_of_several_streams():
     assert x.grad.tolist() == [12.0, 12.0]
 
 
+def test_passes_on_several_streams_add_to_a_leaf_in_turn():
+    x = leaf(1.0, 2.0)
+    for number in (1, 0, 2, 1):
+        with on(number):
+            (x * float(number + 1)).sum().backward()
+    wait(0, 1)
+    assert x.grad.tolist() == [8.0, 8.0]
+
+
 def test_streams_go_on_side_by_side():
     x = leaf(1.0, 2.0)
     base = x * 1

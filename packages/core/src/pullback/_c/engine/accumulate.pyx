@@ -1,12 +1,15 @@
 """Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
 
+import threading
+
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint16_t, uint32_t
 
 from pullback.abi cimport PB_F32, PB_F64, PB_NUM_DTYPES
 from pullback._c.dispatch.call cimport op_call2
 from pullback._c.device.device cimport device_types, pb_device_type
+from pullback._c.device.streams cimport stream_default, stream_now, stream_use, stream_wait
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
 from pullback._c.dispatch.operands cimport cast_tensor, memory_overlaps
@@ -24,6 +27,8 @@ from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
     STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
 
+# Reentrant: a dispatch mode that sees the addition may run a pass.
+cdef object accumulation_lock = threading.RLock()
 cdef int ADDCMUL = slot_id("addcmul")
 
 cdef extern from "Python.h":
@@ -90,6 +95,33 @@ cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
 
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
     """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
+    if device_types()[leaf.storage.device_type].streams:
+        return accumulate_in_order(leaf, incoming, create_graph)
+    return accumulate_now(leaf, incoming, create_graph)
+
+
+cdef int accumulate_in_order(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
+    """Add a gradient on the current stream, after what another pass added on another stream.
+
+    One thread at a time: the next one must wait for all that this one has queued.
+    """
+    cdef int device_type = leaf.storage.device_type, device_index = leaf.storage.device_index
+    cdef pb_tensor_extra *extra = tensor_extra(leaf)
+    cdef uint16_t own = stream_now(device_type, device_index), last
+    accumulation_lock.acquire()
+    try:
+        last = extra.grad_stream or stream_default(device_type, device_index)
+        if extra.grad != NULL and last != own:
+            stream_wait(own, last)
+            stream_use((<Tensor>extra.grad).storage, own)
+        accumulate_now(leaf, incoming, create_graph)
+        extra.grad_stream = own
+    finally:
+        accumulation_lock.release()
+    return 0
+
+
+cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
     cdef bint sole = is_only_way(incoming)
     cdef Tensor grad = <Tensor>incoming
     cdef pb_tensor_extra *extra = tensor_extra(leaf)

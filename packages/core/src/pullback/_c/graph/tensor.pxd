@@ -38,6 +38,7 @@ ctypedef struct pb_tensor_extra:
     int8_t grad_dtype           # -1: the tensor's own; -2: unchecked
     int16_t device_type         # of what a batched tensor stands for
     int16_t device_index
+    uint16_t grad_stream        # of the last addition to grad; 0: the device's default stream
     bint closed                 # a leaf that a transform made for a function that has returned
 
 
