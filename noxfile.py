@@ -134,7 +134,7 @@ def interrupts(session: nox.Session) -> None:
     """Interrupt every long call of the CPU backend, and print how long that takes."""
     install_wheels(session, "core", "cpu", others=("pytest>=8", "ml_dtypes"))
     session.env["PULLBACK_TEST_INTERRUPTS"] = "all"
-    run_pytest(session, "packages/backend-cpu/tests/test_interrupts.py", "-q")
+    run_pytest(session, "packages/backend-cpu/tests/runtime/test_interrupts.py", "-q")
     session.run("python", "-m", "benchmarks.interrupts", *session.posargs)
 
 

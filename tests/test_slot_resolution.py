@@ -6,7 +6,7 @@ PLUGIN = """
 from pullback.backend import hookimpl
 from pullback.ops.table.primitives import SLOTS
 from pullback.refbackend.plugin import KERNELS
-from pullback_cpu._allocator import BACKEND
+from pullback_cpu.runtime.allocator import BACKEND
 
 @hookimpl
 def pullback_backend(device):
@@ -92,7 +92,7 @@ def test_a_kernel_that_promises_to_conjugate_and_does_not_fails_the_check(run_li
     """The suite's checks of lazy operands notice one kernel that reads memory as it is."""
     plugin = """
 from pullback.backend import hookimpl
-from pullback_cpu._allocator import BACKEND
+from pullback_cpu.runtime.allocator import BACKEND
 from pullback_cpu.kernels import KERNELS
 
 @hookimpl

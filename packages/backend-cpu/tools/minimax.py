@@ -1,6 +1,6 @@
 """Print the polynomials of the vector functions: ``python minimax.py [NAME...]``.
 
-``python minimax.py pieces.h`` prints the tables of that file.
+``python minimax.py piecewise_poly.h`` prints the tables of that file.
 
 Each line of FITS says what a polynomial stands for. Remez's exchange finds the one whose weighted
 error is smallest; coefficients are rounded one after the other, and those that are left are
@@ -257,7 +257,7 @@ PIECES = {"erfc": (erfc, mpf(1) / 8, 7), "tanh": (tanh, mpf(10) / 34, 6)}
 
 
 def print_pieces() -> None:
-    """Print the tables of pieces.h: a line of centres, and one of each power's coefficients."""
+    """Print piecewise_poly.h's tables: a line of centres, and one of each power's coefficients."""
     for name, (function, width, terms) in PIECES.items():
         print(name)
         pieces = [piece(function, width, terms, number) for number in range(32)]
@@ -267,7 +267,7 @@ def print_pieces() -> None:
 
 def main(names: list[str]) -> None:
     """Print the coefficients, lowest power first, with the bits that the result has."""
-    if names == ["pieces.h"]:
+    if names == ["piecewise_poly.h"]:
         print_pieces()
         return
     for name in names or FITS:

@@ -1,7 +1,8 @@
-"""Render a kernel template: ``python render.py template.pyx.in output.pyx``.
+"""Render a kernel template: ``python render.py template.pyx.in output.pyx output.pyx.dep``.
 
 Templates are written in the small language of Cython's own Tempita. They see the table of
-dtypes.py, and ``include(name, **values)`` renders another template of their folder in place.
+dtypes.py, and ``include(name, **values)`` renders another template of their folder in place. The
+third file lists for ninja what the output was made from.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import dtypes
 from Cython import Tempita
 
 
-def render_template(source: Path, **values: object) -> str:
-    """Return the Cython source that a template stands for."""
+def render_template(source: Path, used: list[Path], **values: object) -> str:
+    """Return the Cython source that a template stands for; add the files read to ``used``."""
+    used.append(source)
 
     def include(name: str, **inner: object) -> str:
-        return render_template(source.with_name(name), **inner)
+        return render_template(source.with_name(name), used, **inner)
 
     template = Tempita.Template(
         source.read_text(encoding="utf-8"),
@@ -28,10 +30,13 @@ def render_template(source: Path, **values: object) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the rendered template to the output path."""
-    source, output = map(Path, arguments)
+    """Write the rendered template to the output path, and the files it was made from."""
+    source, output, depfile = map(Path, arguments)
+    used = [Path(__file__), Path(dtypes.__file__)]
     notice = f"# Generated from {source.name} by render.py; edit that file instead.\n"
-    output.write_text(notice + render_template(source), encoding="utf-8")
+    output.write_text(notice + render_template(source, used), encoding="utf-8")
+    names = " ".join(str(path).replace(" ", r"\ ") for path in used)
+    depfile.write_text(f"{output}: {names}\n", encoding="utf-8")
     return 0
 
 

@@ -2,6 +2,6 @@
 
 __version__ = "0.1.0"
 
-from pullback_cpu._allocator import memory_limit, set_memory_limit
+from pullback_cpu.runtime.allocator import memory_limit, set_memory_limit
 
 __all__ = ["memory_limit", "set_memory_limit"]

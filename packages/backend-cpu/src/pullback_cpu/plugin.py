@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pullback.backend import hookimpl
 from pullback.backend.threads import default_threads
-from pullback_cpu import blas_loader, threadpools
-from pullback_cpu._allocator import BACKEND
+from pullback_cpu import __version__
 from pullback_cpu.kernels import KERNELS, TAKES_CONJ
-from pullback_cpu.threads import set_num_threads
+from pullback_cpu.runtime import blas_loader, threadpools
+from pullback_cpu.runtime.allocator import BACKEND
+from pullback_cpu.runtime.threads import set_num_threads
 
 DEVICE = "cpu"
 
@@ -34,4 +35,4 @@ def pullback_set_threads(count: int) -> None:
 
 
 set_num_threads(default_threads())
-threadpools.announce()
+threadpools.announce(__version__)

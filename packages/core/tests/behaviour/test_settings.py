@@ -77,7 +77,7 @@ assert pb.get_num_threads() >= 1
 pb.set_num_threads({before})
 {call}
 import sys
-blas = sys.modules.get("pullback_cpu.kernels.blas")
+blas = sys.modules.get("pullback_cpu.gemm.blas")
 found = [blas.thread_count()] if blas else []
 pb.set_num_threads(2)
 assert pb.get_num_threads() == 2

@@ -1,44 +1,32 @@
-"""Kernels for host memory: one for every slot, as a capsule with the dtypes it is good for."""
+"""Kernels for host memory: one for every slot, as a capsule with the dtypes it is good for.
+
+Modules stand in folders by family. One that defines ``KERNELS`` is found here, in the build for
+the chosen instruction set where there are several (see runtime/isa.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 
-from pullback_cpu.kernels.levels import load_kernels
+from pullback_cpu.runtime.isa import ISA, isa_of
 
+
+def load_modules() -> Iterator[ModuleType]:
+    """Import the compiled modules of all families."""
+    for family in iter_modules(__path__, f"{__name__}."):
+        folder = import_module(family.name)
+        for module in iter_modules(folder.__path__, f"{family.name}."):
+            if isa_of(module.name) in (None, ISA):
+                yield import_module(module.name)
+
+
+#: The kernel of each slot, and the dtypes it is good for.
 KERNELS: dict[str, tuple[int, object]] = {}
-# Compiled once for each level (see levels.py).
-for _name in (
-    "activations",
-    "argreduce",
-    "binary",
-    "binary_more",
-    "compare",
-    "convolution",
-    "convolution_weight",
-    "copy",
-    "functions",
-    "gather",
-    "index",
-    "moments",
-    "normalize",
-    "power",
-    "random",
-    "rearrange",
-    "reduce",
-    "resample",
-    "scan",
-    "searchsorted",
-    "softmax",
-    "sort",
-    "ternary",
-    "unary",
-    "where",
-    "windows",
-):
-    KERNELS.update(load_kernels(_name).KERNELS)
-# Compiled once: what BLAS and LAPACK do, and what has nothing for vectors.
-for _name in ("create", "cumextreme", "matmul", "nll", "nonzero", "solve", "svd"):
-    KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)
 #: Slots whose kernels take conjugates as they are stored.
-TAKES_CONJ = import_module(f"{__name__}.matmul").TAKES_CONJ
+TAKES_CONJ: set[str] = set()
+for _module in load_modules():
+    KERNELS.update(getattr(_module, "KERNELS", {}))
+    TAKES_CONJ.update(getattr(_module, "TAKES_CONJ", ()))

@@ -1,0 +1,1 @@
+"""Matrix products: micro-kernels for each instruction set, AMX, and the BLAS of SciPy."""

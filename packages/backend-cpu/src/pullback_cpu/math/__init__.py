@@ -1,0 +1,1 @@
+"""Functions of single numbers and of vector registers; no arrays here."""

@@ -1,0 +1,1 @@
+"""Memory, threads, the libraries that are loaded, and the instruction sets of this processor."""
