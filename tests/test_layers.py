@@ -22,7 +22,8 @@ FORBIDDEN = {
     "nn": ("testing", "refbackend"),
 }
 # Which folders of a package each folder may import, in functions and for annotations too; "." is
-# the package's own modules and "pullback" the core.
+# the package's own modules and "pullback" the core. A folder in a folder counts as part of it
+# unless it is named here.
 ALLOWED = {
     "packages/core/src/pullback/_c": {
         "base": set(),
@@ -36,6 +37,21 @@ ALLOWED = {
         "python": {
             *("base", "device", "graph", "dispatch", "ops", "engine", "transforms", "pullback"),
         },
+    },
+    "packages/backend-cpu/src/pullback_cpu": {
+        "runtime": {"pullback"},
+        "math": {"kernels/common"},
+        "kernels/common": {"runtime"},
+        "gemm": {"runtime", "math", "kernels/common"},
+        "kernels": {"runtime", "math", "gemm", "kernels/common"},
+        ".": {"runtime", "kernels", "pullback"},
+    },
+    "packages/backend-cuda/src/pullback_cuda": {
+        "runtime": {"pullback"},
+        "kernels/common": {"runtime"},
+        "kernels/strides": {"kernels/common"},
+        "kernels": {"runtime", "kernels/common", "kernels/strides", "pullback"},
+        ".": {"runtime", "kernels", "pullback"},
     },
     "packages/profiler/src/pullback_profiler": {
         "events": set(),
@@ -240,10 +256,10 @@ def imported_module(name, modules):
     return name or None
 
 
-def folder_of(module, package):
-    """Return the folder right below the package that a module is in, "." for the package itself."""
-    words = module.split(".")
-    return words[1] if len(words) > 1 and (package / words[1]).is_dir() else "."
+def folder_of(module, folders):
+    """Return which of these folders of a package a module is in, "." for the package itself."""
+    words = module.split(".")[1:]
+    return next((name for name in ("/".join(words[:2]), *words[:1]) if name in folders), ".")
 
 
 @pytest.mark.parametrize("package", ALLOWED)
@@ -253,10 +269,10 @@ def test_folders_import_only_what_is_below_them(root, package):
     modules = modules_of(package)
     used = {}
     for module, names in modules.items():
-        source = folder_of(module, package)
+        source = folder_of(module, allowed)
         for name in names:
             home = imported_module(name, modules)
-            target = folder_of(home, package) if home else "pullback" if is_core(name) else source
+            target = folder_of(home, allowed) if home else "pullback" if is_core(name) else source
             if name.startswith(("pullback.abi", "pullback.pool")):
                 continue  # the contract, below everything
             if target != source:
@@ -277,6 +293,26 @@ def test_modules_import_each_other_in_no_circle(root, package):
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+def test_folders_keep_their_size(root):
+    """At most 20 source files in a folder, not counting ``__init__.py``."""
+    endings = {".py", ".pyx", ".pxd", ".in", ".h", ".c", ".cu", ".cuh"}
+    folders = [
+        folder for part in ("src", "tools") for folder in root.glob(f"packages/*/{part}/**/")
+    ]
+    folders += [
+        folder
+        for part in ("benchmarks", "examples", "tools")
+        for folder in root.glob(f"{part}/**/")
+    ]
+    crowded = {}
+    for folder in folders:
+        files = [path for path in folder.iterdir() if path.suffix in endings]
+        count = sum(path.name != "__init__.py" for path in files)
+        if count > 20 and "build" not in folder.parts:
+            crowded[folder.relative_to(root).as_posix()] = count
+    assert crowded == {}
 
 
 @pytest.mark.parametrize("folder", ["packages", "tools", "benchmarks", "examples"])

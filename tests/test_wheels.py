@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 COMPILED = ("pullback", "pullback_cpu", "pullback_cuda", "pullback_profiler")
-KERNELS = "pullback_cuda/kernels/"
+CUDA = "pullback_cuda/"
 PAGES = "pullback_profiler/export/pages/"
 MEGABYTE = 1_000_000
 
@@ -46,7 +46,8 @@ def test_wheel_holds_modules_markers_and_nothing_else(wheel):
         for name in inside
         if not name.endswith((".py", ".pyi", ".so", ".pyd", "/py.typed", "/templates.txt"))
         and not (name.startswith(contract) and name.endswith((".h", ".pxd")))
-        and not (name.startswith(KERNELS) and name.endswith((".cu", ".cuh", ".h", ".fatbin")))
+        and not (name.startswith(CUDA) and name.endswith((".cu", ".cuh", ".h", ".fatbin")))
+        and name != f"{CUDA}kernels/architectures.txt"
         and not (name.startswith(PAGES) and name.endswith((".html", ".css", ".js")))
     ]
     assert unwanted == []
@@ -78,16 +79,23 @@ def test_core_wheel_has_the_contract_and_stubs(wheels):
 
 @pytest.mark.parametrize(
     ("folder", "name"),
-    [("core", "pullback"), ("backend-cuda", "pullback_cuda"), ("profiler", "pullback_profiler")],
+    [
+        *(("core", "pullback"), ("backend-cpu", "pullback_cpu")),
+        *(("backend-cuda", "pullback_cuda"), ("profiler", "pullback_profiler")),
+    ],
 )
 def test_wheel_has_every_module_of_the_source(root, wheels, folder, name):
     source = root / "packages" / folder / "src"
     modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
     compiled = {
-        path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*.pyx")
+        path.relative_to(source).as_posix().partition(".")[0] for path in source.rglob("*.pyx*")
     }
     names = names_of(wheels, name)
-    built = {name.partition(".")[0] for name in names if name.endswith((".so", ".pyd"))}
+    built = {
+        name.partition(".")[0].removesuffix("_baseline")  # compiled for several instruction sets
+        for name in names
+        if name.endswith((".so", ".pyd"))
+    }
     assert modules - names == set()
     assert compiled - built == set()
 
@@ -120,9 +128,19 @@ def test_core_wheel_offers_the_extras(wheels):
 def test_cuda_wheel_has_every_family_of_kernels_as_text(root, wheels):
     source = root / "packages" / "backend-cuda" / "src"
     names = names_of(wheels, "pullback_cuda")
-    for pattern in ("*.cu", "*.cuh"):
-        for path in (source / KERNELS).glob(pattern):
+    for pattern in ("*.cu", "*.cuh", "*.h"):
+        for path in source.rglob(pattern):
             assert path.relative_to(source).as_posix() in names
+
+
+def test_cuda_wheel_lists_the_architectures_of_its_images(wheels):
+    with zipfile.ZipFile(wheels["pullback_cuda"]) as archive:
+        names = archive.namelist()
+        if not any(name.endswith(".fatbin") for name in names):
+            pytest.skip("the wheel was built without nvcc")
+        listed = archive.read(f"{CUDA}kernels/architectures.txt").decode().split()
+    assert "sm_90" in listed
+    assert all(name.startswith(("sm_", "compute_")) for name in listed)
 
 
 def test_wheels_stay_small(wheels):

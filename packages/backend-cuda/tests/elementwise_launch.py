@@ -20,7 +20,7 @@ THREADS = 256
 
 
 class Arguments(ctypes.Structure):
-    """``elementwise_arguments`` of elementwise.h."""
+    """``elementwise_arguments`` of elementwise_driver.h."""
 
     _fields_ = [
         ("data", ctypes.c_void_p * 5),
@@ -62,7 +62,7 @@ class Families:
 
     def __call__(self, family):
         if family not in self.found:
-            path = self.build.KERNELS / f"{family}.cu"
+            (path,) = self.build.KERNELS.rglob(f"{family}.cu")
             self.found[family] = self.build.Kernels(self.build.image(path))
         return self.found[family]
 

@@ -36,7 +36,7 @@ def compiler() -> str | None:
 def build_images(sanitize: bool = False) -> Path:
     """Build every family of kernels for the CPU; return the folder with their images."""
     build = emulation()
-    sources = sorted(build.KERNELS.glob("*.cu"))
+    sources = sorted(build.KERNELS.rglob("*.cu"), key=lambda path: path.stem)
     images = build.images(sources, sanitize)
     digest = hashlib.sha256(" ".join(path.stem for path in images).encode()).hexdigest()
     folder = build.cache_folder() / f"images-{digest[:16]}"

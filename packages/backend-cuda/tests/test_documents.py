@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-MODULES = ("driver", "information", "memory", "streams", "user_kernels")
+MODULES = (
+    *("runtime.driver", "runtime.device_properties", "runtime.memory", "runtime.streams"),
+    "user_kernels",
+)
 DOCUMENTS = ("docs/howto/use-cuda.md", "packages/backend-cuda/README.md")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

@@ -20,7 +20,7 @@ build = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(build)
 
 RIGHT = r"""
-#include "kernel.cuh"
+#include "kernels/common/kernel.cuh"
 
 struct arguments { void *in; void *out; int64_t size; };
 
@@ -167,7 +167,7 @@ KERNEL(unordered, arguments) {
 """
 
 WRONG = r"""
-#include "kernel.cuh"
+#include "kernels/common/kernel.cuh"
 struct arguments { void *at; int64_t size; };
 KERNEL(returns_early, arguments) { if (threadIdx.x < 3) return; __syncthreads(); }
 KERNEL(skips, arguments) {
@@ -355,7 +355,7 @@ def test_the_first_report_wins(right):
 
 def test_codes_are_those_of_the_abi():
     abi = (HERE.parents[1] / "core/src/pullback/include/pullback/abi.h").read_text()
-    own = (build.KERNELS / "kernel.cuh").read_text()
+    own = (build.KERNELS / "common" / "kernel.cuh").read_text()
     codes = dict(re.findall(r"\b(PB_E_\w+) = (\d+)", own))
     assert len(codes) == 2
     assert codes.items() <= dict(re.findall(r"\b(PB_E_\w+) = (\d+)", abi)).items()
@@ -409,7 +409,7 @@ def test_launches_from_several_threads(right):
 
 def test_images_share_nothing(tmp_path):
     text = """
-    #include "kernel.cuh"
+    #include "kernels/common/kernel.cuh"
     struct arguments { void *out; };
     template <class T> __device__ T counted;
     KERNEL(count, arguments) { *(int *)args.out = ++counted<int> %s; }
@@ -527,7 +527,7 @@ def test_an_image_is_built_again_when_something_changes(tmp_path):
     header, source, cache = tmp_path / "own.h", tmp_path / "own.cu", tmp_path / "cache"
     header.write_text("struct arguments { void *out; };\n#define VALUE 1\n")
     source.write_text(
-        '#include "kernel.cuh"\n#include "own.h"\n'
+        '#include "kernels/common/kernel.cuh"\n#include "own.h"\n'
         "KERNEL(own, arguments) { *(int *)args.out = VALUE; }\n"
     )
     first = build.image(source, cache=cache)
@@ -555,14 +555,15 @@ def test_the_cache_forgets_what_is_not_used(tmp_path, monkeypatch):
 
 def test_source_that_does_not_compile(tmp_path):
     source = tmp_path / "bad.cu"
-    source.write_text('#include "kernel.cuh"\n\nKERNEL(bad, int) { return args.x; }\n')
+    include = '#include "kernels/common/kernel.cuh"'
+    source.write_text(f"{include}\n\nKERNEL(bad, int) {{ return args.x; }}\n")
     with pytest.raises(build.BuildError, match=r"bad.cu:3:\d+: error"):
         build.image(source, cache=tmp_path / "cache")
 
 
 def test_as_a_program(tmp_path):
     source = tmp_path / "own.cu"
-    source.write_text('#include "kernel.cuh"\nKERNEL(own, int) {}\n')
+    source.write_text('#include "kernels/common/kernel.cuh"\nKERNEL(own, int) {}\n')
     command = [sys.executable, BUILD, "--cache", tmp_path / "cache", source]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert list(build.Kernels(done.stdout.strip())) == ["own"]

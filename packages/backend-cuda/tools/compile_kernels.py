@@ -1,6 +1,7 @@
 """Compile the CUDA kernels ahead of time: each NAME.cu to NAME.fatbin.
 
-    compile_kernels.py --nvcc /usr/local/cuda/bin/nvcc --out build/kernels src/.../kernels/*.cu
+    cd src/pullback_cuda
+    compile_kernels.py --nvcc /usr/local/cuda/bin/nvcc --include . --out build kernels/*/*.cu
 
 A fatbin has machine code for every architecture of TARGETS and, for later ones, the intermediate
 code that the driver compiles when the kernels are loaded. Warnings are errors. A file is compiled
@@ -26,15 +27,16 @@ FLAGS = ("-std=c++17", "-fatbin", "-Werror", "all-warnings", "--compress-mode=si
 INTERMEDIATE = "75"
 
 
-def sources_of(path, found=None):
-    """Return the file and all files that it includes with quotes."""
+def sources_of(path, include, found=None):
+    """Return the file and all that it includes with quotes, from its folder or ``include``."""
     found = set() if found is None else found
     found.add(path)
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', text, re.MULTILINE):
-        header = path.parent / name
-        if header.is_file() and header not in found:
-            sources_of(header, found)
+        for folder in (path.parent, include or path.parent):
+            header = folder / name
+            if header.is_file() and header not in found:
+                sources_of(header, include, found)
     return found
 
 
@@ -53,7 +55,7 @@ def target_flags(targets):
     return flags
 
 
-def is_current(path, output, stamp, command):
+def is_current(path, include, output, stamp, command):
     """Whether ``output`` is newer than all it is made from, and was made by the same command."""
     try:
         if stamp.read_text(encoding="utf-8") != command:
@@ -61,15 +63,17 @@ def is_current(path, output, stamp, command):
         made = output.stat().st_mtime_ns
     except OSError:
         return False
-    return all(source.stat().st_mtime_ns <= made for source in [*sources_of(path), Path(__file__)])
+    sources = [*sources_of(path, include), Path(__file__)]
+    return all(source.stat().st_mtime_ns <= made for source in sources)
 
 
-def compile_file(path, nvcc, folder, targets=TARGETS):
+def compile_file(path, nvcc, folder, targets, include):
     """Compile one file; return its fatbin and the seconds it took, 0 where it was up to date."""
     output = folder / f"{path.stem}.fatbin"
     stamp = folder / f"{path.stem}.fatbin.command"
-    command = [os.fspath(nvcc), *FLAGS, *target_flags(targets), os.fspath(path)]
-    if is_current(path, output, stamp, "\n".join(command)):
+    include_flags = [f"-I{include}"] if include else []
+    command = [os.fspath(nvcc), *FLAGS, *include_flags, *target_flags(targets), os.fspath(path)]
+    if is_current(path, include, output, stamp, "\n".join(command)):
         return output, 0.0
     start = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -90,9 +94,11 @@ def compile_file(path, nvcc, folder, targets=TARGETS):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="+", type=Path, help="the .cu files")
+    parser.add_argument("files", nargs="*", type=Path, help="the .cu files")
+    parser.add_argument("--list", action="store_true", help="print the targets and do nothing else")
     parser.add_argument("--nvcc", default="nvcc", help="the compiler")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the fatbins")
+    parser.add_argument("--out", type=Path, default=".", help="folder of the fatbins")
+    parser.add_argument("--include", type=Path, help="folder that headers are named from")
     parser.add_argument("--jobs", type=int, default=1, help="files compiled at the same time")
     parser.add_argument(
         "--targets",
@@ -105,12 +111,20 @@ def main(arguments=None):
         target_flags(options.targets)
     except ValueError as error:
         parser.error(str(error))
+    if options.list:
+        print("\n".join(options.targets))
+        return 0
+    if not options.files:
+        parser.error("name the .cu files to compile")
     options.out.mkdir(parents=True, exist_ok=True)
     folder = options.out.resolve()
+    include = options.include.resolve() if options.include else None
     failed = False
     with ThreadPoolExecutor(max(options.jobs, 1)) as pool:
         running = [
-            pool.submit(compile_file, path.resolve(), options.nvcc, folder, options.targets)
+            pool.submit(
+                compile_file, path.resolve(), options.nvcc, folder, options.targets, include
+            )
             for path in options.files
         ]
         for path, result in zip(options.files, running, strict=True):

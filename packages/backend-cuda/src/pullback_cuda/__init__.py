@@ -4,7 +4,7 @@ Importing this package imports neither pycuda nor the core: both wait until a ``
 asked for.
 """
 
-from pullback_cuda.driver import device_count, is_available, why_unavailable
+from pullback_cuda.runtime.driver import device_count, is_available, why_unavailable
 
 __version__ = "0.1.0"
 __all__ = ["device_count", "elementwise_kernel", "is_available", "why_unavailable"]

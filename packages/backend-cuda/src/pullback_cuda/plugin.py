@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback.backend import hookimpl
-from pullback_cuda.driver import start_driver
+from pullback_cuda.runtime.driver import start_driver
 
 DEVICE = "cuda"
 
@@ -17,10 +17,10 @@ def pullback_backend(device: str) -> object | None:
     if device != DEVICE:
         return None
     start_driver()  # before anything compiled: what is missing is said in one sentence
-    from pullback_cuda import _backend, devices
+    from pullback_cuda.runtime import backend, devices
 
-    devices.connect()
-    return _backend.BACKEND
+    backend.bind(devices.connect())
+    return backend.BACKEND
 
 
 @hookimpl

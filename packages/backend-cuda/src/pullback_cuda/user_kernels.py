@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import Any
 
 import pullback as pb
-from pullback_cuda import devices, images
+from pullback_cuda.runtime import cubin_loader, devices
 
 MOST = 4  # inputs of one kernel
 CLASSES = {"int": "ints", "long": "longs", "float": "floats", "double": "doubles",
            "complex": "complexes"}  # fmt: skip
 NUMBERS = ("UNARY", "BINARY", "TERNARY", "QUATERNARY")
-LETTERS = "xyzv"  # what elementwise.cuh calls the inputs
+LETTERS = "xyzv"  # what elementwise_driver.cuh calls the inputs
 
 
 def elementwise_kernel(
@@ -148,7 +148,7 @@ class ElementwiseKernel:
 
     def run(self, *inputs):
         """Compute the op without recording it; all inputs have one dtype."""
-        user = import_module("pullback_cuda.kernels.user")
+        user = import_module("pullback_cuda.kernels.elementwise.user")
         values = [value.resolve_conj().resolve_neg() for value in inputs]  # kernels read plain ones
         shape = pb.broadcast_shapes(*(value.shape for value in inputs))
         out = pb.empty(shape, dtype=inputs[0].dtype, device=inputs[0].device)
@@ -168,13 +168,13 @@ class ElementwiseKernel:
             text = self.text(kind)
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
             family = f"{self.__name__[:40]}-{kind}-{digest}"
-            images.USER_TEXTS[family] = text
+            cubin_loader.USER_TEXTS[family] = text
             self._families[kind] = family
         return family
 
     def text(self, kind: str) -> str:
         """Return the CUDA text for a class of dtypes: int, long, float, double or complex."""
-        lines = ['#include "elementwise.cuh"', self.preamble]
+        lines = ['#include "kernels/common/elementwise_driver.cuh"', self.preamble]
         parameters = ", ".join(f"compute {name}" for name in self.arguments)
         letters = LETTERS[: len(self.arguments)]
         lines += [

@@ -27,7 +27,8 @@ from pathlib import Path
 
 KEPT = 16  # images of the same name in the cache
 HERE = Path(__file__).resolve().parent
-KERNELS = HERE.parent.parent / "src" / "pullback_cuda" / "kernels"
+PACKAGE = HERE.parent.parent / "src" / "pullback_cuda"
+KERNELS = PACKAGE / "kernels"
 EMULATION = sorted([*HERE.glob("*.h"), HERE / "shared.ld"])
 FLAGS = (
     *("-std=c++17", "-O1", "-g1", "-x", "c++", "-DPULLBACK_EMULATION", "-fPIC", "-w"),
@@ -151,7 +152,7 @@ def image(path, sanitize=False, cache=None):
     """
     path = Path(path).resolve()
     text = b'#line 1 "%s"\n' % os.fsencode(path) + path.read_bytes()
-    return compile_text(text, path.stem, [path.parent, KERNELS], sanitize, cache)
+    return compile_text(text, path.stem, [path.parent, PACKAGE], sanitize, cache)
 
 
 def image_of_text(text, name="text", sanitize=False, cache=None, folders=()):
@@ -168,7 +169,7 @@ def image_of_text(text, name="text", sanitize=False, cache=None, folders=()):
     )
     ends = "".join(f"\nEMULATED_FUNCTION({function})" for function in functions)
     source = f'#include "emulation.h"\n#line 1 "{name}.cu"\n{text}\n{ends}\n'
-    return compile_text(source.encode(), name, [*map(Path, folders), KERNELS], sanitize, cache)
+    return compile_text(source.encode(), name, [*map(Path, folders), PACKAGE], sanitize, cache)
 
 
 def images(paths, sanitize=False, cache=None, jobs=2):

@@ -16,7 +16,7 @@ from . import load
 
 HERE = Path(__file__).resolve().parent
 KERNELS = r"""
-#include "kernel.cuh"
+#include "kernels/common/kernel.cuh"
 
 struct arguments { void *from; void *to; int64_t size; float factor; int32_t unused; };
 

@@ -17,7 +17,7 @@ from pullback._c.device.device import set_current_device as _set_current_device
 _HOMES = {
     "streams": ("Event", "Stream", "StreamContext", "current_stream", "default_stream",
                 "set_stream", "stream"),
-    "information": ("can_device_access_peer", "get_arch_list", "get_device_capability",
+    "device_properties": ("can_device_access_peer", "get_arch_list", "get_device_capability",
                     "get_device_name", "get_device_properties", "mem_get_info"),
     "memory": ("empty_cache", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
                "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats",
@@ -35,7 +35,7 @@ def __getattr__(name):
     if name not in _NAMES:
         raise AttributeError(f"module 'pullback.cuda' has no attribute {name!r}")
     _require(name)
-    return getattr(import_module(f"pullback_cuda.{_NAMES[name]}"), name)
+    return getattr(import_module(f"pullback_cuda.runtime.{_NAMES[name]}"), name)
 
 
 def __dir__():
@@ -89,7 +89,7 @@ def is_initialized() -> bool:
     """
     import sys
 
-    return "pullback_cuda._backend" in sys.modules
+    return "pullback_cuda.runtime.backend" in sys.modules
 
 
 def current_device() -> int:

@@ -1,37 +1,16 @@
 """Kernels for CUDA devices: a capsule for each slot, with the dtypes that it is good for.
 
-A module here is the host side: it looks at a call, chooses a kernel and its arguments, and launches
-it. The kernels are in the .cu files, compiled ahead; arguments are declared in the .h files.
+Modules stand in folders by family. A .pyx is the host side: it looks at a call, chooses a kernel
+and its arguments, and launches it. The kernels are in the .cu files, compiled ahead; arguments
+are declared in the .h files.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import walk_packages
 
-MODULES = (
-    "convolution",
-    "copy",
-    "create",
-    "gather",
-    "index",
-    "matmul",
-    "move",
-    "nll",
-    "nonzero",
-    "normalize",
-    "operations",
-    "random",
-    "reduce",
-    "resample",
-    "scan",
-    "searchsorted",
-    "softmax",
-    "solve",
-    "sort",
-    "svd",
-    "windows",
-)
-
+#: The kernel of each slot, and the dtypes it is good for.
 KERNELS: dict[str, tuple[int, object]] = {}
-for _name in MODULES:
-    KERNELS.update(import_module(f"{__name__}.{_name}").KERNELS)
+for _module in walk_packages(__path__, f"{__name__}."):
+    KERNELS.update(getattr(import_module(_module.name), "KERNELS", {}))

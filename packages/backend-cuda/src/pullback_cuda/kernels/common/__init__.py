@@ -1,0 +1,1 @@
+"""What kernels share: launches, element types, drivers of elementwise ops and reductions."""

@@ -1,0 +1,227 @@
+// The loop of all elementwise kernels.
+//
+// A thread computes two packs, elements side by side in memory, which it loads and stores 16 bytes
+// at a time; an input may have one element for all of a pack. The elements that no pack holds come
+// after the packs: there a thread takes as many as a pack has, a block's width apart from each
+// other. Inputs are loaded before any output is stored, so an output may be an input.
+#ifndef PULLBACK_CUDA_ELEMENTWISE_CUH
+#define PULLBACK_CUDA_ELEMENTWISE_CUH
+
+#include "kernels/common/elementwise_driver.h"
+#include "kernels/common/storage.cuh"
+
+// The offsets of M numbered elements (or packs) of OPERANDS operands. `part`: bits by which the
+// strides are too large, since they are those of packs. Numbers that are out of range wrap around.
+template <int OPERANDS, int M>
+DEVICE void find_offsets(const elementwise_arguments &args, uint32_t (&index)[M],
+                         int32_t (&offset)[OPERANDS][M], int part) {
+    const int last = args.ndim - 1;
+    uint32_t total[OPERANDS][M];
+#pragma unroll
+    for (int k = 0; k < OPERANDS; ++k)
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+            total[k][m] = 0;
+#pragma unroll 1
+    for (int d = 0; d < last; ++d) {
+        const uint32_t size = args.size[d], multiplier = args.multiplier[d], shift = args.shift[d];
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+            const uint32_t quotient = quotient_of(index[m], multiplier, shift);
+            const uint32_t rest = index[m] - quotient * size;
+            index[m] = quotient;
+#pragma unroll
+            for (int k = 0; k < OPERANDS; ++k)
+                total[k][m] += rest * (uint32_t)args.stride[d][k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < OPERANDS; ++k) {
+        const uint32_t stride = (uint32_t)(args.stride[last][k] >> part);
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+            offset[k][m] = (int32_t)(total[k][m] + index[m] * stride);
+    }
+}
+
+// A host scalar, which the host gives as the type that is computed in.
+template <class Compute>
+DEVICE Compute scalar_of(const uint64_t (&bits)[2]) {
+    union {
+        uint64_t bits[2];
+        Compute value;
+    } both;
+    both.bits[0] = bits[0];
+    both.bits[1] = bits[1];
+    return both.value;
+}
+
+template <class T, class Compute, int N>
+DEVICE void load_pack_of(const elementwise_arguments &args, int input, int32_t offset,
+                         Compute (&value)[N]) {
+    const char *place = (const char *)args.data[input + 1] + offset;
+    if (args.same >> input & 1) {
+        const Compute one = args.scalars >> input & 1
+                                ? scalar_of<Compute>(args.scalar[input])
+                                : conversion<Compute, T>::in(*(const T *)place);
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            value[i] = one;
+    } else {
+        load_pack<T>(place, value);
+    }
+}
+
+template <class T, class Compute, int N>
+DEVICE void load_elements(const elementwise_arguments &args, int input, const int32_t (&offset)[N],
+                          uint32_t first, Compute (&value)[N]) {
+    const bool scalar = args.scalars >> input & 1;
+    const Compute one = scalar ? scalar_of<Compute>(args.scalar[input]) : one_of<Compute>();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        value[i] = one;
+        if (!scalar && first + i * ELEMENTWISE_THREADS < args.count)
+            value[i] = conversion<Compute, T>::in(
+                *(const T *)((const char *)args.data[input + 1] + offset[i]));
+    }
+}
+
+// The elements of all inputs that a thread computes together.
+template <class Operation>
+struct loaded {
+    typename Operation::First::compute x[Operation::pack];
+    typename Operation::Rest::compute y[Operation::inputs > 1 ? Operation::inputs - 1 : 1]
+                                       [Operation::pack];
+
+    // Let a function load every input: it takes an element of its type, its number, and a target.
+    template <class Function>
+    DEVICE void fill(int type, Function load) {
+        Operation::First::visit(type, [&](auto element) { load(element, 0, x); });
+        if constexpr (Operation::inputs > 1)
+            Operation::Rest::visit(type, [&](auto element) {
+#pragma unroll
+                for (int k = 1; k < Operation::inputs; ++k)
+                    load(element, k, y[k - 1]);
+            });
+    }
+
+    template <class Result>
+    DEVICE void compute(const elementwise_arguments &args, Result (&result)[Operation::pack]) {
+#pragma unroll
+        for (int i = 0; i < Operation::pack; ++i) {
+            if constexpr (Operation::inputs == 1)
+                result[i] = Operation::of(args, x[i]);
+            else if constexpr (Operation::inputs == 2)
+                result[i] = Operation::of(args, x[i], y[0][i]);
+            else if constexpr (Operation::inputs == 3)
+                result[i] = Operation::of(args, x[i], y[0][i], y[1][i]);
+            else
+                result[i] = Operation::of(args, x[i], y[0][i], y[1][i], y[2][i]);
+        }
+    }
+};
+
+// Run an operation: a struct with the number of `inputs`, the classes First, Rest and Out of the
+// first input, the other inputs and the output, the size of a `pack`, and a function `of` the
+// arguments and one element of each input.
+template <class Operation>
+DEVICE void run_elementwise(const elementwise_arguments &args) {
+    constexpr int OPERANDS = Operation::inputs + 1, N = Operation::pack;
+    typedef typename Operation::Out::compute Result;
+    loaded<Operation> input, next;
+    Result result[N], next_result[N];
+    int32_t place[N], next_place = 0;
+    uint32_t first = 0;
+    bool second = false;
+    const bool packed = blockIdx.x < args.pack_blocks;
+    if (packed) {
+        uint32_t index[2];
+        int32_t offset[OPERANDS][2];
+        index[0] = blockIdx.x * (2 * ELEMENTWISE_THREADS) + threadIdx.x;
+        index[1] = index[0] + ELEMENTWISE_THREADS;
+        if (index[0] >= args.packs)
+            return;
+        second = index[1] < args.packs;
+        find_offsets(args, index, offset, 0);
+        input.fill(args.in_type, [&](auto element, int k, auto &target) {
+            load_pack_of<decltype(element)>(args, k, offset[k + 1][0], target);
+        });
+        if (second)
+            next.fill(args.in_type, [&](auto element, int k, auto &target) {
+                load_pack_of<decltype(element)>(args, k, offset[k + 1][1], target);
+            });
+        place[0] = offset[0][0];
+        next_place = offset[0][1];
+    } else {
+        uint32_t index[N];
+        int32_t offset[OPERANDS][N];
+        first = args.packs * N + (blockIdx.x - args.pack_blocks) * (ELEMENTWISE_THREADS * N) +
+                threadIdx.x;
+        if (first >= args.count)
+            return;
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            index[i] = first + i * ELEMENTWISE_THREADS;
+        find_offsets(args, index, offset, args.packs ? __ffs(N) - 1 : 0);
+        input.fill(args.in_type, [&](auto element, int k, auto &target) {
+            load_elements<decltype(element)>(args, k, offset[k + 1], first, target);
+        });
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            place[i] = offset[0][i];
+    }
+    input.compute(args, result);
+    if (second)
+        next.compute(args, next_result);
+    char *data = (char *)args.data[0];
+    Operation::Out::visit(args.out_type, [&](auto element) {
+        typedef decltype(element) T;
+        if (packed) {
+            store_pack<T>(data + place[0], result);
+            if (second)
+                store_pack<T>(data + next_place, next_result);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i)
+                if (first + i * ELEMENTWISE_THREADS < args.count)
+                    *(T *)(data + place[i]) = conversion<Result, T>::out(result[i]);
+        }
+    });
+}
+
+// Kernels of one to four inputs: the name, the class of inputs, the class of outputs, and the value
+// of x (and y, z and v). The expression may look at `args`.
+#define ELEMENTWISE(name, count, First_, Rest_, To, size, parameters, value)                       \
+    struct name##_operation {                                                                      \
+        typedef First_ First;                                                                      \
+        typedef Rest_ Rest;                                                                        \
+        typedef To Out;                                                                            \
+        static constexpr int inputs = count, pack = size;                                          \
+        static DEVICE To::compute of parameters {                                                  \
+            (void)args;                                                                            \
+            return value;                                                                          \
+        }                                                                                          \
+    };                                                                                             \
+    KERNEL(name, elementwise_arguments) { run_elementwise<name##_operation>(args); }
+
+#define UNARY_TO(name, In, To, value)                                                              \
+    ELEMENTWISE(name, 1, In, In, To, In::pack,                                                     \
+                (const elementwise_arguments &args, In::compute x), value)
+#define UNARY(name, In, value) UNARY_TO(name, In, In, value)
+
+#define BINARY_TO(name, In, To, value)                                                             \
+    ELEMENTWISE(name, 2, In, In, To, In::pack,                                                     \
+                (const elementwise_arguments &args, In::compute x, In::compute y), value)
+#define BINARY(name, In, value) BINARY_TO(name, In, In, value)
+
+#define TERNARY(name, In, value)                                                                   \
+    ELEMENTWISE(name, 3, In, In, In, In::pack,                                                     \
+                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z),  \
+                value)
+#define QUATERNARY(name, In, value)                                                                \
+    ELEMENTWISE(name, 4, In, In, In, In::pack,                                                     \
+                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z,   \
+                 In::compute v),                                                                   \
+                value)
+
+#endif

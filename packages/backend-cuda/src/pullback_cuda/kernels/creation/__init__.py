@@ -1,0 +1,1 @@
+"""Kernels that make new values: ranges and random numbers."""

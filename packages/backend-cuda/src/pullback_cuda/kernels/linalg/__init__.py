@@ -1,0 +1,1 @@
+"""Matrix products by cuBLAS, decompositions by cuSOLVER, and the kernels around them."""

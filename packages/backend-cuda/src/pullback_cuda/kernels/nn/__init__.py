@@ -1,0 +1,1 @@
+"""Kernels of neural networks: convolution, pooling, normalization, softmax, losses."""

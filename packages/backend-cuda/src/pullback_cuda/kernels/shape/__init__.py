@@ -1,0 +1,1 @@
+"""Kernels that copy, cast and rearrange elements."""

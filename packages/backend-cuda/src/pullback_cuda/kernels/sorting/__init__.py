@@ -1,0 +1,1 @@
+"""Kernels that sort, and that search in sorted rows."""

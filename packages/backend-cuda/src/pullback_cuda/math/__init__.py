@@ -1,0 +1,1 @@
+"""Functions of single numbers: complex and special functions. Headers of the kernels."""
