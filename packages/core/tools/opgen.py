@@ -164,11 +164,6 @@ def public_names_of(entry: Entry) -> Iterator[tuple[str, bool]]:
             yield name, out
 
 
-def elsewhere() -> Mapping[str, Mapping[str, str]]:
-    """Return the further names of ops in each namespace."""
-    return importlib.import_module("pullback.ops.table.namespaces").ELSEWHERE
-
-
 def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
     """Yield the stubs of a namespace's functions, sorted by name."""
     found = {
@@ -177,9 +172,10 @@ def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
         if entry.function and namespace in entry.namespaces
         for name, out in public_names_of(entry)
     }
-    for name, other in elsewhere().get(namespace, {}).items():
-        entry = table[other if other in table else other.removesuffix("_")]
-        found[name] = entry, entry.out and not other.endswith("_")
+    for entry in table.values():
+        for place, _, name in (name.partition(".") for name in entry.elsewhere):
+            if place == namespace:
+                found[name] = entry, entry.out and not name.endswith("_")
     for name in sorted(found):
         entry, out = found[name]
         yield from render_all(table, entry, name, method=False, out=out)

@@ -1,8 +1,8 @@
 """How ops run on batches: the batching rules of vmap.
 
 A rule gets an op, its arguments in order, which of them are batched (their first dim is the
-batch's), the batch's size and vmap's randomness, and returns results whose first dim is the
-batch's. Most rules follow from what kind of op it is; an op without a rule runs once per element.
+batch's), and the batch's size, and returns results whose first dim is the batch's. An op's entry
+names its rule as ``batch``, with options behind it: ``batch="along new_dim"``.
 """
 
 from __future__ import annotations
@@ -18,50 +18,10 @@ from pullback._c.transforms.batching import apply_op
 from pullback._c.transforms.tangents import share_memory
 from pullback.ops import ops
 
-# One tensor, elementwise.
-_UNARY = frozenset("""
-    elu_kernel celu_kernel selu_kernel mish_kernel gelu_kernel hardsigmoid_kernel
-    hardswish_kernel leaky_relu_kernel hardshrink_kernel softshrink_kernel hardtanh_kernel
-    threshold_kernel softplus_kernel logsigmoid_kernel same_memory signbit frexp angle conj_physical
-    zeros_like
-    ones_like empty_like zero_ at_least deg2rad rad2deg frac nan_to_num sinc isinf isposinf isneginf
-    isreal logit polygamma polygamma_ mvlgamma detach clone cast move alias bitcast view_as_real
-    view_as_complex _conj _neg_view square scaled
-""".split())
-
-# One tensor whose first dims are a batch's already.
-_LEADING = frozenset("tril triu inverse_batch svd_batch pixel_shuffle pixel_unshuffle".split())
-
-# Several tensors, elementwise and broadcast, beside those that the table calls pointwise.
-_POINTWISE = frozenset("""
-    div_rounded masked_fill clamp copysign nextafter complex polar fill_ fmax fmin heaviside lcm
-    ldexp logaddexp2 xlogy addcmul addcdiv lerp rrelu_kernel
-""".split())
-
-# Dims and sizes name the dims of every tensor argument.
-_ALONG = frozenset("""
-    unfold_dim restore_dims transpose permute unsqueeze squeeze expand view select narrow slice
-    diagonal unbind split glu flip repeat narrow_copy diag_embed select_scatter slice_scatter
-    diagonal_scatter gather scatter_add_ linalg_cross softmax_kernel log_softmax_kernel
-    softmax_backward log_softmax_backward vector_norm_of sort argsort topk kthvalue
-    scatter_values_ scatter_reduce_ sum mean restore_mean amax amin argmax argmin any all max_along
-    min_along aminmax logsumexp cumsum cumprod cummax cummin logcumsumexp prod_over _unsafe_view
-    select_backward narrow_backward slice_backward diagonal_backward cat stack var_of std_of
-    var_mean_of std_mean_of nansum count_nonzero median_along nanmedian_along mode
-    unsafe_split unsafe_split_with_sizes unfold_dim_backward
-""".split())
-
 _CONDITIONS = ("condition", "mask")             # take no part in type promotion
 _DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
 _SIZES = {"size": True, "sizes": True, "shape": True, "repeats": False}
-_NEW_DIM = ("unsqueeze", "stack", "diag_embed")     # dims count one dim more
-_LENGTHS = {("unfold_dim", "size"), ("unfold_dim_backward", "size")}    # are no shapes
-_NO_DIM_IS_NONE = ("squeeze", "permute", "flip")     # elsewhere no dims stand for all
-_SHAPING = ("view", "expand", "repeat", "_unsafe_view", "squeeze", "permute")
 _SIZES_OF_DIMS = ("sizes", "shape", "size")
-_RESTORING = ("restore_dims", "restore_mean", "select_backward", "narrow_backward",
-              "slice_backward", "diagonal_backward", "unfold_dim_backward")
-_MIXED_RANKS = ("select_scatter", "diagonal_scatter")
 
 
 def run(op: Any, values: list, mapped: list, size: int) -> Any:
@@ -72,11 +32,17 @@ def run(op: Any, values: list, mapped: list, size: int) -> Any:
             f"Tensor `other` in extra_args that has more elements than `self`: {op.name}() writes "
             f"a tensor that is the same for the whole batch. Use the out-of-place form, or make "
             f"`self` from a batched tensor, for example with new_zeros().")
-    name = op.name if op.name in _RULES else op.name.removesuffix("_")
-    rule = _RULES.get(name)
-    if rule is None:
-        rule = _pointwise if op.entry.jvp == "pointwise" else _one_by_one
-    return rule(op, values, mapped, size)
+    return _rule_of(op)(op, values, mapped, size)
+
+
+@functools.cache
+def _rule_of(op: Any) -> Any:
+    return _RULES[op.entry.batch.split()[0]]
+
+
+@functools.cache
+def _options_of(op: Any) -> frozenset[str]:
+    return frozenset(op.entry.batch.split()[1:])
 
 
 def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) -> Any:
@@ -126,31 +92,37 @@ def _pointwise(op, values, mapped, size):
             on and value.dim() > rank for value, on in zip(values, mapped)
             if isinstance(value, Tensor)):
         return apply_op(op, values)         # they are aligned
-    if op.name in ("fill_", "masked_fill", "masked_fill_") and mapped[-1]:
-        return _filled(op, values, mapped)
     if op.is_inplace and rank > _rank(values[0], True):
         return _one_by_one(op, values, mapped, size)        # raises what the op raises
     wide = [value.dtype for name, value, on in zip(op.arg_names, values, mapped)
             if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS]
     if rank == 0:           # numbers in a batch have a dim, others take part in promotion with one
         values = [value if on or name in _CONDITIONS or not isinstance(value, Tensor)
-                  or op.name == "fill_" else value.unsqueeze(0)
+                  else value.unsqueeze(0)
                   for name, value, on in zip(op.arg_names, values, mapped)]
     return apply_op(op, [
         _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
         for name, value, on in zip(op.arg_names, values, mapped)])
 
 
-def _filled(op, values, mapped):
-    """Write a value that differs along the batch."""
-    target, value = values[0], values[-1]
-    rank = max(map(_rank, values[:-1], mapped))
+def _fill(op, values, mapped, size):
+    target, value = values
+    if not mapped[1]:
+        return apply_op(op, values)
+    return ops.copy_(target, _aligned(value.to(target.dtype), _rank(target, mapped[0]), []))
+
+
+def _masked_fill(op, values, mapped, size):
+    """The value may differ along the batch, and has no dims of its own."""
+    if not mapped[2]:
+        return _pointwise(op, values, mapped, size)
+    target, mask, value = values
+    rank = max(map(_rank, values[:2], mapped))
     value = _aligned(value.to(target.dtype), rank, [])
-    if op.name != "fill_":
-        mask, target_row = (_aligned(part, rank, []) if on else part
-                            for part, on in zip((values[1], target), (mapped[1], mapped[0])))
-        value = ops.where(mask, value, target_row)
-    return ops.copy_(target, value) if op.is_inplace else value
+    mask, row = (_aligned(part, rank, []) if on else part
+                 for part, on in zip((mask, target), (mapped[1], mapped[0])))
+    filled = ops.where(mask, value, row)
+    return ops.copy_(target, filled) if op.is_inplace else filled
 
 
 def _aligned(value, rank, wide):
@@ -178,24 +150,35 @@ def _expanded(value, size):
     return value.unsqueeze(0).expand((size, *value.shape))
 
 
-def _along(op, values, mapped, size):
-    """Batch every tensor argument and count dims from behind the batch's."""
+def _along(op, values, mapped, size, finish=apply_op, resolve=False):
+    """Batch every tensor argument and count dims from behind the batch's.
+
+    Dims and sizes name the dims of every tensor argument. Options:
+
+    - ``new_dim``: dims count one dim more than the tensors have.
+    - ``any_rank``: numbers in a batch need nothing special.
+    - ``mixed_ranks``: the first tensor's rank counts.
+    - ``restores``: sizes tell the rank, not the tensors.
+    - ``empty_is_none``: no dims are none, where elsewhere they stand for all.
+    - ``length``: ``size`` is a length, and no shape.
+
+    ``finish`` runs the op on the arguments. With ``resolve``, one of the sizes may be -1.
+    """
+    options = _options_of(op)
     named = dict(zip(op.arg_names, values))
     ranks = {_rank(v, o) for value, on in zip(values, mapped)
              for v, o in (zip(value, on) if isinstance(on, list) else [(value, on)])
              if isinstance(v, Tensor)}
     sizes = next((named[name] for name in _SIZES_OF_DIMS if name in named), None)
-    if sizes is not None and op.name in _RESTORING:
+    if sizes is not None and "restores" in options:
         rank = len(sizes)
         if rank == 0:
             return _one_by_one(op, values, mapped, size)
-    elif op.name == "squeeze" and _rank(values[0], mapped[0]) == 0:
-        return ops.squeeze(values[0], ())
-    elif len(ranks) > 1 and op.name not in _MIXED_RANKS:
+    elif len(ranks) > 1 and "mixed_ranks" not in options:
         return _one_by_one(op, values, mapped, size)
     else:
         rank = _rank(values[0], mapped[0]) if isinstance(values[0], Tensor) else ranks.pop()
-        if rank == 0 and op.name not in _NEW_DIM + _SHAPING:
+        if rank == 0 and not options & {"new_dim", "any_rank"}:
             return _one_by_one(op, values, mapped, size)
     if named.get("dim", 0) is None and not _takes_dims(op):
         return _over_all(op, values, mapped, size)
@@ -206,21 +189,37 @@ def _along(op, values, mapped, size):
         elif isinstance(on, list):
             placed.append(tuple([v if o else _expanded(v, size) for v, o in zip(value, on)]))
         elif name in _DIMS:
-            placed.append(_shifted(op, value, rank))
-        elif name in _SIZES and (op.name, name) not in _LENGTHS:
+            placed.append(_shifted(options, value, rank))
+        elif name in _SIZES and not (name == "size" and "length" in options):
             sizes = _as_sizes(value)
-            if not size and -1 in sizes and op.name in ("view", "_unsafe_view"):
+            if not size and -1 in sizes and resolve:
                 sizes = _resolved(sizes, values[0].shape[1:])
             placed.append((size if _SIZES[name] else 1, *sizes))
         else:
             placed.append(value)
-    if op.name == "permute":
-        placed[1] = (0, *placed[1])
-    if op.name in ("expand", "repeat"):
-        placed[0] = _aligned(placed[0], len(placed[1]) - 1, [])
-    if op.name in ("view", "_unsafe_view") and not placed[0].is_contiguous():
-        return ops.reshape(*placed)     # what is contiguous in an element may not be in a batch
-    return apply_op(op, placed)
+    return finish(op, placed)
+
+
+def _permute(op, values, mapped, size):
+    return _along(op, values, mapped, size,
+                  lambda op, placed: apply_op(op, [placed[0], (0, *placed[1])]))
+
+
+def _expand(op, values, mapped, size):
+    return _along(op, values, mapped, size, lambda op, placed: apply_op(
+        op, [_aligned(placed[0], len(placed[1]) - 1, []), *placed[1:]]))
+
+
+def _view(op, values, mapped, size):
+    """What is contiguous in an element may not be in a batch."""
+    return _along(op, values, mapped, size, lambda op, placed: (
+        apply_op(op, placed) if placed[0].is_contiguous() else ops.reshape(*placed)), True)
+
+
+def _squeeze(op, values, mapped, size):
+    if _rank(values[0], mapped[0]) == 0:
+        return ops.squeeze(values[0], ())
+    return _along(op, values, mapped, size)
 
 
 def _as_sizes(sizes):
@@ -245,13 +244,13 @@ def _over_all(op, values, mapped, size):
     return apply_op(op, placed)
 
 
-def _shifted(op, dim, rank):
+def _shifted(options, dim, rank):
     """Return dims of an element as dims of the batch."""
-    if dim is None or (dim in ((), []) and op.name not in _NO_DIM_IS_NONE):
+    if dim is None or (dim in ((), []) and "empty_is_none" not in options):
         return tuple(range(1, rank + 1))
     if isinstance(dim, (tuple, list)):
-        return tuple([_shifted(op, d, rank) for d in dim])
-    count = max(rank + (op.name in _NEW_DIM), 1)
+        return tuple([_shifted(options, d, rank) for d in dim])
+    count = max(rank + ("new_dim" in options), 1)
     if not -count <= dim < count:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, "
                          f"{count - 1}], but got {dim})")
@@ -374,13 +373,13 @@ def _mv(op, values, mapped, size):
     return ops.bmm(matrix, vector.unsqueeze(2)).squeeze(2)
 
 
-def _dot(op, values, mapped, size):
+def _dot(op, values, mapped, size, conjugate=False):
     left, right = values
     if _rank(left, mapped[0]) != 1 or _rank(right, mapped[1]) != 1:
         return _one_by_one(op, values, mapped, size)
     if left.shape[-1] != right.shape[-1] or left.dtype != right.dtype:
         return _one_by_one(op, values, mapped, size)
-    if op.name == "vdot":
+    if conjugate:
         left = left.conj()
     left, right = _batch(left, mapped[0], size), _batch(right, mapped[1], size)
     return ops.bmm(left.unsqueeze(1), right.unsqueeze(2)).reshape((size,))
@@ -466,23 +465,34 @@ def _flattened(dims):
     return rule
 
 
+def _vdot(op, values, mapped, size):
+    return _dot(op, values, mapped, size, conjugate=True)
+
+
+# By the first word of an entry's ``batch``.
 _RULES: dict[str, Any] = {
-    **dict.fromkeys(_UNARY, _unary),
-    **dict.fromkeys(_LEADING, _unary),
-    **dict.fromkeys(_POINTWISE, _pointwise),
-    **dict.fromkeys(_ALONG, _along),
+    "each": _one_by_one,
+    "unary": _unary,  # one tensor, elementwise, or whose first dims are a batch's already
+    "pointwise": _pointwise,
+    "along": _along,
+    "permute": _permute,
+    "expand": _expand,
+    "view": _view,
+    "squeeze": _squeeze,
+    "fill": _fill,
+    "masked_fill": _masked_fill,
+    "where": _where,
     "t": _t,
     "mm": _mm,
     "mv": _mv,
     "dot": _dot,
-    "vdot": _dot,
+    "vdot": _vdot,
     "bmm": _bmm,
     "addmm": _addmm,
     "clone_beside": _clone_beside,
     "index_select": _index_select,
-    "where": _where,
-    "plain_embedding": _embedding,
+    "embedding": _embedding,
     "as_strided": _as_strided,
     "as_strided_scatter": _as_strided_scatter,
-    "convolution_map": _flattened(lambda values: values[1].dim() - 1),
+    "convolution": _flattened(lambda values: values[1].dim() - 1),
 }

@@ -8,8 +8,6 @@ from pullback._c.graph.tensor import bind_attribute
 from pullback._c.ops import clone, dtype_views, indexing
 from pullback._c.python import bind, node_methods, operators, tensor_methods
 from pullback.ops import ENTRIES, ops
-from pullback.ops.rules.out_rules import EXACT, MAY_SHARE
-from pullback.ops.table.namespaces import ELSEWHERE
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
@@ -19,8 +17,8 @@ def _flags(entry) -> int:
     names = [argument.name for argument in entry.arguments]
     wanted = {"indexed": "indices" in names, "random": "generator" in names,
               "view": entry.view, "overlap": entry.overlap, "out": entry.out,
-              "varargs": entry.varargs, "shares": entry.name in MAY_SHARE,
-              "exact": entry.name in EXACT,
+              "varargs": entry.varargs, "shares": entry.out_overlap,
+              "exact": entry.out_dtype != "cast",
               "alpha": any(argument.name == "alpha" for argument in entry.arguments)
               and entry.arguments[1].type == "Operand"}
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
@@ -77,8 +75,9 @@ def bind_table(namespaces: dict[str, dict]) -> None:
             public = entry.function if isinstance(entry.function, str) else name
             for namespace in entry.namespaces if entry.function else ():
                 namespaces[namespace][public] = op
-    for namespace, names in ELSEWHERE.items():
-        namespaces[namespace].update({name: getattr(ops, op) for name, op in names.items()})
+        for name in entry.elsewhere:
+            namespace, _, public = name.partition(".")
+            namespaces[namespace][public] = variants.get(public, made)
     operators.install()
     clone.install()
     dtype_views.install()

@@ -77,7 +77,7 @@ cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) ex
     for number, item in enumerate(targets):
         target = <Tensor>item
         if op.flags & OP_EXACT and target.dtype != (<Tensor?>results[number]).dtype:
-            wrong = complaint(op.entry.name, <object>args[0], results, number, item)
+            wrong = complaint(op.entry, <object>args[0], results, number, item)
             if wrong is not None:
                 raise RuntimeError(wrong)
         if not op.flags & OP_SHARES:

@@ -182,7 +182,7 @@ def _dense(tensor):
 
 for _name, _value, _what in (("empty_like", None, "an uninitialised tensor"),
                              ("zeros_like", 0, "zeros"), ("ones_like", 1, "ones")):
-    op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False, compiled=_name,
+    op(f"{_name}(self: Tensor, {_LIKE}) -> Tensor", method=False, compiled=_name, batch="unary",
        forward=lambda self, dtype, layout, device, pin_memory, requires_grad, memory_format,
        _value=_value: _like(self, _value, dtype, device, requires_grad, memory_format),
        doc=f"Return {_what} in the shape, dtype and device of another tensor.",
@@ -271,12 +271,13 @@ def _fill(self, value):
 op("fill_(self: Tensor, value: Operand) -> Tensor", forward=_fill, kernel="copy", inplace="only",
    overlap=True, node="FillBackward0",
    vjp={"self": lambda g: ops.zeros_like(g), "value": lambda g: g.sum()},
-   doc="Set every element to a number; returns self.",
+   batch="fill", out_overlap=True, doc="Set every element to a number; returns self.",
    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
    ref=lambda np, self, value: np.full(self.shape, value))
 op("zero_(self: Tensor) -> Tensor", forward=lambda self: _create().fill_tensor(self, 0),
    kernel="copy", inplace="only", overlap=True, node="ZeroBackward0",
-   vjp={"self": lambda g: ops.zeros_like(g)}, doc="Set every element to 0; returns self.",
+   vjp={"self": lambda g: ops.zeros_like(g)}, batch="unary",
+   doc="Set every element to 0; returns self.",
    samples=[case(T(2, 3)), case(T()), case(T(0))], ref=lambda np, self: np.zeros(self.shape))
 
 

@@ -311,6 +311,7 @@ def _multinomial(self, num_samples, replacement, generator):
 
 op("multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, "
    "generator: any = None) -> Tensor", forward=_multinomial, out=True, dtypes=FLOATING,
+   out_dtype="exact",
    doc="Return indices of the last dim, drawn with the probabilities that its weights give.\n\n"
        "Without replacement no index is drawn twice; those of weight 0 come last.\nRaises: "
        "RuntimeError for other than 1 or 2 dims, for negative, infinite or NaN weights, and when "

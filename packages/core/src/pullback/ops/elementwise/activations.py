@@ -25,7 +25,7 @@ def _samples(*numbers, low=-4, high=4):
 
 def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), namespace=F,
                 node=None, inplace=False, inplace_function=False, method=False, low=-4, high=4,
-                dtypes=FLOATING, check=None, out=False):
+                dtypes=FLOATING, check=None, out=False, out_dtype="cast", out_overlap=False):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
     ``forward`` is a Python function, or the name of a kernel slot. ``parameters`` are (name,
@@ -45,7 +45,7 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     how = {"kernel": forward} if isinstance(forward, str) else {"forward": run}
     op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", **how,
        vjp={"self": vjp}, jvp="pointwise", node=node or f"{title}Backward0", dtypes=dtypes,
-       inplace=True, method=False, function=False, doc=doc, samples=samples, ref=ref)
+       inplace=True, batch="unary", method=False, function=False, doc=doc, samples=samples, ref=ref)
 
     def numbers_of(self, values):
         if check is not None:
@@ -61,8 +61,8 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     # Every argument may be left out: what users call shares the samples, and tries the defaults.
     flag = ", inplace: bool = False" if inplace else ""
     op(f"{name}(self: Tensor{defaults}{flag}) -> Tensor", composite=call, dtypes=dtypes,
-       namespace=namespace, method=method, doc=doc, ref=ref, out=out,
-       samples=[case(T(2, 3, low=low, high=high)), *samples])
+       namespace=namespace, method=method, doc=doc, ref=ref, out=out, out_dtype=out_dtype,
+       out_overlap=out_overlap, samples=[case(T(2, 3, low=low, high=high)), *samples])
     if inplace_function:
         op(f"{name}_(self: Tensor{defaults}) -> Tensor", namespace=namespace, method=False,
            composite=lambda self, *values: getattr(ops, f"{name}_kernel_")(
@@ -270,11 +270,11 @@ _gelu_kind("gelu_tanh", "gelu_tanh", lambda g, self: ops.gelu_tanh_backward(g, s
 op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", jvp="pointwise", dtypes=FLOATING,
    forward=lambda self, approximate: (
        ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)),
-   vjp={"self": _gelu_vjp}, node="GeluBackward0", method=False, function=False,
+   vjp={"self": _gelu_vjp}, node="GeluBackward0", batch="unary", method=False, function=False,
    doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
    ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
 op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu, out=True,
-   dtypes=FLOATING, method=False, namespace=F, ref=_gelu_reference,
+   dtypes=FLOATING, out_dtype="pointwise", method=False, namespace=F, ref=_gelu_reference,
    doc="Return x times the normal distribution's probability of at most x.\n\n"
        "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
        "by tanh.", samples=[*_samples(()), case(T(2, 3), approximate="tanh")])
@@ -310,7 +310,8 @@ _activation("hardshrink", lambda self, lambd: ops.where(_within(self, lambd), 0,
                 ops.where(_within(self, lambd), 0, g), self),
             lambda np, self, lambd=0.5: np.where((self >= -lambd) & (self <= lambd), 0, self),
             "Return x, or 0 of elements in [-lambd, lambd].", parameters=(("lambd", 0.5),),
-            others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True, out=True)
+            others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True, out=True,
+            out_dtype="pointwise")
 
 
 def _softshrink_lambda(self, lambd):
@@ -332,7 +333,8 @@ _activation("softshrink",
             lambda np, self, lambd=0.5: np.where(
                 np.abs(self) <= lambd, 0, self - np.sign(self) * lambd),
             "Return each element moved towards 0 by lambd, and 0 of elements in [-lambd, lambd].",
-            parameters=(("lambd", 0.5),), others=((1,), (0,)), check=_softshrink_lambda, out=True)
+            parameters=(("lambd", 0.5),), others=((1,), (0,)), check=_softshrink_lambda, out=True,
+            out_dtype="pointwise")
 
 
 # -- bounded and thresholded, of integers too ------------------------------------------------------
@@ -361,7 +363,8 @@ op("hardtanh_kernel(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
    forward=lambda self, low, high: ops.minimum(ops.maximum(self, low), high),
    vjp={"self": lambda g, self, low, high: ops.depending(
        ops.where((self <= low) | (self >= high), 0, g), self)},
-   node="HardtanhBackward0", dtypes=INTEGRAL | FLOATING, inplace=True, method=False, function=False,
+   node="HardtanhBackward0", dtypes=INTEGRAL | FLOATING, inplace=True, batch="unary",
+   method=False, function=False,
    doc="Return hardtanh of checked arguments.",
    samples=[*(made._replace(args=(made.args[0], 0, 6)) for made in _LIMITED),
             case(T(4, 4, low=-3, high=3), -1, 2, only=_SIGNED_OR_FLOATING)],
@@ -401,7 +404,7 @@ op("threshold_kernel(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
    forward=_threshold_kernel, dtypes=INTEGRAL | FLOATING, node="ThresholdBackward0", inplace=True,
    vjp={"self": lambda g, self, threshold: ops.depending(
        ops.where(self <= threshold, 0, g), self)},
-   method=False, function=False, doc="Return threshold of checked arguments.",
+   batch="unary", method=False, function=False, doc="Return threshold of checked arguments.",
    samples=_samples((1, 7), (0, 2)),
    ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))
 
@@ -454,12 +457,13 @@ _activation("softplus", _softplus,
                 self * beta > threshold, self, np.logaddexp(0, self * beta) / beta),
             "Return log(1 + e**(beta * x)) / beta, and x where beta * x exceeds the threshold.",
             parameters=(("beta", 1.0), ("threshold", 20.0)), others=((2, 1), (0.5, 50.0)),
-            out=True)
+            out=True, out_dtype="pointwise")
 _activation("logsigmoid",
             wide(lambda self: ops.minimum(self, 0) - ops.log1p(ops.exp(-ops.abs(self)))),
             lambda g, self: g * (-self).sigmoid(),
             lambda np, self: -np.logaddexp(0, -self),
-            "Return log(sigmoid(x)), without overflow.", node="LogSigmoidBackward0", out=True)
+            "Return log(sigmoid(x)), without overflow.", node="LogSigmoidBackward0", out=True,
+            out_dtype="exact", out_overlap=True)
 op("softsign(self: Tensor) -> Tensor", composite=lambda self: self / (ops.abs(self) + 1),
    dtypes=INTEGRAL | FLOAT_COMPLEX, method=False, namespace=F,
    doc="Return x / (1 + |x|) of each element.", samples=[case(T(*shape)) for shape in _SHAPES],

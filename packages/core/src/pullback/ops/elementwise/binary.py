@@ -33,7 +33,8 @@ def _binary(name, vjp, doc, *, kernel=None, dtypes=NUMBERS, promote="default", i
 
 
 op("scaled(self: Tensor, factor: Scalar) -> Tensor", forward="scaled", kernel="mul",
-   vjp={"self": lambda g, factor: ops.scaled(g, ops.conj(factor))}, method=False, function=False,
+   vjp={"self": lambda g, factor: ops.scaled(g, ops.conj(factor))}, batch="unary",
+   method=False, function=False,
    node="MulBackward0", doc="Return factor * self; with the factor 1 the tensor itself.",
    samples=[case(T(2, 3), 1), case(T(2, 3), 2), case(T(), 0), case(T(0), 3),
             case(T(3), 0.5, only=FLOAT_COMPLEX)],
@@ -109,7 +110,7 @@ op("div_rounded(self: Operand, other: Operand, *, rounding_mode: str?) -> Tensor
             g, rounding_mode, lambda: g / ops.conj(other)),
         "other": lambda g, self, other, rounding_mode: _unless_rounded(
             g, rounding_mode, lambda: -g * (ops.div(self, other) / other).conj())},
-   inplace=True, out=True, method=False, function="div", namespace=(),
+   inplace=True, out=True, batch="pointwise", method=False, function="div", namespace=(),
    doc="Return div with its result rounded to 0 ('trunc') or down ('floor').\n\n"
        "Raises: RuntimeError for other modes, and where an integer is divided by 0.",
    samples=[made._replace(kwargs={"rounding_mode": mode}, only=made.only & kinds)
@@ -263,7 +264,8 @@ for _name in ("and", "or", "xor"):
        samples=binary(numbers=False))
 
 op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
-   forward="where", kernel="where", promote="where", dtypes=ALL, method=False, out=True,
+   forward="where", kernel="where", promote="where", dtypes=ALL, batch="where", out_dtype="exact",
+   method=False, out=True,
    vjp={"self": lambda g, condition: ops.where(condition, g, 0),
         "other": lambda g, condition: ops.where(condition, 0, g)},
    ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
@@ -284,7 +286,7 @@ op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor",
    vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
         "value": lambda g, mask: ops.where(mask, g, 0).sum()},
    node=lambda value_shape: f"MaskedFillBackward{1 if isinstance(value_shape, tuple) else 0}",
-   doc="Return self with `value`, cast to its dtype, where the mask holds.",
+   batch="masked_fill", doc="Return self with `value`, cast to its dtype, where the mask holds.",
    samples=[case(T(2, 3), mask(2, 3), 1), case(T(2, 3), mask(3), 0), case(T(2, 1), mask(3), T()),
             case(T(), mask(), 1), case(T(0, 3), mask(3), 1)],
    ref=lambda np, self, mask, value: np.where(mask, value, self).astype(self.dtype))
@@ -362,7 +364,8 @@ op("between(self: Tensor, min: Operand, max: Operand) -> Tensor", kernel="clamp"
    ref=lambda np, self, min, max: np.minimum(np.maximum(self, min), max))
 op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor",
    jvp="pointwise", inplace=True,
-   out=True, forward=_clamp, aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
+   out=True, forward=_clamp, batch="pointwise", out_dtype="pointwise",
+   aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
    vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
    doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"
        "Derivative: 1 by self at the bounds; to max where min is larger.",
@@ -380,7 +383,7 @@ op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=R
    vjp={"self": lambda g, self, min: ops.where(self >= min, g, 0),
         "min": lambda g, self, min: ops.where(self < min, g, 0)},
    node=lambda min_shape: f"ClampMinBackward{1 if isinstance(min_shape, tuple) else 0}",
-   doc="Return each element, or min where that is larger; NaN wins.\n\n"
+   out_dtype="pointwise", doc="Return each element, or min where that is larger; NaN wins.\n\n"
        "Derivative: to self where both are equal.",
    samples=binary(ties=True), ref="numpy.maximum",
    inplace_function=True)
@@ -389,7 +392,7 @@ op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=R
    vjp={"self": lambda g, self, max: ops.where(self <= max, g, 0),
         "max": lambda g, self, max: ops.where(self > max, g, 0)},
    node=lambda max_shape: f"ClampMaxBackward{1 if isinstance(max_shape, tuple) else 0}",
-   doc="Return each element, or max where that is smaller; NaN wins.\n\n"
+   out_dtype="pointwise", doc="Return each element, or max where that is smaller; NaN wins.\n\n"
        "Derivative: to self where both are equal.",
    samples=binary(ties=True), ref="numpy.minimum",
    inplace_function=True)

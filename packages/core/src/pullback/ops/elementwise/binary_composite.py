@@ -40,7 +40,7 @@ def _extreme_vjp(wins):
 for _name, _wins, _what in (("fmax", lambda self, other: self >= other, "larger"),
                             ("fmin", lambda self, other: self <= other, "smaller")):
     op(f"{_name}(self: Tensor, other: Tensor) -> Tensor", forward=_extreme(_name, _wins),
-       dtypes=REAL, out=True, ref=f"numpy.{_name}",
+       dtypes=REAL, out=True, batch="pointwise", ref=f"numpy.{_name}",
        vjp=_extreme_vjp(_wins), jvp="pointwise",
        doc=f"Return the {_what} of two operands, elementwise; a number wins over NaN.\n\n"
            "Derivative: to self where they are equal.",
@@ -56,7 +56,8 @@ def _heaviside(self, values):
 
 
 op("heaviside(self: Tensor, values: Tensor) -> Tensor", forward=_heaviside, dtypes=REAL,
-   inplace=True, out=True, node="NotImplemented", ref="numpy.heaviside",
+   inplace=True, out=True, node="NotImplemented", batch="pointwise", out_dtype="pointwise",
+   ref="numpy.heaviside",
    vjp={name: no_derivative("heaviside", name) for name in ("self", "values")},
    doc="Return 0 where self is negative, values where it is 0, else 1; 0 for NaN.",
    samples=[made._replace(skip=UNDERIVED) for made in binary(ties=True, numbers=False,
@@ -81,7 +82,8 @@ op("gcd(self: Tensor, other: Tensor) -> Tensor", kernel="gcd", dtypes=INTEGRAL, 
    samples=binary((-30, 30), (-30, 30), special=None, numbers=False),
    inplace_function=True)
 op("lcm(self: Tensor, other: Tensor) -> Tensor", forward=_lcm, dtypes=INTEGRAL, inplace=True,
-   out=True, ref="numpy.lcm", doc="Return the least common multiple; 0 if one of the two is 0.",
+   out=True, batch="pointwise",
+   ref="numpy.lcm", doc="Return the least common multiple; 0 if one of the two is 0.",
    samples=binary((-9, 9), (-9, 9), special=None, numbers=False),
    inplace_function=True)
 
@@ -122,7 +124,7 @@ def _float_power_(self, exponent):
 
 
 op("float_power(self: Operand, exponent: Operand) -> Tensor", composite=_float_power, out=True,
-   ref=lambda np, self, exponent: np.float_power(self, exponent),
+   out_dtype="pointwise", ref=lambda np, self, exponent: np.float_power(self, exponent),
    doc="Return self ** exponent computed in float64 or complex128.",
    samples=[*binary((0.3, 3), (-2, 3)), case(2, T(3)), case(T(3, low=0.3, high=3), 0)])
 op("float_power_(self: Tensor, exponent: Operand) -> Tensor", composite=_float_power_,
@@ -152,7 +154,7 @@ op("ldexp(self: Tensor, other: Tensor) -> Tensor", forward=_ldexp, promote="floa
    dtypes=FLOAT_COMPLEX, inplace=True, out=True,
    vjp={"self": _ldexp_vjp,
         "other": lambda g, out: g * (out * 0.6931471805599453).conj()},
-   doc="Return self * 2 ** other, elementwise.",
+   batch="pointwise", out_overlap=True, doc="Return self * 2 ** other, elementwise.",
    samples=binary(numbers=False, special=(0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan)),
    ref=lambda np, self, other: self * 2.0 ** other,
    inplace_function=True)
@@ -200,7 +202,7 @@ op("logaddexp2(self: Tensor, other: Tensor) -> Tensor",
    out=True,
    vjp={"self": lambda g, self, other: g * ops.sigmoid((self - other) * math.log(2)),
         "other": lambda g, self, other: g * ops.sigmoid((other - self) * math.log(2))},
-   doc="Return log2(2 ** self + 2 ** other), elementwise, without overflow.",
+   batch="pointwise", doc="Return log2(2 ** self + 2 ** other), elementwise, without overflow.",
    samples=binary(ties=True, numbers=False), ref="numpy.logaddexp2")
 
 
@@ -232,7 +234,8 @@ def _xlogy_self_vjp(g, self, other):
 op("xlogy(self: Operand, other: Operand) -> Tensor",
    jvp="pointwise", forward=lambda self, other: xlogy_with("xlogy", ops.log, self, other),
    promote="float",
-   dtypes=FLOATING, inplace=True, out=True, ref="scipy.special.xlogy",
+   dtypes=FLOATING, inplace=True, out=True, batch="pointwise", elsewhere=("special.xlogy",),
+   ref="scipy.special.xlogy",
    vjp={"self": _xlogy_self_vjp, "other": lambda g, self, other: g * ops.div(self, other)},
    node=lambda self, other: f"XlogyBackward{number_among(self, other)}",
    doc="Return self * log(other), elementwise; 0 where self is 0, unless other is NaN.\n\n"

@@ -27,6 +27,7 @@ def _angle_vjp(g, self):
 
 op("angle(self: Tensor) -> Tensor", forward=_angle, vjp={"self": _angle_vjp}, promote="float",
    dtypes=FLOAT_COMPLEX, out=True,
+   batch="unary",
    doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
        "Derivative: 0 at 0 and for real numbers.",
    samples=[*unary(0.2, 3, special=None), case(T(2, 3, low=-3, high=-0.2)),
@@ -67,7 +68,7 @@ _PARTS = [case(T(2, 3), T(2, 3)), case(T(2, 1), T(3)), case(T(), T(2)), case(T()
 _SINGLE = 0x300                         # float32 and float64: there is no narrower complex dtype
 
 op("complex(real: Tensor, imag: Tensor) -> Tensor",
-   jvp="linear", method=False, dtypes=_SINGLE, out=True,
+   jvp="linear", batch="pointwise", out_dtype="exact", method=False, dtypes=_SINGLE, out=True,
    forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
    vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
    doc="Return real + i * imag, elementwise.\n\n"
@@ -80,7 +81,8 @@ def _polar(abs, angle):
     return _joined(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
-op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, out=True,
+op("polar(abs: Tensor, angle: Tensor) -> Tensor", batch="pointwise", out_dtype="exact",
+   method=False, dtypes=_SINGLE, out=True,
    forward=_polar,
    vjp={"abs": lambda g, angle: (ops.real(g) * angle.cos()
                                        + ops.imag(g) * angle.sin()),
@@ -94,7 +96,8 @@ op("polar(abs: Tensor, angle: Tensor) -> Tensor", method=False, dtypes=_SINGLE, 
 op("conj_physical(self: Tensor) -> Tensor",
    jvp="linear", forward="conj_physical", kernel="conj", dtypes=ALL, inplace=True,
    inplace_node="ConjPhysicalBackward1", out=True,
-   vjp={"self": lambda g: g.conj_physical()}, ref="numpy.conj",
+   vjp={"self": lambda g: g.conj_physical()}, batch="unary", out_dtype="pointwise",
+   ref="numpy.conj",
    doc="Return the complex conjugate, computed now; a real tensor is returned as it is.")
 
 
@@ -102,20 +105,23 @@ op("conj_physical(self: Tensor) -> Tensor",
 
 _PLAIN = [case(T(2, 3)), case(T()), case(T(0))]
 
-op("view_as_real(self: Tensor) -> Tensor", forward="view_as_real", view=True, method=False,
+op("view_as_real(self: Tensor) -> Tensor", forward="view_as_real", view=True, batch="unary",
+   method=False,
    vjp={"self": lambda g: ops.view_as_complex(g.contiguous())}, samples=_PLAIN, dtypes=COMPLEX,
    doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
    ref=lambda np, self: np.stack([self.real, self.imag], -1))
-op("view_as_complex(self: Tensor) -> Tensor", forward="view_as_complex", view=True, method=False,
+op("view_as_complex(self: Tensor) -> Tensor", forward="view_as_complex", view=True, batch="unary",
+   method=False,
    vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())}, dtypes=FLOATING & ~HALF,
    doc="Return a last dim of 2 as complex numbers, over the same memory.",
    samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
    ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
 op("_conj(self: Tensor) -> Tensor", forward="conj_view", view=True, node="ConjBackward0",
-   vjp={"self": lambda g: g.conj()}, doc="Return a view of the conjugates.", samples=_PLAIN,
+   vjp={"self": lambda g: g.conj()}, batch="unary",
+   doc="Return a view of the conjugates.", samples=_PLAIN,
    dtypes=COMPLEX, ref="numpy.conj")
 op("_neg_view(self: Tensor) -> Tensor", forward="neg_view", view=True, node="NegViewBackward0",
-   vjp={"self": lambda g: -g}, doc="Return a view of the negatives.", samples=_PLAIN,
+   vjp={"self": lambda g: -g}, batch="unary", doc="Return a view of the negatives.", samples=_PLAIN,
    dtypes=ALL & ~BOOL, ref="numpy.negative")
 op("conj(self: Operand) -> Tensor", composite="conj",
    doc="Return the complex conjugate: a view that is computed where it is read, and through which "

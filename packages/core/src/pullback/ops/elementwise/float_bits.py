@@ -12,7 +12,8 @@ from pullback.ops.table.schema import FLOAT64, FLOATING, REAL, op, ops
 _FORMATS = {"float16": ("int16", 10, 5), "bfloat16": ("int16", 7, 8), "float32": ("int32", 23, 8),
             "float64": ("int64", 52, 11)}
 
-op("bitcast(self: Tensor, dtype: dtype) -> Tensor", forward="bitcast", view=True, method=False,
+op("bitcast(self: Tensor, dtype: dtype) -> Tensor", forward="bitcast", view=True, batch="unary",
+   method=False,
    function=False,
    doc="Return the same bytes read as another dtype; the last dim gets longer or shorter.",
    samples="it reads bits, which signbit, copysign, nextafter and frexp are tested with")
@@ -32,6 +33,7 @@ def _signbit(self):
 
 
 op("signbit(self: Tensor) -> Tensor", forward=_signbit, promote="bool", dtypes=REAL, out=True,
+   batch="unary", out_dtype="bool",
    doc="Return whether the sign bit of each element is set; it is for -0.", ref="numpy.signbit",
    samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)])
 
@@ -46,7 +48,7 @@ def _copysign(self, other):
 
 op("copysign(self: Tensor, other: Operand) -> Tensor",
    jvp="pointwise", forward=_copysign, promote="float",
-   dtypes=FLOATING, inplace=True, out=True, ref="numpy.copysign",
+   dtypes=FLOATING, inplace=True, out=True, batch="pointwise", ref="numpy.copysign",
    vjp={"self": lambda g, self, out: g * (out / ops.where(self == 0, 1, self)),
         "other": lambda g, other: ops.zeros_like(other)},
    node=lambda other_shape: f"CopysignBackward{0 if isinstance(other_shape, tuple) else 1}",
@@ -70,6 +72,7 @@ op("nextafter(self: Tensor, other: Tensor) -> Tensor", forward=_nextafter, dtype
    inplace=True, out=True,
    vjp={"self": lambda g, self, other: ops.where(self == other, 0, g),
         "other": lambda g: ops.zeros_like(g)},
+   batch="pointwise",
    doc="Return the next number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
        "where both are equal.",
    samples=[*binary(numbers=False, special=None),
@@ -102,7 +105,8 @@ def _frexp(self):
                   ops.cast(ops.where(kept, 0, exponent), dtype_named("int32")))
 
 
-op("frexp(self: Tensor) -> any", forward=_frexp, dtypes=FLOATING, out=True, ref="numpy.frexp",
+op("frexp(self: Tensor) -> any", forward=_frexp, dtypes=FLOATING, out=True,
+   batch="unary", out_dtype="frexp", ref="numpy.frexp",
    vjp={"self": lambda gs, self_like, out1: _frexp_vjp(gs, self_like, out1)},
    doc="Return (mantissa, exponent): self = mantissa * 2 ** exponent, mantissas in [0.5, 1).\n\n"
        "Derivative: that of dividing by 2 ** exponent.",

@@ -21,20 +21,20 @@ _POLES = [case(fixed((0.0, -0.0, -1.0, -2.0, float("inf"), float("nan"), 1e-3, 4
 _special("digamma", lambda g, self: g * ops.polygamma(1, self),
          "Return the derivative of lgamma of each element.\n\nNaN at the negative integers.",
          [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
-   inplace_function=False)
+         inplace_function=False, elsewhere=("special.digamma", "special.psi"))
 _special("erfc", lambda g, self: g * (-(self * self)).exp() * -1.1283791670955126,
          "Return 1 - erf(x) of each element, exact where erf is close to 1.\n\n"
-         "Source: DLMF 7.2.2.", unary(-3, 3))
+         "Source: DLMF 7.2.2.", unary(-3, 3), elsewhere=("special.erfc",))
 _special("erfinv", lambda g, self: g * ops.square(ops.erfinv(self)).exp() * 0.886226925452758,
          "Return the inverse of erf of each element.\n\nInfinite at -1 and 1, NaN beyond.",
          [*unary(-0.9, 0.9, special=(0.0, -0.0, 1.0, -1.0, 1.5, float("nan"))),
           case(T(4, low=0.9, high=0.99))],
-   inplace_function=False)
+         inplace_function=False, elsewhere=("special.erfinv",))
 _special("i0", lambda g, self: g * ops.i1(self),
          "Return the modified Bessel function of the first kind of order 0 of each element.\n\n"
          "Source: DLMF 10.25.2 and 10.40.1.",
          [*unary(-3, 3, special=(0.0, 1.0, -40.0, 1e-3, float("nan"))),
-          case(T(4, low=18, high=22))])
+          case(T(4, low=18, high=22))], elsewhere=("special.i0",))
 
 
 def _i1_vjp(g, self, out):
@@ -48,12 +48,13 @@ def _i1_vjp(g, self, out):
 
 _special("i1", _i1_vjp, "Return the modified Bessel function of order 1 of each element.",
          [*unary(0.5, 3, special=None), case(T(4, low=18, high=22))],
-         inplace=False, out=True, method=False, function=False, node="SpecialI1Backward0")
+         inplace=False, out=True, elsewhere=("special.i1",),
+         method=False, function=False, node="SpecialI1Backward0")
 _special("lgamma", lambda g, self: g * ops.digamma(self),
          "Return log |gamma(x)| of each element.\n\nInfinite at 0 and the negative integers.",
          [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
-         ref="scipy.special.gammaln",
-   inplace_function=False)
+         elsewhere=("special.gammaln",), ref="scipy.special.gammaln",
+         inplace_function=False)
 
 
 # -- logit -----------------------------------------------------------------------------------------
@@ -97,6 +98,7 @@ def _logit_vjp(g, self, eps):
 op("logit(self: Tensor, eps: float? = None) -> Tensor",
    jvp="pointwise", forward=_logit, promote="float",
    dtypes=FLOATING, inplace=True, out=True, vjp={"self": _logit_vjp},
+   batch="unary", elsewhere=("special.logit",),
    doc="Return log(x / (1 - x)) of each element, moved into [eps, 1 - eps] if eps is given.\n\n"
        "Derivative: 0 beyond the bounds; NaN outside [0, 1] without them.",
    samples=[*unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, float("nan"))),
@@ -164,7 +166,7 @@ def _zeta_vjp(g, self, other):
 
 op("zeta(self: Operand, other: Operand) -> Tensor", kernel="zeta", promote="float", dtypes=FLOATING,
    vjp={"self": no_derivative("special_zeta", "self"), "other": _zeta_vjp},
-   method=False, function=False, out=True, ref="scipy.special.zeta",
+   elsewhere=("special.zeta",), method=False, function=False, out=True, ref="scipy.special.zeta",
    node=lambda self, other: f"SpecialZetaBackward{number_among(self, other)}",
    doc="Return the Hurwitz zeta function, the sum of 1 / (k + other) ** self for k = 0, 1, ....",
    samples=[case(n, T(*shape, low=0.3, high=5)) for n in (2.0, 5.0) for shape in ((2, 3), (), (0,))]
@@ -197,7 +199,8 @@ def _polygamma(n, self):
 _ORDERS = [(n, shape) for n in (0, 1, 2, 5) for shape in ((2, 3), (), (0, 3))]
 
 op("polygamma(n: int, self: Tensor) -> Tensor", forward=_polygamma, promote="float", out=True,
-   dtypes=FLOATING, method=False,      # the method has the arguments the other way round
+   dtypes=FLOATING, batch="unary", elsewhere=("special.polygamma",),
+   method=False,      # the method has the arguments the other way round
    vjp={"self": _polygamma_vjp},
    doc="Return the n-th derivative of digamma of each element.\n\nSource: DLMF 5.15.1.",
    samples=[case(n, T(*shape, low=0.5, high=4)) for n, shape in _ORDERS]
@@ -209,7 +212,7 @@ op("polygamma_method(self: Tensor, n: int) -> Tensor", method="polygamma", funct
    samples=[case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
    ref=lambda np, self, n: _polygamma_reference(n, self))
 op("polygamma_(self: Tensor, n: int) -> Tensor", forward=lambda self, n: _polygamma(n, self),
-   inplace="only", function=False, dtypes=FLOATING, node="PolygammaBackward0",
+   inplace="only", batch="unary", function=False, dtypes=FLOATING, node="PolygammaBackward0",
    vjp={"self": _polygamma_vjp},
    doc="Replace each element by the n-th derivative of digamma; returns self.",
    samples=[case(T(*shape, low=0.5, high=4), n) for n, shape in _ORDERS],
@@ -250,6 +253,7 @@ def _mvlgamma_vjp(g, self, p):
 
 op("mvlgamma(self: Tensor, p: int) -> Tensor", forward=_mvlgamma, dtypes=INTEGRAL | FLOATING,
    inplace=True, out=True, vjp={"self": _mvlgamma_vjp},
+   batch="unary", out_overlap=True, elsewhere=("special.multigammaln",),
    doc="Return the logarithm of the multivariate gamma function of dimension p.\n\n"
        "Source: the definition as a product of gamma functions, DLMF 35.3.4.",
    samples=[case(T(*shape, low=2.5, high=5), p) for p in (1, 2, 4) for shape in ((2, 3), (), (0,))],

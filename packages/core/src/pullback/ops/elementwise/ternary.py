@@ -71,7 +71,7 @@ op("addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
    vjp={"self": lambda g: g,
         "tensor1": lambda g, tensor2, value: ops.scaled(g * ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, value: ops.scaled(g * ops.conj(tensor1), _conj(value))},
-   doc="Return self + value * tensor1 * tensor2, elementwise.", samples=_THREE,
+   batch="pointwise", doc="Return self + value * tensor1 * tensor2, elementwise.", samples=_THREE,
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * tensor1 * tensor2)
 op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1) -> Tensor",
    jvp="pointwise",
@@ -81,7 +81,7 @@ op("addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
         "tensor1": lambda g, tensor2, value: ops.scaled(g / ops.conj(tensor2), _conj(value)),
         "tensor2": lambda g, tensor1, tensor2, value: ops.scaled(
             -g * (tensor1 / (tensor2 * tensor2)).conj(), _conj(value))},
-   doc="Return self + value * tensor1 / tensor2, elementwise.\n\n"
+   batch="pointwise", doc="Return self + value * tensor1 / tensor2, elementwise.\n\n"
        "Raises: RuntimeError when both divided tensors hold integers.", samples=_DIVIDED,
    ref=lambda np, self, tensor1, tensor2, value=1: self + value * (tensor1 / tensor2))
 
@@ -130,6 +130,7 @@ op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
         "end": lambda g, weight: g * ops.conj(weight),
         "weight": lambda g, self, end: g * (end - self).conj()},
    node=lambda weight_shape: f"LerpBackward{1 if isinstance(weight_shape, tuple) else 0}",
+   batch="pointwise", out_dtype="pointwise",
    doc="Return self + weight * (end - self), elementwise.\n\n"
        "Raises: RuntimeError when the dtypes differ.",
    samples=_ENDS, ref=lambda np, self, end, weight: self + weight * (end - self))

@@ -56,7 +56,7 @@ def _sgn(self):
 
 _unary("abs", _abs_vjp,
        "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
-       dtypes=NUMBERS, promote="real", aliases=("absolute",), ref="numpy.abs")
+       dtypes=NUMBERS, promote="real", out_dtype="abs", aliases=("absolute",), ref="numpy.abs")
 _unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
        "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
        samples=unary(-0.9, 0.9))
@@ -75,10 +75,10 @@ _unary("atanh", lambda g, self: g / (1 - self * self).conj(),
        "Return the inverse hyperbolic tangent of each element.", aliases=("arctanh",),
        ref="numpy.arctanh", samples=unary(-0.9, 0.9))
 _unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
-       dtypes=BOOL | INTEGRAL, promote="default", ref="numpy.invert",
-   inplace_function=False)
+       dtypes=BOOL | INTEGRAL, promote="default", out_dtype="pointwise", ref="numpy.invert",
+       inplace_function=False)
 _unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
-       promote="default", ref="numpy.ceil")
+       promote="default", out_dtype="pointwise", ref="numpy.ceil")
 op("depending(self: Tensor, other: Tensor) -> Tensor", composite="depending", method=False,
    function=False, dtypes=FLOATING, ref=lambda np, self, other: self,
    samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
@@ -89,17 +89,18 @@ _unary("cosh", lambda g, self: g * self.sinh().conj(),
        "Return the hyperbolic cosine of each element.", ref="numpy.cosh")
 _unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
        "Return the error function of each element.\n\nSource: DLMF 7.2.1.", dtypes=FLOATING,
-       ref="scipy.special.erf")
+       elsewhere=("special.erf",), ref="scipy.special.erf")
 _unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each element.",
        ref="numpy.exp")
 _unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
        "Return 2 to the power of each element.",
+       elsewhere=("special.exp2",),
        ref=lambda np, self: np.exp2(self) if self.dtype.kind != "c" else np.power(2, self),
        samples=unary(-3, 3))
 _unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
-       ref="numpy.expm1")
+       elsewhere=("special.expm1",), ref="numpy.expm1")
 _unary("floor", _no_slope, "Return each element rounded down.", dtypes=INTEGRAL | FLOATING,
-       promote="default", ref="numpy.floor")
+       promote="default", out_dtype="pointwise", ref="numpy.floor")
 _unary("isfinite", None, "Return whether each element is neither infinite nor NaN.",
        dtypes=REAL | COMPLEX, promote="bool", inplace=False, ref="numpy.isfinite")
 _unary("isnan", None, "Return whether each element is NaN.", dtypes=REAL | COMPLEX, promote="bool",
@@ -112,28 +113,31 @@ _unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
        samples=unary(0.1, 4))
 _unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
        node="Log1PBackward0",
-       ref="numpy.log1p",
+       elsewhere=("special.log1p",), ref="numpy.log1p",
        samples=unary(-0.9, 3))
 _unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
        "Return the base-2 logarithm of each element.", ref="numpy.log2",
        samples=unary(0.1, 4))
 _unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
        promote="bool", ref="numpy.logical_not",
-   inplace_function=False)
+       inplace_function=False)
 _unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS,
-       promote="default", aliases=("negative",), ref="numpy.negative")
+       promote="default", out_dtype="pointwise", aliases=("negative",), ref="numpy.negative")
 _unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
        ref="numpy.reciprocal",
        samples=unary(0.5, 3))
 _unary("relu", lambda g, out: ops.depending(ops.where(out <= 0, 0, g), out),
        "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
-       dtypes=INTEGRAL | FLOATING, promote="default", ref=lambda np, self: np.maximum(self, 0))
+       dtypes=INTEGRAL | FLOATING, promote="default", elsewhere=("functional.relu_",),
+       ref=lambda np, self: np.maximum(self, 0))
 op("functional_relu(self: Tensor, inplace: bool = False) -> Tensor", composite="relu",
    kernel="relu", method=False, function="relu", namespace="functional", dtypes=INTEGRAL | FLOATING,
    doc="Return the larger of each element and 0; `inplace` replaces it.\n\nDerivative: 0 at 0.",
    samples=unary(-3, 3), ref=lambda np, self: np.maximum(self, 0))
 _unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
-       dtypes=INTEGRAL | FLOATING, promote="default", ref="numpy.round", overload="round_decimals")
+       dtypes=INTEGRAL | FLOATING, promote="default",
+       out_dtype="pointwise", overload="round_decimals", elsewhere=("special.round",),
+       ref="numpy.round")
 
 
 def _round_decimals(self, decimals):
@@ -145,7 +149,7 @@ def _round_decimals(self, decimals):
 
 op("round_decimals(self: Tensor, *, decimals: int) -> Tensor", forward=_round_decimals,
    jvp="pointwise", vjp={"self": _no_slope}, node="RoundBackward1", dtypes=FLOATING,
-   inplace=True, out=True, method=False, function=False,
+   inplace=True, out=True, out_dtype="pointwise", method=False, function=False,
    doc="Return each element rounded to a number of decimals, which may be negative.\n\n"
        "Raises: NotImplementedError for integers.",
    samples=[case(T(*shape, low=-3, high=3), decimals=decimals, skip=HALF_WAY)
@@ -155,11 +159,12 @@ _unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
        "Return 1 / sqrt(x) of each element.",
        samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
 op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True, out=True,
-   doc="Return x / |x| of each element, and 0 of 0.",
+   out_dtype="pointwise", doc="Return x / |x| of each element, and 0 of 0.",
    ref=references.sign,
    inplace_function=False)
 _unary("sigmoid", lambda g, out: ops.sigmoid_backward(g, out),
        "Return the logistic function 1 / (1 + e**-x) of each element.",
+       elsewhere=("special.expit",),
        ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
        samples=unary(-2.5, 2.5))
 op("sigmoid_backward(self: Tensor, output: Tensor) -> Tensor", kernel="sigmoid_backward",
@@ -169,8 +174,8 @@ op("sigmoid_backward(self: Tensor, output: Tensor) -> Tensor", kernel="sigmoid_b
    ref=lambda np, self, output: self * np.conj(output * (1 - output)),
    doc="Return self * conj(output * (1 - output)): the derivative of sigmoid, by its result.")
 _unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
-       promote="default", ref=references.sign,
-   inplace_function=False)
+       promote="default", out_dtype="pointwise", ref=references.sign,
+       inplace_function=False)
 _unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
        ref="numpy.sin")
 _unary("sinh", lambda g, self: g * self.cosh().conj(),
@@ -180,7 +185,7 @@ _unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of e
        samples=unary(0.1, 4))
 _unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
        dtypes=ALL, promote="default", node="PowBackward0", forward="square",
-       ref=lambda np, self: np.square(self * 1))
+       batch="unary", ref=lambda np, self: np.square(self * 1))
 _unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
        ref="numpy.tan",
        samples=unary(-1.2, 1.2))
@@ -195,4 +200,4 @@ op("tanh_backward(self: Tensor, output: Tensor) -> Tensor", kernel="tanh_backwar
    ref=lambda np, self, output: self * np.conj(1 - output * output),
    doc="Return self * conj(1 - output**2): the derivative of tanh, by its result.")
 _unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
-       promote="default", aliases=("fix",), ref="numpy.trunc")
+       promote="default", out_dtype="pointwise", aliases=("fix",), ref="numpy.trunc")

@@ -34,7 +34,7 @@ for _name, _factor, _node, _doc in (
         ("deg2rad", math.pi / 180, "Deg2RadBackward0", "degrees in radians"),
         ("rad2deg", 180 / math.pi, "Rad2DegBackward0", "radians in degrees")):
     op(f"{_name}(self: Tensor) -> Tensor", forward=_scaled_by(_name, _factor), promote="float",
-       dtypes=FLOATING, node=_node, inplace=True, out=True, ref=f"numpy.{_name}",
+       dtypes=FLOATING, node=_node, inplace=True, out=True, batch="unary", ref=f"numpy.{_name}",
        vjp={"self": _times(_factor)}, jvp="pointwise",
        doc=f"Return each element's {_doc}.")
 
@@ -44,7 +44,8 @@ for _name, _factor, _node, _doc in (
 op("frac(self: Tensor) -> Tensor",
    jvp="pointwise", dtypes=FLOATING, inplace=True, out=True,
    forward=lambda self: require("frac", FLOATING, self) - ops.trunc(self),
-   vjp={"self": lambda g: g}, doc="Return x - trunc(x) of each element, with the sign of x.",
+   vjp={"self": lambda g: g}, batch="unary", out_dtype="pointwise",
+   doc="Return x - trunc(x) of each element, with the sign of x.",
    samples=[case(T(*shape, low=0.1, high=0.9)) for shape in ((2, 3), (), (0,))]
    + [case(fixed(SPECIAL), skip=KINKS)], ref=lambda np, self: self - np.trunc(self))
 
@@ -95,6 +96,7 @@ op("nan_to_num(self: Tensor, nan: float? = 0.0, posinf: float? = None, neginf: f
    "-> Tensor",
    jvp="pointwise", forward=_nan_to_num, dtypes=ALL, vjp={"self": _nan_to_num_vjp}, inplace=True,
    out=True,
+   batch="unary", out_dtype="pointwise",
    doc="Return self with NaN and the infinities replaced; by 0 and the dtype's limits if nothing "
        "else is given.\n\nDerivative: 0 where an element is replaced.",
    samples=[*unary(-3, 3, special=None),
@@ -136,7 +138,8 @@ def _sinc_vjp(g, self):
 
 op("sinc(self: Tensor) -> Tensor",
    jvp="pointwise", forward=_sinc, promote="float", dtypes=FLOAT_COMPLEX,
-   vjp={"self": _sinc_vjp}, inplace=True, out=True, ref="numpy.sinc",
+   vjp={"self": _sinc_vjp}, inplace=True, out=True, batch="unary", elsewhere=("special.sinc",),
+   ref="numpy.sinc",
    doc="Return sin(pi x) / (pi x) of each element, and 1 at 0.")
 
 
@@ -163,16 +166,19 @@ def _isreal(self):
     return ops.ones_like(self, dtype=pullback.bool)
 
 
-op("isinf(self: Tensor) -> Tensor", forward=_isinf, promote="bool", ref="numpy.isinf",
+op("isinf(self: Tensor) -> Tensor", forward=_isinf, promote="bool", batch="unary",
+   ref="numpy.isinf",
    doc="Return whether each element is infinite; of complex ones, whether a part is.",
    samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING),
             case(fixed((1 + 2j, complex(math.inf, 1), complex(math.nan, -math.inf))),
                  only=COMPLEX)])
 for _name, _infinity, _what in (("isposinf", math.inf, "inf"), ("isneginf", -math.inf, "-inf")):
     op(f"{_name}(self: Tensor) -> Tensor", forward=_is_infinity(_name, _infinity), promote="bool",
-       dtypes=REAL, out=True, ref=f"numpy.{_name}", doc=f"Return whether each element is {_what}.",
+       dtypes=REAL, out=True, batch="unary", out_dtype="bool", ref=f"numpy.{_name}",
+       doc=f"Return whether each element is {_what}.",
        samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)])
-op("isreal(self: Tensor) -> Tensor", forward=_isreal, promote="bool", ref="numpy.isreal",
+op("isreal(self: Tensor) -> Tensor", forward=_isreal, promote="bool", batch="unary",
+   ref="numpy.isreal",
    doc="Return whether the imaginary part of each element is 0.",
    samples=[*unary(-3, 3), case(fixed((1 + 0j, 2j, complex(0, math.nan), -0j)), only=COMPLEX)])
 

@@ -99,7 +99,7 @@ op("index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 op("index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) "
    "-> Tensor", out=True, composite=lambda self, dim, index, source, alpha: ops.index_add_(
        writable(self, index, source), dim, index, source, alpha=alpha),
-   samples=_ADDED, ref=references.index_add,
+                out_dtype="exact", samples=_ADDED, ref=references.index_add,
    doc="Return a copy with alpha * source added to the slices of a dim at an index vector.\n\n"
        "Raises: RuntimeError for a source that does not fit and an index out of range.")
 
@@ -150,6 +150,7 @@ op("index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 op("index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor", out=True,
    composite=lambda self, dim, index, source: ops.index_copy_(
        writable(self, index, source), dim, index, source),
+                out_dtype="exact",
    doc="Return a copy with source written to the slices of a dim at an index vector.\n\nRaises: "
        "IndexError for an index out of range, RuntimeError for a source that does not fit.",
    samples=_SLICES, ref=references.index_copy)
@@ -191,7 +192,8 @@ _FILLED = [case(T(4, 3), 0, _ROWS, 2), case(T(2, 4), -1, fixed((-1, 0), kind="in
            case(T(4, 3), 0, at(0, high=4), 1), case(T(4, 3), 0, at(5, high=4), 0),
            case(T(4, 3), 1, at(high=3), 1.5, only=FLOAT_COMPLEX)]
 op("index_fill_(self: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor",
-   forward=_index_fill, inplace="only", overlap=True, function=False, ref=references.index_fill,
+   forward=_index_fill, inplace="only", overlap=True, out_overlap=True,
+   function=False, ref=references.index_fill,
    node=lambda value_shape: f"IndexFillBackward{1 if isinstance(value_shape, tuple) else 0}",
    vjp={"self": lambda g, dim, index: ops.index_fill(g, dim, index, 0),
         "value": lambda g, dim, index: ops.index_select(g, dim, ops.unique(
@@ -235,7 +237,8 @@ op(f"index_reduce_(self: Tensor, {_FOLD}) -> Tensor", forward=_index_reduce, inp
    vjp={("self", "source"): lambda g, self, dim, index, source, out, reduce, include_self:
         _index_reduce_vjp(g, self, dim, index, source, out, reduce, include_self)},
    doc="Reduce source into the slices of a dim at an index vector; returns self.")
-op(f"index_reduce(self: Tensor, {_FOLD}) -> Tensor", out=True, ref=references.index_reduce,
+op(f"index_reduce(self: Tensor, {_FOLD}) -> Tensor", out=True, out_dtype="exact",
+   ref=references.index_reduce,
    composite=lambda self, dim, index, source, reduce, include_self: ops.index_reduce_(
        writable(self, index, source), dim, index, source, reduce, include_self=include_self),
    samples=_FOLDED,
@@ -268,6 +271,7 @@ def _masked_select_vjp(g, self_like, mask):
 
 op("masked_select(self: Tensor, mask: Tensor) -> Tensor", forward=_masked_select, out=True,
    vjp={"self": lambda g, self_like, mask: _masked_select_vjp(g, self_like, mask)},
+   out_dtype="exact",
    doc="Return the elements at which a mask holds, as a vector.\n\nBoth are broadcast.\n\nRaises: "
        "RuntimeError for a mask that is not bool.", ref=references.masked_select,
    samples=[case(T(2, 3), mask(2, 3), skip=COUNTED), case(T(2, 3), mask(3), skip=COUNTED),
@@ -309,7 +313,7 @@ def _masked_source_vjp(g, mask, source_like):
 
 
 op("masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor", inplace=True,
-   forward=_masked_scatter, ref=references.masked_scatter,
+   forward=_masked_scatter, out_overlap=True, ref=references.masked_scatter,
    vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
         "source": lambda g, mask, source_like: _masked_source_vjp(g, mask, source_like)},
    doc="Return self with the elements of source, in order, where a mask holds.\n\nRaises: "
@@ -352,7 +356,8 @@ def _take_vjp(g, self_like, index):
     return ops.index_backward(g, (_product(self_like.shape),), (index,)).reshape(self_like.shape)
 
 
-op("take(self: Tensor, index: Tensor) -> Tensor", forward=_take, out=True, ref=references.take,
+op("take(self: Tensor, index: Tensor) -> Tensor", forward=_take, out=True, out_dtype="exact",
+   ref=references.take,
    vjp={"self": lambda g, self_like, index: _take_vjp(g, self_like, index)},
    doc="Return the elements at places of the flattened tensor; negative ones count from the end."
        "\n\nShape: index's.\n\nRaises: IndexError out of range.",
@@ -422,7 +427,7 @@ def _take_along_dim(self, indices, dim):
 
 
 op("take_along_dim(self: Tensor, indices: Tensor, dim: int? = None) -> Tensor", out=True,
-   composite=_take_along_dim, ref=references.take_along_dim,
+   composite=_take_along_dim, out_dtype="exact", ref=references.take_along_dim,
    doc="Return the elements at indices along a dim, to which the other dims are broadcast.\n\n"
        "Without a dim, of the flattened tensors. Indices out of range wrap around.",
    samples=[case(T(4, 3), at(2, 3, high=4), 0), case(T(4, 3), at(4, 1, high=3), 1),

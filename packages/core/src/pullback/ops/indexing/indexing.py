@@ -36,7 +36,7 @@ def _as_index(index):
 op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any", out=True,
    composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
                                      else ops.nonzero_raw(self)),
-   kernel="nonzero", ref="numpy.argwhere",
+   kernel="nonzero", out_dtype="exact", ref="numpy.argwhere",
    doc="Return the coordinates of the elements that are not 0, row by row.",
    samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
             for shape in ((4,), (3, 4), (0, 2))])
@@ -293,6 +293,7 @@ op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
    forward=_gather, compiled="gather", kernel="gather", out=True,
    vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
        ops.zeros_of(self_like), dim, index, g)},
+   batch="along", out_dtype="exact",
    doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
    samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)),
             case(T(4, 3), 1, at(2, 2, high=3)),
@@ -363,7 +364,7 @@ def scatter_into(slot):
 
 op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    forward=scatter_into("scatter_add"), compiled="scatter_add", kernel="scatter_add",
-   inplace="only", function=False,
+   inplace="only", batch="along", function=False,
    node="ScatterAddBackward0",
    vjp={"self": lambda g: g,
         "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
@@ -373,7 +374,7 @@ op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
    composite=lambda self, dim, index, src: ops.scatter_add_(
        writable(self, index, src), dim, index, src),
    kernel="scatter_add", out=True,
-   doc="Return self with src added at index along a dim.",
+                out_dtype="exact", doc="Return self with src added at index along a dim.",
    samples=_SCATTERS, ref=references.scatter_add)
 
 
@@ -406,7 +407,8 @@ def _index_select(self, dim, index):
 
 op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor",
    jvp="linear", forward=_index_select, compiled="index_select",
-   kernel="gather", out=True, doc="Return the slices of a dim at an index vector.",
+   kernel="gather", out=True, batch="index_select", out_dtype="exact",
+   doc="Return the slices of a dim at an index vector.",
    vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
        g, self_like.shape, _at_dim(self_like, dim, index))},
    samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),

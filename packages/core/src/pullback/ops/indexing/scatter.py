@@ -43,7 +43,8 @@ _WRITTEN = [case(T(4, 3), 0, _PLACES, T(2, 3)), case(T(4, 3), 0, _PLACES, 2),
 _ONE_EACH = {"expanded": "indices that repeat write one place twice"}
 _WRITTEN = [one._replace(skip={**one.skip, **_ONE_EACH}) for one in _WRITTEN]
 op("scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
-   forward=_scatter_values, kernel="scatter", inplace="only", method=False, function=False,
+   forward=_scatter_values, kernel="scatter", inplace="only", batch="along",
+   method=False, function=False,
    node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
    jvp="linear", vjp={
        "self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
@@ -77,7 +78,8 @@ op(f"scatter_(self: Tensor, {_SRC}) -> Tensor", composite=_scatter, kernel="scat
    inplace="only", function=False, ref=references.scatter, samples=[*_WRITTEN, *_REDUCED],
    doc="Write src, or a number, at an index along a dim; with reduce='add' or 'multiply' combine "
        "it with what is there. Returns self.")
-op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, ref=references.scatter,
+op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, out_dtype="exact",
+   ref=references.scatter,
    composite=lambda self, dim, index, src, reduce, value: _scatter(
        writable(self, index, src, value), dim, index, src, reduce, value),
    samples=[*_WRITTEN, *_REDUCED],
@@ -292,12 +294,13 @@ _REDUCTIONS += [
     case(T(4), 0, at(6, high=4), T(6), "amin", include_self=False, only=REAL)]
 _AT = "dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True"
 op(f"scatter_reduce_(self: Tensor, {_AT}) -> Tensor", forward=_scatter_reduce, inplace="only",
-   function=False, node="ScatterReduceBackward0", ref=references.scatter_reduce,
+   batch="along", function=False, node="ScatterReduceBackward0", ref=references.scatter_reduce,
    reads_out=lambda self, dim, index, src, reduce, include_self: takes_extremes(reduce),
    vjp={("self", "src"): lambda g, self, dim, index, src, out, reduce, include_self:
         _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self)},
    doc="Reduce src at an index along a dim into self; returns self.", samples=_REDUCTIONS)
-op(f"scatter_reduce(self: Tensor, {_AT}) -> Tensor", out=True, ref=references.scatter_reduce,
+op(f"scatter_reduce(self: Tensor, {_AT}) -> Tensor", out=True, out_dtype="exact",
+   ref=references.scatter_reduce,
    composite=lambda self, dim, index, src, reduce, include_self: ops.scatter_reduce_(
        writable(self, index, src), dim, index, src, reduce, include_self=include_self),
    samples=_REDUCTIONS,

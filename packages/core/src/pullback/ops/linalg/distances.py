@@ -209,7 +209,7 @@ op("pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, 
             case(T(2, 3), T(3), keepdim=True), case(T(3), T(3), 2, 0.1), case(T(2, 0), T(2, 0)),
             case(T(2, 1, 3), T(4, 3))])
 op("at_least(self: Tensor, low: Scalar) -> Tensor",
-   jvp="pointwise", method=False, function=False,
+   jvp="pointwise", batch="unary", method=False, function=False,
    forward=lambda self, low: ops.where(self < low, low, self), vjp={"self": lambda g: g},
    dtypes=FLOATING, doc="Return the larger of self and a number; derivative 1 everywhere.",
    samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
@@ -261,7 +261,8 @@ def _linalg_vector_norm(self, ord, dim, keepdim, dtype):
 
 
 op("linalg_vector_norm(self: Tensor, ord: Scalar = 2, dim: int[]? = None, keepdim: bool = False, "
-   "*, dtype: dtype? = None) -> Tensor", composite=_linalg_vector_norm, method=False,
+   "*, dtype: dtype? = None) -> Tensor", composite=_linalg_vector_norm,
+   out_overlap=True, out_dtype="exact", method=False,
    namespace="linalg", function="vector_norm", out=True, dtypes=FLOAT_COMPLEX,
    ref=references.vector_norm,
    doc="Return the vector norm of order `ord` over some dims, or all.\n\nRaises: RuntimeError for "

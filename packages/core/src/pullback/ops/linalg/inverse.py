@@ -118,7 +118,7 @@ def _inverse_vjp(gs, out0):
 
 
 op("inverse_batch(self: Tensor) -> Tensor[]", forward=_inverse_forward, kernel="solve",
-   vjp={"self": _inverse_vjp}, method=False, function=False, dtypes=_SOLVED,
+   vjp={"self": _inverse_vjp}, batch="unary", method=False, function=False, dtypes=_SOLVED,
    node="LinalgInvExBackward0",
    doc="Return the inverses of matrices, and per matrix at which pivot elimination met 0.",
    samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
@@ -143,15 +143,17 @@ def _inv_ex(self, check_errors):
 _INVERTED = [_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0)),
              case(fixed((2,), shape=(1, 1)))]
 op("inverse(self: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLVED,
-   ref="numpy.linalg.inv", samples=_INVERTED,
+   out_overlap=True, out_dtype="exact", ref="numpy.linalg.inv", samples=_INVERTED,
    doc="Return the inverses of square matrices; leading dims are batches.\n\n"
        "Raises: LinAlgError for a singular matrix.")
-op("linalg_inv(A: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLVED, method=False,
+op("linalg_inv(A: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLVED,
+   out_overlap=True, out_dtype="exact", method=False,
    namespace="linalg", function="inv", ref="numpy.linalg.inv", samples=_INVERTED,
    doc="Return the inverses of square matrices; leading dims are batches.\n\n"
        "Raises: LinAlgError for a singular matrix.")
 op("linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> Tensor[]", composite=_inv_ex,
-   out=True, method=False, namespace="linalg", function="inv_ex", dtypes=_SOLVED,
+   out=True, out_overlap=True, out_dtype="exact",
+   method=False, namespace="linalg", function="inv_ex", dtypes=_SOLVED,
    samples=_INVERTED[:3],
    ref=lambda np, A: (np.linalg.inv(A), np.zeros(A.shape[:-2])),
    doc="Return the inverses of square matrices, and per matrix 0 or the number of the pivot that "
@@ -213,13 +215,15 @@ _SYSTEMS = [_regular(T(3)), _regular(T(3, 2)), _two(T(2, 2)),
             _regular(T(2, 3), left=False), _two(T(2, 3, 2), left=False),
             case(T(0, 2, 2), T(0, 2)), case(T(0, 0), T(0, 2))]
 op("linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor", composite=_solve,
+   out_overlap=True, out_dtype="exact",
    method=False, namespace="linalg", function="solve", out=True, dtypes=_SOLVED, samples=_SYSTEMS,
    ref=references.linear_solve,
    doc="Return the solution X of A X = B, or of X A = B with left=False; leading dims are "
        "batches.\n\nShape: B holds matrices, or vectors where it has the shape of A without its "
        "last dim.\n\nRaises: LinAlgError for a singular matrix.")
 op("linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) "
-   "-> Tensor[]", composite=_checked_solve_ex, out=True, method=False, namespace="linalg",
+   "-> Tensor[]", composite=_checked_solve_ex, out=True, out_overlap=True, out_dtype="exact",
+   method=False, namespace="linalg",
    function="solve_ex", dtypes=_SOLVED, samples=_SYSTEMS[:4],
    ref=lambda np, A, B: (references.linear_solve(np, A, B), np.zeros(A.shape[:-2])),
    doc="Return the solution X of A X = B, and per matrix 0 or the number of the pivot that was 0.")
@@ -252,9 +256,10 @@ _POWERS = [case(T(2, 2), n, skip=skip) for n, skip in (
 _POWERS += [case(T(2, 2, 2), 3), case(T(0, 0), 2), case(T(0, 2, 2), 3),
             _regular(-1, only=_SOLVED), _two(-3, only=_SOLVED)]
 op("matrix_power(self: Tensor, n: int) -> Tensor", composite=_matrix_power, out=True,
-   ref="numpy.linalg.matrix_power", dtypes=NUMBERS, samples=_POWERS,
+   out_overlap=True, ref="numpy.linalg.matrix_power", dtypes=NUMBERS, samples=_POWERS,
    doc="Return the n-th power of square matrices; a negative one of the inverse.")
 op("linalg_matrix_power(A: Tensor, n: int) -> Tensor", composite=_matrix_power, out=True,
+   out_overlap=True,
    method=False, namespace="linalg", function="matrix_power", ref="numpy.linalg.matrix_power",
    dtypes=NUMBERS, samples=_POWERS,
    doc="Return the n-th power of square matrices; a negative one of the inverse.")
@@ -343,11 +348,13 @@ def _one_by_one(np, matrices):
 
 
 op("chain_matmul(matrices: any = ()) -> Tensor", composite=_chain_matmul, varargs=True,
+   out_overlap=True,
    method=False, out=True, dtypes=NUMBERS, samples=[case(*chain) for chain in _CHAINS],
    ref=lambda np, *matrices: _one_by_one(np, matrices),
    doc="Return the product of matrices, in the order that needs the fewest multiplications.\n\n"
        "Deprecated as in torch: linalg.multi_dot does the same.")
-op("linalg_multi_dot(tensors: Tensor[]) -> Tensor", composite=_multi_dot, method=False, out=True,
+op("linalg_multi_dot(tensors: Tensor[]) -> Tensor", composite=_multi_dot,
+   out_overlap=True, out_dtype="exact", method=False, out=True,
    namespace="linalg", function="multi_dot", dtypes=NUMBERS, ref=_one_by_one,
    samples=[*(case(chain) for chain in _CHAINS), case([T(3), T(3, 2), T(2)])],
    doc="Return the product of two or more matrices, in the order that needs the fewest "

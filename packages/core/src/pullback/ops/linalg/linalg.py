@@ -11,14 +11,16 @@ references = references_of("linalg")
 op("mm(self: Tensor, mat2: Tensor) -> Tensor",
    jvp="multilinear", forward="mm", kernel="bmm", dtypes=NUMBERS,
    vjp={"self": lambda g, mat2: g.mm(mat2.t().conj()),
-        "mat2": lambda g, self: self.t().conj().mm(g)}, out=True, ref="numpy.matmul",
+        "mat2": lambda g, self: self.t().conj().mm(g)}, out=True,
+   batch="mm", out_overlap=True, out_dtype="exact", ref="numpy.matmul",
    doc="Return the product of two matrices.\n\nShape: (m, k) and (k, n) give (m, n).",
    samples=[case(T(2, 3), T(3, 4)), case(T(1, 1), T(1, 1)), case(T(0, 3), T(3, 2)),
             case(T(2, 0), T(0, 3))])
 op("bmm(self: Tensor, mat2: Tensor) -> Tensor",
    jvp="multilinear", forward="bmm", kernel="bmm", dtypes=NUMBERS,
    vjp={"self": lambda g, mat2: g.bmm(mat2.transpose(1, 2).conj()),
-        "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g)}, out=True, ref="numpy.matmul",
+        "mat2": lambda g, self: self.transpose(1, 2).conj().bmm(g)}, out=True,
+   batch="bmm", out_overlap=True, out_dtype="exact", ref="numpy.matmul",
    doc="Return the products of two batches of matrices.\n\nShape: (b, m, k) and (b, k, n) give "
        "(b, m, n).",
    samples=[case(T(2, 2, 3), T(2, 3, 4)), case(T(0, 2, 3), T(0, 3, 2)),
@@ -30,7 +32,8 @@ op("addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: 
    vjp={"self": lambda g, beta: ops.scaled(g, ops.conj(beta)),
         "mat1": lambda g, mat2, alpha: ops.scaled(g.mm(mat2.t().conj()), ops.conj(alpha)),
         "mat2": lambda g, mat1, alpha: ops.scaled(mat1.t().conj().mm(g), ops.conj(alpha))},
-   inplace=True, out=True, doc="Return beta * self + alpha * (mat1 @ mat2).",
+   inplace=True, out=True, batch="addmm", out_overlap=True, out_dtype="exact",
+   doc="Return beta * self + alpha * (mat1 @ mat2).",
    samples=[case(T(2, 4), T(2, 3), T(3, 4)), case(T(4), T(2, 3), T(3, 4), beta=2, alpha=3),
             case(T(2, 1), T(2, 3), T(3, 4), beta=0), case(T(), T(2, 0), T(0, 3)),
             case(T(2, 4), T(2, 3), T(3, 4), beta=0.5, alpha=-1.5, only=FLOAT_COMPLEX),
@@ -90,6 +93,7 @@ def _broadcast(a, b):
 
 
 op("matmul(self: Tensor, other: Tensor) -> Tensor", composite=_matmul, out=True,
+   out_overlap=True, out_dtype="exact",
    ref="numpy.matmul", doc="Return the matrix product, broadcast over leading dims.",
    samples=[case(T(2, 3), T(3, 4)), case(T(3), T(3)), case(T(3), T(3, 2)), case(T(2, 3), T(3)),
             case(T(2, 2, 3), T(3, 2)), case(T(2, 3), T(4, 3, 2)), case(T(2, 1, 2, 3), T(3, 3, 2)),
@@ -101,13 +105,15 @@ op("matmul(self: Tensor, other: Tensor) -> Tensor", composite=_matmul, out=True,
 op("dot(self: Tensor, tensor: Tensor) -> Tensor",
    jvp="multilinear", forward="dot", kernel="bmm",
    vjp={"self": lambda g, tensor: g * ops.conj(tensor),
-        "tensor": lambda g, self: g * ops.conj(self)}, out=True, ref="numpy.dot",
+        "tensor": lambda g, self: g * ops.conj(self)}, out=True,
+   batch="dot", out_overlap=True, out_dtype="exact", ref="numpy.dot",
    doc="Return the inner product of two vectors.",
    samples=[case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))], dtypes=NUMBERS)
 op("mv(self: Tensor, vec: Tensor) -> Tensor",
    jvp="multilinear", forward="mv", kernel="bmm",
    vjp={"self": lambda g, vec: g.unsqueeze(1) * ops.conj(vec),
-        "vec": lambda g, self: self.t().conj().mv(g)}, out=True, ref="numpy.matmul",
+        "vec": lambda g, self: self.t().conj().mv(g)}, out=True,
+   batch="mv", out_overlap=True, out_dtype="exact", ref="numpy.matmul",
    doc="Return the product of a matrix and a vector.",
    samples=[case(T(2, 3), T(3)), case(T(0, 3), T(3)), case(T(2, 0), T(0))], dtypes=NUMBERS)
 
@@ -119,7 +125,7 @@ def _vdot(self, other):
 op("vdot(self: Tensor, other: Tensor) -> Tensor",
    jvp="multilinear", forward=_vdot, kernel="bmm",
    vjp={"self": lambda g, other: ops.conj(g) * other, "other": lambda g, self: g * self},
-   out=True, ref="numpy.vdot", dtypes=NUMBERS,
+   out=True, batch="vdot", out_overlap=True, out_dtype="exact", ref="numpy.vdot", dtypes=NUMBERS,
    doc="Return the inner product of two vectors, the first one conjugated.",
    samples=[case(T(3), T(3)), case(T(1), T(1)), case(T(0), T(0))])
 
@@ -167,6 +173,7 @@ op("addmv(self: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Sc
    vjp={"self": lambda g, beta: ops.scaled(g, ops.conj(beta)),
         "mat": lambda g, vec, alpha: ops.scaled(g.unsqueeze(1) * ops.conj(vec), ops.conj(alpha)),
         "vec": lambda g, mat, alpha: ops.scaled(mat.t().conj().mv(g), ops.conj(alpha))},
+   out_overlap=True, out_dtype="exact",
    doc="Return beta * self + alpha * (mat @ vec).\n\nWith beta = 0, self is not read: NaN in it "
        "does not matter.",
    samples=[case(T(2), T(2, 3), T(3)), case(T(), T(2, 3), T(3), beta=2, alpha=3),
@@ -230,6 +237,7 @@ op("baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, "
             g.bmm(batch2.transpose(1, 2).conj()), ops.conj(alpha)),
         "batch2": lambda g, batch1, alpha: ops.scaled(
             batch1.transpose(1, 2).conj().bmm(g), ops.conj(alpha))},
+   out_overlap=True, out_dtype="exact",
    doc="Return beta * self + alpha * (batch1 @ batch2), batch by batch.\n\nWith beta = 0, self is "
        "not read: NaN in it does not matter.",
    samples=[case(T(2, 2, 4), T(2, 2, 3), T(2, 3, 4)),
@@ -266,6 +274,7 @@ op("addbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, al
             ops.matmul(g, batch2.transpose(1, 2).conj()), ops.conj(alpha)),
         "batch2": lambda g, batch1, batch2_shape, alpha: ops.scaled(
             ops.matmul(batch1.transpose(1, 2).conj(), g), ops.conj(alpha))},
+   out_overlap=True, out_dtype="exact",
    doc="Return beta * self + alpha * (the sum of the products of two batches of matrices).\n\n"
        "With beta = 0, self is not read: NaN in it does not matter.",
    samples=[case(T(2, 4), T(2, 2, 3), T(2, 3, 4)),
@@ -364,7 +373,8 @@ def _tensordot(a, b, dims):
     return ops.mm(left, right).reshape(tuple(shape))
 
 
-op("tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor", composite=_tensordot, method=False,
+op("tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor", composite=_tensordot,
+   out_overlap=True, out_dtype="exact", method=False,
    out=True, dtypes=NUMBERS, ref=references.tensordot,
    doc="Return the product of two tensors summed over dims: the last of a and the first of b, or "
        "lists of both.\n\nShape: the dims of a that stay, then those of b.",
@@ -461,11 +471,12 @@ op("linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor",
    jvp="multilinear", forward=_linalg_cross,
    vjp={"self": lambda g, other, dim: ops.linalg_cross(ops.conj(other), g, dim=dim),
         "other": lambda g, self, dim: ops.linalg_cross(g, ops.conj(self), dim=dim)},
+   batch="along", out_dtype="exact",
    method=False, namespace="linalg", function="cross", out=True, dtypes=NUMBERS,
    ref=references.cross, samples=_TRIPLES,
    doc="Return the cross product of vectors of three elements along a dim; the others broadcast.")
 op("cross(self: Tensor, other: Tensor, dim: int? = None) -> Tensor", composite=_cross, out=True,
-   ref=references.cross, dtypes=NUMBERS, samples=_TRIPLES,
+   out_dtype="exact", ref=references.cross, dtypes=NUMBERS, samples=_TRIPLES,
    doc="Return the cross product of vectors of three elements along a dim.\n\nWithout a dim, "
        "which is deprecated: along the first one of three elements.")
 
@@ -482,12 +493,14 @@ def _vecdot(x, y, dim):
 
 
 op("linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor", composite=_vecdot, out=True,
+   out_overlap=True, out_dtype="exact",
    method=False, namespace="linalg", function="vecdot", dtypes=FLOAT_COMPLEX,
    doc="Return the inner products of vectors along a dim, the first ones conjugated.",
    samples=[case(T(2, 3), T(3)), case(T(2, 3), T(2, 3), dim=0), case(T(3), T(3)),
             case(T(2, 1, 0), T(2, 0))],
    ref=lambda np, x, y, dim=-1: (np.conj(x) * y).sum(dim))
 op("linalg_matmul(self: Tensor, other: Tensor) -> Tensor", composite=_matmul, out=True,
+   out_overlap=True, out_dtype="exact",
    method=False, namespace="linalg", function="matmul", ref="numpy.matmul", dtypes=NUMBERS,
    doc="Return the matrix product, broadcast over leading dims.",
    samples=[case(T(2, 3), T(3, 4)), case(T(3), T(3)), case(T(2, 2, 3), T(3, 2))])

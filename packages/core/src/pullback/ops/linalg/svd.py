@@ -96,7 +96,7 @@ def _vjp(gs, self_shape, out0, out1, out2):
 
 op("svd_batch(self: Tensor, full_matrices: bool) -> Tensor[]", forward=_forward, kernel="svd",
    vjp={"self": lambda gs, self_shape, out0, out1, out2: _vjp(gs, self_shape, out0, out1, out2)},
-   method=False, function=False, dtypes=_DECOMPOSED, node="LinalgSvdBackward0",
+   batch="unary", method=False, function=False, dtypes=_DECOMPOSED, node="LinalgSvdBackward0",
    doc="Return U, S and V^H of self = U diag(S) V^H, and per matrix 0 if they were found.",
    samples="singular vectors may have any sign; their own tests cover it")
 
@@ -149,7 +149,8 @@ def _old_svd(self, some, compute_uv):
 
 _FREE = "singular vectors may have any sign; their own tests cover it"
 op("linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: any = None) -> Tensor[]",
-   composite=_svd, method=False, namespace="linalg", function="svd", out=True, dtypes=_DECOMPOSED,
+   composite=_svd, out_overlap=True,
+   method=False, namespace="linalg", function="svd", out=True, dtypes=_DECOMPOSED,
    samples=_FREE,
    doc="Return U, S and V^H of A = U diag(S) V^H, singular values in descending order.\n\n"
        "Shape: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), where k = min(m, n); "
@@ -160,13 +161,14 @@ _MATRICES = [case(T(3, 2)), case(T(2, 3)), case(T(2, 3, 3)), case(T(0, 2, 2)), c
              case(T(2, 0)), case(T(1, 1)), case(fixed((3, 0, 0, -4, 0, 0), shape=(3, 2)))]
 _MATRICES = [made._replace(skip={"expanded": "equal rows have a singular value of 0",
                                  "gradgrad": "it is checked by the norms"}) for made in _MATRICES]
-op("linalg_svdvals(A: Tensor, *, driver: any = None) -> Tensor", composite=_svdvals, method=False,
+op("linalg_svdvals(A: Tensor, *, driver: any = None) -> Tensor", composite=_svdvals,
+   out_overlap=True, method=False,
    namespace="linalg", function="svdvals", out=True, dtypes=_DECOMPOSED, samples=_MATRICES,
    ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
    doc="Return the singular values of matrices, in descending order.\n\n"
        "Shape: (..., m, n) gives (..., min(m, n)).\n\nRaises: LinAlgError for NaN.")
 op("svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Tensor[]", composite=_old_svd,
-   out=True, dtypes=_DECOMPOSED, samples=_FREE,
+   out=True, dtypes=_DECOMPOSED, out_overlap=True, samples=_FREE,
    doc="Return U, S and V of self = U diag(S) V^H: see `linalg.svd`, which gives V^H.\n\n"
        "`some=False` gives full U and V; without `compute_uv` they are zeros.")
 
@@ -240,7 +242,8 @@ def _kinds(order):
 
 _ORDERS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
 op("linalg_matrix_norm(A: Tensor, ord: any = 'fro', dim: int[] = (-2, -1), keepdim: bool = False, "
-   "*, dtype: dtype? = None) -> Tensor", composite=_matrix_norm, method=False, namespace="linalg",
+   "*, dtype: dtype? = None) -> Tensor", composite=_matrix_norm,
+   out_overlap=True, out_dtype="exact", method=False, namespace="linalg",
    function="matrix_norm", out=True, dtypes=FLOAT_COMPLEX, ref=references.matrix_norm,
    doc="Return a norm of matrices: 'fro' (Frobenius), 'nuc' (the sum of singular values), 2 and -2 "
        "(the largest and smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of "
@@ -272,7 +275,8 @@ def _linalg_norm(A, ord, dim, keepdim, dtype):
 
 
 op("linalg_norm(A: Tensor, ord: any = None, dim: int[]? = None, keepdim: bool = False, *, "
-   "dtype: dtype? = None) -> Tensor", composite=_linalg_norm, method=False, namespace="linalg",
+   "dtype: dtype? = None) -> Tensor", composite=_linalg_norm, out_overlap=True, out_dtype="exact",
+   method=False, namespace="linalg",
    function="norm", out=True, dtypes=FLOAT_COMPLEX,
    ref=references.linalg_norm,
    doc="Return the norm of vectors (one dim) or of matrices (two): see `linalg.vector_norm` and "

@@ -40,7 +40,7 @@ def _glu_reference(np, self, dim=-1):
 
 
 op("glu(self: Tensor, dim: int = -1) -> Tensor", forward=_glu, vjp={"self": _glu_vjp},
-   dtypes=FLOATING, method=False, namespace=F, ref=_glu_reference,
+   dtypes=FLOATING, batch="along", method=False, namespace=F, ref=_glu_reference,
    doc="Return a * sigmoid(b) of the two halves a and b along a dim.\n\n"
        "Source: Dauphin et al., Language Modeling with Gated Convolutional Networks (2017).",
    samples=[case(T(2, 4)), case(T(4, 3), 0), case(T(2, 6, 3), dim=-2), case(T(2)), case(T(0)),
@@ -94,7 +94,8 @@ op("prelu(self: Tensor, weight: Tensor) -> Tensor", composite=_prelu, dtypes=FLO
 
 # -- rrelu -----------------------------------------------------------------------------------------
 
-op("rrelu_kernel(self: Tensor, noise: Tensor) -> Tensor", method=False, function=False,
+op("rrelu_kernel(self: Tensor, noise: Tensor) -> Tensor", batch="pointwise",
+   method=False, function=False,
    forward=lambda self, noise: self * noise, dtypes=FLOATING, inplace=True,
    node="RreluWithNoiseBackward0", vjp={"self": lambda g, noise: g * noise},
    doc="Return each element times the slope drawn for it.",

@@ -85,6 +85,7 @@ for _rank in (1, 2, 3):
        "padding: int[] = 0, ceil_mode: bool = False, count_include_pad: bool = True"
        f"{', divisor_override: int? = None' if _rank > 1 else ''}) -> Tensor",
        composite=_avg_pool(_rank), method=False, dtypes=_AVERAGED, out=_rank > 1,
+       out_dtype="exact", out_overlap=True,
        namespace=("", "functional") if _rank == 1 else "functional",
        doc="Return the mean of each window.\n\nShape: (n, c, ...), where n may be missing. Padding "
            "counts as zeros, or not at all without count_include_pad.",

@@ -186,7 +186,7 @@ _MAPS = (((2, 2, 5), (3, 2, 3), (3,), (1,), (0,), (1,), 1),
          ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1))
 op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
    "-> Tensor", forward="convolution", kernel="conv", method=False, function=False,
-   node="ConvolutionBackward0",
+   node="ConvolutionBackward0", batch="convolution",
    vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
         ops.convolution_adjoint(g, ops.conj(weight), None, self_shape[2:], stride, padding,
                                 dilation, groups),

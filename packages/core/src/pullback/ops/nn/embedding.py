@@ -54,7 +54,8 @@ def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
 
 _SCALED = dict.fromkeys(("grad", "gradgrad"), "the gradient is not the derivative, on purpose")
 op("plain_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, "
-   "scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor", method=False,
+   "scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor", batch="embedding",
+   method=False,
    function="embedding", forward=_embedding_forward, node="EmbeddingBackward0",
    vjp={"weight": _embedding_vjp}, ref=lambda np, weight, indices, *rest: weight[indices],
    doc="Return the rows of a matrix at indices.\n\nDerivative: none for the row `padding_idx`; "

@@ -54,7 +54,7 @@ def _unshuffle(self, downscale_factor):
 
 
 op("pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor",
-   jvp="linear", forward=_shuffle, method=False,
+   jvp="linear", forward=_shuffle, batch="unary", method=False,
    namespace=("", "functional"), vjp={"self": lambda g, upscale_factor: ops.pixel_unshuffle(
        g, upscale_factor)},
    doc="Return channels spread over a finer image.\n\nShape: (..., c * r * r, h, w) gives "
@@ -63,7 +63,7 @@ op("pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor",
             case(T(2, 2, 2), 1), case(T(0, 4, 2, 2), 2)])
 op("pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor",
    jvp="linear", forward=_unshuffle,
-   method=False, namespace=("", "functional"),
+   batch="unary", method=False, namespace=("", "functional"),
    vjp={"self": lambda g, downscale_factor: ops.pixel_shuffle(g, downscale_factor)},
    doc="Return an image's blocks spread over channels: the inverse of pixel_shuffle.\n\n"
        "Shape: (..., c, h * r, w * r) gives (..., c * r * r, h, w).",

@@ -16,12 +16,13 @@ _TWO_ALONG_DIM = [case(T(2, 3), T(2, 3), 0), case(T(2, 3), T(2, 3), -1), case(T(
 for _name in ("softmax", "log_softmax"):
     op(f"{_name}_kernel(self: Tensor, dim: int) -> Tensor", method=False, function=False,
        kernel=_name, dtypes=FLOATING, node=_name.title().replace("_", "") + "Backward0",
-       forward="along_dim",
+       forward="along_dim", batch="along",
        vjp={"self": eval(f"lambda g, out, dim: ops.{_name}_backward(g, out, dim)", {"ops": ops})},
        doc=f"Return {_name} along a dim of a floating tensor.",
        samples=_ALONG_DIM, ref=f"scipy.special.{_name}")
 
-op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
+op("softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", batch="along",
+   method=False,
    function=False, kernel="softmax_backward",
    forward="along_dim",
    vjp={"self": lambda g, output, dim: ops.softmax_backward(g, output, dim),
@@ -35,7 +36,8 @@ def _softmax_backward_output(g, self, output, dim):
     return g * (self - inner) - (g * output).sum(dim, True) * self
 
 
-op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", method=False,
+op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", batch="along",
+   method=False,
    function=False, kernel="log_softmax_backward",
    forward="along_dim",
    vjp={"self": lambda g, output, dim: g - (g * output.exp()).sum(dim, True).expand_as(g),
@@ -47,6 +49,7 @@ op("log_softmax_backward(self: Tensor, output: Tensor, dim: int) -> Tensor", met
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
     op(f"plain_{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
        composite="softmax", kernel=_name, method=_name, function=_name, out=True,
+       out_dtype="exact", elsewhere=(f"special.{_name}",),
        ref=f"scipy.special.{_name}", dtypes=FLOATING, samples=_ALONG_DIM,
        doc=f"Return {_what} along a dim, without overflow.")
     op(f"{_name}(self: Tensor, dim: int? = None, _stacklevel: int = 3, dtype: dtype? = None) "
@@ -67,7 +70,7 @@ def _linear(self, weight, bias):
 
 
 op("linear(self: Tensor, weight: Tensor, bias: Tensor? = None) -> Tensor", composite=_linear,
-   out=True, method=False, namespace="functional",
+   out=True, out_overlap=True, out_dtype="exact", method=False, namespace="functional",
    doc="Return self @ weight.T + bias.\n\nShape: (..., in), (out, in), (out) give (..., out).",
    dtypes=NUMBERS, samples=[case(T(2, 3), T(4, 3), T(4)), case(T(2, 3), T(4, 3)),
                             case(T(3), T(4, 3), T(4)),

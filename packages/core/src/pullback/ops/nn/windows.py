@@ -147,14 +147,16 @@ _UNFOLDED = [case(T(7), 0, 3, 2), case(T(2, 5), -1, 2, 1), case(T(5, 2), 0, 3, 1
              case(T(4, 3), 0, 3, 3), case(T(5), 0, 5, 1), case(T(3), 0, 0, 1), case(T(), 0, 1, 1),
              case(T(0, 3), 1, 2, 1)]
 op("unfold_dim(self: Tensor, dimension: int, size: int, step: int) -> Tensor",
-   forward=_unfold_dim, view=True, method="unfold", function=False, node="UnfoldBackward0",
+   forward=_unfold_dim, view=True, batch="along length",
+   method="unfold", function=False, node="UnfoldBackward0",
    vjp={"self": lambda g, self_shape, dimension, size, step: ops.unfold_dim_backward(
        g, self_shape, dimension, size, step)},
    doc="Return a view of the windows of a dim; the last dim counts the elements of a window.\n\n"
        "Raises: RuntimeError when a window is longer than the dim.",
    samples=_UNFOLDED, ref=references.unfold_dim)
 op("unfold_dim_backward(self: Tensor, sizes: int[], dimension: int, size: int, step: int) "
-   "-> Tensor", forward=_unfold_backward, method=False, function=False,
+   "-> Tensor", forward=_unfold_backward, batch="along length restores",
+   method=False, function=False,
    vjp={"self": lambda g, dimension, size, step: ops.unfold_dim(g, dimension, size, step)},
    doc="Return zeros of `sizes` with windows added where Tensor.unfold shows them.",
    samples=[case(T(3, 3), (7,), 0, 3, 2), case(T(2, 4, 2), (2, 5), -1, 2, 1),

@@ -140,6 +140,7 @@ _BOUNDS = fixed((-2, -1, 0, 0, 2))
 _REAL = INTEGRAL & ~0x002 | FLOATING            # the bounds are no unsigned numbers
 op("searchsorted(sorted_sequence: Tensor, self: Operand, *, out_int32: bool = False, "
    "right: bool = False, side: str? = None, sorter: Tensor? = None) -> Tensor", forward=_search,
+   out_dtype="exact",
    method=False, out=True, dtypes=INTEGRAL | FLOATING, ref=references.searchsorted,
    doc="Return where elements belong in the sorted last dim of a tensor, so that it stays sorted."
        "\n\nBefore equal elements, or after them with `right` or side='right'. `sorter` holds the "
@@ -162,7 +163,8 @@ def _bucketize(self, boundaries, out_int32, right):
 
 
 op("bucketize(self: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) "
-   "-> Tensor", forward=_bucketize, method=False, out=True, dtypes=INTEGRAL | FLOATING,
+   "-> Tensor", forward=_bucketize, out_dtype="exact",
+   method=False, out=True, dtypes=INTEGRAL | FLOATING,
    ref=lambda np, self, boundaries, out_int32=False, right=False: np.searchsorted(
        boundaries, self, side="right" if right else "left"),
    doc="Return the number of the bucket between sorted boundaries that each element falls into."
@@ -254,7 +256,8 @@ def _histc(self, bins, min, max):
 
 
 op("histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Tensor",
-   forward=_histc, out=True, dtypes=FLOATING, ref=references.histc,
+   forward=_histc, out=True, dtypes=FLOATING, out_overlap=True, out_dtype="exact",
+   ref=references.histc,
    doc="Return how many elements fall into each of equal bins between two bounds.\n\nWithout "
        "bounds those of the elements count; elements outside, and NaN, do not.\n\nRaises: "
        "RuntimeError for a range that is not finite.",
@@ -325,7 +328,7 @@ def _histogram(self, bins, range, weight, density):
 
 op("histogram(self: Tensor, bins: any, *, range: any = None, weight: Tensor? = None, "
    "density: bool = False) -> any", forward=_histogram, out=True, dtypes=SINGLE_DOUBLE,
-   ref=references.histogram, node="NotImplemented",
+   out_overlap=True, out_dtype="exact", ref=references.histogram, node="NotImplemented",
    vjp={name: no_derivative("histogram", name) for name in ("self", "weight")},
    doc="Return (hist, bin_edges): how many elements fall into each bin, and the bins' edges.\n\n"
        "`bins` is a number of equal bins over `range` (that of the elements where none is given), "

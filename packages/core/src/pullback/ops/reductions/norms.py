@@ -102,7 +102,7 @@ def reads_norm(order):
 
 op("vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
    reads_out=lambda self, order, dim, keepdim: reads_norm(order),
-   forward=_vector_norm, method=False, function=False, dtypes=FLOAT_COMPLEX,
+   forward=_vector_norm, batch="along", method=False, function=False, dtypes=FLOAT_COMPLEX,
    node="LinalgVectorNormBackward0",
    vjp={"self": lambda g, self, out, order, dim, keepdim: _vector_norm_vjp(
        g, self, out, order, dim, keepdim)},
@@ -136,7 +136,7 @@ def _norm(self, p, dim, keepdim, dtype):
 
 op("norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
    "dtype: dtype? = None) -> Tensor", composite=_norm, out=True, dtypes=FLOAT_COMPLEX,
-   ref=references.norm,
+   out_overlap=True, out_dtype="exact", ref=references.norm,
    doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, 'fro' for the "
        "Frobenius norm, which is that of order 2, or 'nuc' for the sum of the singular values of a "
        "matrix.\n\nRaises: RuntimeError for integers, bools "
@@ -190,7 +190,7 @@ def _renorm(self, p, dim, maxnorm):
 
 
 op("renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor", composite=_renorm,
-   inplace=True, out=True, dtypes=FLOAT_COMPLEX, ref=references.renorm,
+   inplace=True, out=True, dtypes=FLOAT_COMPLEX, out_dtype="exact", ref=references.renorm,
    doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
        "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
    samples=[case(T(3, 4), 2, 0, 1.0), case(T(3, 4), 1, 1, 2), case(T(2, 3, 2), 3, -1, 2.5),

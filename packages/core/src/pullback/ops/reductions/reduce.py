@@ -57,7 +57,8 @@ _NOTHING = {"gradgrad": "the mean of nothing is NaN, whatever its gradient is mu
 op("sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
    "dtype: dtype? = None) -> Tensor",
    jvp="linear",
-   forward="sum", kernel="sum", dtypes=ALL, out=True, ref="numpy.sum",
+   forward="sum", kernel="sum", dtypes=ALL, out=True, batch="along", out_overlap=True,
+   ref="numpy.sum",
    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_dims(g, self_shape, dim, keepdim)},
    node=_numbered("Sum"),
    doc="Return the sum over some dims, or all.\n\nDtype: integers and bools give int64.",
@@ -65,7 +66,7 @@ op("sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
 op("mean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
    "dtype: dtype? = None) -> Tensor",
    jvp="linear",
-   forward="mean", kernel="sum", out=True, ref="numpy.mean",
+   forward="mean", kernel="sum", out=True, batch="along", out_overlap=True, ref="numpy.mean",
    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_mean(g, self_shape, dim, keepdim)},
    node=_numbered("Mean"),
    doc="Return the mean over some dims, or all.\n\nRaises: RuntimeError for integers.",
@@ -75,20 +76,22 @@ _restored = [case(T(2), (2, 3), 1, False), case(T(2, 1), (2, 3), -1, True),
              case(T(), (2, 3), None, False), case(T(3), (2, 3, 2), (0, 2), False),
              case(T(), (), 0, False), case(T(1, 1), (2, 3), None, True)]
 op("restore_dims(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
-   forward="restore_dims", view=True, method=False, function=False, node="ExpandBackward0",
+   forward="restore_dims", view=True, batch="along restores",
+   method=False, function=False, node="ExpandBackward0",
    vjp={"self": lambda g, dim, keepdim: g.sum(dim, keepdim)},
    doc="Return a view that repeats the elements of a reduction over `shape`, which it had before.",
    samples=_restored, ref=references.restore_dims)
 op("restore_mean(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
    jvp="linear",
-   forward="restore_mean", method=False, function=False,
+   forward="restore_mean", batch="along restores", method=False, function=False,
    vjp={"self": lambda g, dim, keepdim: g.mean(dim, keepdim)},
    doc="Return restore_dims, divided by how many elements share one.",
    samples=_restored, dtypes=FLOAT_COMPLEX,
    ref=lambda np, self, shape, dim, keepdim: references.restore_dims(
        np, self, shape, dim, keepdim) * self.size / max(int(np.prod(shape)), 1))
 op("amax(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forward="extreme",
-   kernel="amax", vjp={"self": _extreme_vjp}, out=True, ref="numpy.amax",
+   kernel="amax", vjp={"self": _extreme_vjp}, out=True,
+   batch="along", out_overlap=True, out_dtype="exact", ref="numpy.amax",
    doc="Return the largest element over some dims, or all; NaN wins.\n\n"
        "Derivative: split evenly among equal elements.",
    samples=[*reduction((0, -1, (0, 1), ()), empty=False),
@@ -96,7 +99,8 @@ op("amax(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forwa
             case(T(4, 5, step=1), 1, skip=KINKS)],
    dtypes=REAL)
 op("amin(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forward="extreme",
-   kernel="amin", vjp={"self": _extreme_vjp}, out=True, ref="numpy.amin",
+   kernel="amin", vjp={"self": _extreme_vjp}, out=True,
+   batch="along", out_overlap=True, out_dtype="exact", ref="numpy.amin",
    doc="Return the smallest element over some dims, or all; NaN wins.\n\n"
        "Derivative: split evenly among equal elements.",
    samples=[*reduction((0, -1, (0, 1), ()), empty=False),
@@ -104,22 +108,26 @@ op("amin(self: Tensor, dim: int[] = (), keepdim: bool = False) -> Tensor", forwa
             case(T(4, 5, step=1), 1, skip=KINKS)],
    dtypes=REAL)
 op("argmax(self: Tensor, dim: int? = None, keepdim: bool = False) -> Tensor",
-   forward="arg_extreme", kernel="argmax", out=True, ref="numpy.argmax",
+   forward="arg_extreme", kernel="argmax", out=True,
+   batch="along", out_overlap=True, out_dtype="exact", ref="numpy.argmax",
    doc="Return the first index of the largest element along a dim, or of all.",
    samples=[*reduction((None, 0, -1), empty=False), case(T(4, 5, step=1), 1),
             case(fixed(SPECIAL), only=FLOATING)],
    dtypes=INTEGRAL | FLOATING)
 op("argmin(self: Tensor, dim: int? = None, keepdim: bool = False) -> Tensor",
-   forward="arg_extreme", kernel="argmin", out=True, ref="numpy.argmin",
+   forward="arg_extreme", kernel="argmin", out=True,
+   batch="along", out_overlap=True, out_dtype="exact", ref="numpy.argmin",
    doc="Return the first index of the smallest element along a dim, or of all.",
    samples=[*reduction((None, 0, -1), empty=False), case(T(4, 5, step=1), 1),
             case(fixed(SPECIAL), only=FLOATING)],
    dtypes=INTEGRAL | FLOATING)
 op("any(self: Tensor, dim: int[]? = None, keepdim: bool = False) -> Tensor", forward="any",
-   kernel="any", out=True, ref="numpy.any", doc="Return whether any element is not 0.",
+   kernel="any", out=True, batch="along", out_overlap=True, out_dtype="bool_or_uint8",
+   ref="numpy.any", doc="Return whether any element is not 0.",
    samples=[*reduction((None, 0, -1, (0, 1))), case(fixed((0, 0, 0, 1), shape=(2, 2)), 1)])
 op("all(self: Tensor, dim: int[]? = None, keepdim: bool = False) -> Tensor", forward="any",
-   kernel="all", out=True, ref="numpy.all", doc="Return whether all elements are not 0.",
+   kernel="all", out=True, batch="along", out_overlap=True, out_dtype="bool_or_uint8",
+   ref="numpy.all", doc="Return whether all elements are not 0.",
    samples=[*reduction((None, 0, -1, (0, 1))), case(fixed((0, 1, 1, 1), shape=(2, 2)), 1)])
 
 _named = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}
@@ -171,12 +179,14 @@ for _name, _what in (("max", "largest"), ("min", "smallest")):
        ref=f"numpy.a{_name}")
     op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool = False) -> any", method=False,
        forward=_extreme_along(_name), function=False, node=f"{_name.title()}Backward0",
+       batch="along",
        vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
            g, out1, self_like, dim, keepdim)}, dtypes=REAL,
        doc=f"Return the {_what} elements along a dim, and where they are.",
        samples=[case(T(2, 3), 0), case(T(2, 3), -1, True), case(T(), 0), case(T(0, 3), 1), *_TIES],
        ref=references.extreme.of("a" + _name, "arg" + _name, _name + "imum"))
     op(f"{_name}(self: Tensor, dim: any = None, keepdim: bool = False) -> any", out=True,
+       out_dtype="pair",
        composite=lambda self, dim, keepdim, _name=_name: _extreme(_name, self, dim, keepdim),
        doc=f"Return the {_what} element, (values, indices) along a dim, or the elementwise one of "
            f"two tensors.\n\nNaN wins.\n\nDerivative: split evenly among equal elements; along "
@@ -207,7 +217,8 @@ def _aminmax_vjp(gs, self, self_shape, out0, out1, dim, keepdim):
 
 
 op("aminmax(self: Tensor, *, dim: int? = None, keepdim: bool = False) -> any", forward=_aminmax,
-   vjp={"self": _aminmax_vjp}, out=True, dtypes=REAL, ref=references_reduction.aminmax,
+   vjp={"self": _aminmax_vjp}, out=True, dtypes=REAL, batch="along", out_dtype="exact",
+   ref=references_reduction.aminmax,
    doc="Return the smallest and the largest element along a dim, or of all: (min, max).\n\nNaN "
        "wins.\n\nDerivative: split evenly among equal elements.",
    samples=[case(T(2, 3)), case(T()), case(T(2, 3), dim=0), case(T(2, 3), dim=-1, keepdim=True),
@@ -237,6 +248,7 @@ def _logsumexp_vjp(g, self, out, dim, keepdim):
 op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", forward=_logsumexp,
    kernel="logsumexp",
    vjp={"self": _logsumexp_vjp}, out=True,
+   batch="along", out_overlap=True, elsewhere=("special.logsumexp",),
    ref=references.logsumexp, doc="Return log(sum(exp(self))) over dims, without overflow.",
    samples=[*reduction((0, -1, (0, 1)), low=-3, high=3, empty=False)[4:],
             case(fixed((0.0, 700.0, -700.0, 710.0), shape=(2, 2)), 1, only=FLOAT64),

@@ -62,7 +62,7 @@ def _cumsum_vjp(g, dim):
 op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
    jvp="linear", forward=_cumsum, compiled="scan",
    kernel="cumsum", vjp={"self": _cumsum_vjp}, inplace=True, out=True,
-   ref=references.running.of("cumsum"),
+   batch="along", ref=references.running.of("cumsum"),
    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
        "int64.\n\nRaises: IndexError when `dim` is out of range.",
    samples=[*_ALONG, *_TYPED],
@@ -99,7 +99,7 @@ def _cumprod_vjp(g, self, dim):
 
 op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumprod,
    compiled="scan", kernel="cumprod", vjp={"self": _cumprod_vjp}, inplace=True, out=True,
-   ref=references.running.of("cumprod"),
+   batch="along", ref=references.running.of("cumprod"),
    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
        "Derivative: exact where elements are 0.",
    samples=[*_ALONG, *_TYPED, case(fixed((2, 0, 3, 0, 1)), 0),
@@ -129,7 +129,8 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
        forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
        vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
            ops.zeros_of(self_like), dim, out1, g)},
-       out=True, dtypes=REAL, ref=references.running_extreme.of(_name),
+       out=True, batch="along", out_dtype="exact", out_overlap=True, dtypes=REAL,
+       ref=references.running_extreme.of(_name),
        doc=f"Return the {_what} elements so far along a dim, and the index of each: "
            f"(values, indices).\n\nNaN wins; of equal elements the last counts.",
        samples=[*_ALONG, case(T(4, 5, step=1), 1, skip=KINKS),
@@ -164,7 +165,8 @@ def _logcumsumexp_vjp(g, self, out, dim):
 
 op("logcumsumexp(self: Tensor, dim: int) -> Tensor", forward=_logcumsumexp, compiled="scan",
    kernel="logcumsumexp",
-   vjp={"self": _logcumsumexp_vjp}, out=True, dtypes=FLOAT_COMPLEX, ref=references.logcumsumexp,
+   vjp={"self": _logcumsumexp_vjp}, out=True, dtypes=FLOAT_COMPLEX,
+   batch="along", out_dtype="exact", ref=references.logcumsumexp,
    doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "
        "complex results may be off by a multiple of 2 pi.",
    samples=[case(T(3, low=-1, high=1), 0), case(T(2, 3, low=-1, high=1), 0),
@@ -344,10 +346,10 @@ _PRODUCTS = [case(T(2, 3)), case(T()), case(T(0)), case(T(3)), case(T(2, 3), 0),
              case(T(), 0), case(T(2, 0), 0), case(fixed((2, 0, 3, 4))),
              case(fixed((2, 0, 3, 0, 1, 0), shape=(2, 3)), 1), *_TYPED]
 op("prod(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", composite=_prod, out=True, ref="numpy.prod",
+   "-> Tensor", composite=_prod, out=True, out_overlap=True, ref="numpy.prod",
    doc="Return the product along a dim, or of all elements.\n\nDtype: integers and bools give "
        "int64.\n\nDerivative: exact where elements are 0.", samples=_PRODUCTS)
 op("prod_over(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", forward="sum", kernel="prod", method=False, function=False,
+   "-> Tensor", forward="sum", kernel="prod", batch="along", method=False, function=False,
    vjp={"self": _prod_vjp}, node=lambda dim: f"ProdBackward{0 if dim is None else 1}",
    doc="Return prod of a checked dim.", ref="numpy.prod", samples=_PRODUCTS)

@@ -51,7 +51,8 @@ _SORTS = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(3, 4), -1, True), 
           case(fixed(SPECIAL), only=FLOATING, skip=KINKS),
           case(fixed(SPECIAL), descending=True, only=FLOATING, skip=KINKS)]
 op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
-   forward=_sort, compiled="sort", kernel="sort", out=True, dtypes=REAL, ref=references.sort,
+   forward=_sort, compiled="sort", kernel="sort", out=True, dtypes=REAL,
+   batch="along", out_dtype="exact", ref=references.sort,
    samples=_SORTS,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
@@ -61,10 +62,11 @@ op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = 
 op("argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) "
    "-> Tensor", forward=lambda self, dim, descending, stable: _sort(
        self, dim, descending, stable)[1], compiled="argsort", kernel="argsort", dtypes=REAL,
+   batch="along",
    ref=lambda np, *args, **options: references.sort(np, *args, **options)[1], samples=_SORTS,
    doc="Return the indices that sort a tensor along a dim.\n\nEqual elements keep their order.")
 op("msort(self: Tensor) -> Tensor", composite=lambda self: ops.sort(self, 0)[0], out=True,
-   dtypes=REAL, ref=lambda np, self: references.sort(np, self, 0)[0],
+   dtypes=REAL, out_dtype="exact", ref=lambda np, self: references.sort(np, self, 0)[0],
    doc="Return the elements sorted along the first dim.",
    samples=[case(T(5)), case(T(3, 2)), case(T()), case(T(0, 3))])
 
@@ -85,7 +87,7 @@ _topk.fields = _Top
 
 op("topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
    forward=_topk, compiled="topk", kernel="sort", out=True, dtypes=INTEGRAL | FLOATING,
-   ref=references.topk,
+   batch="along", out_dtype="exact", ref=references.topk,
    vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
        ops.zeros_of(self_like), dim, out1, g)},
    doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
@@ -111,7 +113,8 @@ def _kthvalue(self, k, dim, keepdim):
 
 
 op("kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> any", out=True,
-   forward=_kthvalue, kernel="sort", dtypes=INTEGRAL | FLOATING, ref=references.kthvalue,
+   forward=_kthvalue, kernel="sort", dtypes=INTEGRAL | FLOATING, batch="along", out_dtype="exact",
+   ref=references.kthvalue,
    vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
        g, out1, self_like, dim, keepdim)},
    doc="Return the k-th smallest element along a dim, and where it is: (values, indices).\n\nNaN "
@@ -301,7 +304,7 @@ def _scalar(like, value):
 
 
 op("isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, "
-   "invert: bool = False) -> Tensor", forward=_isin, method=False, out=True,
+   "invert: bool = False) -> Tensor", forward=_isin, out_dtype="exact", method=False, out=True,
    dtypes=INTEGRAL | FLOATING, ref=references.isin,
    doc="Return which elements are among others.\n\nNaN is never found.\n\nRaises: RuntimeError "
        "for bools and complex tensors.",

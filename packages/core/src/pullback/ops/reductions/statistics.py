@@ -202,11 +202,13 @@ for _name, _forward, _vjp, _what in (
     _returns = "any" if "mean" in _name else "Tensor"
     op(f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
        forward=_forward, vjp={"self": _vjp}, method=False, function=False, dtypes=FLOAT_COMPLEX,
+       batch="along",
        node="".join(part.title() for part in _name.split("_")) + "Backward0",
        doc=f"Return the {_what} over checked dims.", ref=references.spread_of.of(_name),
        samples=_CHECKED)
     op(f"{_name}(self: Tensor, dim: any = None, unbiased: bool? = None, keepdim: bool = False, *, "
-       f"correction: Scalar? = None) -> {_returns}", out=True, method="mean" not in _name,
+       f"correction: Scalar? = None) -> {_returns}", out=True, out_overlap=True,
+       method="mean" not in _name,
        composite=lambda self, dim, unbiased, keepdim, correction, _name=_name: getattr(
            ops, _name + "_of")(self, *_deviation(_name, self, dim, unbiased, correction), keepdim),
        doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
@@ -331,7 +333,8 @@ _HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLO
               skip={"grad": "NaN has no finite difference", "gradgrad": "NaN has none either"})
 _TYPED = case(T(2, 3), 0, dtype=Dtype("float64"))
 op("nansum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL, ref=references.nansum,
+   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL,
+   batch="along", out_overlap=True, ref=references.nansum,
    vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
        g, self_shape, dim, keepdim) * (self == self)},
    doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"
@@ -347,7 +350,8 @@ def _nanmean(self, dim, keepdim, dtype):
 
 
 op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", composite=_nanmean, out=True, dtypes=FLOATING, ref=references.nanmean,
+   "-> Tensor", composite=_nanmean, out=True, dtypes=FLOATING, out_overlap=True,
+   ref=references.nanmean,
    doc="Return the mean over some dims, or all, of the elements that are not NaN.\n\n"
        "Raises: RuntimeError for integers, bools and complex tensors.",
    samples=[*reduction(empty=False), _HOLES, _TYPED])
@@ -362,7 +366,7 @@ def _count_nonzero(self, dim):
 
 op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_nonzero,
    kernel="count_nonzero",
-   ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
+   batch="along", ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
    doc="Return how many elements are not 0, over some dims or all.",
    samples=[case(T(2, 3, low=-1, high=2, step=1)), case(T(2, 3), 0), case(T(2, 3), (0, -1)),
             case(T()), case(T(), 0), case(T(0, 3), 0), case(fixed(SPECIAL), only=FLOATING)])
@@ -416,12 +420,13 @@ for _name, _ignores in (("median", False), ("nanmedian", True)):
        forward=choose_along(_name, "iuf", lambda rows, _ignores=_ignores: _middle(
            _ignores, rows), _fields),
        vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-           g, out1, self_like, dim, keepdim)}, function=False,
+           g, out1, self_like, dim, keepdim)}, batch="along", function=False,
        node=f"{_name.title()}Backward1", doc="Return the middle elements along a dim.",
        dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
        samples=[case(T(2, 3), 0, False), case(T(2, 4), -1, True), case(T(), 0, False),
                 case(T(0, 3), 1, True)])
     op(f"{_name}(self: Tensor, dim: int? = None, keepdim: bool = False) -> any", out=True,
+       out_dtype="pair", out_overlap=True,
        composite=lambda self, dim, keepdim, _name=_name: getattr(ops, _name + "_all")(self)
        if dim is None else getattr(ops, _name + "_along")(self, dim, keepdim),
        doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
@@ -447,7 +452,8 @@ def _most_frequent(rows):
 op("mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any", out=True,
    forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
    vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-       g, out1, self_like, dim, keepdim)}, dtypes=REAL, ref=references.mode,
+       g, out1, self_like, dim, keepdim)}, dtypes=REAL, batch="along", out_dtype="exact",
+   ref=references.mode,
    doc="Return the most frequent element along a dim, and the index of its last occurrence: "
        "(values, indices).\n\nOf equally frequent elements the smallest counts.",
    samples=[*_CHOICES, case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
@@ -530,6 +536,7 @@ _QUANTILES = [case(T(5), 0.3), case(T(2, 3), 0.5, 0), case(T(2, 4), 0.7, -1, Tru
 for _name, _ignores in (("quantile", False), ("nanquantile", True)):
     op(f"{_name}(self: Tensor, q: any, dim: int? = None, keepdim: bool = False, *, "
        f"interpolation: str = 'linear') -> Tensor", out=True, dtypes=SINGLE_DOUBLE,
+       out_dtype="exact", out_overlap=True,
        composite=_quantile(_name, _ignores), ref=references.quantile.of(_name),
        doc=f"Return the q-th quantiles of all elements or along a dim"
            f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "

@@ -31,6 +31,7 @@ op("diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
    jvp="linear",
    forward=_diag_embed,
    vjp={"self": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2)},
+   batch="along new_dim",
    doc="Return matrices with the last dim of the tensor on a diagonal; the rest is 0.\n\n"
        "Raises: RuntimeError when the two dims are the same, IndexError out of range.",
    samples=[case(T(3)), case(T(2, 3)), case(T(2, 3), 1), case(T(2), -2), case(T(2, 3), 0, 0, 2),
@@ -48,7 +49,7 @@ def _diag(self, diagonal):
 
 
 op("diag(self: Tensor, diagonal: int = 0) -> Tensor", composite=_diag, out=True,
-   ref=lambda np, self, diagonal=0: np.diag(self, diagonal),
+   out_overlap=True, out_dtype="exact", ref=lambda np, self, diagonal=0: np.diag(self, diagonal),
    doc="Return a matrix with a vector on its diagonal, or a copy of the diagonal of a matrix.\n\n"
        "Raises: RuntimeError for other tensors.",
    samples=[case(T(3)), case(T(3), 1), case(T(2), -1), case(T(2, 3)), case(T(2, 3), 1),
@@ -124,6 +125,7 @@ op("select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor",
    vjp={"self": lambda g, src_like, dim, index: ops.select_scatter(
        g, ops.zeros_of(src_like), dim, index),
         "src": lambda g, dim, index: ops.select(g, dim, index)},
+   batch="along mixed_ranks",
    doc="Return a copy with one index of a dim replaced.\n\nRaises: RuntimeError when src has "
        "another shape than that part.",
    samples=[case(T(2, 3), T(3), 0, 1), case(T(2, 3), T(2), -1, -1), case(T(3), T(), 0, 0),
@@ -141,6 +143,7 @@ op("slice_scatter(self: Tensor, src: Tensor, dim: int = 0, start: int? = None, e
    vjp={"self": lambda g, src_like, dim, start, end, step: ops.slice_scatter(
        g, ops.zeros_of(src_like), dim, start, end, step),
         "src": lambda g, dim, start, end, step: ops.slice(g, dim, start, end, step)},
+   batch="along", out_overlap=True, out_dtype="exact",
    doc="Return a copy with every step-th index of a range of a dim replaced.\n\nRaises: "
        "RuntimeError when src has another shape than that part.",
    samples=[case(T(5), T(2), 0, 1, 4, 2), case(T(2, 5), T(2, 3), 1, None, 3),
@@ -152,6 +155,7 @@ op("diagonal_scatter(self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, 
    vjp={"self": lambda g, src_like, offset, dim1, dim2: ops.diagonal_scatter(
        g, ops.zeros_of(src_like), offset, dim1, dim2),
         "src": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2)},
+   batch="along mixed_ranks",
    doc="Return a copy with a diagonal of two dims replaced.\n\nRaises: RuntimeError when src has "
        "another shape than the diagonal.",
    samples=[case(T(3, 3), T(3)), case(T(2, 3), T(2), 1), case(T(2, 3), T(1), -1),
@@ -213,6 +217,7 @@ op("as_strided_scatter(self: Tensor, src: Tensor, size: int[], stride: int[], "
    save={"geometry": lambda self, *rest: (tuple(self.shape), self.stride(), self.storage_offset()),
          "out_offset": lambda self, src, size, stride, storage_offset: (
              self.storage_offset() if storage_offset is None else storage_offset)},
+   batch="as_strided_scatter",
    doc="Return a copy with the elements replaced that as_strided would show.\n\nRaises: "
        "RuntimeError when src has another shape, or the view would leave the storage.",
    samples=[case(fixed(range(6)), src, *geometry, skip=MEMORY) for src, *geometry in (

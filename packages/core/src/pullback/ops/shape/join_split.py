@@ -239,6 +239,7 @@ op("unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> Tensor[]",
    forward=lambda self, split_size, dim: _unsafe_split(
        self, whole(split_size, "unsafe_split", "split_size"), dim),
    vjp={"self": split_parts},
+   batch="along",
    doc="Return parts of a dim that share the memory without being views: writes are not tracked.",
    samples=[case(*call, skip=SHARED) for call in (
        (T(5), 2), (T(2, 4), 2, 1), (T(0, 2), 1), (T(3), 5))],
@@ -246,6 +247,7 @@ op("unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> Tensor[]",
 op("unsafe_split_with_sizes(self: Tensor, split_sizes: int[], dim: int = 0) -> Tensor[]",
    forward=_unsafe_split, vjp={"self": lambda gs, self_like, split_sizes, dim: split_parts(
        gs, self_like, split_sizes, dim)},
+   batch="along",
    doc="Return consecutive ranges of a dim that share the memory without being views.",
    samples=[case(*call, skip=SHARED) for call in (
        (T(5), (2, 3)), (T(2, 4), (1, 0, 3), -1), (T(0), (0,)))],

@@ -75,6 +75,7 @@ op("reverse_dims(self: Tensor, dims: any) -> Tensor", forward=_reverse, compiled
 op("flip(self: Tensor, dims: int[]) -> Tensor",
    jvp="linear", forward=_flip, varargs=True,
    vjp={"self": lambda g, dims: g.flip(dims)},
+   batch="along empty_is_none",
    doc="Return a copy with the order of some dims reversed.\n\nRaises: IndexError for a dim out of "
        "range, RuntimeError for one named twice.",
    samples=[*(case(T(*shape), dims) for shape, dims in _PAIRS), case(T(2, 3), 1, 0)],
@@ -233,7 +234,7 @@ def _repeat_vjp(g, self_shape, repeats):
 
 
 op("repeat(self: Tensor, repeats: int[]) -> Tensor",
-   jvp="linear", forward=_repeat, function=False, varargs=True,
+   jvp="linear", forward=_repeat, batch="expand any_rank", function=False, varargs=True,
    vjp={"self": _repeat_vjp},
    doc="Return a copy that holds the tensor several times along each dim.\n\nRaises: RuntimeError "
        "for fewer repeats than dims, or negative ones.",
@@ -371,6 +372,7 @@ op("tril(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
    forward=_triangle("tril"), compiled="triangle", kernel="tril",
    vjp={"self": lambda g, diagonal: g.tril(diagonal)}, inplace=True, out=True,
+   batch="unary", out_overlap=True, out_dtype="exact",
    doc="Return the lower triangle of matrices, up to a diagonal; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
    samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.tril(self, diagonal),
@@ -379,6 +381,7 @@ op("triu(self: Tensor, diagonal: int = 0) -> Tensor",
    jvp="linear",
    forward=_triangle("triu"), compiled="triangle", kernel="triu",
    vjp={"self": lambda g, diagonal: g.triu(diagonal)}, inplace=True, out=True,
+   batch="unary", out_overlap=True, out_dtype="exact",
    doc="Return the upper triangle of matrices, from a diagonal on; the rest is 0.\n\n"
        "Raises: RuntimeError below 2 dims.",
    samples=_TRIANGLES, ref=lambda np, self, diagonal=0: np.triu(self, diagonal),
@@ -420,7 +423,7 @@ op("narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor",
        self.narrow(dim, start, length)),
    vjp={"self": lambda g, self_shape, dim, start, length: ops.narrow_backward(
        g, self_shape, dim, start, length)}, out=True,
-   doc="Return a copy of a range of a dim.",
+   batch="along", doc="Return a copy of a range of a dim.",
    samples=[case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
    ref=lambda np, self, dim, start, length: np.take(
        self, np.arange(start % self.shape[dim], start % self.shape[dim] + length), dim))

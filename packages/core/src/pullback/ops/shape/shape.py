@@ -44,17 +44,18 @@ def _permute_vjp(g, dims):
 
 _view("transpose(self: Tensor, dim0: int, dim1: int) -> Tensor",
       lambda g, dim0, dim1: g.transpose(dim0, dim1),
-      "Return a view with two dims exchanged.", aliases=("swapaxes", "swapdims"),
+      "Return a view with two dims exchanged.", batch="along", aliases=("swapaxes", "swapdims"),
       **_changing("TransposeBackward1"),
       samples=[case(T(2, 3), 0, 1), case(T(2, 3, 4), -1, 0), case(T(3), 0, 0),
                case(T(), 0, -1), case(T(0, 3), 1, 0)],
       ref=lambda np, self, dim0, dim1: np.swapaxes(self, dim0, dim1) if self.ndim else self)
 _view("t(self: Tensor) -> Tensor", lambda g: g.t(),
       "Return the transposed view of a matrix; vectors stay.\n\nRaises: RuntimeError above 2 dims.",
-      ref="numpy.transpose", **_changing("TBackward1"),
+      batch="t", ref="numpy.transpose", **_changing("TBackward1"),
       samples=[case(T(2, 3)), case(T(3)), case(T()), case(T(0, 3))])
 _view("permute(self: Tensor, dims: int[]) -> Tensor", _permute_vjp,
       "Return a view with its dims in another order.", varargs=True,
+      batch="permute empty_is_none any_rank",
       samples=[case(T(2, 3, 4), (2, 0, 1)), case(T(2, 3, 4), 1, -1, 0), case(T(2, 3), (1, 0)),
                case(T(), ()),
                case(T(0, 3), (1, 0))],
@@ -94,6 +95,7 @@ op("movedim(self: Tensor, source: int[], destination: int[]) -> Tensor", composi
 
 _view("unsqueeze(self: Tensor, dim: int) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view with a dim of one element inserted.",
+      batch="along new_dim",
       ref=lambda np, self, dim: np.expand_dims(self, dim), **_changing("UnsqueezeBackward1"),
       samples=[case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 3), 1), case(T(), 0), case(T(0), 1)])
 _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
@@ -102,13 +104,14 @@ _view("squeeze(self: Tensor, dim: int[]? = None) -> Tensor",
       node=lambda dim: f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}",
       **_changing(lambda dim: (
           f"SqueezeBackward{3 if dim is None else 4 if isinstance(dim, int) else 5}")),
+      batch="squeeze empty_is_none any_rank",
       samples=[case(T(2, 1, 3)), case(T(1, 2, 1), 0), case(T(1, 2, 1), -1),
                case(T(1, 2, 1), (0, 2)), case(T(2, 1), 0),
                case(T()), case(T(0, 1)), case(T(1, 1))],
       ref=references.squeeze)
 _view("expand(self: Tensor, size: int[], *, implicit: bool = False) -> Tensor", lambda g: g,
       "Return a view with dims of one element repeated without copying; -1 keeps a size.",
-      function=False,
+      batch="expand any_rank", function=False,
       varargs=True,
       samples=[case(T(3), (2, 3)), case(T(2, 1), 2, 3), case(T(2, 1), (4, -1, 3)),
                case(T(), (2,)), case(T(1), 0),
@@ -135,7 +138,7 @@ op("sum_to_size(self: Tensor, size: int[]) -> Tensor", composite="sum_to_size", 
 _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape(self_shape),
       "Return a view of another shape over the same memory; one size may be -1.\n\n"
       "Raises: RuntimeError when the memory cannot be seen in this shape.", varargs=True,
-      function=False,
+      batch="view any_rank", function=False,
       samples=[*(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))),
                case(T(), (1, 1)),
                case(T(0, 3), (3, 0)), case(T(1), ())],
@@ -143,7 +146,7 @@ _view("view(self: Tensor, size: any) -> Tensor", lambda g, self_shape: g.reshape
 
 
 op("_unsafe_view(self: Tensor, size: int[]) -> Tensor",
-   jvp="linear", forward="_unsafe_view", method=False,
+   jvp="linear", forward="_unsafe_view", batch="view any_rank", method=False,
    function=False, vjp={"self": lambda g, self_shape: g.reshape(self_shape)},
    doc="Return the memory of a tensor that nothing else uses in another shape; it is no view.",
    samples=[case(T(2, 3), (3, 2), skip=MEMORY | SHARED),
@@ -202,12 +205,14 @@ op("ravel(self: Tensor) -> Tensor", composite=lambda self: self.reshape(-1), ref
 _view("select(self: Tensor, dim: int, index: int) -> Tensor",
       lambda g, self_shape, dim, index: ops.select_backward(g, self_shape, dim, index),
       "Return the view at one index of a dim.",
+      batch="along",
       samples=[case(T(2, 3), 0, 1), case(T(2, 3), -1, -1), case(T(3), 0, 0), case(T(2, 0), 0, 1)],
       ref=lambda np, self, dim, index: np.take(self, index, dim))
 _view("narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor",
       lambda g, self_shape, dim, start, length: ops.narrow_backward(
           g, self_shape, dim, start, length),
       "Return the view of a range of a dim.", node="SliceBackward0",
+      batch="along",
       samples=[case(T(2, 3), 1, 1, 2), case(T(2, 3), 0, 0, 0), case(T(2, 3), -1, -2, 1)],
       ref=lambda np, self, dim, start, length: np.take(
           self, np.arange(start % self.shape[dim], start % self.shape[dim] + length), dim))
@@ -215,7 +220,8 @@ _view("slice(self: Tensor, dim: int = 0, start: int? = None, end: int? = None, s
       "-> Tensor",
       lambda g, self_shape, dim, start, end, step: ops.slice_backward(
           g, self_shape, dim, start, end, step),
-      "Return the view of every step-th index of a range of a dim.", function=False, method=False,
+      "Return the view of every step-th index of a range of a dim.", batch="along",
+      function=False, method=False,
       samples=[case(T(5), 0, 1, 4, 2), case(T(2, 5), 1, None, -1), case(T(2, 5), -1, -3),
                case(T(3), 0, 2, 1), case(T(0))],
       ref=lambda np, self, dim=0, start=None, end=None, step=1: np.moveaxis(
@@ -223,7 +229,8 @@ _view("slice(self: Tensor, dim: int = 0, start: int? = None, end: int? = None, s
 _view("diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor",
       lambda g, self_shape, offset, dim1, dim2: ops.diagonal_backward(
           g, self_shape, offset, dim1, dim2),
-      "Return the view of a diagonal of two dims; it is the last dim.", ref="numpy.diagonal",
+      "Return the view of a diagonal of two dims; it is the last dim.", batch="along",
+      ref="numpy.diagonal",
       samples=[case(T(3, 3)), case(T(2, 3), 1), case(T(2, 3), -1), case(T(2, 3, 4), 0, 0, 2),
                case(T(2, 3), 5),
                case(T(2, 3, 4), 1, -1, 1)])
@@ -248,14 +255,14 @@ for _name, _arguments in {
         "diagonal": "offset: int, dim1: int, dim2: int"}.items():
     _names = [part.partition(":")[0].strip() for part in _arguments.split(",")]
     op(f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor", jvp="linear",
-       forward="embed", method=False, function=False,
+       forward="embed", batch="along restores", method=False, function=False,
        vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
        doc=f"Return zeros of `size` with self in the place that {_name} would return.",
        samples=_adjoints[_name][0], ref=_adjoints[_name][1])
 
 _view("unbind(self: Tensor, dim: int = 0) -> Tensor[]", lambda gs, self_like, dim: _stack_parts(
     gs, self_like, dim), "Return the views at every index of a dim, as a tuple.",
-      samples=[case(T(2, 3)), case(T(2, 3), 1), case(T(3)), case(T(2, 0), -1)],
+      batch="along", samples=[case(T(2, 3)), case(T(2, 3), 1), case(T(3)), case(T(2, 0), -1)],
       ref=lambda np, self, dim=0: list(np.moveaxis(self, dim, 0)))
 
 
@@ -284,6 +291,7 @@ _view("split(self: Tensor, split_size: any, dim: int = 0) -> Tensor[]", split_pa
       "Return views of equal parts of a dim (the last may be smaller), or of the given sizes.",
       node=lambda split_size: ("SplitBackward0" if isinstance(split_size, int)
                                else "SplitWithSizesBackward0"),
+      batch="along",
       samples=[case(T(5), 2), case(T(2, 4), 2, 1), case(T(5), [2, 0, 3]), case(T(0, 2), 1),
                case(T(3), 5)],
       ref=references.split)
@@ -327,7 +335,7 @@ _view("as_strided(self: Tensor, size: int[], stride: int[], storage_offset: int?
                                                   self.storage_offset()),
             "out_offset": lambda self, size, stride, storage_offset: (
                 self.storage_offset() if storage_offset is None else storage_offset)},
-      samples=[case(fixed(range(6)), *geometry, skip=MEMORY) for geometry in (
+      batch="as_strided", samples=[case(fixed(range(6)), *geometry, skip=MEMORY) for geometry in (
           ((2, 2), (3, 1)), ((2, 3), (1, 1), 1), ((2, 2), (0, 1)), ((), (), 2), ((0, 2), (1, 1)))],
       ref=references.as_strided)
 
@@ -388,10 +396,10 @@ op("as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[],
             case(T(3), ((3,), (2,), 1), (3,), (1,), 2)])
 
 _view("alias(self: Tensor) -> Tensor", lambda g: g, "Return a view of the whole tensor.",
-      method=False, function=False,
+      batch="unary", method=False, function=False,
       samples=[case(T(2, 3)), case(T()), case(T(0))], ref="numpy.copy")
 op("detach(self: Tensor) -> Tensor", forward="detach",
-   doc="Return the same memory without history; writes are seen by both.",
+   batch="unary", doc="Return the same memory without history; writes are seen by both.",
    samples=[case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
    ref="numpy.copy")
 
@@ -406,16 +414,16 @@ _to_device, _join_raw = _raw("to_device"), _raw("join_raw")
 
 
 op("clone(self: Tensor, *, memory_format: memory_format? = None) -> Tensor", forward="clone",
-   kernel="copy", vjp={"self": lambda g: g}, ref="numpy.copy",
+   kernel="copy", vjp={"self": lambda g: g}, batch="unary", ref="numpy.copy",
    doc="Return a copy, part of the graph.",
    samples=[case(T(2, 3)), case(T()), case(T(0))])
 op("same_memory(self: Tensor) -> Tensor", forward="detach", vjp={"self": lambda g: g},
-   jvp="linear", method=False, function=False, ref="numpy.copy",
+   jvp="linear", batch="unary", method=False, function=False, ref="numpy.copy",
    doc="Return the same memory as a tensor that is no view; under no_grad without history.",
    samples=[case(T(*shape), skip=SHARED) for shape in ((2, 3), (), (0,))])
 op("clone_beside(self: Tensor, other: Tensor) -> Tensor",
    forward=lambda self, other: ops.clone(self), vjp={"self": lambda g: g}, jvp="linear",
-   method=False, function=False, ref=lambda np, self, other: self,
+   batch="clone_beside", method=False, function=False, ref=lambda np, self, other: self,
    doc="Return a copy, under vmap a batched one where other is: other can be written into it.",
    samples=[case(T(2, 3), T(3)), case(T(), T(2))])
 op("contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
@@ -431,7 +439,7 @@ op("copy_(self: Tensor, src: Operand, non_blocking: bool = False) -> Tensor", fo
             case(T(3), real(3)), case(T(3), at(3, high=5))],
    ref=lambda np, self, src: np.broadcast_to(src, self.shape))
 op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast", kernel="copy",
-   vjp={"self": lambda g: g}, method=False, function=False, node="ToCopyBackward0",
+   vjp={"self": lambda g: g}, batch="unary", method=False, function=False, node="ToCopyBackward0",
    doc="Return a copy in another dtype.",
    samples=[case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX), case(T(), Dtype("complex128")),
             case(T(2, 3), Dtype("int64"), only=ALL & ~COMPLEX, skip=KINKS),
@@ -439,7 +447,7 @@ op("cast(self: Tensor, dtype: dtype) -> Tensor", forward="cast", kernel="copy",
             case(T(2, 3), Dtype("float32"), only=ALL & ~COMPLEX, skip=ROUNDED)],
    ref=lambda np, self, *target, **options: self)
 op("move(self: Tensor, device: device, non_blocking: bool = False) -> Tensor",
-   jvp="linear", method=False, function=False, node="ToCopyBackward0",
+   jvp="linear", batch="unary", method=False, function=False, node="ToCopyBackward0",
    forward=lambda self, device, non_blocking: _to_device(self, device, non_blocking),
    vjp={"self": lambda g, self_like: g.to(self_like.device)},
    doc="Return a copy on another device; one that is not waited for goes from pinned memory.",
@@ -521,7 +529,7 @@ def _cat_vjp(g, sizes, dim):
 
 
 op("cat(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_cat_forward, compiled="cat", method=False, out=True,
+   jvp="linear", forward=_cat_forward, compiled="cat", batch="along", method=False, out=True,
    vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"),
    save={"sizes": lambda tensors, dim: [None if t.ndim == 1 and not t.numel() else t.size(dim)
                                         for t in tensors]},
@@ -551,7 +559,7 @@ def _stack(tensors, dim):
 
 
 op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_stack, compiled="stack", method=False, out=True,
+   jvp="linear", forward=_stack, compiled="stack", batch="along new_dim", method=False, out=True,
    vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
    doc="Return tensors of one shape joined along a new dim.",
    samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1),

@@ -60,14 +60,18 @@ class Entry(NamedTuple):
     inplace: bool | str
     inplace_function: bool | None
     out: bool
+    out_dtype: str
+    out_overlap: bool
     view: bool
     overlap: bool
+    batch: str
     varargs: bool
     overload: str | None
     method: bool | str
     function: bool | str
     namespaces: tuple[str, ...]
     aliases: tuple[str, ...]
+    elsewhere: tuple[str, ...]
     ref: str | Callable | None
     samples: Sequence | str | None
     doc: str
@@ -135,9 +139,10 @@ def camel(name: str) -> str:
 
 def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=None,
        promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, reads_out=None, node=None,
-       inplace=False, inplace_node=None, inplace_function=None, out=False, view=False,
-       overlap=False, varargs=False, overload=None, method=True, function=True, namespace=("",),
-       aliases=(), ref=None, samples=None, doc=""):
+       inplace=False, inplace_node=None, inplace_function=None, out=False, out_dtype="cast",
+       out_overlap=False, view=False, overlap=False, batch=None, varargs=False, overload=None,
+       method=True, function=True, namespace=("",), aliases=(), elsewhere=(),
+       ref=None, samples=None, doc=""):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones; ``compiled`` names
@@ -153,6 +158,8 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
         jvp = "linear"
     if jvp is None and forward in POINTWISE:
         jvp = "pointwise"
+    if batch is None:
+        batch = "pointwise" if jvp == "pointwise" else "each"
     if any(argument.name == "pin_memory" for argument in arguments):
         composite, forward = (pinning(name, make, arguments) if callable(make) else make
                               for make in (composite, forward))
@@ -162,9 +169,10 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
     ENTRIES[name] = Entry(
         name, arguments, returns, forward, composite, compiled, kernel, promote, dtypes,
         vjp or {}, jvp, save, reads_out, node or camel(name), inplace_node, inplace,
-        inplace_function, out, view, overlap, varargs, overload, method, function,
+        inplace_function, out, out_dtype, out_overlap, view, overlap, batch, varargs, overload,
+        method, function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
-        tuple(aliases), ref, samples, doc.strip(), signature)
+        tuple(aliases), tuple(elsewhere), ref, samples, doc.strip(), signature)
     return ENTRIES[name]
 
 
