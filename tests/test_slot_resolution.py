@@ -35,7 +35,7 @@ def run_thin(run_lines, write_plugin):
 
 def test_every_optional_slot_is_decomposed(run_thin):
     code = """
-from pullback.ops.decompositions.general import DECOMPOSITIONS
+from pullback.ops.decompositions import DECOMPOSITIONS
 from pullback.ops.table.primitives import SLOTS
 optional = {name for name, slot in SLOTS.items() if not slot.required and slot.inputs}
 print(sorted(optional ^ set(DECOMPOSITIONS)))

@@ -1,1 +1,28 @@
-"""What runs where a device has no kernel for a primitive: the same in other ops."""
+"""What runs where a device has no kernel for a primitive: the same in other ops, by family.
+
+A function registers itself with ``decomposition``; a few stand beside the op that they are for.
+"""
+
+from pullback.ops.decompositions import (
+    activations,
+    elementwise,
+    losses,
+    nn,
+    pooling,
+    reductions,
+    shape,
+    special,
+)
+from pullback.ops.table.primitives import DECOMPOSITIONS
+
+__all__ = [
+    "DECOMPOSITIONS",
+    "activations",
+    "elementwise",
+    "losses",
+    "nn",
+    "pooling",
+    "reductions",
+    "shape",
+    "special",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pullback.ops.nn.loss_util import REDUCTIONS, reduced
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot
 from pullback.ops.table.schema import ops
 
@@ -30,6 +31,7 @@ def _refuse_classes(target, count, ignore_index):
     raise IndexError(f"Target {target[wrong].reshape(-1)[0].item()} is out of bounds.")
 
 
+@decomposition("nll_loss")
 def composed_nll(self, target, weight, plan):
     ignore_index, reduction = plan[2][0], REDUCTIONS[plan[2][1]]
     dim = 1 if self.ndim > 1 else 0
@@ -46,6 +48,7 @@ def composed_nll(self, target, weight, plan):
     return loss.sum() / weights.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
+@decomposition("nll_loss_adjoint")
 def composed_nll_adjoint(self, target, weight, plan):
     (size,), _, (ignore_index, reduction) = plan
     dim = 1 if len(size) > 1 else 0

@@ -6,6 +6,7 @@ Windows are searched and added up one dim after the other: one of k x k costs 2 
 import math
 from collections import namedtuple
 
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put
 from pullback.ops.table.schema import ops
 
@@ -141,6 +142,7 @@ def _places(numbers, windows, sizes, dtype):
     return index
 
 
+@decomposition("max_windows")
 def composed_max(self, plan, node):
     import pullback
     (shape, _), _, (geometry,) = plan
@@ -238,6 +240,7 @@ def _quotient(self, divisor):
     return ops.where(negative, -size, size)
 
 
+@decomposition("mean_windows")
 def composed_mean(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
     rank = len(geometry) // 4
@@ -248,6 +251,7 @@ def composed_mean(self, plan, node):
     return _divided(out, windows, sizes, padded, divisor)
 
 
+@decomposition("mean_windows_adjoint")
 def composed_mean_adjoint(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
     sizes = shape[self.ndim - len(geometry) // 4:]

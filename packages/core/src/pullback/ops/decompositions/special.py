@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 
 # Lanczos' approximation of gamma with g = 7: Press et al., Numerical Recipes, 6.1; coefficients of
@@ -21,10 +22,12 @@ _EULER = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.3183791606,
           7.47242496e10, -2.950130727918164224e12)
 
 
+@decomposition("acosh")
 def acosh(self):
     return ops.log(self + ops.sqrt(self - 1) * ops.sqrt(self + 1))      # DLMF 4.37.21
 
 
+@decomposition("asinh")
 def asinh(self):
     """DLMF 4.37.16; for real numbers by the size, so that nothing cancels."""
     if self.is_complex():
@@ -35,10 +38,12 @@ def asinh(self):
     return ops.where(self < 0, -found, ops.where(self == 0, self, found))
 
 
+@decomposition("atanh")
 def atanh(self):
     return (ops.log1p(self) - ops.log1p(-self)) * 0.5                   # DLMF 4.37.24
 
 
+@decomposition("hypot")
 def hypot(self, other):
     x, y = ops.abs(self), ops.abs(other)
     large, small = ops.maximum(x, y), ops.minimum(x, y)
@@ -47,6 +52,7 @@ def hypot(self, other):
     return ops.where((x == math.inf) | (y == math.inf), math.inf, found)
 
 
+@decomposition("gcd")
 def gcd(self, other):
     """Euclid's algorithm; consecutive Fibonacci numbers take the most steps."""
     a, b = ops.abs(self), ops.abs(other)
@@ -58,6 +64,7 @@ def gcd(self, other):
 
 # -- the error function ----------------------------------------------------------------------------
 
+@decomposition("erfc")
 def erfc(self):
     """1 - erf where that keeps its digits, else the continued fraction DLMF 7.9.2."""
     x = ops.where(self > 2, self, 2)
@@ -68,6 +75,7 @@ def erfc(self):
     return ops.where(self > 2, found, 1 - ops.erf(self))
 
 
+@decomposition("erfinv")
 def erfinv(self):
     """Newton's method on erf, begun at the approximation of S. Winitzki (2008)."""
     a = 0.147
@@ -85,6 +93,7 @@ def erfinv(self):
 
 # -- gamma and its relatives -----------------------------------------------------------------------
 
+@decomposition("lgamma")
 def lgamma(self):
     """Lanczos' approximation; the reflection DLMF 5.5.3 below 1/2."""
     low = self < 0.5
@@ -101,6 +110,7 @@ def lgamma(self):
     return ops.where(ops.abs(self) == math.inf, math.inf, found)
 
 
+@decomposition("digamma")
 def digamma(self):
     """The asymptotic series DLMF 5.11.2 from 10 on; recurrence and reflection lead there."""
     low = self <= 0
@@ -123,6 +133,7 @@ def digamma(self):
     return ops.where(self == 0, -1 / self, ops.where(low, mirrored, found))
 
 
+@decomposition("zeta")
 def zeta(self, other):
     """Hurwitz' zeta function by the Euler-Maclaurin formula, DLMF 25.11.28."""
     if not hasattr(self, "dtype"):
@@ -175,10 +186,12 @@ def _bessel(self, order):
     return ops.where(size == math.inf, math.nan, found)
 
 
+@decomposition("i0")
 def i0(self):
     return _bessel(self, 0)
 
 
+@decomposition("i1")
 def i1(self):
     found = _bessel(self, 1)
     return ops.where(self < 0, -found, found)

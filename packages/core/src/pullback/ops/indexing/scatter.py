@@ -12,6 +12,7 @@ from pullback.ops.rules.dims import (
     refuse_dtype,
     wrap_dim,
 )
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
 from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
@@ -132,6 +133,7 @@ def _neighbours_differ(targets, dim):
                                            dtype=dtype_named("bool"))], dim)
 
 
+@decomposition("scatter_reduce")
 def combine_by_scan(self, dim, index, src, mode):
     """Combine all src of a target by a scan over their sorted targets, then with the target."""
     combine = _COMBINE[_MODES[mode]]

@@ -17,6 +17,7 @@ from pullback.ops.nn.windows import (
     window_view,
 )
 from pullback.ops.rules.dims import accumulate_dtype, type_name, unsupported
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_slot
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
@@ -90,6 +91,7 @@ def _add_bias(out, bias):
 
 # -- without a kernel: unrolled windows and matrix products ----------------------------------------
 
+@decomposition("conv")
 def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
     """C: correlate the input with the weight."""
     kernel, channels = weight.shape[2:], weight.shape[0]
@@ -120,6 +122,7 @@ def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
     return _add_bias(out, bias)
 
 
+@decomposition("conv_adjoint")
 def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, groups):
     """I: spread each element over a window, weighted, and add where windows overlap."""
     kernel, rows = weight.shape[2:], product(weight.shape[1:])
@@ -153,6 +156,7 @@ def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, group
     return _add_bias(out, bias)
 
 
+@decomposition("conv_weight")
 def composed_weight(self, other, kernel, stride, padding, dilation, groups):
     """W: correlate the input with what stands at the outputs."""
     shape = (other.shape[1], self.shape[1] // groups, *kernel)

@@ -6,6 +6,7 @@ import struct
 import warnings
 
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, dtype_named, unsupported
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_slot
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -68,6 +69,7 @@ def _resample_backward(self, sizes, plan, node):
 
 # -- without a kernel: gathered or scattered, tap by tap -------------------------------------------
 
+@decomposition("resample")
 def composed_resample(self, plan, node):
     out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
@@ -87,6 +89,7 @@ def plan_is_copy(plan):
     return all(taps is None or (len(taps) == 1 and taps[0][1] is None) for taps in plan)
 
 
+@decomposition("resample_adjoint")
 def composed_resample_adjoint(self, sizes, plan, node):
     out = self.to(accumulate_dtype(self.dtype))
     for dim, taps in enumerate(plan, self.ndim - len(plan)):

@@ -6,6 +6,7 @@ from collections import namedtuple
 
 from pullback.ops.nn.loss_util import refuse_grad
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, refuse_dtype, unsupported
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_filled, run_slot
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -88,6 +89,7 @@ def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
     return out.reshape(self.shape), mean, variance
 
 
+@decomposition("standardize")
 def composed_standard(self, weight, bias, plan, kind):
     out, *statistics = composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
     return out.contiguous(), *statistics        # as the kernel's

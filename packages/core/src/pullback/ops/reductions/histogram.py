@@ -15,6 +15,7 @@ from pullback.ops.rules.dims import (
     unsupported,
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
+from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops
@@ -59,6 +60,7 @@ def _check_bounds(bounds, values, is_number):
                            f"value tensor {list(values.shape)}")
 
 
+@decomposition("searchsorted")
 def halve_ranges(self, values, right, nan_last):
     """Halve the range of every value's place until one is left; what has no kernel runs."""
     low = ops.zeros_like(values, dtype=dtype_named("int64"))

@@ -3,7 +3,7 @@
 import math
 from collections import namedtuple
 
-from pullback.ops.decompositions.general import logsumexp
+from pullback.ops.decompositions.reductions import logsumexp
 from pullback.ops.rules.dims import (
     choose_along,
     default_dtype,

@@ -3,7 +3,7 @@
 import math
 from collections import namedtuple
 
-from pullback.ops.decompositions.general import logcumsumexp
+from pullback.ops.decompositions.reductions import logcumsumexp
 from pullback.ops.rules.dims import (
     as_int,
     cast_to,

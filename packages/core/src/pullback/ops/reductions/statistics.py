@@ -4,7 +4,7 @@ import math
 import warnings
 from collections import namedtuple
 
-from pullback.ops.decompositions import general
+from pullback.ops.decompositions import reductions
 from pullback.ops.nn.windows import integers
 from pullback.ops.rules.dims import (
     accumulate_dtype,
@@ -118,7 +118,7 @@ def _moments(name, self, dim, correction, keepdim, wants_mean=True):
         off = work - mean
         squares = ops.sum(ops.real(off * off.conj()), dims, True)
     elif work.numel() <= FEW:
-        mean, squares = general.moments(work, dims)
+        mean, squares = reductions.moments(work, dims)
     else:
         mean, squares = ops.moments(work, dims)
     variance = squares / (max(float(freedom), 0.0) if count else 0.0)
@@ -326,7 +326,7 @@ def _nansum(self, dim, keepdim, dtype):
         self = self if dtype is None else cast_to(self, dtype)
         if self.is_floating_point():
             return reduce_by("nansum", self, wrap_dims(dim, self.ndim, "nansum"), keepdim)
-    return general.nansum(self, dim, keepdim, dtype)
+    return reductions.nansum(self, dim, keepdim, dtype)
 
 
 _HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLOATING,
@@ -359,7 +359,7 @@ op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: d
 
 def _count_nonzero(self, dim):
     if self.numel() <= FEW:
-        return general.count_nonzero(self, dim)
+        return reductions.count_nonzero(self, dim)
     dims = wrap_dims(dim, self.ndim, "count_nonzero")
     return reduce_by("count_nonzero", self, dims, False, dtype_named("int64"))
 

@@ -2,7 +2,7 @@
 
 A slot is one column of the dense table ``kernel[device][slot][dtype]``. ``required`` slots cannot
 be composed from others; a backend without one of them falls back to the host. Every other slot
-has a decomposition (see ``general.py``), or has no inputs: then its numbers are made on the
+has a decomposition, or has no inputs: then its numbers are made on the
 host and copied. A backend may leave both out.
 
 ``key`` names the operand whose dtype selects the kernel. Conventions that hold for every slot:
@@ -18,6 +18,7 @@ host and copied. A backend may leave both out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -34,6 +35,25 @@ class Slot(NamedTuple):
 
 
 SLOTS: dict[str, Slot] = {}
+DECOMPOSITIONS: dict[str, Callable] = {}
+
+
+def decomposition(name: str) -> Callable[[Callable], Callable]:
+    """Register a function as what devices without a kernel for a slot run instead, in other ops.
+
+    It is called with the arguments of the op whose slot it is, below autograd. 16-bit numbers come
+    in as float32, and integers as floats where the op computes in floats. It may use every op but
+    its own. Raises: ValueError for a name that is no slot, a required one or one that has a
+    decomposition.
+    """
+    if name not in SLOTS or SLOTS[name].required or name in DECOMPOSITIONS:
+        raise ValueError(f"{name!r} is no slot that needs a decomposition")
+
+    def register(function: Callable) -> Callable:
+        DECOMPOSITIONS[name] = function
+        return function
+
+    return register
 
 
 def _slot(name, family, inputs, doc, *, params=(), key=0, required=False):

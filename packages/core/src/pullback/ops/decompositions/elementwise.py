@@ -1,0 +1,241 @@
+"""Elementwise ops in other ops, for devices without kernels of their own."""
+
+from __future__ import annotations
+
+import math
+
+from pullback.ops.table.primitives import decomposition
+from pullback.ops.table.schema import ops
+
+# -- signs and rounding ----------------------------------------------------------------------------
+
+@decomposition("neg")
+def neg(self):
+    # -0.0 - x is -x for zeros too; 0 - x would lose their sign.
+    floating = self.is_floating_point() or self.is_complex()
+    return ops.sub(-0.0 if floating else 0, self)
+
+
+@decomposition("abs")
+def abs_(self):
+    if not self.is_complex():
+        return ops.where(self < 0, -self, self) + 0     # + 0 makes -0.0 positive
+    x, y = ops.abs(ops.real(self)), ops.abs(ops.imag(self))
+    large, small = ops.maximum(x, y), ops.minimum(x, y)
+    ratio = ops.where((large == 0) | (large == math.inf), 0, small / large)
+    found = large * ops.sqrt(ratio * ratio + 1)
+    return ops.where((x == math.inf) | (y == math.inf), math.inf, found)
+
+
+@decomposition("sign")
+def sign(self):
+    if self.dtype.kind == "b":
+        return self
+    return (self > 0).to(self.dtype) - (self < 0).to(self.dtype)
+
+
+@decomposition("ceil")
+def ceil(self):
+    return -ops.floor(-self) if self.is_floating_point() else self
+
+
+@decomposition("trunc")
+def trunc(self):
+    if not self.is_floating_point():
+        return self
+    return ops.where(self < 0, ops.ceil(self), ops.floor(self))
+
+
+@decomposition("conj")
+def conj(self):
+    if not self.is_complex():
+        return self
+    result = self.clone()
+    ops.imag(result).neg_()
+    return result
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+@decomposition("gt")
+def gt(self, other):
+    return ops.lt(other, self)
+
+
+@decomposition("ne")
+def ne(self, other):
+    return ops.logical_not(ops.eq(self, other))
+
+
+@decomposition("isfinite")
+def isfinite(self):
+    return ops.eq(self * 0, 0)
+
+
+@decomposition("isnan")
+def isnan(self):
+    return ops.ne(self, self)
+
+
+@decomposition("logical_not")
+def logical_not(self):
+    return ops.eq(self, 0)
+
+
+@decomposition("le")
+def le(self, other):
+    return ops.lt(self, other) | ops.eq(self, other)
+
+
+@decomposition("ge")
+def ge(self, other):
+    return ops.lt(other, self) | ops.eq(self, other)
+
+
+@decomposition("maximum")
+def maximum(self, other):
+    return ops.where(ops.ge(self, other) | ops.ne(self, self), self, other)
+
+
+@decomposition("minimum")
+def minimum(self, other):
+    return ops.where(ops.le(self, other) | ops.ne(self, self), self, other)
+
+
+# -- elementary functions --------------------------------------------------------------------------
+
+@decomposition("cosh")
+def cosh(self):
+    return (ops.exp(self) + ops.exp(-self)) * 0.5
+
+
+@decomposition("exp2")
+def exp2(self):
+    return ops.exp(self * math.log(2))
+
+
+@decomposition("log10")
+def log10(self):
+    return ops.log(self) * (1 / math.log(10))
+
+
+@decomposition("log2")
+def log2(self):
+    return ops.log(self) * (1 / math.log(2))
+
+
+@decomposition("reciprocal")
+def reciprocal(self):
+    return ops.div(1, self)
+
+
+@decomposition("rsqrt")
+def rsqrt(self):
+    return ops.div(1, ops.sqrt(self))
+
+
+@decomposition("sigmoid")
+def sigmoid(self):
+    return ops.div(1, ops.exp(-self) + 1)
+
+
+@decomposition("sigmoid_backward")
+def sigmoid_backward(self, output):
+    return self * ops.conj(output * (1 - output))
+
+
+@decomposition("sinh")
+def sinh(self):
+    return (ops.expm1(self) - ops.expm1(-self)) * 0.5
+
+
+@decomposition("square")
+def square(self):
+    return self * (self * 1)       # of bools it is int64
+
+
+@decomposition("tan")
+def tan(self):
+    return ops.sin(self) / ops.cos(self)
+
+
+@decomposition("tanh_backward")
+def tanh_backward(self, output):
+    return self * ops.conj(1 - output * output)
+
+
+@decomposition("log1p")
+def log1p(self):
+    """The error of 1 + x cancels in the quotient: HP-15C Advanced Functions Handbook, app. 2."""
+    one_more = self + 1
+    if self.is_complex():
+        return ops.log(one_more)
+    found = ops.log(one_more) * self / (one_more - 1)
+    return ops.where((one_more == 1) | (self == math.inf), self, found)
+
+
+@decomposition("expm1")
+def expm1(self):
+    """As log1p; Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1."""
+    power = ops.exp(self)
+    less = power - 1
+    if self.is_complex():
+        return less
+    found = ops.where(power == 1, self, less * self / ops.log(power))
+    return ops.where((less == -1) | (power == math.inf), less, found)
+
+
+@decomposition("tanh")
+def tanh(self):
+    if self.is_complex():
+        double = ops.exp(self * -2)
+        return (1 - double) / (1 + double)
+    less = ops.expm1(ops.abs(self) * -2)
+    size = -less / (less + 2)
+    return ops.where(self < 0, -size, ops.where(self == 0, self, size))
+
+
+@decomposition("acos")
+def acos(self):
+    """DLMF 4.24.16 for complex numbers; atan2 keeps its digits at both ends of [-1, 1]."""
+    if not self.is_complex():
+        return ops.atan2(ops.sqrt((1 - self) * (1 + self)), self)
+    return math.pi / 2 - asin(self)
+
+
+@decomposition("asin")
+def asin(self):
+    if not self.is_complex():
+        return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
+    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j    # DLMF 4.23.19
+
+
+@decomposition("relu")
+def relu(self):
+    return ops.where(self <= 0, 0, self)
+
+
+# -- of three operands -----------------------------------------------------------------------------
+
+@decomposition("addcdiv")
+def addcdiv(self, tensor1, tensor2, value):
+    return self + tensor1 * value / tensor2
+
+
+@decomposition("addcmul")
+def addcmul(self, tensor1, tensor2, value):
+    return self + tensor1 * value * tensor2
+
+
+@decomposition("clamp")
+def clamp(self, low, high):
+    return ops.minimum(ops.maximum(self, low), high)
+
+
+@decomposition("lerp")
+def lerp(self, end, weight):
+    difference = end - self
+    if hasattr(weight, "shape"):
+        return ops.where(ops.abs(weight) < 0.5, self + weight * difference,
+                         end - difference * (1 - weight))
+    return self + difference * weight if abs(weight) < 0.5 else end - difference * (1 - weight)
