@@ -1,15 +1,8 @@
 """What entries written below autograd share: kernels by slot, new memory, raw copies."""
 
-from functools import cache
 
+from pullback.ops.table.compiled import compiled
 from pullback.ops.table.schema import ops
-
-
-@cache
-def compiled(module, name):
-    """Return a function of the core's compiled modules, which are not there yet at import."""
-    from importlib import import_module
-    return getattr(import_module(f"pullback._c.{module}"), name)
 
 
 def run_slot(slot, outs, ins, *params):

@@ -192,7 +192,7 @@ def pinning(op_name, make, arguments):
                             f"{type(values[pin_memory]).__name__}")
         if not values[pin_memory] or (out is not None and values[out] is not None):
             return make(*values)
-        from pullback.ops.table.primitives_api import compiled
+        from pullback.ops.table.compiled import compiled
         plain = list(values)
         if requires_grad is not None:
             plain[requires_grad] = False
