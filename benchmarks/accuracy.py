@@ -43,7 +43,7 @@ numpy.savez(sys.argv[2], **results)
 
 
 def numpy_functions() -> dict[str, Callable]:
-    """Return the functions whose name in NumPy or SciPy differs from the slot's."""
+    """Return the functions whose name in NumPy or SciPy differs from the primitive's."""
     from scipy import special
 
     names = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "atan2")
@@ -61,17 +61,17 @@ def numpy_functions() -> dict[str, Callable]:
     }
 
 
-def compute_pullback(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
+def compute_pullback(primitive: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
     """Return our result."""
     import pullback as pb
 
-    function = getattr(pb if hasattr(pb, slot) else pb.nn.functional, slot)
+    function = getattr(pb if hasattr(pb, primitive) else pb.nn.functional, primitive)
     return np.asarray(function(*(pb.from_numpy(a) for a in arguments)).numpy())
 
 
-def compute_numpy(slot: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
+def compute_numpy(primitive: str, arguments: tuple[np.ndarray, ...]) -> np.ndarray:
     """Return the result of NumPy or SciPy."""
-    function = numpy_functions().get(slot) or getattr(np, slot)
+    function = numpy_functions().get(primitive) or getattr(np, primitive)
     with np.errstate(all="ignore"):
         return np.asarray(function(*arguments))
 
@@ -98,26 +98,28 @@ def main(arguments: list[str] | None = None) -> None:
     sys.path.insert(0, str(ROOT / "packages" / "backend-cpu" / "tests"))
     import ulp
 
-    functions = {slot: f.reference for slot, f in ulp.FUNCTIONS.items()} | ulp.PAIRS
+    functions = {primitive: f.reference for primitive, f in ulp.FUNCTIONS.items()} | ulp.PAIRS
     cases = {}
-    for slot in functions:
+    for primitive in functions:
         for dtype in ulp.NUMPY:
-            cases[f"{slot}-{dtype}"] = (
-                ulp.pairs(slot, dtype) if slot in ulp.PAIRS else (ulp.points(slot, dtype),)
+            cases[f"{primitive}-{dtype}"] = (
+                ulp.pairs(primitive, dtype)
+                if primitive in ulp.PAIRS
+                else (ulp.points(primitive, dtype),)
             )
     torch = compute_torch(options.torch_python, cases)
     rows = []
-    for slot, function in sorted(functions.items()):
+    for primitive, function in sorted(functions.items()):
         cells = []
         for dtype in ulp.NUMPY:
-            inputs = cases[f"{slot}-{dtype}"]
+            inputs = cases[f"{primitive}-{dtype}"]
             exact = ulp.reference(function, dtype, *inputs)
-            results = [compute_pullback(slot, inputs), compute_numpy(slot, inputs)]
+            results = [compute_pullback(primitive, inputs), compute_numpy(primitive, inputs)]
             if torch:
-                results.append(torch[f"{slot}-{dtype}"])
+                results.append(torch[f"{primitive}-{dtype}"])
             worst = [ulp.errors(result, exact).max() for result in results]
             cells += [f"{error:.3g}" for error in worst] + [""] * (3 - len(worst))
-        rows.append(f"| {slot} | {' | '.join(cells)} |\n")
+        rows.append(f"| {primitive} | {' | '.join(cells)} |\n")
     REPORT.write_text(HEADER + "".join(rows), encoding="utf-8")
 
 

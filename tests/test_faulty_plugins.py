@@ -20,8 +20,8 @@ def pullback_backend(device):
 def pullback_register_kernels(table, device):
     kernels = dict(KERNELS)
 {lines}
-    for slot, (mask, kernel) in kernels.items():
-        table.add(slot, mask, kernel)
+    for primitive, (mask, kernel) in kernels.items():
+        table.add(primitive, mask, kernel)
 """
 USE = """
 import pullback as pb
@@ -127,7 +127,10 @@ def test_missing_kernel_with_fallback_forbidden(faulty):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("kernels['no_such_slot'] = ALL, print", "there is no kernel slot named 'no_such_slot'"),
+        (
+            "kernels['no_such_primitive'] = ALL, print",
+            "there is no primitive named 'no_such_primitive'",
+        ),
         ("kernels['exp'] = 0, print", "'exp' needs a mask of dtypes"),
         ("kernels['exp'] = ALL, 42", "a kernel must be a PyCapsule or callable, got int"),
         (

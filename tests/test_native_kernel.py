@@ -50,7 +50,7 @@ def test_explain_tells_kernel_from_fallback(run):
     add, sin = run(code)
     assert "kernel for float32, float64" in add
     assert "host fallback for bool" in add
-    assert sin.startswith("sin on native: slot 'sin': host fallback for")
+    assert sin.startswith("sin on native: primitive 'sin': host fallback for")
     assert "kernel" not in sin
 
 

@@ -24,9 +24,9 @@ def test_it_has_at_most_300_lines(root):
 
 def test_every_required_kernel_is_there_and_no_other(run):
     code = (
-        "from pullback.ops.table.primitives import SLOTS\n"
+        "from pullback.ops.table.primitives import PRIMITIVES\n"
         "from pullback_example.kernels import KERNELS\n"
-        "print(set(KERNELS) == {name for name, slot in SLOTS.items() if slot.required})"
+        "print(set(KERNELS) == {name for name, p in PRIMITIVES.items() if p.required})"
     )
     assert run(code) == ["True"]
 

@@ -1,4 +1,4 @@
-"""The kernels of the CPU backend by slot, and the names of the dtypes that they take."""
+"""The kernels of the CPU backend by primitive, and the names of the dtypes that they take."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ FLOATING = REAL[5:]
 COMPLEX = ("c64", "c128")
 
 
-def takes(slot: str, dtype: str) -> bool:
-    """Say whether a slot is registered for a dtype."""
-    return bool(KERNELS[slot][0] >> list(DTYPES).index(dtype) & 1)
+def takes(primitive: str, dtype: str) -> bool:
+    """Say whether a primitive is registered for a dtype."""
+    return bool(KERNELS[primitive][0] >> list(DTYPES).index(dtype) & 1)
 
 
-def dtypes_of(slot: str) -> list[str]:
-    """Return the names of the dtypes that a slot is registered for."""
-    return [name for name in DTYPES if takes(slot, name)]
+def dtypes_of(primitive: str) -> list[str]:
+    """Return the names of the dtypes that a primitive is registered for."""
+    return [name for name in DTYPES if takes(primitive, name)]
 
 
 class Prepared(KernelCall):
-    """A call of the kernel of a slot."""
+    """A call of the kernel of a primitive."""
 
-    def __init__(self, slot: str, outs, ins, params=()):
-        super().__init__(KERNELS[slot][1], outs, ins, params)
+    def __init__(self, primitive: str, outs, ins, params=()):
+        super().__init__(KERNELS[primitive][1], outs, ins, params)
 
 
-def run_kernel(slot: str, outs, ins, *params: float | tuple[int, ...]) -> None:
-    """Call the kernel of a slot; one output needs no list around it."""
-    call_kernel(KERNELS[slot][1], outs, ins, *params)
+def run_kernel(primitive: str, outs, ins, *params: float | tuple[int, ...]) -> None:
+    """Call the kernel of a primitive; one output needs no list around it."""
+    call_kernel(KERNELS[primitive][1], outs, ins, *params)

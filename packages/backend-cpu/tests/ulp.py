@@ -76,28 +76,28 @@ def _log_uniform(rng, count: int, dtype: np.dtype, top: float) -> np.ndarray:
     return np.exp(rng.uniform(lowest, np.log(top), count))
 
 
-def points(slot: str, dtype: str) -> np.ndarray:
+def points(primitive: str, dtype: str) -> np.ndarray:
     """Return arguments of a function: half of them dense, the others of every size."""
-    function = FUNCTIONS[slot]
+    function = FUNCTIONS[primitive]
     wide = dtype == "f64"
     rng = np.random.default_rng(7)
     half = function.count // 2
     dense = rng.uniform(*(function.dense_f64 if wide else function.dense), half)
     spread = _log_uniform(rng, half, NUMPY[dtype], function.top_f64 if wide else function.top)
-    if slot == "acosh":
+    if primitive == "acosh":
         spread = np.maximum(spread, 1)
     if not function.positive:
         spread *= rng.choice([-1, 1], half)
     return np.concatenate([dense, spread]).astype(NUMPY[dtype])
 
 
-def pairs(slot: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+def pairs(primitive: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """Return arguments of a function of two."""
     numbers = NUMPY[dtype]
     rng = np.random.default_rng(8)
     count, top = 5000, 1e37 if dtype == "f32" else 1e306
     x = np.concatenate([rng.uniform(0.5, 2, count), _log_uniform(rng, count, numbers, top)])
-    if slot == "pow":
+    if primitive == "pow":
         x = np.maximum(x.astype(numbers), np.finfo(numbers).smallest_subnormal)
         reach = 87 if dtype == "f32" else 708
         size = np.maximum(np.abs(np.log(x.astype(np.float64))), 1e-7)

@@ -173,13 +173,13 @@ def launch(kernels, kernel, out, inputs, types, pack, packed=None, option=0, fai
     kernels.launch(kernel, blocks, THREADS, 0, args)
 
 
-def run(kernels_of, family, slot, name, inputs, shape=None, to=None, **options):
-    """Run a slot's kernel for a type on arrays, and return what it wrote as numbers."""
+def run(kernels_of, family, primitive, name, inputs, shape=None, to=None, **options):
+    """Run a primitive's kernel for a type on arrays, and return what it wrote as numbers."""
     to = to or name
     shape = np.broadcast_shapes(*(x.shape for x in inputs if not isinstance(x, Scalar)))
     arrays = [x if isinstance(x, Scalar) else np.broadcast_to(x, shape) for x in inputs]
     out = placed(np.zeros(shape, STORED[to]))
-    launch(kernels_of(family), f"{slot}_{CLASSES[name]}", out, arrays, (name, to),
+    launch(kernels_of(family), f"{primitive}_{CLASSES[name]}", out, arrays, (name, to),
            options.pop("pack", PACKS[CLASSES[name]]), **options)
     return widen(out, to)
 

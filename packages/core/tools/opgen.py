@@ -293,7 +293,7 @@ def make_docs(table: Mapping[str, Entry]) -> str:
     lines = [
         "# Operations",
         "",
-        f"The {len(public)} operations of the op table. *Computed by* names the kernel slot that a "
+        f"The {len(public)} operations of the op table. *Computed by* names the primitive that a "
         "backend fills, or says",
         "that the operation is written in other ones, is a view, or is done by the core itself. "
         "Where the derivative is",

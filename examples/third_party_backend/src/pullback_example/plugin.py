@@ -13,7 +13,7 @@ def pullback_backend(device):
 
 @hookimpl
 def pullback_register_kernels(table, device):
-    """Register a kernel for each slot that cannot be composed; the core composes the rest."""
+    """Register a kernel for each primitive that cannot be composed; the core composes the rest."""
     if device == "example":
-        for slot, (mask, kernel) in KERNELS.items():
-            table.add(slot, mask, kernel)
+        for primitive, (mask, kernel) in KERNELS.items():
+            table.add(primitive, mask, kernel)

@@ -21,10 +21,10 @@ def pullback_backend(device: str) -> object | None:
 
 @hookimpl
 def pullback_register_kernels(table, device: str) -> None:
-    """Register a kernel for every slot."""
+    """Register a kernel for every primitive."""
     if device == DEVICE:
-        for slot, (mask, kernel) in KERNELS.items():
-            table.add(slot, mask, kernel, conj=slot in TAKES_CONJ)
+        for primitive, (mask, kernel) in KERNELS.items():
+            table.add(primitive, mask, kernel, conj=primitive in TAKES_CONJ)
 
 
 @hookimpl

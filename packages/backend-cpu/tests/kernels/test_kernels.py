@@ -18,8 +18,8 @@ def test_kernels_are_capsules_named_by_their_signature():
 
 
 def test_masks_name_known_dtypes():
-    for slot, (mask, _) in KERNELS.items():
-        assert 0 < mask < 2 ** len(DTYPES), slot
+    for primitive, (mask, _) in KERNELS.items():
+        assert 0 < mask < 2 ** len(DTYPES), primitive
 
 
 def test_complex_infinities_survive_arithmetic():
@@ -44,13 +44,13 @@ def test_complex_infinities_survive_arithmetic():
         np.testing.assert_array_equal(out.imag, [np.inf, np.inf, np.inf])
 
 
-@pytest.mark.parametrize("slot", ["add", "exp", "copy", "eq"])
-def test_elementwise_in_sixty_four_dims(slot):
+@pytest.mark.parametrize("primitive", ["add", "exp", "copy", "eq"])
+def test_elementwise_in_sixty_four_dims(primitive):
     values = sample("f32", (2, 3) + (1,) * 60 + (2, 2))
     for layout in ("contiguous", "reversed", "transposed"):
-        operands = [LAYOUTS[layout](values)] * (2 if slot in ("add", "eq") else 1)
-        out = np.zeros(values.shape, bool if slot == "eq" else np.float32)
-        run_kernel(slot, out, operands)
+        operands = [LAYOUTS[layout](values)] * (2 if primitive in ("add", "eq") else 1)
+        out = np.zeros(values.shape, bool if primitive == "eq" else np.float32)
+        run_kernel(primitive, out, operands)
         flat = np.zeros(values.size, out.dtype)
-        run_kernel(slot, flat, [operand.reshape(-1) for operand in operands])
+        run_kernel(primitive, flat, [operand.reshape(-1) for operand in operands])
         np.testing.assert_array_equal(out.reshape(-1), flat)

@@ -15,7 +15,7 @@ import pytest
 from kernel_calls import DTYPES, KERNELS
 from layouts import is_complex, is_floating, sample
 
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 from pullback.testing.kernel_calls import KernelCall
 from pullback_cpu.kernels import elementwise
 from pullback_cpu.runtime.isa import available_isas, isa_of
@@ -38,11 +38,11 @@ BUILDS = {isa: kernels_of(isa) for isa in available_isas()}
 NAMES = sorted(BUILDS["baseline"])
 
 
-def operand(dtype: str, seed: int, kind: str, slot: str) -> np.ndarray:
+def operand(dtype: str, seed: int, kind: str, primitive: str) -> np.ndarray:
     """Return elements: moderate ones, or some of every size among which special ones stand."""
     values = sample(dtype, (WIDE,), seed=seed)
-    if slot in ("lshift", "rshift", "floor_divide", "fmod", "remainder", "gcd"):
-        values = np.abs(values) + np.ones((), values.dtype)     # no division by zero
+    if primitive in ("lshift", "rshift", "floor_divide", "fmod", "remainder", "gcd"):
+        values = np.abs(values) + np.ones((), values.dtype)  # no division by zero
     if not (is_floating(values.dtype) or is_complex(values.dtype)):
         return values
     rng = np.random.default_rng(seed)
@@ -52,18 +52,19 @@ def operand(dtype: str, seed: int, kind: str, slot: str) -> np.ndarray:
         sizes = np.exp(rng.uniform(-30, 30, WIDE)) * rng.choice([-1, 1], WIDE)
         with np.errstate(all="ignore"):
             values = (sizes * (1 + 0.3j) if is_complex(values.dtype) else sizes).astype(
-                values.dtype)
-            places = rng.permutation(WIDE)[:len(SPECIAL)]
+                values.dtype
+            )
+            places = rng.permutation(WIDE)[: len(SPECIAL)]
             values[places] = np.array(SPECIAL, values.dtype)
     return values
 
 
-def operands(slot: str, dtype: str, kind: str) -> list[np.ndarray]:
-    names = SLOTS[slot].inputs.split()
-    inputs = [operand(dtype, seed, kind, slot) for seed, _ in enumerate(names)]
-    if slot == "where":
+def operands(primitive: str, dtype: str, kind: str) -> list[np.ndarray]:
+    names = PRIMITIVES[primitive].inputs.split()
+    inputs = [operand(dtype, seed, kind, primitive) for seed, _ in enumerate(names)]
+    if primitive == "where":
         inputs[0] = sample("bool", (WIDE,))
-    if slot.startswith("addc"):     # its number stands for all elements
+    if primitive.startswith("addc"):  # its number stands for all elements
         inputs[3] = np.broadcast_to(np.asarray(3, DTYPES[dtype]), (WIDE,))
     return inputs
 
@@ -74,8 +75,9 @@ class Part:
     def __init__(self, kernel, out, inputs):
         self.call = KernelCall(kernel, [out], inputs)
         self.arrays = [*self.call.outs, *self.call.ins]
-        self.steps = [a.strides[0] * x.itemsize for a, x in zip(
-            self.arrays, [out, *inputs], strict=True)]
+        self.steps = [
+            a.strides[0] * x.itemsize for a, x in zip(self.arrays, [out, *inputs], strict=True)
+        ]
         self.starts = [a.data for a in self.arrays]
         self.call.call.out[0] = ctypes.pointer(self.arrays[0])
         for k, array in enumerate(self.arrays[1:]):
@@ -99,10 +101,10 @@ def bits(values: np.ndarray) -> np.ndarray:
     return patterns
 
 
-def differing(kernel, slot: str, dtype: str, kind: str) -> list[str]:
-    inputs = operands(slot, dtype, kind)
-    result = np.dtype(bool) if slot in TRUTH else DTYPES[dtype]
-    if slot == "abs" and is_complex(result):
+def differing(kernel, primitive: str, dtype: str, kind: str) -> list[str]:
+    inputs = operands(primitive, dtype, kind)
+    result = np.dtype(bool) if primitive in TRUTH else DTYPES[dtype]
+    if primitive == "abs" and is_complex(result):
         result = np.empty(0, result).real.dtype
     whole, out = np.zeros(WIDE, result), np.zeros(WIDE, result)
     KernelCall(kernel, [whole], inputs).run()
@@ -128,18 +130,20 @@ def differing(kernel, slot: str, dtype: str, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("isa", BUILDS)
-@pytest.mark.parametrize("slot", NAMES)
-def test_bits_do_not_depend_on_position(slot, isa):
-    mask, kernel = BUILDS[isa][slot]
+@pytest.mark.parametrize("primitive", NAMES)
+def test_bits_do_not_depend_on_position(primitive, isa):
+    mask, kernel = BUILDS[isa][primitive]
     differences = {}
     for code, dtype in enumerate(DTYPES):
         for kind in ("moderate", "positive", "special") if mask >> code & 1 else ():
-            found = differing(kernel, slot, dtype, kind)
+            found = differing(kernel, primitive, dtype, kind)
             if found:
                 differences[dtype, kind] = found
     assert not differences
 
 
 def test_the_kernels_of_every_module_are_looked_at():
-    elementwise = {name for name in KERNELS if SLOTS[name].family in ("unary", "binary", "ternary")}
+    elementwise = {
+        name for name in KERNELS if PRIMITIVES[name].family in ("unary", "binary", "ternary")
+    }
     assert elementwise - {"copy"} <= set(NAMES)

@@ -76,7 +76,7 @@ def nothing_stays_in_use():
 
 def test_struct():
     assert BACKEND.size == ctypes.sizeof(Backend)
-    assert BACKEND.abi_version == 1
+    assert BACKEND.abi_version == 2
     assert BACKEND.flags == 1
     assert BACKEND.device_count(BACKEND.self) == 1
 

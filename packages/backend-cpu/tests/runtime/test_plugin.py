@@ -14,21 +14,21 @@ class Table(dict):
     def __init__(self):
         self.take_conj = set()
 
-    def add(self, slot, mask, kernel, *, conj=False):
-        self[slot] = (mask, kernel)
+    def add(self, primitive, mask, kernel, *, conj=False):
+        self[primitive] = (mask, kernel)
         if conj:
-            self.take_conj.add(slot)
+            self.take_conj.add(primitive)
 
 
-def test_plugin_registers_every_slot_for_its_own_device_only():
-    from pullback.ops.table.primitives import SLOTS
+def test_plugin_registers_every_primitive_for_its_own_device_only():
+    from pullback.ops.table.primitives import PRIMITIVES
     from pullback_cpu import plugin
 
     table, other = Table(), Table()
     plugin.pullback_register_kernels(table, "cpu")
     plugin.pullback_register_kernels(other, "elsewhere")
     assert table == KERNELS
-    assert set(table) == set(SLOTS)
+    assert set(table) == set(PRIMITIVES)
     assert table.take_conj == {"bmm"}
     assert other == {}
 

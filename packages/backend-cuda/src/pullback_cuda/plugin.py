@@ -30,5 +30,5 @@ def pullback_register_kernels(table, device: str) -> None:
         return
     from pullback_cuda.kernels import KERNELS
 
-    for slot, (mask, kernel) in KERNELS.items():
-        table.add(slot, mask, kernel)
+    for primitive, (mask, kernel) in KERNELS.items():
+        table.add(primitive, mask, kernel)

@@ -9,54 +9,54 @@
 static struct {
     const void *handle;
     fake_kind kind;
-} *slots;
-static size_t slot_count, slots_used;
+} *primitives;
+static size_t primitive_count, primitives_used;
 static const char removed;
 
-static size_t slot_of(const void *handle) {
-    return (size_t)(((uintptr_t)handle >> 4) * 0x9E3779B97F4A7C15u >> 20) & (slot_count - 1);
+static size_t primitive_of(const void *handle) {
+    return (size_t)(((uintptr_t)handle >> 4) * 0x9E3779B97F4A7C15u >> 20) & (primitive_count - 1);
 }
 
 static void insert(const void *handle, fake_kind kind) {
-    size_t at = slot_of(handle);
-    while (slots[at].handle) at = (at + 1) & (slot_count - 1);
-    slots[at].handle = handle;
-    slots[at].kind = kind;
-    slots_used++;
+    size_t at = primitive_of(handle);
+    while (primitives[at].handle) at = (at + 1) & (primitive_count - 1);
+    primitives[at].handle = handle;
+    primitives[at].kind = kind;
+    primitives_used++;
 }
 
 static void grow(void) {
-    __typeof__(slots) old = slots;
-    size_t old_count = slot_count, live = 0;
+    __typeof__(primitives) old = primitives;
+    size_t old_count = primitive_count, live = 0;
     for (size_t i = 0; i < old_count; i++) live += old[i].handle && old[i].handle != &removed;
-    slot_count = 1024;
-    while (slot_count < live * 4) slot_count *= 2;
-    slots = calloc(slot_count, sizeof *slots);
-    if (!slots) abort();
-    slots_used = 0;
+    primitive_count = 1024;
+    while (primitive_count < live * 4) primitive_count *= 2;
+    primitives = calloc(primitive_count, sizeof *primitives);
+    if (!primitives) abort();
+    primitives_used = 0;
     for (size_t i = 0; i < old_count; i++)
         if (old[i].handle && old[i].handle != &removed) insert(old[i].handle, old[i].kind);
     free(old);
 }
 
 void fake_handle_add(const void *handle, fake_kind kind) {
-    if (slots_used * 2 >= slot_count) grow();
+    if (primitives_used * 2 >= primitive_count) grow();
     insert(handle, kind);
 }
 
 void fake_handle_remove(const void *handle) {
-    if (!slot_count) return;
-    for (size_t at = slot_of(handle); slots[at].handle; at = (at + 1) & (slot_count - 1))
-        if (slots[at].handle == handle) {
-            slots[at].handle = &removed;
+    if (!primitive_count) return;
+    for (size_t at = primitive_of(handle); primitives[at].handle; at = (at + 1) & (primitive_count - 1))
+        if (primitives[at].handle == handle) {
+            primitives[at].handle = &removed;
             return;
         }
 }
 
 int fake_handle_is(const void *handle, fake_kind kind) {
-    if (!slot_count || !handle) return 0;
-    for (size_t at = slot_of(handle); slots[at].handle; at = (at + 1) & (slot_count - 1))
-        if (slots[at].handle == handle) return slots[at].kind == kind;
+    if (!primitive_count || !handle) return 0;
+    for (size_t at = primitive_of(handle); primitives[at].handle; at = (at + 1) & (primitive_count - 1))
+        if (primitives[at].handle == handle) return primitives[at].kind == kind;
     return 0;
 }
 

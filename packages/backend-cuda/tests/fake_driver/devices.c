@@ -102,9 +102,9 @@ API CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
 API CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text) {
     ENTER();
     REQUIRE(device && text, CUDA_ERROR_INVALID_VALUE);
-    unsigned domain, bus, slot;
-    REQUIRE(sscanf(text, "%x:%x:%x", &domain, &bus, &slot) == 3, CUDA_ERROR_INVALID_VALUE);
-    REQUIRE(!domain && !slot && bus && fake_device_exists((int)bus - 1), CUDA_ERROR_INVALID_DEVICE);
+    unsigned domain, bus, primitive;
+    REQUIRE(sscanf(text, "%x:%x:%x", &domain, &bus, &primitive) == 3, CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(!domain && !primitive && bus && fake_device_exists((int)bus - 1), CUDA_ERROR_INVALID_DEVICE);
     *device = (int)bus - 1;
     return CUDA_SUCCESS;
 }

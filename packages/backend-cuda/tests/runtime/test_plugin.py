@@ -74,9 +74,9 @@ def test_names_of_the_module_say_what_is_missing(name):
     assert "pip install pullback-cuda[driver]" in result.stderr
 
 
-def test_every_slot_has_a_kernel(cuda):
-    from pullback.ops.table.primitives import SLOTS
+def test_every_primitive_has_a_kernel(cuda):
+    from pullback.ops.table.primitives import PRIMITIVES
     from pullback_cuda.kernels import KERNELS
 
     # Numbers that are shuffled one after the other are made on the host.
-    assert set(SLOTS) - set(KERNELS) == {"permutation"}
+    assert set(PRIMITIVES) - set(KERNELS) == {"permutation"}

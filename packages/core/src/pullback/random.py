@@ -10,7 +10,7 @@ import os
 import threading
 
 from pullback._c.device.device import device as _device
-from pullback._c.dispatch.launch import run_slot
+from pullback._c.dispatch.launch import run_primitive
 
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed",
            "manual_seed", "seed", "set_rng_state"]
@@ -120,7 +120,7 @@ default_generator = Generator()
 
 
 def draw(kind, out, generator, *params):
-    """Fill a tensor with random numbers of a kernel slot; returns it."""
+    """Fill a tensor with random numbers of a primitive; returns it."""
     if generator is None:
         generator = default_generator
     elif not isinstance(generator, Generator):
@@ -132,7 +132,7 @@ def draw(kind, out, generator, *params):
     parts = 2 if dtype.is_complex else 1
     wide = kind in ("randint", "permutation") or dtype.itemsize == 8 * parts
     seed, first = generator.take(-(-count * parts // (2 if wide else 4)))
-    run_slot(kind, (out,), (), _signed(seed), _signed(first), *params)
+    run_primitive(kind, (out,), (), _signed(seed), _signed(first), *params)
     return out
 
 

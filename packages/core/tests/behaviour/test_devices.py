@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from pullback._c.dispatch.launch import run_slot
+from pullback._c.dispatch.launch import run_primitive
 
 import pullback as pb
 
@@ -112,7 +112,7 @@ def test_shapes_and_data_do_not_mix():
         (lambda x, rows: pb.bincount(pb.tensor([0, 1]), rows), "weights", "bincount"),
         (lambda x, rows: pb.cat([x, x.to("meta")]), "tensors", "cat"),
         (lambda x, rows: x.lerp_(x.to("meta"), 0.5), "", "lerp_"),
-        (lambda x, rows: run_slot("neg", x, x.to("meta")), "self", "neg"),
+        (lambda x, rows: run_primitive("neg", x, x.to("meta")), "self", "neg"),
     ],
 )
 def test_operand_on_another_device_is_refused(call, argument, name):

@@ -315,25 +315,25 @@ def test_disabling_nests_and_restores_the_message():
             pass
 
 
-# Hooks of one slot
+# Hooks of one saved value
 
 
-def test_raw_saved_slot_takes_its_own_hooks():
+def test_a_raw_saved_value_takes_its_own_hooks():
     x, seen = leaf(3.0), []
     y = x * x
-    slot = y.grad_fn._raw_saved_self
-    slot.register_hooks(
+    saved = y.grad_fn._raw_saved_self
+    saved.register_hooks(
         lambda t: seen.append("pack") or t, lambda t: seen.append("unpack") or t * 2
     )
     assert seen == ["pack"]
     assert y.grad_fn._saved_self.tolist() == [6.0]
     assert seen == ["pack", "unpack"]
     with pytest.raises(RuntimeError, match="hooks have already been set"):
-        slot.register_hooks(lambda t: t, lambda t: t)
+        saved.register_hooks(lambda t: t, lambda t: t)
     y.backward()
     assert x.grad.tolist() == [9.0]
     with pytest.raises(RuntimeError):
-        slot.register_hooks(lambda t: t, lambda t: t)
+        saved.register_hooks(lambda t: t, lambda t: t)
 
 
 def test_raw_saved_tensors_of_a_function_take_their_own_hooks():

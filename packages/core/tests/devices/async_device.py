@@ -210,7 +210,7 @@ def operand(array):
     return np.ndarray(array.shape, dtype, memory, dtype.itemsize * array.offset, strides)
 
 
-def queued(slot, kernel):
+def queued(primitive, kernel):
     """Return a kernel that leaves one of the reference backend to the current stream."""
 
     def run(out, *inputs, **parameters):
@@ -225,7 +225,7 @@ def queued(slot, kernel):
             except Exception as error:
                 MEMORY.failure = error
 
-        MEMORY.now(outs[0].device).give(slot, job)
+        MEMORY.now(outs[0].device).give(primitive, job)
 
     return run
 
@@ -283,8 +283,8 @@ class Collect:
     def __init__(self, table):
         self.table = table
 
-    def add(self, slot, mask, kernel):
-        self.table.add(slot, mask, queued(slot, kernel))
+    def add(self, primitive, mask, kernel):
+        self.table.add(primitive, mask, queued(primitive, kernel))
 
 
 @hookimpl

@@ -6,7 +6,7 @@ import pytest
 
 import pullback as pb
 from pullback.ops import ENTRIES, ops
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 from pullback.testing.draw import LAYOUTS
 from pullback.testing.reference import find_reference
 from pullback.testing.runner import CHECKS, iter_samples
@@ -65,8 +65,8 @@ def test_every_accepted_dtype_has_a_sample(entry):
 
 
 @EVERY_ENTRY
-def test_kernel_slot_exists(entry):
-    assert entry.kernel is None or entry.kernel in SLOTS
+def test_kernel_primitive_exists(entry):
+    assert entry.kernel is None or entry.kernel in PRIMITIVES
 
 
 @EVERY_ENTRY
@@ -103,8 +103,8 @@ def test_op_is_where_its_entry_says(entry):
     assert op.__doc__ == entry.doc
 
 
-def test_every_slot_is_that_of_an_entry():
-    assert {entry.kernel for entry in ENTRIES.values()} - {None} == set(SLOTS)
+def test_every_primitive_is_that_of_an_entry():
+    assert {entry.kernel for entry in ENTRIES.values()} - {None} == set(PRIMITIVES)
 
 
 def test_two_names_never_share_an_entry():

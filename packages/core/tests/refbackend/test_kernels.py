@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 from pullback.refbackend import masks, plugin
 
 DTYPES = [
@@ -23,8 +23,10 @@ DTYPES = [
     np.complex64,
     np.complex128,
 ]
-BOOL_RESULT = {name for name, slot in SLOTS.items() if "bool output" in slot.doc}
-ELEMENTWISE = [name for name, slot in SLOTS.items() if slot.family in ("unary", "binary")]
+BOOL_RESULT = {name for name, primitive in PRIMITIVES.items() if "bool output" in primitive.doc}
+ELEMENTWISE = [
+    name for name, primitive in PRIMITIVES.items() if primitive.family in ("unary", "binary")
+]
 
 
 def dtypes_of(name, bfloat16):
@@ -50,8 +52,8 @@ def make_operands(name, dtype, count, number):
     return [((np.arange(1, count + 1) + i) / scale + least).astype(dtype) for i in range(number)]
 
 
-def test_every_slot_has_a_kernel():
-    assert set(plugin.KERNELS) == set(SLOTS)
+def test_every_primitive_has_a_kernel():
+    assert set(plugin.KERNELS) == set(PRIMITIVES)
 
 
 def test_plugin_registers_for_its_own_device_only():
@@ -59,8 +61,8 @@ def test_plugin_registers_for_its_own_device_only():
         def __init__(self):
             self.added = {}
 
-        def add(self, slot, mask, kernel):
-            self.added[slot] = (mask, kernel)
+        def add(self, primitive, mask, kernel):
+            self.added[primitive] = (mask, kernel)
 
     table = Table()
     plugin.pullback_register_kernels(table, "cpu")
@@ -76,7 +78,7 @@ def test_masks_agree_with_each_other():
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_takes_every_layout(name, bfloat16):
-    kernel, nin = plugin.KERNELS[name][1], len(SLOTS[name].inputs.split())
+    kernel, nin = plugin.KERNELS[name][1], len(PRIMITIVES[name].inputs.split())
     for dtype in dtypes_of(name, bfloat16):
         operands = [values.reshape(2, 3) for values in make_operands(name, dtype, 6, nin)]
         plain = np.empty((2, 3), result_dtype(name, dtype))
@@ -93,7 +95,7 @@ def test_elementwise_takes_every_layout(name, bfloat16):
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_output_may_be_an_input(name, bfloat16):
-    kernel, nin = plugin.KERNELS[name][1], len(SLOTS[name].inputs.split())
+    kernel, nin = plugin.KERNELS[name][1], len(PRIMITIVES[name].inputs.split())
     for dtype in dtypes_of(name, bfloat16):
         if result_dtype(name, dtype) != dtype:
             continue

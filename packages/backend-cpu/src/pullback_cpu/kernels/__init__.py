@@ -1,4 +1,4 @@
-"""Kernels for host memory: one for every slot, as a capsule with the dtypes it is good for.
+"""Kernels for host memory: one for every primitive, as a capsule with the dtypes it is good for.
 
 Modules stand in folders by family. One that defines ``KERNELS`` is found here, in the build for
 the chosen instruction set where there are several (see runtime/isa.py).
@@ -23,9 +23,9 @@ def load_modules() -> Iterator[ModuleType]:
                 yield import_module(module.name)
 
 
-#: The kernel of each slot, and the dtypes it is good for.
+#: The kernel of each primitive, and the dtypes it is good for.
 KERNELS: dict[str, tuple[int, object]] = {}
-#: Slots whose kernels take conjugates as they are stored.
+#: Primitives whose kernels take conjugates as they are stored.
 TAKES_CONJ: set[str] = set()
 for _module in load_modules():
     KERNELS.update(getattr(_module, "KERNELS", {}))

@@ -144,15 +144,15 @@ def test_permutation(n, stride):
     assert out.tolist() == expected
 
 
-@pytest.mark.parametrize("slot", ["uniform", "normal"])
+@pytest.mark.parametrize("primitive", ["uniform", "normal"])
 @pytest.mark.parametrize("dtype", [*FLOATING, *COMPLEX])
-def test_random_numbers_do_not_depend_on_the_layout(slot, dtype):
+def test_random_numbers_do_not_depend_on_the_layout(primitive, dtype):
     for shape in [*SHAPES, (40, 50)]:
         plain = np.zeros(shape, DTYPES[dtype])
-        run_kernel(slot, plain, [], 5, 11)
+        run_kernel(primitive, plain, [], 5, 11)
         for layout in LAYOUTS:
             out = empty_like(plain, layout=layout)
-            run_kernel(slot, out, [], 5, 11)
+            run_kernel(primitive, out, [], 5, 11)
             np.testing.assert_array_equal(out, plain)
 
 

@@ -22,32 +22,32 @@ OTHERS = {
         "tanh": 1.6}}  # fmt: skip
 
 
-def bound_of(slot: str, dtype: str) -> float:
-    return OTHERS[dtype].get(slot, BOUND[dtype])
+def bound_of(primitive: str, dtype: str) -> float:
+    return OTHERS[dtype].get(primitive, BOUND[dtype])
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.parametrize("slot", FUNCTIONS)
-def test_error_of_function(slot, dtype):
-    values = points(slot, dtype)
+@pytest.mark.parametrize("primitive", FUNCTIONS)
+def test_error_of_function(primitive, dtype):
+    values = points(primitive, dtype)
     out = np.empty_like(values)
-    run_kernel(slot, out, [values])
-    error = errors(out, reference(FUNCTIONS[slot].reference, dtype, values))
+    run_kernel(primitive, out, [values])
+    error = errors(out, reference(FUNCTIONS[primitive].reference, dtype, values))
     worst = np.nanargmax(error)
     assert not np.isnan(error).any()
-    assert error[worst] <= bound_of(slot, dtype), values[worst]
+    assert error[worst] <= bound_of(primitive, dtype), values[worst]
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.parametrize("slot", PAIRS)
-def test_error_of_function_of_two(slot, dtype):
-    x, y = pairs(slot, dtype)
+@pytest.mark.parametrize("primitive", PAIRS)
+def test_error_of_function_of_two(primitive, dtype):
+    x, y = pairs(primitive, dtype)
     out = np.empty_like(x)
-    run_kernel(slot, out, [x, y])
-    error = errors(out, reference(PAIRS[slot], dtype, x, y))
+    run_kernel(primitive, out, [x, y])
+    error = errors(out, reference(PAIRS[primitive], dtype, x, y))
     worst = np.nanargmax(error)
     assert not np.isnan(error).any()
-    assert error[worst] <= bound_of(slot, dtype), (x[worst], y[worst])
+    assert error[worst] <= bound_of(primitive, dtype), (x[worst], y[worst])
 
 
 def test_digamma_next_to_its_root():
@@ -83,8 +83,15 @@ LIMITS = {
     "log2": [(np.inf, np.inf), (0, -np.inf), (-np.inf, np.nan), (1024, 10), (0.125, -3)],
     "log10": [(np.inf, np.inf), (-0.0, -np.inf), (-1e-30, np.nan), (1000, 3)],
     "log1p": [(np.inf, np.inf), (-1, -np.inf), (-1.5, np.nan), (-0.0, -0.0), (0, 0)],
-    "lgamma": [(0, np.inf), (-0.0, np.inf), (1, 0), (2, 0), (-1, np.inf), (np.inf, np.inf),
-               (-np.inf, np.inf)],
+    "lgamma": [
+        (0, np.inf),
+        (-0.0, np.inf),
+        (1, 0),
+        (2, 0),
+        (-1, np.inf),
+        (np.inf, np.inf),
+        (-np.inf, np.inf),
+    ],
     "sigmoid": [(np.inf, 1), (-np.inf, 0), (0, 0.5), (1e30, 1)],
     "tanh": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0), (1e30, 1)],
     "erf": [(np.inf, 1), (-np.inf, -1), (-0.0, -0.0)],
@@ -105,66 +112,89 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.parametrize("slot", LIMITS)
-def test_special_values(slot, dtype):
-    values = np.array([x for x, _ in LIMITS[slot]] + [np.nan], NUMPY[dtype])
-    expected = np.array([y for _, y in LIMITS[slot]] + [np.nan], NUMPY[dtype])
+@pytest.mark.parametrize("primitive", LIMITS)
+def test_special_values(primitive, dtype):
+    values = np.array([x for x, _ in LIMITS[primitive]] + [np.nan], NUMPY[dtype])
+    expected = np.array([y for _, y in LIMITS[primitive]] + [np.nan], NUMPY[dtype])
     for repeat in (1, 40):  # loops of vectors, and what they leave
         out = np.empty(values.size * repeat, values.dtype)
-        run_kernel(slot, out, [np.tile(values, repeat)])
+        run_kernel(primitive, out, [np.tile(values, repeat)])
         np.testing.assert_array_equal(out, np.tile(expected, repeat))
         zeros = out == 0
         np.testing.assert_array_equal(
-            np.signbit(out[zeros]), np.signbit(np.tile(expected, repeat)[zeros]))
+            np.signbit(out[zeros]), np.signbit(np.tile(expected, repeat)[zeros])
+        )
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
-@pytest.mark.parametrize("slot", ["sin", "cos", "tan"])
-def test_huge_angles_among_small_ones(slot, dtype):
+@pytest.mark.parametrize("primitive", ["sin", "cos", "tan"])
+def test_huge_angles_among_small_ones(primitive, dtype):
     values = np.linspace(-50, 50, 3000).astype(NUMPY[dtype])
     values[[0, 7, 1023, 1024, 2999]] = [1e30, -3e38, 65536, 1e8, -1e20]
     out = np.empty_like(values)
-    run_kernel(slot, out, [values])
+    run_kernel(primitive, out, [values])
     for k in (0, 1, 7, 8, 1023, 1024, 1025, 2999):
         assert math.isclose(
-            out[k], getattr(math, slot)(values[k].item()), rel_tol=1e-5, abs_tol=1e-6)
+            out[k], getattr(math, primitive)(values[k].item()), rel_tol=1e-5, abs_tol=1e-6
+        )
 
 
 @pytest.mark.parametrize("dtype", NUMPY)
 @pytest.mark.parametrize(
-    "slot", ["cos", "erfc", "exp", "log", "log10", "log1p", "log2", "rsqrt", "sin", "sqrt", "tan"])
-def test_results_do_not_depend_on_neighbours(slot, dtype):
+    "primitive",
+    ["cos", "erfc", "exp", "log", "log10", "log1p", "log2", "rsqrt", "sin", "sqrt", "tan"],
+)
+def test_results_do_not_depend_on_neighbours(primitive, dtype):
     # Blocks without special arguments are computed in a shorter way.
     values = np.random.default_rng(3).uniform(0.01, 20, 3001).astype(NUMPY[dtype])
     whole, part = np.empty_like(values), np.empty_like(values)
-    run_kernel(slot, whole, [values])
+    run_kernel(primitive, whole, [values])
     for first in range(0, values.size, 7):
-        few = values[first:first + 7].copy()
+        few = values[first : first + 7].copy()
         out = np.empty_like(few)
-        run_kernel(slot, out, [few])
-        part[first:first + 7] = out
+        run_kernel(primitive, out, [few])
+        part[first : first + 7] = out
     np.testing.assert_array_equal(whole, part)
     mixed, out = values.copy(), np.empty_like(values)
     mixed[::300] = np.nan
-    run_kernel(slot, out, [mixed])
+    run_kernel(primitive, out, [mixed])
     whole[::300] = np.nan
     np.testing.assert_array_equal(out, whole)
 
 
-@pytest.mark.parametrize("slot", ["erfc", "gelu", "tanh"])
-def test_functions_by_pieces_go_on_beyond_their_tables(slot):
+@pytest.mark.parametrize("primitive", ["erfc", "gelu", "tanh"])
+def test_functions_by_pieces_go_on_beyond_their_tables(primitive):
     # Neighbours of the middles between pieces, of the last piece's end, and numbers far beyond.
-    ends = np.array([3.9375, 3.9375 * 2**0.5, 9.25, 31.5 / 3.4, *(np.arange(32) + 0.5) / 8,
-                     *(np.arange(32) + 0.5) / 3.4], np.float32)
+    ends = np.array(
+        [
+            3.9375,
+            3.9375 * 2**0.5,
+            9.25,
+            31.5 / 3.4,
+            *(np.arange(32) + 0.5) / 8,
+            *(np.arange(32) + 0.5) / 3.4,
+        ],
+        np.float32,
+    )
     values = np.concatenate(
-        [ends, np.nextafter(ends, np.float32(99)), np.nextafter(ends, np.float32(0)),
-         np.float32([12, 100, 3e38, np.inf])])
+        [
+            ends,
+            np.nextafter(ends, np.float32(99)),
+            np.nextafter(ends, np.float32(0)),
+            np.float32([12, 100, 3e38, np.inf]),
+        ]
+    )
     values = np.concatenate([values, -values[:-1]])
-    expected = np.array([
-        {"erfc": math.erfc(x), "gelu": x * 0.5 * math.erfc(-x / 2**0.5), "tanh": math.tanh(x)}[slot]
-        for x in values.tolist()])
+    expected = np.array(
+        [
+            {"erfc": math.erfc(x), "gelu": x * 0.5 * math.erfc(-x / 2**0.5), "tanh": math.tanh(x)}[
+                primitive
+            ]
+            for x in values.tolist()
+        ]
+    )
     out = np.empty_like(values)
-    run_kernel(slot, out, [values])
+    run_kernel(primitive, out, [values])
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=2e-38)
 
 

@@ -48,35 +48,37 @@ def numbers(low, high, kind):
     return np.concatenate([np.linspace(low, high, 5000), rng.standard_normal(5000)]).astype(kind)
 
 
-@pytest.mark.parametrize("slot", UNARY)
-def test_errors_of_float32(slot):
-    function, bound = UNARY[slot]
+@pytest.mark.parametrize("primitive", UNARY)
+def test_errors_of_float32(primitive):
+    function, bound = UNARY[primitive]
     x = numbers(-5, 30, np.float32)
     out = np.empty_like(x)
-    run_kernel(slot, out, [x])
+    run_kernel(primitive, out, [x])
     exact = function(x.astype(np.float64))
     error = np.abs(out - exact) / np.spacing(np.abs(exact.astype(np.float32)))
     assert error.max() <= bound, x[error.argmax()]
 
 
-@pytest.mark.parametrize("slot", UNARY)
+@pytest.mark.parametrize("primitive", UNARY)
 @pytest.mark.parametrize("kind", [np.float16, np.float64])
-def test_other_types(slot, kind):
+def test_other_types(primitive, kind):
     x = numbers(-8, 30, kind)
     out = np.empty_like(x)
-    run_kernel(slot, out, [x])
+    run_kernel(primitive, out, [x])
     limit = 4 * float(np.finfo(kind).eps)
-    np.testing.assert_allclose(out, UNARY[slot][0](x.astype(np.float64)), rtol=limit, atol=limit)
+    np.testing.assert_allclose(
+        out, UNARY[primitive][0](x.astype(np.float64)), rtol=limit, atol=limit
+    )
 
 
-@pytest.mark.parametrize("slot", SLOPES)
+@pytest.mark.parametrize("primitive", SLOPES)
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_slopes(slot, kind):
+def test_slopes(primitive, kind):
     x = numbers(-12, 12, kind)
     grad = x[::-1].copy()
     out = np.empty_like(x)
-    run_kernel(slot, out, [grad, x])
-    expected = grad.astype(np.float64) * SLOPES[slot](x.astype(np.float64))
+    run_kernel(primitive, out, [grad, x])
+    expected = grad.astype(np.float64) * SLOPES[primitive](x.astype(np.float64))
     limit = 64 * float(np.finfo(kind).eps)  # the reference rounds too
     np.testing.assert_allclose(out, expected, rtol=limit, atol=limit)
 
@@ -91,11 +93,11 @@ def test_logaddexp(kind):
     np.testing.assert_allclose(out, expected, rtol=1e-6, atol=2 * np.finfo(kind).eps)
 
 
-@pytest.mark.parametrize("slot", UNARY)
-def test_nan_of_any_bits_stays(slot):
+@pytest.mark.parametrize("primitive", UNARY)
+def test_nan_of_any_bits_stays(primitive):
     x = np.arange(0x7F800001, 0x80000000, 9973, dtype=np.uint32).view(np.float32)
     out = np.empty_like(x)
-    run_kernel(slot, out, [x])
+    run_kernel(primitive, out, [x])
     assert np.isnan(out).all()
 
 
@@ -104,7 +106,7 @@ INF, NAN = np.inf, np.nan
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("slot", "given", "expected"),
+    ("primitive", "given", "expected"),
     [
         ("elu", [INF, -INF, NAN, -0.0], [INF, -1, NAN, -0.0]),
         ("gelu", [INF, NAN, 0.0, -0.0, -60.0], [INF, NAN, 0.0, -0.0, -0.0]),
@@ -113,10 +115,10 @@ INF, NAN = np.inf, np.nan
         ("softplus", [INF, -INF, NAN, 2000.0], [INF, 0, NAN, 2000.0]),
     ],
 )
-def test_special_values(slot, given, expected, kind):
+def test_special_values(primitive, given, expected, kind):
     x = np.array(given, kind)
     out = np.empty_like(x)
-    run_kernel(slot, out, [x])
+    run_kernel(primitive, out, [x])
     np.testing.assert_array_equal(out, np.array(expected, kind))
     zeros = out == 0
     np.testing.assert_array_equal(np.signbit(out[zeros]), np.signbit(np.array(expected)[zeros]))

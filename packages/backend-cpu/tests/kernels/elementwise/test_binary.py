@@ -43,90 +43,90 @@ BINARY = {
 }
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 DIVISIONS = ("floor_divide", "fmod", "remainder")
-CASES = [(slot, dtype) for slot in BINARY for dtype in dtypes_of(slot)]
+CASES = [(primitive, dtype) for primitive in BINARY for dtype in dtypes_of(primitive)]
 
 
-def operands(slot: str, dtype: str, shape) -> tuple[np.ndarray, np.ndarray]:
-    """Return inputs that are in the slot's domain."""
+def operands(primitive: str, dtype: str, shape) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs that are in the primitive's domain."""
     x = sample(dtype, shape, seed=1)
     y = sample(dtype, shape, seed=2)
-    if slot == "pow":
+    if primitive == "pow":
         y = np.abs(y).astype(y.dtype)
         x = np.abs(x).astype(x.dtype) if dtype in FLOATING else x
-    if slot == "zeta":
+    if primitive == "zeta":
         x, y = (np.abs(x) + 2).astype(x.dtype), (np.abs(y) + 1).astype(y.dtype)
-    if slot in ("lshift", "rshift"):
+    if primitive in ("lshift", "rshift"):
         y = np.abs(y)
-    if slot in DIVISIONS:
+    if primitive in DIVISIONS:
         y = np.where(y == 0, np.ones((), y.dtype), y)
     return np.asarray(x), np.asarray(y)
 
 
-def expected_of(slot: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def expected_of(primitive: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the reference, rounded to the result's dtype."""
-    if slot in DIVISIONS and x.dtype.kind not in "iu":
+    if primitive in DIVISIONS and x.dtype.kind not in "iu":
         # The definition itself, in the operands' precision: it jumps where the quotient is whole.
         with np.errstate(all="ignore"):
-            return np.asarray(BINARY[slot](x, y), x.dtype)
-    result = BINARY[slot](widen(x), widen(y))
-    return np.asarray(result, bool) if slot in COMPARISONS else round_to(result, x.dtype)
+            return np.asarray(BINARY[primitive](x, y), x.dtype)
+    result = BINARY[primitive](widen(x), widen(y))
+    return np.asarray(result, bool) if primitive in COMPARISONS else round_to(result, x.dtype)
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_binary_layouts(slot, dtype, layout):
-    x, y = operands(slot, dtype, (3, 4, 5))
-    expected = expected_of(slot, x, y)
+def test_binary_layouts(primitive, dtype, layout):
+    x, y = operands(primitive, dtype, (3, 4, 5))
+    expected = expected_of(primitive, x, y)
     for first, second in ((layout, layout), (layout, "contiguous"), ("contiguous", layout)):
         out = empty_like(x, expected.dtype)
-        run_kernel(slot, out, [LAYOUTS[first](x), LAYOUTS[second](y)])
+        run_kernel(primitive, out, [LAYOUTS[first](x), LAYOUTS[second](y)])
         assert_close(out, expected)
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
-def test_binary_scalars(slot, dtype):
-    x, y = operands(slot, dtype, (33,))
-    out = empty_like(x, expected_of(slot, x, y).dtype)
-    run_kernel(slot, out, [x, Scalar(y[3])])
-    expected = expected_of(slot, x, np.broadcast_to(y[3], x.shape))
-    if slot == "pow" and dtype in FLOATING:
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
+def test_binary_scalars(primitive, dtype):
+    x, y = operands(primitive, dtype, (33,))
+    out = empty_like(x, expected_of(primitive, x, y).dtype)
+    run_kernel(primitive, out, [x, Scalar(y[3])])
+    expected = expected_of(primitive, x, np.broadcast_to(y[3], x.shape))
+    if primitive == "pow" and dtype in FLOATING:
         assert_close(out, expected, scale=4)
     else:
         assert_close(out, expected)
-    run_kernel(slot, out, [np.broadcast_to(x[5], y.shape), y])
-    assert_close(out, expected_of(slot, np.broadcast_to(x[5], y.shape), y))
+    run_kernel(primitive, out, [np.broadcast_to(x[5], y.shape), y])
+    assert_close(out, expected_of(primitive, np.broadcast_to(x[5], y.shape), y))
 
 
-@pytest.mark.parametrize("slot", BINARY)
+@pytest.mark.parametrize("primitive", BINARY)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_binary_shapes(slot, shape):
-    dtype = "f32" if takes(slot, "f32") else "i32"
-    x, y = operands(slot, dtype, shape)
-    expected = expected_of(slot, x, y)
+def test_binary_shapes(primitive, shape):
+    dtype = "f32" if takes(primitive, "f32") else "i32"
+    x, y = operands(primitive, dtype, shape)
+    expected = expected_of(primitive, x, y)
     for layout in LAYOUTS:
         out = empty_like(x, expected.dtype, layout)
-        run_kernel(slot, out, [x, y])
+        run_kernel(primitive, out, [x, y])
         assert_close(out, expected)
 
 
-@pytest.mark.parametrize("slot", BINARY)
-def test_binary_refuses_other_dtypes(slot):
-    for dtype in set(DTYPES) - set(dtypes_of(slot)):
+@pytest.mark.parametrize("primitive", BINARY)
+def test_binary_refuses_other_dtypes(primitive):
+    for dtype in set(DTYPES) - set(dtypes_of(primitive)):
         values = sample(dtype, (2,))
         with pytest.raises(KernelError) as info:
-            run_kernel(slot, values.copy(), [values, values])
+            run_kernel(primitive, values.copy(), [values, values])
         assert info.value.code == E_DTYPE
 
 
-@pytest.mark.parametrize("slot", DIVISIONS)
+@pytest.mark.parametrize("primitive", DIVISIONS)
 @pytest.mark.parametrize("dtype", INTEGRAL)
 @pytest.mark.parametrize("shape", [(3,), (2, 3)])
-def test_integer_division_by_zero(slot, dtype, shape):
+def test_integer_division_by_zero(primitive, dtype, shape):
     x = np.ones(shape, DTYPES[dtype])
     y = LAYOUTS["strided"](x)
     y[..., 1] = 0
     with pytest.raises(KernelError) as info:
-        run_kernel(slot, x.copy(), [x, y])
+        run_kernel(primitive, x.copy(), [x, y])
     assert info.value.code == E_RUNTIME
     assert info.value.message == "ZeroDivisionError"
 
@@ -135,9 +135,9 @@ def test_integer_division_by_zero(slot, dtype, shape):
 def test_smallest_integer_by_minus_one(dtype):
     smallest = np.array([np.iinfo(DTYPES[dtype]).min], DTYPES[dtype])
     minus_one = np.array([-1], DTYPES[dtype])
-    for slot, expected in (("floor_divide", smallest[0]), ("fmod", 0), ("remainder", 0)):
+    for primitive, expected in (("floor_divide", smallest[0]), ("fmod", 0), ("remainder", 0)):
         out = np.ones_like(smallest)
-        run_kernel(slot, out, [smallest, minus_one])
+        run_kernel(primitive, out, [smallest, minus_one])
         assert out[0] == expected
 
 
@@ -171,7 +171,7 @@ def test_integer_powers_agree_with_python(base, exponent):
 
 
 @pytest.mark.parametrize(
-    ("slot", "dtype", "x", "count", "expected"),
+    ("primitive", "dtype", "x", "count", "expected"),
     [
         # What torch 2.13 returns for counts outside the width.
         ("lshift", "i8", [1, 1, -1, -8], [7, 8, 9, -1], [-128, 0, 0, 0]),
@@ -181,18 +181,18 @@ def test_integer_powers_agree_with_python(base, exponent):
         ("lshift", "i64", [1, 1, 1, -8], [63, 64, 100, -1], [-(2**63), 0, 0, 0]),
     ],
 )
-def test_shifts_beyond_the_width(slot, dtype, x, count, expected):
+def test_shifts_beyond_the_width(primitive, dtype, x, count, expected):
     out = np.zeros(len(x), DTYPES[dtype])
-    run_kernel(slot, out, [np.array(x, DTYPES[dtype]), np.array(count, DTYPES[dtype])])
+    run_kernel(primitive, out, [np.array(x, DTYPES[dtype]), np.array(count, DTYPES[dtype])])
     assert out.tolist() == expected
 
 
 def test_maximum_and_minimum_propagate_nan():
     x = np.array([np.nan, 1, -0.0, 0.0], np.float32)
     y = np.array([1, np.nan, 0.0, -0.0], np.float32)
-    for slot in ("maximum", "minimum"):
+    for primitive in ("maximum", "minimum"):
         out = np.zeros(4, np.float32)
-        run_kernel(slot, out, [x, y])
+        run_kernel(primitive, out, [x, y])
         assert np.isnan(out[:2]).all()
         assert np.signbit(out[2:]).tolist() == [True, False]
 
@@ -284,15 +284,15 @@ def test_where_shapes(shape):
 
 
 @pytest.mark.parametrize("kind", [np.complex64, np.complex128])
-@pytest.mark.parametrize("slot", ["mul", "div", "tanh_backward", "sigmoid_backward"])
-def test_complex_bits_do_not_depend_on_where_memory_lies(slot, kind):
+@pytest.mark.parametrize("primitive", ["mul", "div", "tanh_backward", "sigmoid_backward"])
+def test_complex_bits_do_not_depend_on_where_memory_lies(primitive, kind):
     rng = np.random.default_rng(1)
     x, y = (rng.standard_normal(2 * 21).view(np.complex128).astype(kind) for _ in range(2))
     one_by_one = np.empty_like(x)
     for i in range(x.size):
-        run_kernel(slot, one_by_one[i : i + 1], [x[i : i + 1], y[i : i + 1]])
+        run_kernel(primitive, one_by_one[i : i + 1], [x[i : i + 1], y[i : i + 1]])
     for start in range(9):
         places = [np.zeros(x.size + start, kind)[start:] for _ in range(3)]
         places[1][:], places[2][:] = x, y
-        run_kernel(slot, places[0], places[1:])
+        run_kernel(primitive, places[0], places[1:])
         assert places[0].tobytes() == one_by_one.tobytes()

@@ -20,21 +20,21 @@ TERNARY = {
     "clamp": lambda x, low, high: np.minimum(np.maximum(x, low), high),
     "lerp": lerp,
 }
-CASES = [(slot, dtype) for slot in TERNARY for dtype in dtypes_of(slot)]
+CASES = [(primitive, dtype) for primitive in TERNARY for dtype in dtypes_of(primitive)]
 
 
-def operands(slot, dtype, shape):
+def operands(primitive, dtype, shape):
     inputs = [sample(dtype, shape, seed=k) for k in range(3)]
-    if slot == "addcdiv":
+    if primitive == "addcdiv":
         inputs[2] = sample(dtype, shape, seed=2, low=0.5)
-    if slot == "lerp":
+    if primitive == "lerp":
         inputs[2] = sample(dtype, shape, seed=2, low=0, high=1)
     return inputs
 
 
-def expect(slot, inputs, *numbers):
+def expect(primitive, inputs, *numbers):
     """Return what NumPy makes of the inputs, in their dtype."""
-    found = TERNARY[slot](*map(widen, (*inputs, *numbers)))
+    found = TERNARY[primitive](*map(widen, (*inputs, *numbers)))
     return np.asarray(found).astype(inputs[0].dtype)
 
 
@@ -47,27 +47,27 @@ def assert_near(actual, expected, dtype):
         np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_ternary(slot, dtype, layout):
+def test_ternary(primitive, dtype, layout):
     for shape in SHAPES:
-        inputs = operands(slot, dtype, shape)
-        number = [DTYPES[dtype].type(2)] if slot.startswith("addc") else []
+        inputs = operands(primitive, dtype, shape)
+        number = [DTYPES[dtype].type(2)] if primitive.startswith("addc") else []
         out = empty_like(inputs[0], layout=layout)
-        run_kernel(slot, out, [*map(LAYOUTS[layout], inputs), *map(Scalar, number)])
-        assert_near(out, expect(slot, inputs, *number), dtype)
+        run_kernel(primitive, out, [*map(LAYOUTS[layout], inputs), *map(Scalar, number)])
+        assert_near(out, expect(primitive, inputs, *number), dtype)
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize("scalars", [(1,), (2,), (1, 2), (0,), (0, 1, 2)])
-def test_ternary_with_numbers(slot, dtype, scalars):
-    inputs = operands(slot, dtype, (40,))
-    number = [DTYPES[dtype].type(3)] if slot.startswith("addc") else []
+def test_ternary_with_numbers(primitive, dtype, scalars):
+    inputs = operands(primitive, dtype, (40,))
+    number = [DTYPES[dtype].type(3)] if primitive.startswith("addc") else []
     given = [Scalar(x[0]) if k in scalars else x for k, x in enumerate(inputs)]
     full = [np.full_like(x, x[0]) if k in scalars else x for k, x in enumerate(inputs)]
     out = empty_like(inputs[0])
-    run_kernel(slot, out, [*given, *map(Scalar, number)])
-    assert_near(out, expect(slot, full, *number), dtype)
+    run_kernel(primitive, out, [*given, *map(Scalar, number)])
+    assert_near(out, expect(primitive, full, *number), dtype)
 
 
 @pytest.mark.parametrize("dtype", ["c64", "c128"])

@@ -75,61 +75,61 @@ UNARY = {
     "tanh": (np.tanh, -4, 4),
     "trunc": (np.trunc, -4, 4),
 }
-CASES = [(slot, dtype) for slot in UNARY for dtype in dtypes_of(slot)]
+CASES = [(primitive, dtype) for primitive in UNARY for dtype in dtypes_of(primitive)]
 
 
-def expected_of(slot: str, values: np.ndarray) -> np.ndarray:
+def expected_of(primitive: str, values: np.ndarray) -> np.ndarray:
     """Return the reference, rounded to the result's dtype."""
-    result = UNARY[slot][0](widen(values))
-    if slot in ("isnan", "isfinite", "logical_not"):
+    result = UNARY[primitive][0](widen(values))
+    if primitive in ("isnan", "isfinite", "logical_not"):
         return np.asarray(result, bool)
-    dtype = values.real.dtype if slot == "abs" and is_complex(values.dtype) else values.dtype
+    dtype = values.real.dtype if primitive == "abs" and is_complex(values.dtype) else values.dtype
     return round_to(result, dtype)
 
 
-def values_for(slot: str, dtype: str, shape) -> np.ndarray:
-    _, low, high = UNARY[slot]
+def values_for(primitive: str, dtype: str, shape) -> np.ndarray:
+    _, low, high = UNARY[primitive]
     return sample(dtype, shape, low=low, high=high)
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_unary_layouts(slot, dtype, layout):
-    values = values_for(slot, dtype, (3, 4, 5))
-    expected = expected_of(slot, values)
+def test_unary_layouts(primitive, dtype, layout):
+    values = values_for(primitive, dtype, (3, 4, 5))
+    expected = expected_of(primitive, values)
     out = empty_like(values, expected.dtype)
-    run_kernel(slot, out, [LAYOUTS[layout](values)])
+    run_kernel(primitive, out, [LAYOUTS[layout](values)])
     assert_close(out, expected)
 
 
-@pytest.mark.parametrize("slot", UNARY)
+@pytest.mark.parametrize("primitive", UNARY)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_unary_shapes(slot, shape):
-    dtype = "f32" if takes(slot, "f32") else "i32"
-    values = values_for(slot, dtype, shape)
-    expected = expected_of(slot, values)
+def test_unary_shapes(primitive, shape):
+    dtype = "f32" if takes(primitive, "f32") else "i32"
+    values = values_for(primitive, dtype, shape)
+    expected = expected_of(primitive, values)
     for layout in LAYOUTS:
         out = empty_like(values, expected.dtype, layout)
-        run_kernel(slot, out, [values])
+        run_kernel(primitive, out, [values])
         assert_close(out, expected)
 
 
-@pytest.mark.parametrize("slot", [slot for slot in UNARY if takes(slot, "f32")])
-def test_unary_special_values_float32(slot):
+@pytest.mark.parametrize("primitive", [primitive for primitive in UNARY if takes(primitive, "f32")])
+def test_unary_special_values_float32(primitive):
     values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38], np.float32)
-    out = empty_like(values, expected_of_special(slot, values).dtype)
-    run_kernel(slot, out, [values])
-    expected = expected_of_special(slot, values)
+    out = empty_like(values, expected_of_special(primitive, values).dtype)
+    run_kernel(primitive, out, [values])
+    expected = expected_of_special(primitive, values)
     assert_close(out, expected)
-    zeros = (expected == 0) & (slot not in ("sign", "isnan", "isfinite", "logical_not"))
+    zeros = (expected == 0) & (primitive not in ("sign", "isnan", "isfinite", "logical_not"))
     np.testing.assert_array_equal(np.signbit(out[zeros]), np.signbit(expected[zeros]))
 
 
-def expected_of_special(slot: str, values: np.ndarray) -> np.ndarray:
+def expected_of_special(primitive: str, values: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        if slot == "relu":  # as torch: the sign of a negative zero stays
+        if primitive == "relu":  # as torch: the sign of a negative zero stays
             return np.where(values < 0, np.float32(0), values)
-        return expected_of(slot, values)
+        return expected_of(primitive, values)
 
 
 def test_sign_of_nan_is_zero():
@@ -165,21 +165,21 @@ def test_unary_sixty_four_dims():
     np.testing.assert_array_equal(out, -values)
 
 
-@pytest.mark.parametrize("slot", UNARY)
-def test_unary_refuses_other_dtypes(slot):
-    for dtype in set(DTYPES) - set(dtypes_of(slot)):
+@pytest.mark.parametrize("primitive", UNARY)
+def test_unary_refuses_other_dtypes(primitive):
+    for dtype in set(DTYPES) - set(dtypes_of(primitive)):
         values = sample(dtype, (2,))
         with pytest.raises(KernelError) as info:
-            run_kernel(slot, values.copy(), [values])
+            run_kernel(primitive, values.copy(), [values])
         assert info.value.code == E_DTYPE
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64"])
 def test_integers_wrap_around(dtype):
     smallest = np.array([np.iinfo(DTYPES[dtype]).min], DTYPES[dtype])
-    for slot in ("neg", "abs"):
+    for primitive in ("neg", "abs"):
         out = np.zeros_like(smallest)
-        run_kernel(slot, out, [smallest])
+        run_kernel(primitive, out, [smallest])
         assert out[0] == smallest[0]
 
 
@@ -187,7 +187,7 @@ def test_integers_wrap_around(dtype):
 def test_functions_round_well(dtype):
     """A dense sweep, within two units in the last place."""
     values = sample(dtype, (20_000,), seed=3, low=-9, high=9)
-    for slot in ("exp", "tanh", "sigmoid", "sin", "cos", "atan", "expm1"):
+    for primitive in ("exp", "tanh", "sigmoid", "sin", "cos", "atan", "expm1"):
         out = empty_like(values)
-        run_kernel(slot, out, [values])
-        assert_close(out, expected_of(slot, values))
+        run_kernel(primitive, out, [values])
+        assert_close(out, expected_of(primitive, values))

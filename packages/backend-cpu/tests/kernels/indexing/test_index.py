@@ -52,9 +52,9 @@ def test_scatter_and_scatter_add(dtype, layout, dim):
         target = (*place[:dim], index[place], *place[dim + 1 :])
         written[target] = source[place]
         add_in_order(added, target, source[place])
-    for slot, expected in (("scatter", written), ("scatter_add", added)):
+    for primitive, expected in (("scatter", written), ("scatter_add", added)):
         out = LAYOUTS[layout](start.copy())
-        run_kernel(slot, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
+        run_kernel(primitive, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
         assert_close(out, expected)
 
 
@@ -153,23 +153,23 @@ def test_every_thread_checks_bounds(count, place, limit_threads):
              ("scatter_add", np.zeros(5), [index, source], 0),
              ("index", source, [np.zeros(5), index]),
              ("index_put", np.zeros(5), [source, index], 1)]  # fmt: skip
-    for slot, out, *rest in calls:
+    for primitive, out, *rest in calls:
         with pytest.raises(KernelError) as info:
-            run_kernel(slot, out, *rest)
+            run_kernel(primitive, out, *rest)
         assert info.value.code == E_INDEX
         assert info.value.message == "index 7 is out of bounds for dimension 0 with size 5"
 
 
-@pytest.mark.parametrize("slot", ["gather", "scatter", "scatter_add"])
+@pytest.mark.parametrize("primitive", ["gather", "scatter", "scatter_add"])
 @pytest.mark.parametrize("bad", [5, -1, 2**40, -(2**40)])
-def test_gather_and_scatter_check_bounds(slot, bad):
+def test_gather_and_scatter_check_bounds(primitive, bad):
     values = np.arange(20.0).reshape(4, 5)
     index = np.zeros((4, 3), np.int64)
     index[2, 1] = bad
     near = np.zeros((4, 3))
-    operands = (near, [values, index]) if slot == "gather" else (values, [index, near])
+    operands = (near, [values, index]) if primitive == "gather" else (values, [index, near])
     with pytest.raises(KernelError) as info:
-        run_kernel(slot, *operands, 1)
+        run_kernel(primitive, *operands, 1)
     assert info.value.code == E_INDEX
     assert info.value.message == f"index {bad} is out of bounds for dimension 1 with size 5"
 
@@ -263,12 +263,12 @@ def test_index_checks_bounds(bad, place):
     values = np.zeros((9, 5))
     first, second = np.zeros(701, np.int64), np.zeros(701, np.int64)
     second[place] = bad
-    for slot, operands in (
+    for primitive, operands in (
         ("index", (np.zeros(701), [values, first, second])),
         ("index_put", (values, [np.zeros(701), first, second], 0)),
     ):
         with pytest.raises(KernelError) as info:
-            run_kernel(slot, *operands)
+            run_kernel(primitive, *operands)
         assert info.value.code == E_INDEX
         assert info.value.message == f"index {bad} is out of bounds for dimension 1 with size 5"
 

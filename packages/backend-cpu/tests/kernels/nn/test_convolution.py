@@ -95,7 +95,7 @@ def assert_near(found: np.ndarray, expected: np.ndarray, terms: int, sizes: np.n
 
 def check(case: Case) -> None:
     sizes, places = case.absolute(), math.prod(case.kernel)
-    for slot, like, first, second, definition, terms in (
+    for primitive, like, first, second, definition, terms in (
         ("conv", case.windows, case.image, case.weight, Case.map, places * case.weight.shape[1]),
         ("conv_adjoint", case.image, case.windows, case.weight, Case.adjoint,
          places * (len(case.weight) // case.groups)),
@@ -103,12 +103,12 @@ def check(case: Case) -> None:
          len(case.image) * math.prod(case.counts)),
     ):  # fmt: skip
         out = np.full_like(like, np.nan)
-        run_kernel(slot, out, [first, second], case.geometry)
+        run_kernel(primitive, out, [first, second], case.geometry)
         expected, room = definition(case), definition(sizes)
         assert_near(out, expected, terms, room)
-        if slot != "conv_weight":
+        if primitive != "conv_weight":
             bias = sample(found_name(out), out.shape[1:2], seed=4)
-            run_kernel(slot, out, [first, second, bias], case.geometry)
+            run_kernel(primitive, out, [first, second, bias], case.geometry)
             bias = bias.reshape(-1, *[1] * (out.ndim - 2))
             assert_near(out, expected + bias, terms + 1, room + np.abs(bias))
 
@@ -226,8 +226,8 @@ def definition_of_adjoint(case: Case) -> np.ndarray:
     ("stride", "padding", "dilation"),
     [(1 << 62, 1 << 61, 1), (1, 1 << 61, 1 << 62), (1 << 40, 1 << 40, 1)],
 )
-@pytest.mark.parametrize("slot", ["conv", "conv_adjoint", "conv_weight"])
-def test_paddings_beyond_any_memory(slot, stride, padding, dilation):
+@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
+def test_paddings_beyond_any_memory(primitive, stride, padding, dilation):
     size, taps = 5, 2
     count = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
     image, weight = sample("f32", (1, 1, size)), sample("f32", (1, 1, taps))
@@ -237,9 +237,9 @@ def test_paddings_beyond_any_memory(slot, stride, padding, dilation):
         "conv_adjoint": (image, windows, weight),
         "conv_weight": (weight, image, windows),
     }
-    out, *ins = operands[slot]
+    out, *ins = operands[primitive]
     with pytest.raises(KernelError) as caught:
-        run_kernel(slot, out, ins, (stride, padding, dilation, 1))
+        run_kernel(primitive, out, ins, (stride, padding, dilation, 1))
     assert caught.value.code == E_MEMORY
 
 

@@ -64,10 +64,10 @@ def test_mean_of_nothing_is_nan():
 
 @pytest.mark.parametrize("target", [-1, 3, 2**62])
 def test_no_class(target):
-    for slot, out, source in (("nll_loss", np.zeros(()), np.ones((1, 3))),
+    for primitive, out, source in (("nll_loss", np.zeros(()), np.ones((1, 3))),
                               ("nll_loss_adjoint", np.ones((1, 3)), np.zeros(()))):  # fmt: skip
         with pytest.raises(KernelError) as found:
-            run_kernel(slot, out, [source, np.array([target])], IGNORED, SUM)
+            run_kernel(primitive, out, [source, np.array([target])], IGNORED, SUM)
         assert found.value.code == E_INDEX
         assert found.value.message == f"Target {target} is out of bounds."
 

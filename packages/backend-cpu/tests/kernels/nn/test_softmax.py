@@ -19,9 +19,12 @@ def test_softmax(dtype, layout, shape):
     for dim in range(len(shape)):
         if shape[dim] == 0:
             continue
-        for slot, function in (("softmax", special.softmax), ("log_softmax", special.log_softmax)):
+        for primitive, function in (
+            ("softmax", special.softmax),
+            ("log_softmax", special.log_softmax),
+        ):
             out = empty_like(values, layout=layout)
-            run_kernel(slot, out, [LAYOUTS[layout](values)], dim)
+            run_kernel(primitive, out, [LAYOUTS[layout](values)], dim)
             expected = round_to(function(widen(values), axis=dim), values.dtype)
             assert_close(out, expected, scale=8)
 
@@ -36,30 +39,33 @@ def test_softmax_backward(dtype, layout, shape):
         if shape[dim] == 0:
             continue
         g = widen(grad)
-        for slot, function in (("softmax", special.softmax), ("log_softmax", special.log_softmax)):
+        for primitive, function in (
+            ("softmax", special.softmax),
+            ("log_softmax", special.log_softmax),
+        ):
             saved = round_to(function(widen(logits), axis=dim), grad.dtype)
             y = widen(saved)
-            if slot == "softmax":
+            if primitive == "softmax":
                 expected = y * (g - np.sum(g * y, axis=dim, keepdims=True))
             else:
                 expected = g - np.exp(y) * np.sum(g, axis=dim, keepdims=True)
             out = empty_like(grad, layout=layout)
             operands = [LAYOUTS[layout](grad), LAYOUTS[layout](saved)]
-            run_kernel(slot + "_backward", out, operands, dim)
+            run_kernel(primitive + "_backward", out, operands, dim)
             unit = {"f16": 2e-3, "bf16": 2e-2, "f32": 5e-7}.get(dtype, 1e-14)
             room = unit * np.sum(np.abs(g), axis=dim, keepdims=True)
             assert (np.abs(widen(out) - expected) <= room).all()
 
 
-@pytest.mark.parametrize("slot", ["softmax", "log_softmax"])
-def test_softmax_of_infinities(slot):
+@pytest.mark.parametrize("primitive", ["softmax", "log_softmax"])
+def test_softmax_of_infinities(primitive):
     # What torch 2.13 returns.
     for values in ([-np.inf, -np.inf], [np.inf, 1], [np.nan, 1]):
         out = np.zeros(2, np.float32)
-        run_kernel(slot, out, [np.array(values, np.float32)], 0)
+        run_kernel(primitive, out, [np.array(values, np.float32)], 0)
         assert np.isnan(out).all()
-    run_kernel(slot, out, [np.array([-np.inf, 1], np.float32)], 0)
-    assert out.tolist() == ([0, 1] if slot == "softmax" else [-np.inf, 0])
+    run_kernel(primitive, out, [np.array([-np.inf, 1], np.float32)], 0)
+    assert out.tolist() == ([0, 1] if primitive == "softmax" else [-np.inf, 0])
 
 
 def test_softmax_of_a_scalar():

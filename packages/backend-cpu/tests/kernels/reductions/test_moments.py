@@ -70,7 +70,7 @@ def test_moments_of_nothing_and_of_infinities():
 
 
 @pytest.mark.parametrize(
-    ("slot", "function"),
+    ("primitive", "function"),
     [
         ("sum_squares", lambda x, dims: (x * x).sum(dims, keepdims=True)),
         ("nansum", lambda x, dims: np.nansum(x, dims, keepdims=True)),
@@ -79,17 +79,19 @@ def test_moments_of_nothing_and_of_infinities():
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("shape", "dims"), SHAPES, ids=str)
-def test_sums(slot, function, layout, shape, dims):
-    for dtype in dtypes_of(slot):
+def test_sums(primitive, function, layout, shape, dims):
+    for dtype in dtypes_of(primitive):
         values = sample(dtype, shape, low=-1, high=2)
-        if slot == "nansum" and values.size > 5:
+        if primitive == "nansum" and values.size > 5:
             values.reshape(-1)[::5] = np.nan
-        if slot == "count_nonzero" and values.dtype.kind != "b":
+        if primitive == "count_nonzero" and values.dtype.kind != "b":
             values = np.where(sample("bool", shape, seed=3), values, 0).astype(values.dtype)
-        out = np.zeros(kept(values, dims), np.int64 if slot == "count_nonzero" else values.dtype)
-        run_kernel(slot, out, [LAYOUTS[layout](values)])
+        out = np.zeros(
+            kept(values, dims), np.int64 if primitive == "count_nonzero" else values.dtype
+        )
+        run_kernel(primitive, out, [LAYOUTS[layout](values)])
         expected = function(widen(values), tuple(dims))
-        if slot == "count_nonzero":
+        if primitive == "count_nonzero":
             np.testing.assert_array_equal(out, expected)
         else:
             size = np.nansum(np.abs(widen(values)), dims, keepdims=True) + 1
@@ -97,24 +99,28 @@ def test_sums(slot, function, layout, shape, dims):
             assert (np.abs(widen(out) - expected) <= room * size * 2).all()
 
 
-@pytest.mark.parametrize("slot", ["sum", "moments", "amax"])
-@pytest.mark.parametrize(("shape", "dims"), [((600_000,), (0,)), ((200_000, 5), (0,)),
-                                             ((3, 100, 2000), (0, 2)), ((900, 800), (0,))])
-def test_threads_do_not_change_a_result(slot, shape, dims):
+@pytest.mark.parametrize("primitive", ["sum", "moments", "amax"])
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [((600_000,), (0,)), ((200_000, 5), (0,)), ((3, 100, 2000), (0, 2)), ((900, 800), (0,))],
+)
+def test_threads_do_not_change_a_result(primitive, shape, dims):
     values = sample("f32", shape)
     before = threads.get_num_threads()
     found = []
     try:
         for count in (1, 3):
             threads.set_num_threads(count)
-            outs = [np.zeros(kept(values, dims), np.float32)
-                    for _ in range(1 + (slot == "moments"))]
-            run_kernel(slot, outs, [values])
+            outs = [
+                np.zeros(kept(values, dims), np.float32)
+                for _ in range(1 + (primitive == "moments"))
+            ]
+            run_kernel(primitive, outs, [values])
             found.append(outs)
     finally:
         threads.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
-    if slot == "sum":
+    if primitive == "sum":
         exact = values.astype(np.float64).sum(dims, keepdims=True)
         np.testing.assert_allclose(found[0][0], exact, atol=1e-6 * np.abs(values).sum())
 
@@ -174,10 +180,12 @@ def test_normalize(dtype, shared, plain, shape):
     run_kernel("normalize_backward", outs, [grad, *given])
     inner = grad * weight[..., None].astype(np.float64)
     slope = scale[..., None, None] * (
-        inner - inner.mean(dims, keepdims=True) - unit * (inner * unit).mean(dims, keepdims=True))
+        inner - inner.mean(dims, keepdims=True) - unit * (inner * unit).mean(dims, keepdims=True)
+    )
     room *= 20 * np.sqrt(x.size)
-    for found, expected in zip(outs, (slope, (grad * unit).sum((0, 3)),
-                                      grad.astype(np.float64).sum((0, 3)))):
+    for found, expected in zip(
+        outs, (slope, (grad * unit).sum((0, 3)), grad.astype(np.float64).sum((0, 3)))
+    ):
         np.testing.assert_allclose(found, expected, rtol=room, atol=room)
 
 
@@ -194,17 +202,19 @@ def test_normalize_without_elements():
 
 # -- running products and logarithms --------------------------------------------------------------
 
-@pytest.mark.parametrize("slot", ["cumprod", "logcumsumexp"])
+
+@pytest.mark.parametrize("primitive", ["cumprod", "logcumsumexp"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 90, 3), (90, 2, 90), (7,), (1, 1), (2, 0, 3)],
-                         ids=str)
-def test_scan(slot, layout, shape):
-    for dtype in dtypes_of(slot):
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 5), (2, 90, 3), (90, 2, 90), (7,), (1, 1), (2, 0, 3)], ids=str
+)
+def test_scan(primitive, layout, shape):
+    for dtype in dtypes_of(primitive):
         values = sample(dtype, shape, low=0.5, high=1.5)
         for dim in range(len(shape)):
             out = np.full(values.shape, 77, values.dtype)
-            run_kernel(slot, out, [LAYOUTS[layout](values)], dim)
-            if slot == "cumprod":
+            run_kernel(primitive, out, [LAYOUTS[layout](values)], dim)
+            if primitive == "cumprod":
                 kind = values.dtype if values.dtype.kind in "iu" else None
                 expected = np.cumprod(widen(values), axis=dim, dtype=kind)
             else:
@@ -232,10 +242,10 @@ def test_a_product_of_zeros_stays_zero():
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_arg_extremes_of_long_runs(dtype, layout):
     values = sample(dtype, (1500, 20), seed=6)
-    for slot, function in (("argmax", np.argmax), ("argmin", np.argmin)):
+    for primitive, function in (("argmax", np.argmax), ("argmin", np.argmin)):
         for dim in (0, 1):
             for array in (values, np.ascontiguousarray(values.T)):
                 out = np.full(kept(array, (dim,)), 77, np.int64)
-                run_kernel(slot, out, [LAYOUTS[layout](array)])
+                run_kernel(primitive, out, [LAYOUTS[layout](array)])
                 expected = function(widen(array), axis=dim, keepdims=True)
                 np.testing.assert_array_equal(out, expected)

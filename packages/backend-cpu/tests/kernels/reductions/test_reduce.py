@@ -19,7 +19,7 @@ REDUCTIONS = {
     "any": np.any,
     "all": np.all,
 }
-CASES = [(slot, dtype) for slot in REDUCTIONS for dtype in dtypes_of(slot)]
+CASES = [(primitive, dtype) for primitive in REDUCTIONS for dtype in dtypes_of(primitive)]
 DIMS_OF_3 = [dims for n in range(4) for dims in itertools.combinations(range(3), n)]
 
 
@@ -27,33 +27,37 @@ def reduced_shape(shape, dims):
     return tuple(1 if d in dims else n for d, n in enumerate(shape))
 
 
-def expected_of(slot: str, values: np.ndarray, dims) -> np.ndarray:
+def expected_of(primitive: str, values: np.ndarray, dims) -> np.ndarray:
     """Return the reference, rounded to the result's dtype."""
     wide = widen(values)
-    if slot == "sum" and wide.dtype == np.float64:
+    if primitive == "sum" and wide.dtype == np.float64:
         wide = wide.astype(np.longdouble)
-    result = REDUCTIONS[slot](wide, axis=tuple(dims), keepdims=True)
-    return np.asarray(result, bool) if slot in ("any", "all") else round_to(result, values.dtype)
+    result = REDUCTIONS[primitive](wide, axis=tuple(dims), keepdims=True)
+    return (
+        np.asarray(result, bool) if primitive in ("any", "all") else round_to(result, values.dtype)
+    )
 
 
-def run_reduce(slot: str, values: np.ndarray, dims) -> np.ndarray:
-    dtype = np.dtype(bool) if slot in ("any", "all") else values.dtype
+def run_reduce(primitive: str, values: np.ndarray, dims) -> np.ndarray:
+    dtype = np.dtype(bool) if primitive in ("any", "all") else values.dtype
     out = empty_like(np.empty(reduced_shape(values.shape, dims)), dtype)
-    run_kernel(slot, out, [values])
+    run_kernel(primitive, out, [values])
     return out
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_reduce_any_dims(slot, dtype, layout):
-    low, high = (0.5, 1.5) if slot == "prod" and dtype in FLOATING else (-3, 3)
+def test_reduce_any_dims(primitive, dtype, layout):
+    low, high = (0.5, 1.5) if primitive == "prod" and dtype in FLOATING else (-3, 3)
     values = sample(dtype, (3, 4, 5), low=low, high=high)
     for dims in DIMS_OF_3:
-        actual = run_reduce(slot, LAYOUTS[layout](values), dims)
-        assert_close(actual, expected_of(slot, values, dims), scale=16 if slot == "prod" else 4)
+        actual = run_reduce(primitive, LAYOUTS[layout](values), dims)
+        assert_close(
+            actual, expected_of(primitive, values, dims), scale=16 if primitive == "prod" else 4
+        )
 
 
-@pytest.mark.parametrize(("slot", "dtype"), CASES)
+@pytest.mark.parametrize(("primitive", "dtype"), CASES)
 @pytest.mark.parametrize(
     ("shape", "dims"),
     [
@@ -72,38 +76,41 @@ def test_reduce_any_dims(slot, dtype, layout):
     ],
     ids=str,
 )
-def test_reduce_shapes(slot, dtype, shape, dims):
-    low, high = (0.97, 1.03) if slot == "prod" and dtype not in ("i64",) else (-3, 3)
+def test_reduce_shapes(primitive, dtype, shape, dims):
+    low, high = (0.97, 1.03) if primitive == "prod" and dtype not in ("i64",) else (-3, 3)
     values = sample(dtype, shape, seed=4, low=low, high=high)
-    if dtype in COMPLEX and slot == "prod":
+    if dtype in COMPLEX and primitive == "prod":
         values /= abs(values)
-    actual = run_reduce(slot, values, dims)
-    expected = expected_of(slot, values, dims)
-    if slot == "sum" and dtype in (*FLOATING, *COMPLEX):
+    actual = run_reduce(primitive, values, dims)
+    expected = expected_of(primitive, values, dims)
+    if primitive == "sum" and dtype in (*FLOATING, *COMPLEX):
         # Terms cancel: the error counts relative to the sum of their sizes.
         size = np.sum(np.abs(widen(values)), axis=tuple(dims), keepdims=True)
         room = {"f16": 2e-3, "bf16": 1e-2, "f32": 3e-7, "c64": 3e-7}.get(dtype, 1e-15)
         assert (np.abs(widen(actual) - widen(expected)) <= room * size).all()
     else:
-        assert_close(actual, expected, scale=400 if slot == "prod" else 1)
+        assert_close(actual, expected, scale=400 if primitive == "prod" else 1)
 
 
 @pytest.mark.parametrize(
-    ("slot", "identity"), [("sum", 0), ("prod", 1), ("any", False), ("all", True)]
+    ("primitive", "identity"), [("sum", 0), ("prod", 1), ("any", False), ("all", True)]
 )
-def test_reduce_of_nothing_is_the_identity(slot, identity):
-    for dtype in dtypes_of(slot):
-        out = run_reduce(slot, np.zeros((3, 0, 2), DTYPES[dtype]), (1,))
+def test_reduce_of_nothing_is_the_identity(primitive, identity):
+    for dtype in dtypes_of(primitive):
+        out = run_reduce(primitive, np.zeros((3, 0, 2), DTYPES[dtype]), (1,))
         assert (widen(out) == identity).all()
-        out = run_reduce(slot, np.zeros((0,), DTYPES[dtype]), (0,))
+        out = run_reduce(primitive, np.zeros((0,), DTYPES[dtype]), (0,))
         assert (widen(out) == identity).all()
-        assert run_reduce(slot, np.zeros((0, 3), DTYPES[dtype]), (1,)).shape == (0, 1)
+        assert run_reduce(primitive, np.zeros((0, 3), DTYPES[dtype]), (1,)).shape == (0, 1)
 
 
 def test_extremes_of_nothing():
     for dtype in FLOATING:
-        for slot, expected in (("amax", -np.inf), ("amin", np.inf)):
-            assert widen(run_reduce(slot, np.zeros((2, 0), DTYPES[dtype]), (1,)))[0, 0] == expected
+        for primitive, expected in (("amax", -np.inf), ("amin", np.inf)):
+            assert (
+                widen(run_reduce(primitive, np.zeros((2, 0), DTYPES[dtype]), (1,)))[0, 0]
+                == expected
+            )
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
@@ -111,9 +118,9 @@ def test_extremes_of_nothing():
 def test_extremes_propagate_nan(dtype, place):
     values = sample(dtype, (300, 20))
     values[place, 7] = np.nan
-    for slot in ("amax", "amin"):
+    for primitive in ("amax", "amin"):
         for dims in ((0,), (1,), (0, 1)):
-            assert np.isnan(widen(run_reduce(slot, values, dims))).sum() == 1
+            assert np.isnan(widen(run_reduce(primitive, values, dims))).sum() == 1
 
 
 def test_sum_of_many_float32_is_accurate():
@@ -157,29 +164,29 @@ def test_reduce_into_strided_output():
 # -- argmax and argmin ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slot", ["argmax", "argmin"])
+@pytest.mark.parametrize("primitive", ["argmax", "argmin"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_argreduce(slot, layout):
-    function = getattr(np, slot)
-    for dtype in dtypes_of(slot):
+def test_argreduce(primitive, layout):
+    function = getattr(np, primitive)
+    for dtype in dtypes_of(primitive):
         values = sample(dtype, (3, 4, 5), seed=9, low=-2, high=2)
         placed = LAYOUTS[layout](values)
         for d in range(3):
             out = empty_like(np.zeros(reduced_shape(values.shape, (d,))), np.int64)
-            run_kernel(slot, out, [placed])
+            run_kernel(primitive, out, [placed])
             np.testing.assert_array_equal(out, function(widen(values), axis=d, keepdims=True))
         out = np.zeros((1, 1, 1), np.int64)
-        run_kernel(slot, out, [placed])
+        run_kernel(primitive, out, [placed])
         assert out[0, 0, 0] == function(widen(values))
 
 
-@pytest.mark.parametrize("slot", ["argmax", "argmin"])
-def test_argreduce_first_nan_wins(slot):
+@pytest.mark.parametrize("primitive", ["argmax", "argmin"])
+def test_argreduce_first_nan_wins(primitive):
     values = np.array([1, 9, np.nan, -9, np.nan], np.float32)
     out = np.zeros(1, np.int64)
     for rolled in range(5):
         turned = np.roll(values, rolled)
-        run_kernel(slot, out, [turned])
+        run_kernel(primitive, out, [turned])
         assert out[0] == np.flatnonzero(np.isnan(turned))[0]
 
 
@@ -252,13 +259,15 @@ def test_cumsum_of_a_scalar():
     assert out == 3
 
 
-@pytest.mark.parametrize("slot", [*REDUCTIONS, "argmax", "argmin", "cumsum"])
-def test_reductions_refuse_other_dtypes(slot):
+@pytest.mark.parametrize("primitive", [*REDUCTIONS, "argmax", "argmin", "cumsum"])
+def test_reductions_refuse_other_dtypes(primitive):
     for dtype in DTYPES:
-        if not takes(slot, dtype):
+        if not takes(primitive, dtype):
             for shape in ((2,), (2, 3)):
                 values = sample(dtype, shape)
-                out = np.zeros(values.shape if slot == "cumsum" else (1,) * values.ndim, np.int64)
+                out = np.zeros(
+                    values.shape if primitive == "cumsum" else (1,) * values.ndim, np.int64
+                )
                 with pytest.raises(KernelError) as info:
-                    run_kernel(slot, out, [values], 0)
+                    run_kernel(primitive, out, [values], 0)
                 assert info.value.code == E_DTYPE

@@ -27,9 +27,9 @@ def test_flip(dtype, layout, dims):
 def test_triangles(dtype, layout, diagonal):
     for shape in ((4, 4), (3, 5), (6, 2), (2, 3, 4, 5), (0, 3), (1, 1)):
         values = sample(dtype, shape)
-        for slot, cut in (("tril", np.tril), ("triu", np.triu)):
+        for primitive, cut in (("tril", np.tril), ("triu", np.triu)):
             out = empty_like(values, layout=layout)
-            run_kernel(slot, out, [LAYOUTS[layout](values)], diagonal)
+            run_kernel(primitive, out, [LAYOUTS[layout](values)], diagonal)
             np.testing.assert_array_equal(out, cut(values, diagonal))
 
 

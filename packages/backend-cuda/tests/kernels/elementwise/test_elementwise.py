@@ -236,12 +236,12 @@ def test_wide_random_integers():
 
 
 def test_no_kernel_is_left_out():
-    from pullback.ops.table.primitives import SLOTS
+    from pullback.ops.table.primitives import PRIMITIVES
     from pullback_cpu.kernels import KERNELS as HOST
     from pullback_cuda.kernels import KERNELS
 
-    for name, slot in SLOTS.items():
-        if slot.family in ("unary", "binary", "ternary", "create", "random"):
+    for name, primitive in PRIMITIVES.items():
+        if primitive.family in ("unary", "binary", "ternary", "create", "random"):
             if name == "permutation":
                 continue
             assert KERNELS[name][0] == HOST[name][0], name

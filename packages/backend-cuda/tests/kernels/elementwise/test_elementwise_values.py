@@ -43,21 +43,30 @@ def kernels():
 
 
 WIDE = {"f16": "f8", "bf16": "f8", "f32": "f8", "f64": "f8", "c64": "c16", "c128": "c16"}
-FUNCTIONS = ("acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 rsqrt "
-             "sigmoid sin sinh sqrt tan tanh").split()
-FLOATING_ONLY = ("erf erfc", "functions"), ("digamma erfinv i0 i1 lgamma", "special"), (
-    "elu gelu gelu_tanh silu softplus", "activations")
-# Slot, family, types, whether the result is bool.
+FUNCTIONS = (
+    "acos acosh asin asinh atan atanh cos cosh exp exp2 expm1 log log10 log1p log2 rsqrt "
+    "sigmoid sin sinh sqrt tan tanh"
+).split()
+FLOATING_ONLY = (
+    ("erf erfc", "functions"),
+    ("digamma erfinv i0 i1 lgamma", "special"),
+    ("elu gelu gelu_tanh silu softplus", "activations"),
+)
+# Primitive, family, types, whether the result is bool.
 UNARY = [
-    *((slot, "unary", [*REAL, *COMPLEX]) for slot in ("abs", "neg", "square")),
-    *((slot, "unary", REAL) for slot in ("relu", "sign")),
-    *((slot, "unary", FLOATING) for slot in ("ceil", "floor", "round", "trunc")),
+    *((primitive, "unary", [*REAL, *COMPLEX]) for primitive in ("abs", "neg", "square")),
+    *((primitive, "unary", REAL) for primitive in ("relu", "sign")),
+    *((primitive, "unary", FLOATING) for primitive in ("ceil", "floor", "round", "trunc")),
     ("reciprocal", "unary", [*FLOATING, *COMPLEX]),
     ("bitwise_not", "unary", INTEGRAL),
     ("conj", "unary", COMPLEX),
-    *((slot, "functions", FLOATING) for slot in FUNCTIONS),
-    *((slot, "complex_functions", COMPLEX) for slot in FUNCTIONS),
-    *((slot, family, FLOATING) for slots, family in FLOATING_ONLY for slot in slots.split()),
+    *((primitive, "functions", FLOATING) for primitive in FUNCTIONS),
+    *((primitive, "complex_functions", COMPLEX) for primitive in FUNCTIONS),
+    *(
+        (primitive, family, FLOATING)
+        for primitives, family in FLOATING_ONLY
+        for primitive in primitives.split()
+    ),
 ]
 QUESTIONS = [
     ("logical_not", [*NAMES]),
@@ -65,43 +74,78 @@ QUESTIONS = [
     ("isfinite", [*FLOATING, *COMPLEX]),
 ]
 BINARY = [
-    *((slot, "binary", [*REAL, *COMPLEX]) for slot in ("add", "sub", "mul")),
-    *((slot, "binary", [*FLOATING, *COMPLEX])
-      for slot in ("div", "sigmoid_backward", "tanh_backward")),
-    *((slot, "binary", REAL) for slot in ("maximum", "minimum")),
-    *((slot, "binary", ["b", *INTEGRAL]) for slot in ("bitwise_and", "bitwise_or", "bitwise_xor")),
-    *((slot, "division", REAL) for slot in ("floor_divide", "fmod", "remainder")),
-    *((slot, "division", INTEGRAL) for slot in ("gcd", "lshift", "pow", "rshift")),
-    *((slot, "functions", FLOATING) for slot in ("atan2", "hypot", "pow")),
+    *((primitive, "binary", [*REAL, *COMPLEX]) for primitive in ("add", "sub", "mul")),
+    *(
+        (primitive, "binary", [*FLOATING, *COMPLEX])
+        for primitive in ("div", "sigmoid_backward", "tanh_backward")
+    ),
+    *((primitive, "binary", REAL) for primitive in ("maximum", "minimum")),
+    *(
+        (primitive, "binary", ["b", *INTEGRAL])
+        for primitive in ("bitwise_and", "bitwise_or", "bitwise_xor")
+    ),
+    *((primitive, "division", REAL) for primitive in ("floor_divide", "fmod", "remainder")),
+    *((primitive, "division", INTEGRAL) for primitive in ("gcd", "lshift", "pow", "rshift")),
+    *((primitive, "functions", FLOATING) for primitive in ("atan2", "hypot", "pow")),
     ("pow", "complex_functions", COMPLEX),
     ("zeta", "special", FLOATING),
-    *((slot, "activations", FLOATING)
-      for slot in ("gelu_backward", "gelu_tanh_backward", "logaddexp", "silu_backward")),
+    *(
+        (primitive, "activations", FLOATING)
+        for primitive in ("gelu_backward", "gelu_tanh_backward", "logaddexp", "silu_backward")
+    ),
 ]
-COMPARISONS = [(slot, ["b", *REAL] + COMPLEX * (slot in ("eq", "ne")))
-               for slot in ("eq", "ne", "lt", "le")]
+COMPARISONS = [
+    (primitive, ["b", *REAL] + COMPLEX * (primitive in ("eq", "ne")))
+    for primitive in ("eq", "ne", "lt", "le")
+]
 # Sizes below which results may have lost digits, to a difference in the kernel or the reference.
-FLOORS = {"log1p": 1, "lgamma": 1, "gelu_tanh": 30, "silu": 1e-30, "gelu_backward": 1,
-          "gelu_tanh_backward": 1, "silu_backward": 1, "sigmoid_backward": 0.01,
-          "tanh_backward": 1, "logaddexp": 1}
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 20.0, 21.0, 64.0, -100.0, math.inf,
-           -math.inf, math.nan]
+FLOORS = {
+    "log1p": 1,
+    "lgamma": 1,
+    "gelu_tanh": 30,
+    "silu": 1e-30,
+    "gelu_backward": 1,
+    "gelu_tanh_backward": 1,
+    "silu_backward": 1,
+    "sigmoid_backward": 0.01,
+    "tanh_backward": 1,
+    "logaddexp": 1,
+}
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    -2.0,
+    3.0,
+    20.0,
+    21.0,
+    64.0,
+    -100.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
 SIZE = 531
 
 
 def each(table):
     """Return the rows of a table, one for every type."""
-    return [pytest.param(*row[:-1], name, id=f"{row[0]}-{name}")
-            for row in table for name in row[-1]]
+    return [
+        pytest.param(*row[:-1], name, id=f"{row[0]}-{name}") for row in table for name in row[-1]
+    ]
 
 
-def reference(slot, name, inputs, to=None, scalars=()):
+def reference(primitive, name, inputs, to=None, scalars=()):
     """Return what the reference makes of the numbers, in a type without rounding errors."""
     wide = [np.array(widen(x, name)).astype(WIDE.get(name, STORED[name])) for x in inputs]
     result = {"b": "?"}.get(to) or WIDE.get(to or name, STORED[to or name])
     out = np.zeros(np.broadcast_shapes(*(x.shape for x in wide)), result)
     with np.errstate(all="ignore"):
-        REFERENCE[slot][1](out, *wide, *scalars)
+        REFERENCE[primitive][1](out, *wide, *scalars)
     return out
 
 
@@ -117,90 +161,99 @@ def values(rng, name, n=SIZE):
     return array
 
 
-@pytest.mark.parametrize(("slot", "family", "name"), each(UNARY))
-def test_unary(kernels, slot, family, name):
+@pytest.mark.parametrize(("primitive", "family", "name"), each(UNARY))
+def test_unary(kernels, primitive, family, name):
     x = values(np.random.default_rng(1), name)
-    to = {"c64": "f32", "c128": "f64"}.get(name, name) if slot == "abs" else name
-    if slot == "erfinv":
+    to = {"c64": "f32", "c128": "f64"}.get(name, name) if primitive == "abs" else name
+    if primitive == "erfinv":
         # Next to 1 the logarithm's digits are lost on both sides.
         x = narrow(np.clip(widen(x, name), -0.99, 0.99), name)
-    found = run(kernels, family, slot, name, [placed(x)], to=to)
-    ulps = 16 if slot in ("lgamma", "digamma", "erfinv", "exp2", "gelu") or name in COMPLEX else 4
-    assert_close(found, reference(slot, name, [x], to), to, ulps, FLOORS.get(slot, 0))
+    found = run(kernels, family, primitive, name, [placed(x)], to=to)
+    ulps = (
+        16 if primitive in ("lgamma", "digamma", "erfinv", "exp2", "gelu") or name in COMPLEX else 4
+    )
+    assert_close(found, reference(primitive, name, [x], to), to, ulps, FLOORS.get(primitive, 0))
 
 
-@pytest.mark.parametrize(("slot", "name"), each(QUESTIONS))
-def test_questions(kernels, slot, name):
+@pytest.mark.parametrize(("primitive", "name"), each(QUESTIONS))
+def test_questions(kernels, primitive, name):
     x = values(np.random.default_rng(2), name)
     if name in COMPLEX:
         x[:16].real, x[8:24].imag = SPECIAL, SPECIAL
-    found = run(kernels, "unary", slot, name, [placed(x)], to="b")
-    np.testing.assert_array_equal(found, reference(slot, name, [x], "b"))
+    found = run(kernels, "unary", primitive, name, [placed(x)], to="b")
+    np.testing.assert_array_equal(found, reference(primitive, name, [x], "b"))
 
 
-def pairs(rng, slot, name):
-    """Return two arrays of numbers that a slot is defined for."""
+def pairs(rng, primitive, name):
+    """Return two arrays of numbers that a primitive is defined for."""
     x, y = values(rng, name), values(rng, name)
     if name in FLOATING:
         n = len(SPECIAL)
         x[: n * n] = narrow(np.repeat(SPECIAL, n), name)
         y[: n * n] = narrow(np.tile(SPECIAL, n), name)
-    elif slot in ("floor_divide", "fmod", "remainder"):
+    elif primitive in ("floor_divide", "fmod", "remainder"):
         y[y == 0] = 1
-    elif slot in ("lshift", "rshift"):
+    elif primitive in ("lshift", "rshift"):
         y = rng.integers(-2, 70, SIZE).astype(y.dtype)
-    if slot == "zeta":
+    if primitive == "zeta":
         y = np.where(np.isfinite(widen(y, name)), y, narrow(3.0, name))
         y = np.where(np.abs(widen(y, name)) > 1000, narrow(-7.25, name), y)
-    if slot == "pow" and name in COMPLEX:
+    if primitive == "pow" and name in COMPLEX:
         x, y = x / (1 + abs(x)) * 2, y / (1 + abs(y)) * 4
         x, y = x.astype(STORED[name]), y.astype(STORED[name])
     return x, y
 
 
-@pytest.mark.parametrize(("slot", "family", "name"), each(BINARY))
-def test_binary(kernels, slot, family, name):
-    x, y = pairs(np.random.default_rng(3), slot, name)
+@pytest.mark.parametrize(("primitive", "family", "name"), each(BINARY))
+def test_binary(kernels, primitive, family, name):
+    x, y = pairs(np.random.default_rng(3), primitive, name)
     failure = Failure()
-    found = run(kernels, family, slot, name, [placed(x), placed(y)], failure=failure,
-                option=8 * x.itemsize)
+    found = run(
+        kernels,
+        family,
+        primitive,
+        name,
+        [placed(x), placed(y)],
+        failure=failure,
+        option=8 * x.itemsize,
+    )
     assert failure.code == 0
-    wanted = reference(slot, name, [x, y])
-    if slot in ("floor_divide", "fmod", "remainder") and name in FLOATING:
+    wanted = reference(primitive, name, [x, y])
+    if primitive in ("floor_divide", "fmod", "remainder") and name in FLOATING:
         # The numbers that the kernel divides: the reference does not see float32's rest as one.
         wide = {"f64": "f8"}.get(name, "f4")
         wanted = np.zeros(x.shape, wide)
         with np.errstate(all="ignore"):
-            REFERENCE[slot][1](wanted, *(widen(a, name).astype(wide) for a in (x, y)))
-    ulps = 64 if slot in ("pow", "zeta", "logaddexp") else 16
-    floor = FLOORS.get(slot, 0)
-    if "backward" in slot:      # times the gradient
+            REFERENCE[primitive][1](wanted, *(widen(a, name).astype(wide) for a in (x, y)))
+    ulps = 64 if primitive in ("pow", "zeta", "logaddexp") else 16
+    floor = FLOORS.get(primitive, 0)
+    if "backward" in primitive:  # times the gradient
         floor = floor * np.abs(np.nan_to_num(widen(x, name).astype(complex), posinf=0, neginf=0))
     assert_close(found, wanted, name, ulps, floor)
 
 
-@pytest.mark.parametrize(("slot", "name"), each(COMPARISONS))
-def test_comparisons(kernels, slot, name):
-    x, y = pairs(np.random.default_rng(4), slot, name)
+@pytest.mark.parametrize(("primitive", "name"), each(COMPARISONS))
+def test_comparisons(kernels, primitive, name):
+    x, y = pairs(np.random.default_rng(4), primitive, name)
     y[::3] = x[::3]
-    found = run(kernels, "compare", slot, name, [placed(x), placed(y)], to="b")
-    np.testing.assert_array_equal(found, reference(slot, name, [x, y], "b"))
+    found = run(kernels, "compare", primitive, name, [placed(x), placed(y)], to="b")
+    np.testing.assert_array_equal(found, reference(primitive, name, [x, y], "b"))
 
 
 @pytest.mark.parametrize("name", INTEGRAL)
-@pytest.mark.parametrize("slot", ["floor_divide", "fmod", "remainder"])
+@pytest.mark.parametrize("primitive", ["floor_divide", "fmod", "remainder"])
 @pytest.mark.parametrize("place", [0, 7, 4098])
-def test_division_by_zero(kernels, slot, name, place):
+def test_division_by_zero(kernels, primitive, name, place):
     x, y = np.full(4099, 7, STORED[name]), np.full(4099, 2, STORED[name])
     for inputs in ([x, y], [x, np.broadcast_to(y[:1], x.shape)]):
         failure = Failure()
-        run(kernels, "division", slot, name, inputs, failure=failure)
+        run(kernels, "division", primitive, name, inputs, failure=failure)
         assert (failure.code, failure.claimed) == (0, 0)
     y[place] = 0
-    run(kernels, "division", slot, name, [x, y], failure=failure)
+    run(kernels, "division", primitive, name, [x, y], failure=failure)
     assert (failure.code, failure.claimed) == (1, 1)
-    found = run(kernels, "division", slot, name, [x, y])        # nobody is told
-    wanted = reference(slot, name, [x, np.where(y == 0, 2, y).astype(y.dtype)])
+    found = run(kernels, "division", primitive, name, [x, y])  # nobody is told
+    wanted = reference(primitive, name, [x, np.where(y == 0, 2, y).astype(y.dtype)])
     np.testing.assert_array_equal(np.delete(found, place), np.delete(wanted, place))
 
 
@@ -208,16 +261,21 @@ def test_division_by_zero(kernels, slot, name, place):
 
 
 @pytest.mark.parametrize("name", [*REAL, *COMPLEX])
-@pytest.mark.parametrize("slot", ["addcmul", "addcdiv"])
-def test_scaled_terms(kernels, slot, name):
-    if slot == "addcdiv" and name in INTEGRAL:
+@pytest.mark.parametrize("primitive", ["addcmul", "addcdiv"])
+def test_scaled_terms(kernels, primitive, name):
+    if primitive == "addcdiv" and name in INTEGRAL:
         return
     rng = np.random.default_rng(5)
     x, y, z = (random_values(rng, name, (9, 64)) for _ in range(3))
     value = 3 if name in INTEGRAL else -0.75
-    found = run(kernels, "ternary", slot, name, [placed(x), placed(y), placed(z[:1]),
-                                                Scalar(value, name)])
-    wanted = reference(slot, name, [x, y, z[:1], narrow(np.array(value), name)])
+    found = run(
+        kernels,
+        "ternary",
+        primitive,
+        name,
+        [placed(x), placed(y), placed(z[:1]), Scalar(value, name)],
+    )
+    wanted = reference(primitive, name, [x, y, z[:1], narrow(np.array(value), name)])
     size = np.abs(np.nan_to_num(wanted.astype(complex))) + np.abs(widen(x, name))
     assert_close(found, wanted, name, 4, size)
 
@@ -256,12 +314,24 @@ def test_where(kernels, size):
         x, y = random_values(rng, name, shape), random_values(rng, name, other)
         condition = placed(rng.integers(0, 2, shape).astype(bool))
         out = placed(np.zeros(shape, x.dtype))
-        launch(kernels("ternary"), f"where_{size}", out,
-               [condition, placed(x), np.broadcast_to(placed(y), shape)], (name, name), pack)
+        launch(
+            kernels("ternary"),
+            f"where_{size}",
+            out,
+            [condition, placed(x), np.broadcast_to(placed(y), shape)],
+            (name, name),
+            pack,
+        )
         np.testing.assert_array_equal(out, np.where(condition, x, y))
         number = Scalar(3, name, x.dtype)
-        launch(kernels("ternary"), f"where_{size}", out,
-               [condition, number, placed(x)], (name, name), pack)
+        launch(
+            kernels("ternary"),
+            f"where_{size}",
+            out,
+            [condition, number, placed(x)],
+            (name, name),
+            pack,
+        )
         np.testing.assert_array_equal(out, np.where(condition, x.dtype.type(3), x))
 
 
@@ -320,47 +390,64 @@ def test_casts_of_what_does_not_fit(kernels):
 ENDS = (0.0, -0.0, 1.0, -1.0, 0.5, math.inf, -math.inf, math.nan)
 
 
-@pytest.mark.parametrize("slot", "acos acosh asin asinh atan atanh cos cosh exp log sin sinh sqrt "
-                         "tan tanh".split())
-def test_complex_ends(kernels, slot):
+@pytest.mark.parametrize(
+    "primitive", "acos acosh asin asinh atan atanh cos cosh exp log sin sinh sqrt tan tanh".split()
+)
+def test_complex_ends(kernels, primitive):
     points = [complex(x, y) for x, y in itertools.product(ENDS, ENDS)]
-    found = run(kernels, "complex_functions", slot, "c128", [placed(np.array(points))])
+    found = run(kernels, "complex_functions", primitive, "c128", [placed(np.array(points))])
     for z, w in zip(points, found.tolist(), strict=True):
         if cmath.isnan(z) and 0 in (z.real, z.imag):
-            continue    # versions of the C standard differ
+            continue  # versions of the C standard differ
         try:
-            wanted = getattr(cmath, slot)(z)
+            wanted = getattr(cmath, primitive)(z)
         except (ValueError, OverflowError):
-            continue    # a pole, of which cmath only says that it is one
+            continue  # a pole, of which cmath only says that it is one
         for a, b in ((w.real, wanted.real), (w.imag, wanted.imag)):
-            both = f"{slot}({z!r}) is {wanted!r}, not {w!r}"
+            both = f"{primitive}({z!r}) is {wanted!r}, not {w!r}"
             assert math.isnan(a) == math.isnan(b), both
             if not math.isnan(b):
                 assert abs(a) == pytest.approx(abs(b), rel=1e-14, abs=1e-300), both
             if math.isfinite(z.real) and math.isfinite(z.imag):
-                assert math.copysign(1, a) == math.copysign(1, b), both     # the side of the cut
+                assert math.copysign(1, a) == math.copysign(1, b), both  # the side of the cut
 
 
-@pytest.mark.parametrize("slot", FUNCTIONS)
-def test_complex_sizes(kernels, slot):
+@pytest.mark.parametrize("primitive", FUNCTIONS)
+def test_complex_sizes(kernels, primitive):
     # From tiny to huge numbers, and next to the points where functions branch.
     rng = np.random.default_rng(10)
     n = 2000
-    if slot in ("cos", "cosh", "exp", "exp2", "expm1", "sigmoid", "sin", "sinh", "tan", "tanh"):
+    if primitive in (
+        "cos",
+        "cosh",
+        "exp",
+        "exp2",
+        "expm1",
+        "sigmoid",
+        "sin",
+        "sinh",
+        "tan",
+        "tanh",
+    ):
         exponents = rng.uniform(-40, 2, (2, n))
     else:
         exponents = rng.uniform(-300, 300, (2, n))
     parts = rng.choice([-1, 1], (2, n)) * 10.0**exponents
     near = rng.choice([-1, 0, 1], (2, n)) + rng.choice([-1, 1], (2, n)) * 10.0 ** rng.uniform(
-        -18, 0, (2, n))
+        -18, 0, (2, n)
+    )
     z = np.concatenate([parts[0] + 1j * parts[1], near[0] + 1j * near[1]])
-    found = run(kernels, "complex_functions", slot, "c128", [placed(z)])
+    found = run(kernels, "complex_functions", primitive, "c128", [placed(z)])
     mpmath = pytest.importorskip("mpmath")
-    mpmath.mp.dps = 640       # more than the parts' exponents differ
-    functions = {"rsqrt": lambda z: 1 / mpmath.sqrt(z), "exp2": lambda z: mpmath.power(2, z),
-                 "sigmoid": lambda z: 1 / (1 + mpmath.exp(-z)),
-                 "log2": lambda z: mpmath.log(z) / mpmath.log(2), "log10": mpmath.log10}
-    function = functions.get(slot) or getattr(mpmath, slot)
+    mpmath.mp.dps = 640  # more than the parts' exponents differ
+    functions = {
+        "rsqrt": lambda z: 1 / mpmath.sqrt(z),
+        "exp2": lambda z: mpmath.power(2, z),
+        "sigmoid": lambda z: 1 / (1 + mpmath.exp(-z)),
+        "log2": lambda z: mpmath.log(z) / mpmath.log(2),
+        "log10": mpmath.log10,
+    }
+    function = functions.get(primitive) or getattr(mpmath, primitive)
     wanted = np.array([complex(function(mpmath.mpc(x))) for x in z[::40].tolist()])
     error = np.abs(found[::40] - wanted) / np.abs(wanted)
     worst = np.argmax(error)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slot_calls import (
+from primitive_calls import (
     LAYOUTS,
     NAMES,
     STORED,
@@ -11,7 +11,7 @@ from slot_calls import (
     blank,
     plain,
     reference,
-    run_slot,
+    run_primitive,
     sample,
     strided,
 )
@@ -51,7 +51,7 @@ def test_gather(name, layout, dim):
     shape[dim] = 8
     index = indices(shape, values.shape[dim])
     out, expected = blank(shape, values.dtype, layout), blank(shape, values.dtype)
-    run_slot("gather", out, [LAYOUTS[layout](values), LAYOUTS[layout](index)], dim)
+    run_primitive("gather", out, [LAYOUTS[layout](values), LAYOUTS[layout](index)], dim)
     reference("gather", expected, [values, index], dim=dim)
     np.testing.assert_array_equal(out, expected)
 
@@ -60,7 +60,7 @@ def test_gather_of_rows_moves_words():
     values, row = sample("u8", (50, 64)), indices((33, 1), 50)
     index = np.broadcast_to(row, (33, 64))
     out = blank((33, 64), values.dtype)
-    run_slot("gather", out, [values, index], 0)
+    run_primitive("gather", out, [values, index], 0)
     np.testing.assert_array_equal(out, values[row[:, 0]])
 
 
@@ -70,30 +70,30 @@ def test_gather_of_any_size(shape):
     length = shape[0] if shape and shape[0] else 1
     index = indices(shape, length)
     out = blank(shape, values.dtype)
-    run_slot("gather", out, [values, index], 0)
+    run_primitive("gather", out, [values, index], 0)
     expected = blank(shape, values.dtype)
     reference("gather", expected, [values, index], dim=0)
     np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("wrong", [-1, 5, 2**40, -(2**63)])
-@pytest.mark.parametrize("slot", ["gather", "scatter", "scatter_add", "scatter_reduce"])
-def test_index_out_of_range_is_told_and_touches_nothing(slot, wrong):
+@pytest.mark.parametrize("primitive", ["gather", "scatter", "scatter_add", "scatter_reduce"])
+def test_index_out_of_range_is_told_and_touches_nothing(primitive, wrong):
     values, index = sample("f32", (5, 3), seed=1), indices((6, 3), 5)
     index[4, 1] = wrong
     others = sample("f32", (6, 3), seed=2)
-    out = plain(others) if slot == "gather" else plain(values)
+    out = plain(others) if primitive == "gather" else plain(values)
     before = plain(out)
-    ins = [values, index] if slot == "gather" else [index, others]
-    mode = (0,) if slot == "scatter_reduce" else ()
+    ins = [values, index] if primitive == "gather" else [index, others]
+    mode = (0,) if primitive == "scatter_reduce" else ()
     with pytest.raises(KernelError) as error:
-        run_slot(slot, out, ins, 0, *mode)
+        run_primitive(primitive, out, ins, 0, *mode)
     assert error.value.code == E_INDEX
     assert error.value.message == f"index {wrong} is out of bounds for dimension 0 with size 5"
     index[4, 1] = 0
     expected = plain(before)
-    if slot == "gather":
-        reference(slot, expected, [values, index], dim=0)
+    if primitive == "gather":
+        reference(primitive, expected, [values, index], dim=0)
         expected[4, 1] = before[4, 1]
         np.testing.assert_array_equal(out, expected)
 
@@ -107,7 +107,7 @@ def test_scatter_of_the_last(name, layout, dim):
     shape[dim] = 17
     index, source = indices(shape, start.shape[dim]), sample(name, shape, seed=2)
     out, expected = LAYOUTS[layout](start), plain(start)
-    run_slot("scatter", out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
+    run_primitive("scatter", out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
     reference("scatter", expected, [index, source], dim=dim)
     np.testing.assert_array_equal(out, expected)
 
@@ -120,7 +120,7 @@ def test_scatter_into_many_places(name, count):
     index = np.random.default_rng(3).choice([5, 99_999, 1234, 70], count)
     source = sample(name, (count,), seed=2)
     out, expected = plain(start), plain(start)
-    run_slot("scatter", out, [index, source], 0)
+    run_primitive("scatter", out, [index, source], 0)
     reference("scatter", expected, [index, source], dim=0)
     np.testing.assert_array_equal(out, expected)
 
@@ -128,33 +128,37 @@ def test_scatter_into_many_places(name, count):
 def test_scatter_of_a_number_and_of_part_of_a_source():
     index = indices((2, 3), 4)
     out, expected = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.float32)
-    run_slot("scatter", out, [index, np.broadcast_to(np.float32(3), (2, 3))], 0)
+    run_primitive("scatter", out, [index, np.broadcast_to(np.float32(3), (2, 3))], 0)
     reference("scatter", expected, [index, np.full((2, 3), 3, np.float32)], dim=0)
     np.testing.assert_array_equal(out, expected)
     source = sample("f32", (6, 5))
-    run_slot("scatter", out, [index, source], 0)
+    run_primitive("scatter", out, [index, source], 0)
     reference("scatter", expected, [index, source], dim=0)
     np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("layout", ["plain", "reversed"])
-@pytest.mark.parametrize("slot", ["scatter_add", 0, 1, 2])
-def test_scatter_combines(name, layout, slot):
-    if slot in (1, 2) and name.startswith("c"):
+@pytest.mark.parametrize("primitive", ["scatter_add", 0, 1, 2])
+def test_scatter_combines(name, layout, primitive):
+    if primitive in (1, 2) and name.startswith("c"):
         pytest.skip("complex numbers have no order")
     start, shape = sample(name, (4, 5, 6), seed=1), (3, 13, 5)
     index, source = indices(shape, 5), sample(name, shape, seed=2)
-    slot, mode = (slot, {}) if isinstance(slot, str) else ("scatter_reduce", {"mode": slot})
+    primitive, mode = (
+        (primitive, {}) if isinstance(primitive, str) else ("scatter_reduce", {"mode": primitive})
+    )
     out, expected = LAYOUTS[layout](start), plain(start)
-    run_slot(slot, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], 1, *mode.values())
+    run_primitive(
+        primitive, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], 1, *mode.values()
+    )
     if name == "b":
         join = np.logical_or if mode.get("mode", 1) == 1 else np.logical_and
         for at in np.ndindex(shape):
             place = (at[0], index[at], at[2])
             expected[place] = join(expected[place], source[at])
     else:
-        reference(slot, expected, [index, source], dim=1, **mode)
+        reference(primitive, expected, [index, source], dim=1, **mode)
     assert_same(out, expected, name)
 
 
@@ -166,7 +170,7 @@ def test_long_runs_are_added_in_pieces(name, count):
     index[-3:] = 2
     source, start = sample(name, (count,), seed=4), sample(name, (5,), seed=5)
     out, expected = plain(start), plain(start)
-    run_slot("scatter_add", out, [index, source], 0)
+    run_primitive("scatter_add", out, [index, source], 0)
     reference("scatter_add", expected, [index, source], dim=0)
     assert_close(out, expected, {"bf16": 2**-6, "f32": 2**-18, "c64": 2**-18}.get(name, 0))
 
@@ -175,7 +179,7 @@ def test_short_runs_are_added_in_order():
     rng = np.random.default_rng(0)
     index, source = rng.integers(0, 40, 9000), rng.normal(size=9000).astype(np.float32)
     out, expected = np.zeros(40, np.float32), np.zeros(40, np.float32)
-    run_slot("scatter_add", out, [index, source], 0)
+    run_primitive("scatter_add", out, [index, source], 0)
     for place, value in zip(index, source, strict=True):
         expected[place] += value
     np.testing.assert_array_equal(out, expected)
@@ -185,11 +189,11 @@ def test_nan_wins():
     source = np.array([1, np.nan, 3, -2], np.float32)
     for mode in (1, 2):
         out = np.zeros(2, np.float32)
-        run_slot("scatter_reduce", out, [np.array([0, 0, 0, 1]), source], 0, mode)
+        run_primitive("scatter_reduce", out, [np.array([0, 0, 0, 1]), source], 0, mode)
         assert np.isnan(out[0])
         assert out[1] == (0 if mode == 1 else -2)
         out = np.full(1, np.nan, np.float32)
-        run_slot("scatter_reduce", out, [np.array([0]), source[:1]], 0, mode)
+        run_primitive("scatter_reduce", out, [np.array([0]), source[:1]], 0, mode)
         assert np.isnan(out[0])
 
 
@@ -225,7 +229,7 @@ def test_index(name, layout, case):
     values = sample(name, shape)
     expected = values[tuple(arrays)]
     out = blank(expected.shape, values.dtype, layout)
-    run_slot("index", out, [LAYOUTS[layout](values), *arrays])
+    run_primitive("index", out, [LAYOUTS[layout](values), *arrays])
     np.testing.assert_array_equal(out, expected)
 
 
@@ -237,7 +241,7 @@ def test_index_put(name, layout, case):
     start = sample(name, shape)
     values = sample(name, start[tuple(arrays)].shape, seed=1)
     out, expected = LAYOUTS[layout](start), plain(start)
-    run_slot("index_put", out, [LAYOUTS[layout](values), *arrays], 0)
+    run_primitive("index_put", out, [LAYOUTS[layout](values), *arrays], 0)
     expected[tuple(arrays)] = values
     np.testing.assert_array_equal(out, expected)
 
@@ -249,7 +253,7 @@ def test_index_put_adds(name, case):
     start = sample(name, shape)
     values = sample(name, start[tuple(arrays)].shape, seed=1)
     out, expected = strided(start), plain(start)
-    run_slot("index_put", out, [values, *arrays], 1)
+    run_primitive("index_put", out, [values, *arrays], 1)
     if name == "b":
         np.logical_or.at(expected, tuple(arrays), values)
     else:
@@ -260,7 +264,7 @@ def test_index_put_adds(name, case):
 def test_index_put_of_a_repeated_value():
     values = np.broadcast_to(np.float32(2), (100, 4))
     index, out = indices((100,), 5), np.zeros((5, 4), np.float32)
-    run_slot("index_put", out, [values, index], 1)
+    run_primitive("index_put", out, [values, index], 1)
     np.testing.assert_array_equal(out, 2.0 * np.bincount(index, minlength=5)[:, None].repeat(4, 1))
 
 
@@ -272,43 +276,43 @@ def test_index_names_the_dim(wrong, arrays):
     chosen[-1][4] = wrong
     out = blank(values[tuple(np.clip(one, 0, 6) for one in chosen)].shape, values.dtype)
     with pytest.raises(KernelError, match=rf"{wrong} is .*dimension {arrays - 1} with size 7"):
-        run_slot("index", out, [values, *chosen])
+        run_primitive("index", out, [values, *chosen])
     assert (out[4] == 77).all()
     for accumulate in (0, 1):
         target = plain(values)
         with pytest.raises(KernelError, match=rf"{wrong} is .*dimension {arrays - 1} with size 7"):
-            run_slot("index_put", target, [out, *chosen], accumulate)
+            run_primitive("index_put", target, [out, *chosen], accumulate)
 
 
-@pytest.mark.parametrize("slot", ["index", "index_put", "gather", "scatter", "scatter_add"])
-def test_more_dims_than_a_kernel_takes(slot):
+@pytest.mark.parametrize("primitive", ["index", "index_put", "gather", "scatter", "scatter_add"])
+def test_more_dims_than_a_kernel_takes(primitive):
     shape = (2,) * 15
     values = np.asfortranarray(np.arange(2**15, dtype=np.int16).reshape(shape))
     values = values.transpose(*range(0, 15, 2), *range(1, 15, 2))
     index = indices((3, 2), 2)
-    if slot.startswith("index"):
+    if primitive.startswith("index"):
         out = np.zeros((3, 2, *shape[1:]), np.int16)
-        if slot == "index":
-            run_slot(slot, out, [values, index])
+        if primitive == "index":
+            run_primitive(primitive, out, [values, index])
             np.testing.assert_array_equal(out, values[index])
             return
         source, target = sample("i16", out.shape), values.copy(order="K")
-        run_slot(slot, target, [source, index], 0)
+        run_primitive(primitive, target, [source, index], 0)
         expected = values.copy()
         expected[index] = source
         np.testing.assert_array_equal(target, expected)
         return
     index = indices((3, *shape[1:]), 2)
     index = np.asfortranarray(index).transpose(0, *range(14, 0, -1))
-    if slot == "gather":
+    if primitive == "gather":
         out, expected = np.zeros(index.shape, np.int16), np.zeros(index.shape, np.int16)
-        run_slot(slot, out, [values, index], 0)
-        reference(slot, expected, [values, index], dim=0)
+        run_primitive(primitive, out, [values, index], 0)
+        reference(primitive, expected, [values, index], dim=0)
     else:
         source = sample("i16", index.shape)
         out, expected = values.copy(order="K"), values.copy()
-        run_slot(slot, out, [index, source], 0)
-        reference(slot, expected, [index, source], dim=0)
+        run_primitive(primitive, out, [index, source], 0)
+        reference(primitive, expected, [index, source], dim=0)
     np.testing.assert_array_equal(out, expected)
 
 
@@ -324,7 +328,7 @@ def test_nonzero(name, layout):
         values[0, 0, :3] = -0.0
     expected = np.argwhere(values.astype(np.complex128) != 0)
     out = blank(expected.shape, np.dtype(np.int64), layout)
-    run_slot("nonzero", out, [LAYOUTS[layout](values)])
+    run_primitive("nonzero", out, [LAYOUTS[layout](values)])
     np.testing.assert_array_equal(out, expected)
 
 
@@ -333,7 +337,7 @@ def test_nonzero_of_any_size(shape):
     values = sample("b", shape)
     expected = np.argwhere(values)
     out = blank(expected.shape, np.dtype(np.int64))
-    run_slot("nonzero", out, [values])
+    run_primitive("nonzero", out, [values])
     np.testing.assert_array_equal(out, expected)
 
 
@@ -342,5 +346,5 @@ def test_nonzero_of_changed_elements(more):
     values = sample("b", (5000,))
     out = blank((values.sum() + more, 1), np.dtype(np.int64))
     with pytest.raises(KernelError, match="changed while they were counted") as error:
-        run_slot("nonzero", out, [values])
+        run_primitive("nonzero", out, [values])
     assert error.value.code == E_RUNTIME

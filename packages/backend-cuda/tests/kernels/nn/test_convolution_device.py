@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slot_calls import assert_close, begin, blank, reference, run_slot, sample
+from primitive_calls import assert_close, begin, blank, reference, run_primitive, sample
 
 from pullback.testing.kernel_calls import E_VALUE, KernelError
 
@@ -39,7 +39,7 @@ CASES = {
 
 
 class Case:
-    """The operands of a case, and what the slots should make of them."""
+    """The operands of a case, and what the primitives should make of them."""
 
     def __init__(self, key, name):
         images, groups, c, o, sizes, kernel, stride, padding, dilation = CASES[key]
@@ -52,47 +52,47 @@ class Case:
         self.weight = sample(name, (groups * o, c, *kernel), seed=1)
         self.windows = sample(name, (images, groups * o, *counts), seed=2)
 
-    def run(self, slot, *bias):
-        """Return what a slot makes of the operands, and what the reference makes."""
+    def run(self, primitive, *bias):
+        """Return what a primitive makes of the operands, and what the reference makes."""
         out, ins = {
             "conv": (self.windows, [self.image, self.weight]),
             "conv_adjoint": (self.image, [self.windows, self.weight]),
             "conv_weight": (self.weight, [self.image, self.windows]),
-        }[slot]
+        }[primitive]
         results = blank(out.shape, out.dtype), blank(out.shape, out.dtype)
-        run_slot(slot, results[0], [*ins, *bias], self.geometry)
-        reference(slot, results[1], [*ins, *bias], geometry=self.geometry)
+        run_primitive(primitive, results[0], [*ins, *bias], self.geometry)
+        reference(primitive, results[1], [*ins, *bias], geometry=self.geometry)
         return results
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("key", CASES)
-@pytest.mark.parametrize("slot", ["conv", "conv_adjoint", "conv_weight"])
-def test_convolution(name, key, slot):
+@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
+def test_convolution(name, key, primitive):
     case = Case(key, name)
-    actual, expected = case.run(slot)
+    actual, expected = case.run(primitive)
     assert_close(actual, expected, TOLERANCES[name])
 
 
 @pytest.mark.parametrize("key", ["line", "channels", "groups", "one window", "stride"])
-@pytest.mark.parametrize("slot", ["conv", "conv_adjoint"])
-def test_bias(key, slot):
+@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint"])
+def test_bias(key, primitive):
     case = Case(key, "f32")
-    channels = (case.windows if slot == "conv" else case.image).shape[1]
-    actual, expected = case.run(slot, sample("f32", (channels,), seed=3))
+    channels = (case.windows if primitive == "conv" else case.image).shape[1]
+    actual, expected = case.run(primitive, sample("f32", (channels,), seed=3))
     assert_close(actual, expected, TOLERANCES["f32"])
 
 
 @pytest.mark.parametrize("key", ["plane", "channels", "stride", "one window", "groups"])
-@pytest.mark.parametrize("slot", ["conv", "conv_adjoint", "conv_weight"])
+@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_numbers_that_are_not_finite(key, slot, value):
+def test_numbers_that_are_not_finite(key, primitive, value):
     """Padding is multiplied as zeros are; of windows that are not there nothing is."""
     case = Case(key, "f32")
     case.weight[1, 0].flat[0] = value
     case.weight[0, 1].flat[-1] = -value
     case.windows[0, 0].flat[0] = value
-    actual, expected = case.run(slot)
+    actual, expected = case.run(primitive)
     np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
     np.testing.assert_array_equal(np.isposinf(actual), np.isposinf(expected))
 
@@ -102,18 +102,18 @@ def test_sums_of_nothing(count, c, o):
     bias, geometry = np.arange(1, 5, dtype=np.float32), (1, 1, 1, 1, 1, 1, 1)
     shapes = (count, c, 9, 8), (o, c, 3, 3), (count, o, 9, 8)
     image, weight, windows = (np.ones(shape, np.float32) for shape in shapes)
-    run_slot("conv", windows, [image, weight, bias[:o]], geometry)
+    run_primitive("conv", windows, [image, weight, bias[:o]], geometry)
     np.testing.assert_array_equal(windows, np.broadcast_to(bias[:o, None, None], windows.shape))
-    run_slot("conv_adjoint", image, [windows, weight, bias[:c]], geometry)
+    run_primitive("conv_adjoint", image, [windows, weight, bias[:c]], geometry)
     np.testing.assert_array_equal(image, np.broadcast_to(bias[:c, None, None], image.shape))
-    run_slot("conv_weight", weight, [image, windows], geometry)
+    run_primitive("conv_weight", weight, [image, windows], geometry)
     assert not weight.any()
 
 
 def test_sums_are_the_same_every_time():
     case = Case("one window", "f32")
-    for slot in ("conv", "conv_adjoint", "conv_weight"):
-        first, second = case.run(slot)[0], case.run(slot)[0]
+    for primitive in ("conv", "conv_adjoint", "conv_weight"):
+        first, second = case.run(primitive)[0], case.run(primitive)[0]
         np.testing.assert_array_equal(first, second)
 
 
@@ -130,5 +130,5 @@ def test_operands_that_do_not_belong_together_are_refused():
         (1, 0, 1, 4),
     ):
         with pytest.raises(KernelError) as error:
-            run_slot("conv", out, [image, weight], geometry)
+            run_primitive("conv", out, [image, weight], geometry)
         assert error.value.code == E_VALUE

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import assert_close, blank, run_slot, sample
+from primitive_calls import assert_close, blank, run_primitive, sample
 
 from pullback.refbackend.losses import KERNELS as REFERENCE
 from pullback.testing.kernel_calls import E_DTYPE, E_INDEX, E_VALUE, KernelError
@@ -38,9 +38,9 @@ def case(name, shape, seed=0):
     return sample(name, shape, seed), target, np.abs(sample(name, (classes,), seed + 1)) + 1
 
 
-def check(slot, name, out, wanted, ins, ignored, reduction):
-    run_slot(slot, out, ins, ignored, reduction)
-    REFERENCE[slot][1](wanted, *ins, ignored=ignored, reduction=reduction)
+def check(primitive, name, out, wanted, ins, ignored, reduction):
+    run_primitive(primitive, out, ins, ignored, reduction)
+    REFERENCE[primitive][1](wanted, *ins, ignored=ignored, reduction=reduction)
     assert_close(out, wanted, TOLERANCES[name])
 
 
@@ -84,10 +84,10 @@ def test_all_are_ignored():
     target = np.full(4, IGNORED)
     for reduction, expected in ((MEAN, np.nan), (SUM, 0)):
         out = blank((), x.dtype)
-        run_slot("nll_loss", out, [x, target], IGNORED, reduction)
+        run_primitive("nll_loss", out, [x, target], IGNORED, reduction)
         np.testing.assert_equal(out, np.float32(expected))
         slopes = blank(x.shape, x.dtype)
-        run_slot("nll_loss_adjoint", slopes, [out, target], IGNORED, reduction)
+        run_primitive("nll_loss_adjoint", slopes, [out, target], IGNORED, reduction)
         assert (slopes == 0).all()
 
 
@@ -106,10 +106,10 @@ def test_no_targets():
     x, target = np.zeros((0, 3), np.float32), np.zeros(0, np.int64)
     for reduction, expected in ((MEAN, np.nan), (SUM, 0)):
         out = blank((), x.dtype)
-        run_slot("nll_loss", out, [x, target], IGNORED, reduction)
+        run_primitive("nll_loss", out, [x, target], IGNORED, reduction)
         np.testing.assert_equal(out, np.float32(expected))
-        run_slot("nll_loss_adjoint", x, [out, target], IGNORED, reduction)
-    run_slot("nll_loss", np.zeros(0, np.float32), [x, target], IGNORED, NONE)
+        run_primitive("nll_loss_adjoint", x, [out, target], IGNORED, reduction)
+    run_primitive("nll_loss", np.zeros(0, np.float32), [x, target], IGNORED, NONE)
 
 
 @pytest.mark.parametrize("wrong", [3, -1, 2**62, -(2**63)])
@@ -120,9 +120,9 @@ def test_no_class(wrong, reduction, classes):
     target = np.full(5, IGNORED)
     target[4] = wrong
     out = blank(() if reduction else (5,), x.dtype)
-    for slot, outs, source in (("nll_loss", out, x), ("nll_loss_adjoint", x.copy(), out)):
+    for primitive, outs, source in (("nll_loss", out, x), ("nll_loss_adjoint", x.copy(), out)):
         with pytest.raises(KernelError) as caught:
-            run_slot(slot, outs, [source, target], IGNORED, reduction)
+            run_primitive(primitive, outs, [source, target], IGNORED, reduction)
         assert caught.value.code == E_INDEX
         assert caught.value.message == f"Target {wrong} is out of bounds."
 
@@ -130,12 +130,14 @@ def test_no_class(wrong, reduction, classes):
 def test_bad_calls_are_refused():
     x, target, out = sample("f32", (5, 3)), np.zeros(4, np.int64), np.zeros(5, np.float32)
     with pytest.raises(KernelError) as caught:
-        run_slot("nll_loss", out, [x, target], IGNORED, NONE)
+        run_primitive("nll_loss", out, [x, target], IGNORED, NONE)
     assert caught.value.code == E_VALUE
     with pytest.raises(KernelError) as caught:
-        run_slot("nll_loss", out, [x, np.zeros(5, np.int64), np.ones(2, np.float32)], IGNORED, NONE)
+        run_primitive(
+            "nll_loss", out, [x, np.zeros(5, np.int64), np.ones(2, np.float32)], IGNORED, NONE
+        )
     assert caught.value.code == E_VALUE
     half = x.astype(np.float16)
     with pytest.raises(KernelError) as caught:
-        run_slot("nll_loss", half[:, 0].copy(), [half, np.zeros(5, np.int64)], IGNORED, NONE)
+        run_primitive("nll_loss", half[:, 0].copy(), [half, np.zeros(5, np.int64)], IGNORED, NONE)
     assert caught.value.code == E_DTYPE

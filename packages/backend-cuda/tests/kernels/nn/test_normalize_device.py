@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from slot_calls import assert_close, blank, run_slot, sample
+from primitive_calls import assert_close, blank, run_primitive, sample
 
 from pullback.refbackend.fused import KERNELS as REFERENCE
 from pullback.testing.kernel_calls import E_DTYPE, E_VALUE, KernelError
@@ -51,7 +51,7 @@ def test_normalize(name, shape, shared, kind):
     x, mean, scale, weight, bias = arguments(name, shape, shared)
     weight, bias = as_laid(weight, kind), as_laid(bias, kind)
     out, wanted = blank(shape, x.dtype), blank(shape, x.dtype)
-    run_slot("normalize", out, [x, mean, scale, weight, bias])
+    run_primitive("normalize", out, [x, mean, scale, weight, bias])
     REFERENCE["normalize"][1](wanted, x, mean, scale, weight, bias)
     assert_close(out, wanted, TOLERANCES[name])
 
@@ -65,7 +65,7 @@ def test_normalize_backward(name, shape, shared, kind):
     weight = as_laid(weight, kind)
     grad = sample(name, shape, 5)
     outs = [tuple(blank(n, x.dtype) for n in (shape, shape[1:3], shape[1:3])) for _ in range(2)]
-    run_slot("normalize_backward", outs[0], [grad, x, mean, scale, weight])
+    run_primitive("normalize_backward", outs[0], [grad, x, mean, scale, weight])
     REFERENCE["normalize_backward"][1](outs[1], grad, x, mean, scale, weight)
     for actual, expected in zip(*outs, strict=True):
         assert_close(actual, expected, TOLERANCES[name])
@@ -78,7 +78,7 @@ def test_standardize(name, shape, given):
     x, _, _, weight, bias = arguments(name, shape, False)
     parameters = [weight.copy()] * (given & 1) + [bias.copy()] * (given >> 1)
     outs = [tuple(blank(n, x.dtype) for n in (shape, shape[:2], shape[:2])) for _ in range(2)]
-    run_slot("standardize", outs[0], [x, *parameters], *shape[1:], 1e-5, given)
+    run_primitive("standardize", outs[0], [x, *parameters], *shape[1:], 1e-5, given)
     REFERENCE["standardize"][1](outs[1], x, *parameters, groups=shape[1], channels=shape[2],
                                 inner=shape[3], eps=1e-5, given=given)  # fmt: skip
     for actual, expected in zip(*outs, strict=True):
@@ -91,7 +91,7 @@ def test_elements_may_begin_anywhere(name):
         x = sample(name, (6 * 64 + 3,))[first : first + 6 * 64].reshape(6, 1, 64, 1)
         weight = sample(name, (67,), 1)[first : first + 64]
         outs = [tuple(blank(n, x.dtype) for n in (x.shape, (6,), (6,))) for _ in range(2)]
-        run_slot("standardize", outs[0], [x, weight], 1, 64, 1, 1e-5, 1)
+        run_primitive("standardize", outs[0], [x, weight], 1, 64, 1, 1e-5, 1)
         REFERENCE["standardize"][1](
             outs[1], x, weight, groups=1, channels=64, inner=1, eps=1e-5, given=1
         )
@@ -103,7 +103,7 @@ def test_elements_may_begin_anywhere(name):
 def test_numbers_far_from_zero(length):
     x = (sample("f32", (3, 1, length, 1)) + 4096).astype(np.float32)
     out, mean, variance = (blank(n, x.dtype) for n in (x.shape, (3,), (3,)))
-    run_slot("standardize", (out, mean, variance), [x], 1, length, 1, 0.0, 0)
+    run_primitive("standardize", (out, mean, variance), [x], 1, length, 1, 0.0, 0)
     wide = x.astype(np.float64).reshape(3, length)
     np.testing.assert_allclose(variance, wide.var(1), rtol=2**-20)
     np.testing.assert_allclose(mean, wide.mean(1), rtol=2**-23)
@@ -113,7 +113,7 @@ def test_equal_elements_have_no_variance():
     for value in (0.1, -3e7, 1e-30):
         x = np.full((2, 1, 3000, 1), value, np.float32)
         outs = blank(x.shape, x.dtype), blank((2,), x.dtype), blank((2,), x.dtype)
-        run_slot("standardize", outs, [x], 1, 3000, 1, 1e-5, 0)
+        run_primitive("standardize", outs, [x], 1, 3000, 1, 1e-5, 0)
         assert (outs[0] == 0).all() and (outs[1] == x[0, 0, 0, 0]).all() and (outs[2] == 0).all()
 
 
@@ -121,7 +121,7 @@ def test_infinities_are_not_standardized():
     x = np.ones((2, 1, 40, 1), np.float32)
     x[0, 0, 3] = np.inf
     outs = blank(x.shape, x.dtype), blank((2,), x.dtype), blank((2,), x.dtype)
-    run_slot("standardize", outs, [x], 1, 40, 1, 1e-5, 0)
+    run_primitive("standardize", outs, [x], 1, 40, 1, 1e-5, 0)
     assert np.isnan(outs[0][0]).all() and (outs[0][1] == 0).all() and np.isnan(outs[2][0])
 
 
@@ -130,20 +130,22 @@ def test_nothing():
         x, weight = np.zeros(shape, np.float32), sample("f32", shape[1:3])
         statistics = np.ones(shape[:2], np.float32)
         outs = tuple(blank(n, x.dtype) for n in (shape, shape[1:3], shape[1:3]))
-        run_slot("normalize_backward", outs, [x, x, statistics, statistics, weight])
+        run_primitive("normalize_backward", outs, [x, x, statistics, statistics, weight])
         assert (outs[1] == 0).all() and (outs[2] == 0).all()
-        run_slot("normalize", outs[0], [x, statistics, statistics, weight, weight])
+        run_primitive("normalize", outs[0], [x, statistics, statistics, weight, weight])
         found = outs[0], blank((0,), x.dtype), blank((0,), x.dtype)
-        run_slot("standardize", found, [x], *shape[1:], 1e-5, 0)
+        run_primitive("standardize", found, [x], *shape[1:], 1e-5, 0)
 
 
 def test_bad_calls_are_refused():
     x, found = np.ones(10, np.float32), np.ones(3, np.float32)
     for groups, channels, inner in ((1, 3, 1), (1, 5, 1), (0, 5, 1), (1, 0, 1), (1, -5, -1)):
         with pytest.raises(KernelError) as caught:
-            run_slot("standardize", (x.copy(), found, found), [x], groups, channels, inner, 0.0, 0)
+            run_primitive(
+                "standardize", (x.copy(), found, found), [x], groups, channels, inner, 0.0, 0
+            )
         assert caught.value.code == E_VALUE
     half = np.ones(10, np.float16)
     with pytest.raises(KernelError) as caught:
-        run_slot("standardize", (half.copy(), half, half), [half], 1, 10, 1, 0.0, 0)
+        run_primitive("standardize", (half.copy(), half, half), [half], 1, 10, 1, 0.0, 0)
     assert caught.value.code == E_DTYPE

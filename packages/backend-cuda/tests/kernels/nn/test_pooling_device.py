@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import assert_close, begin, blank, reference, run_slot, sample
+from primitive_calls import assert_close, begin, blank, reference, run_primitive, sample
 
 from pullback.testing.kernel_calls import E_INDEX, E_VALUE, KernelError
 
@@ -74,7 +74,7 @@ def test_max_windows(name, windows, kind):
         )
         values = np.where(chosen == 0, values, chosen).astype(values.dtype)
     outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    run_slot("max_windows", outs, [values], geometry)
+    run_primitive("max_windows", outs, [values], geometry)
     expected = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
     reference("max_windows", expected, [values], geometry=geometry)
     np.testing.assert_array_equal(outs[0], expected[0])
@@ -92,13 +92,13 @@ def test_mean_windows_and_their_adjoint(name, windows, padded, divisor):
     sizes, counts, geometry = windows
     whole, means = sample(name, (2, 3, *sizes)), sample(name, (2, 3, *counts), seed=1)
     options = {"geometry": geometry, "padded": padded, "divisor": divisor}
-    for slot, source, shape in (
+    for primitive, source, shape in (
         ("mean_windows", whole, means.shape),
         ("mean_windows_adjoint", means, whole.shape),
     ):
         out, expected = blank(shape, whole.dtype), blank(shape, whole.dtype)
-        run_slot(slot, out, [source], *options.values())
-        reference(slot, expected, [source], **options)
+        run_primitive(primitive, out, [source], *options.values())
+        reference(primitive, expected, [source], **options)
         assert_close(out, expected, TOLERANCES[name])
 
 
@@ -107,10 +107,10 @@ def test_windows_of_nothing():
     for shape, count in (((0, 5), 4), ((3, 1), 0)):
         values = np.zeros(shape, np.float32)
         outs = blank((shape[0], count), values.dtype), blank((shape[0], count), INDEX)
-        run_slot("max_windows", outs, [values], geometry)
-        run_slot("mean_windows", outs[0], [values], geometry, 0, 0)
+        run_primitive("max_windows", outs, [values], geometry)
+        run_primitive("mean_windows", outs[0], [values], geometry, 0, 0)
     out = blank((3, 1), values.dtype)
-    run_slot("mean_windows_adjoint", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
+    run_primitive("mean_windows_adjoint", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
     assert not out.any()
 
 
@@ -118,7 +118,7 @@ def test_windows_refuse_a_geometry_that_fits_no_dims():
     values = np.zeros((3, 5), np.float32)
     for geometry in ((2, 1, 0), (2, 0, 0, 1), (2, 1, -1, 1), (1,) * 12, (2, 1, 2**62, 1)):
         with pytest.raises(KernelError) as error:
-            run_slot("mean_windows", blank((3, 4), values.dtype), [values], geometry, 0, 0)
+            run_primitive("mean_windows", blank((3, 4), values.dtype), [values], geometry, 0, 0)
         assert error.value.code == E_VALUE
 
 
@@ -144,10 +144,10 @@ def test_resample_and_its_adjoint(name, case):
     indices = np.random.default_rng(0).integers(0, shape[dim], (taps, places))
     more = [sample(name, (taps, places), seed=2)] if weighted else []
     whole, sums = sample(name, shape), sample(name, made, seed=1)
-    for slot, source, result in (("resample", whole, made), ("resample_adjoint", sums, shape)):
+    for primitive, source, result in (("resample", whole, made), ("resample_adjoint", sums, shape)):
         out, expected = blank(result, whole.dtype), blank(result, whole.dtype)
-        run_slot(slot, out, [source, indices, *more], dim)
-        reference(slot, expected, [source, indices, *more], dim=dim)
+        run_primitive(primitive, out, [source, indices, *more], dim)
+        reference(primitive, expected, [source, indices, *more], dim=dim)
         assert_close(out, expected, TOLERANCES[name])
 
 
@@ -158,12 +158,12 @@ def test_taps_out_of_range_are_told(wrong, places):
     indices[1, 2] = wrong
     weights, whole = sample("f32", (2, places)), sample("f32", (2, 6, 3))
     made = sample("f32", (2, places, 3))
-    for slot, source, out in (
+    for primitive, source, out in (
         ("resample", whole, blank(made.shape, made.dtype)),
         ("resample_adjoint", made, blank(whole.shape, whole.dtype)),
     ):
         with pytest.raises(KernelError) as error:
-            run_slot(slot, out, [source, indices, weights], 1)
+            run_primitive(primitive, out, [source, indices, weights], 1)
         assert error.value.code == E_INDEX
         assert error.value.message == f"index {wrong} is out of bounds for dimension 1 with size 6"
 
@@ -171,5 +171,5 @@ def test_taps_out_of_range_are_told(wrong, places):
 def test_adjoint_of_no_sums():
     out = blank((2, 6), np.dtype(np.float32))
     ins = [np.zeros((2, 0), np.float32), np.zeros((2, 0), np.int64), np.zeros((2, 0), np.float32)]
-    run_slot("resample_adjoint", out, ins, 1)
+    run_primitive("resample_adjoint", out, ins, 1)
     assert not out.any()

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import (
+from primitive_calls import (
     FLOATING,
     LAYOUTS,
     NAMES,
@@ -12,7 +12,7 @@ from slot_calls import (
     assert_close,
     blank,
     plain,
-    run_slot,
+    run_primitive,
     sample,
     transposed,
 )
@@ -30,8 +30,8 @@ TAKEN = {
     **dict.fromkeys(("sum_squares", "moments"), ("f32", "f64")),
     "nansum": FLOATING,
 }
-CASES = [(slot, name) for slot, names in TAKEN.items() for name in names]
-# A slot for each way to accumulate.
+CASES = [(primitive, name) for primitive, names in TAKEN.items() for name in names]
+# A primitive for each way to accumulate.
 SOME = [("sum", "f16"), ("sum", "f32"), ("sum", "c128"), ("prod", "i64"), ("amax", "u8"),
         ("amin", "f32"), ("argmax", "bf16"), ("argmin", "i64"), ("all", "c64"),
         ("count_nonzero", "u8"), ("moments", "f32")]  # fmt: skip
@@ -47,24 +47,24 @@ def device(fake_cuda):
     return fake_cuda
 
 
-def result_dtype(slot, dtype):
-    if slot.startswith("arg") or slot == "count_nonzero":
+def result_dtype(primitive, dtype):
+    if primitive.startswith("arg") or primitive == "count_nonzero":
         return np.dtype(np.int64)
-    return np.dtype(bool) if slot in ("any", "all") else dtype
+    return np.dtype(bool) if primitive in ("any", "all") else dtype
 
 
-def outputs(slot, values, dims, layout="plain"):
+def outputs(primitive, values, dims, layout="plain"):
     shape = [1 if d in dims else n for d, n in enumerate(values.shape)]
-    out = blank(shape, result_dtype(slot, values.dtype), layout)
-    return (out, blank(shape, out.dtype, layout)) if slot == "moments" else (out,)
+    out = blank(shape, result_dtype(primitive, values.dtype), layout)
+    return (out, blank(shape, out.dtype, layout)) if primitive == "moments" else (out,)
 
 
-def check(slot, name, values, dims, layout="plain", tolerance=None):
-    """Run a slot, and compare with the reference."""
-    outs, wanted = outputs(slot, values, dims, layout), outputs(slot, values, dims)
-    run_slot(slot, outs, [values])
+def check(primitive, name, values, dims, layout="plain", tolerance=None):
+    """Run a primitive, and compare with the reference."""
+    outs, wanted = outputs(primitive, values, dims, layout), outputs(primitive, values, dims)
+    run_primitive(primitive, outs, [values])
     with np.errstate(all="ignore"):
-        REFERENCE[slot][1](wanted if slot == "moments" else wanted[0], values)
+        REFERENCE[primitive][1](wanted if primitive == "moments" else wanted[0], values)
     for actual, expected in zip(outs, wanted, strict=True):
         if actual.dtype.kind in "bi" or actual.dtype.kind == "u":
             np.testing.assert_array_equal(actual, expected)
@@ -73,12 +73,12 @@ def check(slot, name, values, dims, layout="plain", tolerance=None):
     return outs
 
 
-def values_for(slot, name, shape, seed=0):
-    if slot == "prod" and name != "i64":
+def values_for(primitive, name, shape, seed=0):
+    if primitive == "prod" and name != "i64":
         values = sample(name, shape, seed, 0, 1)
         return (values / 2 + 0.75).astype(values.dtype)  # the product stays of size
     values = sample(name, shape, seed)
-    if slot in ("any", "all", "count_nonzero"):
+    if primitive in ("any", "all", "count_nonzero"):
         values[np.random.default_rng(seed).random(shape) < 0.5] = 0
     return values
 
@@ -86,66 +86,68 @@ def values_for(slot, name, shape, seed=0):
 # ---- dims and layouts ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("slot", "name"), CASES)
-def test_any_dims_of_any_layout(slot, name):
-    values = values_for(slot, name, (3, 4, 16))
+@pytest.mark.parametrize(("primitive", "name"), CASES)
+def test_any_dims_of_any_layout(primitive, name):
+    values = values_for(primitive, name, (3, 4, 16))
     one_dim = [(), (0,), (1,), (2,), (0, 1, 2)]
     all_dims = [dims for n in range(4) for dims in itertools.combinations(range(3), n)]
-    for dims in one_dim if slot.startswith("arg") else all_dims:
+    for dims in one_dim if primitive.startswith("arg") else all_dims:
         for layout, lay in LAYOUTS.items():
-            check(slot, name, lay(values), dims, layout)
+            check(primitive, name, lay(values), dims, layout)
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
+@pytest.mark.parametrize(("primitive", "name"), SOME)
 @pytest.mark.parametrize("length", LENGTHS)
-def test_lengths(slot, name, length):
+def test_lengths(primitive, name, length):
     for other in (1, 3, 8):
-        check(slot, name, values_for(slot, name, (other, length)), (1,))
-        check(slot, name, values_for(slot, name, (length, other)), (0,))
-    check(slot, name, values_for(slot, name, (2, length, 3)), (1,))
+        check(primitive, name, values_for(primitive, name, (other, length)), (1,))
+        check(primitive, name, values_for(primitive, name, (length, other)), (0,))
+    check(primitive, name, values_for(primitive, name, (2, length, 3)), (1,))
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
-def test_few_long_and_many_short(slot, name):
-    tolerance = 2**-6 if slot == "prod" else None
-    check(slot, name, values_for(slot, name, (200_003,)), (0,), tolerance=tolerance)
-    check(slot, name, values_for(slot, name, (2, 100_000)), (1,), tolerance=tolerance)
-    check(slot, name, values_for(slot, name, (20_000, 5)), (0,), tolerance=tolerance)
-    check(slot, name, values_for(slot, name, (5, 20_000)), (0,))
-    check(slot, name, values_for(slot, name, (20_000, 5)), (1,))
-    check(slot, name, values_for(slot, name, (300, 257)), (0,))
+@pytest.mark.parametrize(("primitive", "name"), SOME)
+def test_few_long_and_many_short(primitive, name):
+    tolerance = 2**-6 if primitive == "prod" else None
+    check(primitive, name, values_for(primitive, name, (200_003,)), (0,), tolerance=tolerance)
+    check(primitive, name, values_for(primitive, name, (2, 100_000)), (1,), tolerance=tolerance)
+    check(primitive, name, values_for(primitive, name, (20_000, 5)), (0,), tolerance=tolerance)
+    check(primitive, name, values_for(primitive, name, (5, 20_000)), (0,))
+    check(primitive, name, values_for(primitive, name, (20_000, 5)), (1,))
+    check(primitive, name, values_for(primitive, name, (300, 257)), (0,))
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
-def test_begins_anywhere(slot, name):
-    values = values_for(slot, name, (9 * 64 + 3,))
+@pytest.mark.parametrize(("primitive", "name"), SOME)
+def test_begins_anywhere(primitive, name):
+    values = values_for(primitive, name, (9 * 64 + 3,))
     for first in range(4):
         part = values[first : first + 9 * 64]
-        check(slot, name, part, (0,))
-        check(slot, name, part.reshape(9, 64), (1,))
-        check(slot, name, part.reshape(9, 64), (0,))
-        check(slot, name, part.reshape(3, 3, 64)[:, 1:], (2,))
+        check(primitive, name, part, (0,))
+        check(primitive, name, part.reshape(9, 64), (1,))
+        check(primitive, name, part.reshape(9, 64), (0,))
+        check(primitive, name, part.reshape(3, 3, 64)[:, 1:], (2,))
 
 
-@pytest.mark.parametrize(("slot", "name"), [case for case in SOME if "arg" not in case[0]])
-def test_more_dims_than_a_kernel_has(slot, name):
-    values = values_for(slot, name, (2,) * 20)
-    tolerance = 2**-6 if slot == "prod" else None
-    check(slot, name, values[:1, :1], range(0, 20, 2), tolerance=tolerance)
-    check(slot, name, values[:, :1, :1, :1], range(1, 20, 2), tolerance=tolerance)
+@pytest.mark.parametrize(("primitive", "name"), [case for case in SOME if "arg" not in case[0]])
+def test_more_dims_than_a_kernel_has(primitive, name):
+    values = values_for(primitive, name, (2,) * 20)
+    tolerance = 2**-6 if primitive == "prod" else None
+    check(primitive, name, values[:1, :1], range(0, 20, 2), tolerance=tolerance)
+    check(primitive, name, values[:, :1, :1, :1], range(1, 20, 2), tolerance=tolerance)
     wide = plain(values).reshape((1,) * 44 + (2,) * 20)
-    check(slot, name, wide[(0,) * 44].reshape(values.shape)[0, 0], range(18), tolerance=tolerance)
-    check(slot, name, wide, range(0, 64, 2), tolerance=tolerance)
+    check(
+        primitive, name, wide[(0,) * 44].reshape(values.shape)[0, 0], range(18), tolerance=tolerance
+    )
+    check(primitive, name, wide, range(0, 64, 2), tolerance=tolerance)
 
 
-@pytest.mark.parametrize("slot", ["argmax", "argmin"])
-def test_places_count_in_the_order_of_dims(slot):
+@pytest.mark.parametrize("primitive", ["argmax", "argmin"])
+def test_places_count_in_the_order_of_dims(primitive):
     for n in (3, 12):
         values = np.random.default_rng(0).permutation(2**n).reshape((2,) * n).astype(np.int32)
-        check(slot, "i32", transposed(values), range(n))
+        check(primitive, "i32", transposed(values), range(n))
     values = sample("f32", (6, 5, 7), 0)
     for order in itertools.permutations(range(3)):
-        check(slot, "f32", values.transpose(order), range(3))
+        check(primitive, "f32", values.transpose(order), range(3))
 
 
 def test_repeated_elements():
@@ -158,58 +160,58 @@ def test_repeated_elements():
 # ---- values --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("slot", "name"), CASES)
+@pytest.mark.parametrize(("primitive", "name"), CASES)
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 5), (0, 0)])
-def test_nothing(slot, name, shape):
+def test_nothing(primitive, name, shape):
     values = np.zeros(shape, STORED[name])
     for dims in [range(len(shape)), *((d,) for d in range(len(shape)))]:
-        outs = outputs(slot, values, dims)
+        outs = outputs(primitive, values, dims)
         empty = any(shape[d] == 0 for d in dims)
-        if slot.startswith("arg") and outs[0].size and empty:
+        if primitive.startswith("arg") and outs[0].size and empty:
             with pytest.raises(KernelError) as caught:
-                run_slot(slot, outs, [values])
+                run_primitive(primitive, outs, [values])
             assert caught.value.code == E_VALUE
         else:
-            check(slot, name, values, dims)
+            check(primitive, name, values, dims)
 
 
 @pytest.mark.parametrize("name", FLOATING)
-@pytest.mark.parametrize("slot", ["amax", "amin", "argmax", "argmin", "sum", "nansum", "prod"])
+@pytest.mark.parametrize("primitive", ["amax", "amin", "argmax", "argmin", "sum", "nansum", "prod"])
 @pytest.mark.parametrize("length", [1, 7, 64, 1000])
-def test_nan_and_infinities(slot, name, length):
+def test_nan_and_infinities(primitive, name, length):
     rng = np.random.default_rng(length)
     for special in ([np.nan], [np.inf], [-np.inf], [np.nan, np.inf, -np.inf]):
         values = sample(name, (6, length), length)
         chosen = rng.random(values.shape) < 0.2
         values[chosen] = rng.choice(special, values.shape)[chosen].astype(values.dtype)
         values[0] = special[0]
-        check(slot, name, values, (1,))
-        check(slot, name, plain(values.T), (0,))
+        check(primitive, name, values, (1,))
+        check(primitive, name, plain(values.T), (0,))
 
 
 @pytest.mark.parametrize("name", ORDERED)
-@pytest.mark.parametrize("slot", ["argmax", "argmin"])
-def test_first_of_equals(slot, name):
+@pytest.mark.parametrize("primitive", ["argmax", "argmin"])
+def test_first_of_equals(primitive, name):
     values = sample(name, (4, 3000), low=0, high=2)
     values = values if name == "b" else np.round(values.astype(np.float64)).astype(STORED[name])
     for shape in ((4, 3000), (12000,), (3000, 4)):
-        check(slot, name, values.reshape(shape), (0,))
-        check(slot, name, values.reshape(shape), (len(shape) - 1,))
+        check(primitive, name, values.reshape(shape), (0,))
+        check(primitive, name, values.reshape(shape), (len(shape) - 1,))
     if name in FLOATING:
         zeros = np.array([0.0, -0.0, 0.0], STORED[name])
-        check(slot, name, zeros, (0,))
-        check(slot, name, -zeros, (0,))
-        check(slot, name, np.full(9, -np.inf, STORED[name]), (0,))
-        check(slot, name, np.full(9, np.inf, STORED[name]), (0,))
+        check(primitive, name, zeros, (0,))
+        check(primitive, name, -zeros, (0,))
+        check(primitive, name, np.full(9, -np.inf, STORED[name]), (0,))
+        check(primitive, name, np.full(9, np.inf, STORED[name]), (0,))
 
 
 @pytest.mark.parametrize("name", ORDERED[1:6])
 def test_ends_of_integers(name):
     ends = np.iinfo(STORED[name])
     values = np.array([[ends.min, 0, ends.max], [ends.min] * 3, [ends.max] * 3], STORED[name])
-    for slot in ("amax", "amin", "argmax", "argmin"):
-        check(slot, name, values, (1,))
-        check(slot, name, values, (0,))
+    for primitive in ("amax", "amin", "argmax", "argmin"):
+        check(primitive, name, values, (1,))
+        check(primitive, name, values, (0,))
 
 
 def test_integers_wrap_around():
@@ -222,11 +224,11 @@ def test_integers_wrap_around():
 def test_zeros_of_both_signs_are_zero(name):
     values = np.zeros((2, 40), STORED[name])
     values[0] = -values[0]
-    for slot in ("any", "all", "count_nonzero"):
-        check(slot, name, values, (1,))
+    for primitive in ("any", "all", "count_nonzero"):
+        check(primitive, name, values, (1,))
     values[1, 17] = np.nan
-    for slot in ("any", "all", "count_nonzero"):
-        check(slot, name, values, (1,))
+    for primitive in ("any", "all", "count_nonzero"):
+        check(primitive, name, values, (1,))
     if name in ("c64", "c128"):
         values.imag[0, 3] = 1
         check("count_nonzero", name, values, (1,))
@@ -253,7 +255,7 @@ def test_long_sums_keep_digits():
     exact = values.sum(dtype=np.float64)
     for shape, dims in (((1_000_001,), (0,)), ((1_000_001, 1), (0,))):
         (out,) = outputs("sum", values.reshape(shape), dims)
-        run_slot("sum", out, [values.reshape(shape)])
+        run_primitive("sum", out, [values.reshape(shape)])
         np.testing.assert_allclose(out.ravel(), exact, rtol=2**-23)
 
 
@@ -262,14 +264,16 @@ def test_same_bits_every_time(device):
     found = []
     for _ in range(2):
         (out,) = outputs("sum", values, (1,))
-        run_slot("sum", out, [values])
+        run_primitive("sum", out, [values])
         found.append(out.tobytes())
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(("slot", "name"), [("sum", "u8"), ("amax", "c64"), ("moments", "f16")])
-def test_other_dtypes_are_refused(slot, name):
+@pytest.mark.parametrize(
+    ("primitive", "name"), [("sum", "u8"), ("amax", "c64"), ("moments", "f16")]
+)
+def test_other_dtypes_are_refused(primitive, name):
     values = sample(name, (4,))
     with pytest.raises(KernelError) as caught:
-        run_slot(slot, outputs(slot, values, (0,)), [values])
+        run_primitive(primitive, outputs(primitive, values, (0,)), [values])
     assert caught.value.code == E_DTYPE

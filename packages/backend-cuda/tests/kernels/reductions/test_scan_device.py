@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from slot_calls import (
+from primitive_calls import (
     FLOATING,
     LAYOUTS,
     NAMES,
@@ -12,7 +12,7 @@ from slot_calls import (
     assert_close,
     blank,
     plain,
-    run_slot,
+    run_primitive,
     sample,
 )
 
@@ -27,7 +27,7 @@ TAKEN = {
     "cummax": NAMES[:10],
     "cummin": NAMES[:10],
 }
-CASES = [(slot, name) for slot, names in TAKEN.items() for name in names]
+CASES = [(primitive, name) for primitive, names in TAKEN.items() for name in names]
 SOME = [("cumsum", "u8"), ("cumsum", "f16"), ("cumsum", "f32"), ("cumsum", "f64"),
         ("cumsum", "c128"), ("cumprod", "f32"), ("cumprod", "i64"), ("logcumsumexp", "f32"),
         ("cummax", "i8"), ("cummin", "f32")]  # fmt: skip
@@ -43,20 +43,20 @@ def device(fake_cuda):
     return fake_cuda
 
 
-def outputs(slot, values, layout="plain"):
+def outputs(primitive, values, layout="plain"):
     out = blank(values.shape, values.dtype, layout)
-    if slot in ("cummax", "cummin"):
+    if primitive in ("cummax", "cummin"):
         return out, blank(values.shape, np.dtype(np.int64), layout)
     return (out,)
 
 
-def check(slot, name, values, dim, layout="plain", tolerance=None):
-    """Run a slot, and compare with the reference."""
-    outs, wanted = outputs(slot, values, layout), outputs(slot, values)
-    run_slot(slot, outs, [values], dim)
+def check(primitive, name, values, dim, layout="plain", tolerance=None):
+    """Run a primitive, and compare with the reference."""
+    outs, wanted = outputs(primitive, values, layout), outputs(primitive, values)
+    run_primitive(primitive, outs, [values], dim)
     if values.size:
         with np.errstate(all="ignore"):
-            REFERENCE[slot][1](wanted if len(wanted) > 1 else wanted[0], values, dim=dim)
+            REFERENCE[primitive][1](wanted if len(wanted) > 1 else wanted[0], values, dim=dim)
         for actual, expected in zip(outs, wanted, strict=True):
             if actual.dtype.kind in "biu":
                 np.testing.assert_array_equal(actual, expected)
@@ -65,8 +65,8 @@ def check(slot, name, values, dim, layout="plain", tolerance=None):
     return outs
 
 
-def values_for(slot, name, shape, seed=0):
-    if slot == "cumprod" and name in (*FLOATING, "c64", "c128"):
+def values_for(primitive, name, shape, seed=0):
+    if primitive == "cumprod" and name in (*FLOATING, "c64", "c128"):
         values = sample(name, shape, seed, 0, 1)
         return np.asarray(values / 8 + 0.95, values.dtype)  # products stay of size
     return sample(name, shape, seed)
@@ -75,65 +75,65 @@ def values_for(slot, name, shape, seed=0):
 # ---- dims and layouts ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("slot", "name"), CASES)
-def test_any_dim_of_any_layout(slot, name):
+@pytest.mark.parametrize(("primitive", "name"), CASES)
+def test_any_dim_of_any_layout(primitive, name):
     for shape in ((3, 4, 16), (1, 5), (5, 1), (1,)):
-        values = values_for(slot, name, shape)
+        values = values_for(primitive, name, shape)
         for dim, (layout, lay) in itertools.product(range(len(shape)), LAYOUTS.items()):
-            check(slot, name, lay(values), dim, layout)
-    check(slot, name, values_for(slot, name, ()), 0)
+            check(primitive, name, lay(values), dim, layout)
+    check(primitive, name, values_for(primitive, name, ()), 0)
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
+@pytest.mark.parametrize(("primitive", "name"), SOME)
 @pytest.mark.parametrize("length", LENGTHS)
-def test_lengths(slot, name, length):
+def test_lengths(primitive, name, length):
     for other in (1, 3, 40):
-        check(slot, name, values_for(slot, name, (other, length)), 1)
-        check(slot, name, values_for(slot, name, (length, other)), 0)
+        check(primitive, name, values_for(primitive, name, (other, length)), 1)
+        check(primitive, name, values_for(primitive, name, (length, other)), 0)
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
-def test_few_long_and_many_short(slot, name):
+@pytest.mark.parametrize(("primitive", "name"), SOME)
+def test_few_long_and_many_short(primitive, name):
     for shape, dim in (((90_003,), 0), ((2, 40_000), 1), ((9000, 5), 0), ((5, 9000), 0),
                        ((9000, 5), 1), ((300, 257), 0), ((2, 3000, 3), 1)):  # fmt: skip
         # Numbers near 1, so that products of so many neither vanish nor overflow.
-        values = values_for(slot, name, shape)
-        if slot == "cumprod" and name == "f32":
+        values = values_for(primitive, name, shape)
+        if primitive == "cumprod" and name == "f32":
             values = (1 + (values - 1) / 2000).astype(values.dtype)
-        check(slot, name, values, dim)
+        check(primitive, name, values, dim)
 
 
-@pytest.mark.parametrize(("slot", "name"), SOME)
-def test_begins_anywhere(slot, name):
-    values = values_for(slot, name, (9 * 64 + 3,))
+@pytest.mark.parametrize(("primitive", "name"), SOME)
+def test_begins_anywhere(primitive, name):
+    values = values_for(primitive, name, (9 * 64 + 3,))
     for first in range(4):
         part = values[first : first + 9 * 64]
-        check(slot, name, part, 0)
-        check(slot, name, part.reshape(9, 64), 1)
-        check(slot, name, part.reshape(3, 3, 64)[:, 1:], 2)
+        check(primitive, name, part, 0)
+        check(primitive, name, part.reshape(9, 64), 1)
+        check(primitive, name, part.reshape(3, 3, 64)[:, 1:], 2)
 
 
-@pytest.mark.parametrize(("slot", "name"), [("cumsum", "f32"), ("cummax", "i8")])
-def test_more_dims_than_a_kernel_has(slot, name):
-    values = values_for(slot, name, (2,) * 14)
+@pytest.mark.parametrize(("primitive", "name"), [("cumsum", "f32"), ("cummax", "i8")])
+def test_more_dims_than_a_kernel_has(primitive, name):
+    values = values_for(primitive, name, (2,) * 14)
     order = [*range(0, 14, 2), *range(1, 14, 2)][::-1]
     for dim in (0, 13):
-        check(slot, name, values.transpose(order), dim)
+        check(primitive, name, values.transpose(order), dim)
 
 
-@pytest.mark.parametrize(("slot", "name"), CASES)
-def test_nothing(slot, name):
+@pytest.mark.parametrize(("primitive", "name"), CASES)
+def test_nothing(primitive, name):
     for shape, dim in (((0,), 0), ((3, 0), 0), ((3, 0), 1)):
-        check(slot, name, np.zeros(shape, STORED[name]), dim)
+        check(primitive, name, np.zeros(shape, STORED[name]), dim)
 
 
 # ---- values --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FLOATING)
-@pytest.mark.parametrize("slot", ["cumsum", "logcumsumexp", "cummax", "cummin"])
+@pytest.mark.parametrize("primitive", ["cumsum", "logcumsumexp", "cummax", "cummin"])
 @pytest.mark.parametrize("length", [7, 300, 40_000])
-def test_nan_and_infinities(slot, name, length):
+def test_nan_and_infinities(primitive, name, length):
     rng = np.random.default_rng(length)
     specials = [[np.nan, np.inf, -np.inf], [np.nan], [np.inf], [-np.inf]]
     for special in specials if length < 1000 else specials[:1]:
@@ -141,22 +141,22 @@ def test_nan_and_infinities(slot, name, length):
         chosen = rng.random(values.shape) < 2 / length
         values[chosen] = rng.choice(special, values.shape)[chosen].astype(values.dtype)
         values[0, 0] = special[0]
-        check(slot, name, values, 1)
-        check(slot, name, plain(values.T), 0)
-    check(slot, name, np.full((1, length), -np.inf, STORED[name]), 1)
+        check(primitive, name, values, 1)
+        check(primitive, name, plain(values.T), 0)
+    check(primitive, name, np.full((1, length), -np.inf, STORED[name]), 1)
 
 
 @pytest.mark.parametrize("name", NAMES[:10])
-@pytest.mark.parametrize("slot", ["cummax", "cummin"])
-def test_last_of_equals(slot, name):
+@pytest.mark.parametrize("primitive", ["cummax", "cummin"])
+def test_last_of_equals(primitive, name):
     values = np.round(sample(name, (3, 3000), low=0, high=2).astype(np.float64))
     values = values.astype(STORED[name])
-    check(slot, name, values, 1)
-    check(slot, name, values, 0)
+    check(primitive, name, values, 1)
+    check(primitive, name, values, 0)
     if name in NAMES[1:6]:
         ends = np.iinfo(STORED[name])
         values[:, 5], values[:, 7], values[:, 9] = ends.min, ends.max, ends.min
-        check(slot, name, values, 1)
+        check(primitive, name, values, 1)
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
@@ -166,12 +166,12 @@ def test_products_stay_zero(name, length):
     values = np.full(length, 1e30, STORED[name])
     values[0] = 0
     (out,) = outputs("cumprod", values)
-    run_slot("cumprod", out, [values], 0)
+    run_primitive("cumprod", out, [values], 0)
     assert (out == 0).all()
     values[0] = 1
     values[-3:] = [2, -1, 0]
     (out,) = outputs("cumprod", values)
-    run_slot("cumprod", out, [values], 0)
+    run_primitive("cumprod", out, [values], 0)
     assert out[-4:-1].tolist() == [np.inf, np.inf, -np.inf] and np.isnan(out[-1])
 
 
@@ -182,7 +182,7 @@ def test_sums_overflow_only_where_a_running_sum_does(name, place):
     values[place : place + 3] = -1.5e308, 1e308, 1e308
     values[-9:] = 1e290
     (out,) = outputs("cumsum", values)
-    run_slot("cumsum", out, [values], 0)
+    run_primitive("cumsum", out, [values], 0)
     np.testing.assert_allclose(out, np.cumsum(values), rtol=1e-14)
 
 
@@ -193,8 +193,8 @@ def test_wide_exponentials():
 
 
 def test_other_dtypes_are_refused():
-    for slot, name in (("cumsum", "b"), ("logcumsumexp", "i32"), ("cummax", "c64")):
+    for primitive, name in (("cumsum", "b"), ("logcumsumexp", "i32"), ("cummax", "c64")):
         values = sample(name, (4,))
         with pytest.raises(KernelError) as caught:
-            run_slot(slot, outputs(slot, values), [values], 0)
+            run_primitive(primitive, outputs(primitive, values), [values], 0)
         assert caught.value.code == E_DTYPE

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import on_fake
 import pytest
-from slot_calls import (
+from primitive_calls import (
     LAYOUTS,
     NAMES,
     REAL,
@@ -14,7 +14,7 @@ from slot_calls import (
     blank,
     plain,
     reference,
-    run_slot,
+    run_primitive,
     sample,
     strided,
 )
@@ -56,13 +56,13 @@ def check_sort(values, descending, count=None, layout="plain"):
     count = values.shape[-1] if count is None else count
     shape = (*values.shape[:-1], count)
     outs = blank(shape, values.dtype, layout), blank(shape, INDEX, layout)
-    run_slot("sort", outs, [LAYOUTS[layout](values)], int(descending))
+    run_primitive("sort", outs, [LAYOUTS[layout](values)], int(descending))
     expected = blank(shape, values.dtype), blank(shape, INDEX)
     reference("sort", expected, [values], descending=int(descending))
     np.testing.assert_array_equal(outs[1], expected[1])
     np.testing.assert_array_equal(bits(plain(outs[0])), bits(expected[0]))
     alone = blank(shape, INDEX, layout)
-    run_slot("argsort", alone, [LAYOUTS[layout](values)], int(descending))
+    run_primitive("argsort", alone, [LAYOUTS[layout](values)], int(descending))
     np.testing.assert_array_equal(alone, expected[1])
 
 
@@ -131,7 +131,7 @@ def test_sort_of_odd_shapes():
     for shape in ((0,), (3, 0), (0, 3), (1, 1)):
         check_sort(mixed("f32", shape), False)
     outs = blank((), np.dtype(np.float32)), blank((), INDEX)
-    run_slot("sort", outs, [np.array(3, np.float32)], 0)
+    run_primitive("sort", outs, [np.array(3, np.float32)], 0)
     assert (outs[0], outs[1]) == (3, 0)
 
 
@@ -139,7 +139,7 @@ def test_sort_of_more_dims_than_a_kernel_takes():
     values = sample("i16", (2,) * 14 + (3,))
     turned = values.transpose(*range(0, 14, 2), *range(1, 14, 2), 14)
     outs = blank(turned.shape, values.dtype), blank(values.shape, INDEX)
-    run_slot("sort", outs, [turned], 0)
+    run_primitive("sort", outs, [turned], 0)
     np.testing.assert_array_equal(outs[0], np.sort(turned, -1))
 
 
@@ -204,7 +204,7 @@ def test_searchsorted(name, layout, right, nan_last):
         values = mixed(name, (3, 50), seed=2)
         out, expected = blank(values.shape, INDEX, layout), blank(values.shape, INDEX)
         ins = [LAYOUTS[layout](bounds), LAYOUTS[layout](values)]
-        run_slot("searchsorted", out, ins, right, nan_last)
+        run_primitive("searchsorted", out, ins, right, nan_last)
         reference("searchsorted", expected, [bounds, values], right=right, nan_last=nan_last)
         np.testing.assert_array_equal(out, expected)
 
@@ -212,16 +212,18 @@ def test_searchsorted(name, layout, right, nan_last):
 def test_searchsorted_of_shared_and_empty_rows():
     bounds, values = np.arange(10.0), sample("f64", (4, 300), high=12)
     out = blank(values.shape, INDEX)
-    run_slot("searchsorted", out, [np.broadcast_to(bounds, (4, 10)), values], 0, 0)
+    run_primitive("searchsorted", out, [np.broadcast_to(bounds, (4, 10)), values], 0, 0)
     np.testing.assert_array_equal(out, np.searchsorted(bounds, values))
-    run_slot("searchsorted", out, [np.zeros((4, 0)), values], 0, 0)
+    run_primitive("searchsorted", out, [np.zeros((4, 0)), values], 0, 0)
     assert not out.any()
-    run_slot("searchsorted", out[:, :0], [np.zeros((4, 3)), values[:, :0]], 0, 0)
+    run_primitive("searchsorted", out[:, :0], [np.zeros((4, 3)), values[:, :0]], 0, 0)
 
 
 def test_searchsorted_refuses_what_does_not_fit():
     with pytest.raises(KernelError) as error:
-        run_slot("searchsorted", blank((2, 3), INDEX), [np.zeros((1, 3)), np.zeros((2, 3))], 0, 0)
+        run_primitive(
+            "searchsorted", blank((2, 3), INDEX), [np.zeros((1, 3)), np.zeros((2, 3))], 0, 0
+        )
     assert error.value.code == E_VALUE
 
 
@@ -234,7 +236,7 @@ def test_flip(name, dims):
     values = sample(name, (3, 5, 32))
     for layout in LAYOUTS:
         out = blank(values.shape, values.dtype, layout)
-        run_slot("flip", out, [LAYOUTS[layout](values)], dims)
+        run_primitive("flip", out, [LAYOUTS[layout](values)], dims)
         np.testing.assert_array_equal(out, np.flip(values, dims))
 
 
@@ -242,7 +244,7 @@ def test_flip(name, dims):
 def test_flip_of_any_size(shape):
     values = sample("i16", shape)
     out = blank(shape, values.dtype)
-    run_slot("flip", out, [values], tuple(range(len(shape))))
+    run_primitive("flip", out, [values], tuple(range(len(shape))))
     np.testing.assert_array_equal(out, np.flip(values))
 
 
@@ -250,34 +252,34 @@ def test_moves_of_more_dims_than_a_kernel_takes():
     values = sample("i16", (2,) * 15)
     turned = values.transpose(*range(0, 15, 2), *range(1, 15, 2))
     out = blank(turned.shape, values.dtype)
-    run_slot("flip", out, [turned], (0, 3, 14))
+    run_primitive("flip", out, [turned], (0, 3, 14))
     np.testing.assert_array_equal(out, np.flip(turned, (0, 3, 14)))
-    run_slot("tril", out, [turned], 0)
+    run_primitive("tril", out, [turned], 0)
     np.testing.assert_array_equal(out, np.tril(turned))
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("slot", ["tril", "triu"])
+@pytest.mark.parametrize("primitive", ["tril", "triu"])
 @pytest.mark.parametrize("shape", [(16, 16), (5, 7), (2, 3, 4, 32), (1, 9), (9, 1), (0, 3)])
-def test_triangles(name, slot, shape):
+def test_triangles(name, primitive, shape):
     values = sample(name, shape)
     for layout in LAYOUTS:
         for diagonal in (0, 1, -2, 5, -40, 2**63 - 1, -(2**63)):
             out = blank(shape, values.dtype, layout)
-            run_slot(slot, out, [LAYOUTS[layout](values)], diagonal)
+            run_primitive(primitive, out, [LAYOUTS[layout](values)], diagonal)
             near = int(np.clip(diagonal, -100, 100))
-            np.testing.assert_array_equal(out, getattr(np, slot)(values, near))
+            np.testing.assert_array_equal(out, getattr(np, primitive)(values, near))
 
 
 def test_triangle_of_its_own_input():
     for values in (sample("f32", (40, 64)), strided(sample("f32", (40, 9)))):
         expected = np.triu(values, 3)
-        run_slot("triu", values, [values], 3)
+        run_primitive("triu", values, [values], 3)
         np.testing.assert_array_equal(values, expected)
 
 
 def test_triangle_needs_two_dims():
     values = np.zeros(3, STORED["f32"])
     with pytest.raises(KernelError) as error:
-        run_slot("tril", values, [values], 0)
+        run_primitive("tril", values, [values], 0)
     assert error.value.code == E_VALUE

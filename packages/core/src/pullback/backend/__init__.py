@@ -1,4 +1,4 @@
-"""The interface of backend plugins: hooks, dtype masks, and how a slot is served.
+"""The interface of backend plugins: hooks, dtype masks, and how a primitive is served.
 
 See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_include()``.
 """
@@ -21,11 +21,11 @@ from pullback._c.dispatch.observer import attach_observer, begin_range, detach_o
 from pullback.backend import masks
 from pullback.backend.memory import Memory
 from pullback.backend.registry import installed, plugin_manager
-from pullback.ops.table.primitives import SLOT_IDS
+from pullback.ops.table.primitives import PRIMITIVE_IDS
 
 __all__ = [
     "INTERRUPTED",
-    "SLOT_IDS",
+    "PRIMITIVE_IDS",
     "Memory",
     "OutOfMemoryError",
     "attach_observer",
@@ -58,6 +58,9 @@ def __getattr__(name):
     if name == "get_float32_matmul_precision":
         from pullback import _context
         return _context.get_float32_matmul_precision
+    if name == "SLOT_IDS":
+        raise AttributeError("pullback.backend.SLOT_IDS was renamed in ABI version 2: use "
+                             "PRIMITIVE_IDS, and pb_call.primitive in place of pb_call.slot")
     raise AttributeError(f"module 'pullback.backend' has no attribute {name!r}")
 
 
@@ -77,16 +80,16 @@ def explain(op: str, device: str | None = None) -> str:
     found = op_by_name(op)
     where = pullback.device(device or pullback.get_default_device())
     kind = where.type
-    slot = found.entry.kernel
-    if slot is None and found.entry.composite is not None:
+    primitive = found.entry.kernel
+    if primitive is None and found.entry.composite is not None:
         return f"{op} on {kind}: composition of other ops"
-    if slot is None:
-        return f"{op} on {kind}: written in core (no kernel slot of its own)"
+    if primitive is None:
+        return f"{op} on {kind}: written in core (no primitive of its own)"
     served: dict[str, list[str]] = {}
     other_way = found.decompose is not None
     for dtype in pullback._dtypes():
         if found.entry.dtypes >> dtype.code & 1:
-            how = explain_entry(kind, slot, dtype, other_way)
+            how = explain_entry(kind, primitive, dtype, other_way)
             served.setdefault(how, []).append(dtype.name)
     lines = [f"{how} for {', '.join(names)}" for how, names in served.items()]
-    return f"{op} on {kind}: slot {slot!r}: " + "; ".join(lines)
+    return f"{op} on {kind}: primitive {primitive!r}: " + "; ".join(lines)

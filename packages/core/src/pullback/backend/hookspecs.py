@@ -17,7 +17,7 @@ def pullback_backend(device: str):
 
 @hookspec
 def pullback_register_kernels(table, device: str):
-    """Add kernels of the device type: ``table.add(slot, dtype_mask, capsule_or_callable)``."""
+    """Add kernels of the device type: ``table.add(primitive, dtype_mask, capsule_or_callable)``."""
 
 
 @hookspec(firstresult=True)

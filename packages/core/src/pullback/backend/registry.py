@@ -16,7 +16,7 @@ from importlib import import_module
 
 from pullback._c.device import device as _device
 from pullback.backend.threads import requested_threads
-from pullback.ops.table.primitives import SLOT_IDS
+from pullback.ops.table.primitives import PRIMITIVE_IDS
 
 GROUP = "pullback.backends"
 _HINTS = {
@@ -31,7 +31,7 @@ _REFERENCE = "pullback.refbackend.plugin"
 _manager = None
 _loading = threading.RLock()
 _loaded: set[str] = set()
-_threads = None                         # what was asked for, which plugins loaded later are told
+_threads = None  # what was asked for, which plugins loaded later are told
 
 
 def set_threads(count: int) -> None:
@@ -67,21 +67,23 @@ class KernelTable:
     def __init__(self, device: str):
         self.device = device
 
-    def add(self, slot: str, mask: int, kernel, *, conj: bool = False) -> None:
+    def add(self, primitive: str, mask: int, kernel, *, conj: bool = False) -> None:
         """Register a kernel for the dtypes of a bit mask.
 
         ``conj=True`` says that a compiled kernel takes inputs with ``PB_ARRAY_CONJ``: the
         conjugates of the values in their memory. Others get copies of such operands.
 
-        Raises: ValueError for unknown slots or an empty mask; TypeError for a capsule of another
-        name or something that cannot be called.
+        Raises: ValueError for unknown primitives or an empty mask; TypeError for a capsule of
+        another name or something that cannot be called.
         """
-        if slot not in SLOT_IDS:
-            raise ValueError(f"backend {self.device!r}: there is no kernel slot named {slot!r}")
+        if primitive not in PRIMITIVE_IDS:
+            raise ValueError(f"backend {self.device!r}: there is no primitive named {primitive!r}")
         if not isinstance(mask, int) or not 0 < mask <= 0xFFF:
-            raise ValueError(f"backend {self.device!r}: {slot!r} needs a mask of dtypes between 1 "
-                             f"and 0xFFF, got {mask!r}")
-        _device.install_kernel(self.device, SLOT_IDS[slot], mask, kernel, conj)
+            raise ValueError(
+                f"backend {self.device!r}: {primitive!r} needs a mask of dtypes between 1 "
+                f"and 0xFFF, got {mask!r}"
+            )
+        _device.install_kernel(self.device, PRIMITIVE_IDS[primitive], mask, kernel, conj)
 
 
 def _allowed(name: str) -> bool:
@@ -112,8 +114,12 @@ def _points():
         if owner in (None, point.value):
             kept.append(point)
         else:
-            warnings.warn(f"the plugin {point.value!r} claims the device {point.name!r}, which "
-                          f"{owner!r} provides: it is ignored", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the plugin {point.value!r} claims the device {point.name!r}, which "
+                f"{owner!r} provides: it is ignored",
+                RuntimeWarning,
+                stacklevel=2,
+            )
     return kept
 
 
@@ -124,8 +130,10 @@ def _entry_point(name: str):
     """
     found = {point.value: point for point in _points() if point.name == name}
     if len(found) > 1:
-        raise RuntimeError(f"device {name!r} is provided by more than one plugin "
-                           f"({', '.join(sorted(found))}): uninstall all but one")
+        raise RuntimeError(
+            f"device {name!r} is provided by more than one plugin "
+            f"({', '.join(sorted(found))}): uninstall all but one"
+        )
     return next(iter(found.values()), None)
 
 
@@ -150,8 +158,10 @@ def _find(name: str):
     if name == "ref":
         return _REFERENCE, partial(import_module, _REFERENCE)
     if not _allowed(name):
-        raise RuntimeError(f"device {name!r} is not available: PULLBACK_PLUGINS="
-                           f"{os.environ['PULLBACK_PLUGINS']!r} leaves its plugin out")
+        raise RuntimeError(
+            f"device {name!r} is not available: PULLBACK_PLUGINS="
+            f"{os.environ['PULLBACK_PLUGINS']!r} leaves its plugin out"
+        )
     module = _own_plugin(name)
     if module is not None:
         return module, partial(import_module, module)
@@ -161,8 +171,10 @@ def _find(name: str):
     hint = _HINTS.get(name)
     if hint is not None:
         raise RuntimeError(f"device {name!r} needs a plugin that is not installed: {hint}")
-    raise RuntimeError(f"there is no device type {name!r}: no installed plugin provides it "
-                       f"(available: {', '.join(['ref', 'meta', *installed()])})")
+    raise RuntimeError(
+        f"there is no device type {name!r}: no installed plugin provides it "
+        f"(available: {', '.join(['ref', 'meta', *installed()])})"
+    )
 
 
 def _import_plugin(name: str):
@@ -170,8 +182,10 @@ def _import_plugin(name: str):
     try:
         return import_it()
     except Exception as error:
-        raise RuntimeError(f"the plugin of device {name!r} ({where}) failed to import: "
-                           f"{type(error).__name__}: {error}{_way_out(name)}") from error
+        raise RuntimeError(
+            f"the plugin of device {name!r} ({where}) failed to import: "
+            f"{type(error).__name__}: {error}{_way_out(name)}"
+        ) from error
 
 
 def _way_out(name: str) -> str:
@@ -215,8 +229,9 @@ def load(name: str) -> None:
         except Exception as error:
             if manager.is_registered(plugin):
                 manager.unregister(plugin)
-            raise RuntimeError(f"the plugin of device {name!r} cannot be used: "
-                               f"{error}{_way_out(name)}") from error
+            raise RuntimeError(
+                f"the plugin of device {name!r} cannot be used: {error}{_way_out(name)}"
+            ) from error
         _loaded.add(name)
 
 

@@ -1,4 +1,4 @@
-"""Reference kernels of slots that fuse several operations."""
+"""Reference kernels of primitives that fuse several operations."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
 
 @hookimpl
 def pullback_register_kernels(table: Any, device: str) -> None:
-    """Add a callable for every slot."""
+    """Add a callable for every primitive."""
     if device != "ref":
         return
-    for slot, (mask, kernel) in KERNELS.items():
-        table.add(slot, mask, kernel)
+    for primitive, (mask, kernel) in KERNELS.items():
+        table.add(primitive, mask, kernel)

@@ -58,7 +58,7 @@ class Call(ctypes.Structure):
 
     _fields_ = [
         ("size", ctypes.c_uint32),
-        ("slot", ctypes.c_int32),
+        ("primitive", ctypes.c_int32),
         ("nout", ctypes.c_int32),
         ("nin", ctypes.c_int32),
         ("nparam", ctypes.c_int32),
@@ -173,9 +173,9 @@ def _pointers(arrays: list[Array]) -> Any:
 class KernelCall:
     """A call that can be made many times; it keeps everything that it points to.
 
-    ``kernel``: the capsule that a plugin registers for a slot, or a ``FUNCTION``.
+    ``kernel``: the capsule that a plugin registers for a primitive, or a ``FUNCTION``.
     ``outs``, ``ins``: arrays of any strides; inputs may be ``Scalar``.
-    ``params``: ints, floats and tuples of ints, in the order of the slot's declaration.
+    ``params``: ints, floats and tuples of ints, in the order of the primitive's declaration.
 
     Raises: TypeError and ValueError for what no kernel can be given, OverflowError for large ints.
     """

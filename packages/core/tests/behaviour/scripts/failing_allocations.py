@@ -34,8 +34,8 @@ warnings.simplefilter("ignore")
 faulthandler.enable()
 SCENARIOS = {}
 # The reference backend computes with NumPy's ufuncs, which do not survive it themselves.
-for slot, (mask, kernel) in plugin.KERNELS.items():
-    plugin.KERNELS[slot] = mask, Spared(kernel)
+for primitive, (mask, kernel) in plugin.KERNELS.items():
+    plugin.KERNELS[primitive] = mask, Spared(kernel)
 # Nor does the context around them survive two failures in a row.
 enter, leave = Spared(np.errstate.__enter__), Spared(np.errstate.__exit__)
 np.errstate.__enter__ = lambda self: enter(self)

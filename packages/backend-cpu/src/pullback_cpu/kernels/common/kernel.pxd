@@ -27,7 +27,7 @@ cdef extern from *:
 
 
 cdef inline object new_kernel(int mask, pb_kernel kernel):
-    """Return what a plugin registers for one slot: dtype mask and capsule."""
+    """Return what a plugin registers for one primitive: dtype mask and capsule."""
     return mask, PyCapsule_New(<void *>kernel, PB_KERNEL_CAPSULE, NULL)
 
 

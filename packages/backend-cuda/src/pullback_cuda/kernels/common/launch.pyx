@@ -44,7 +44,7 @@ def kernel_names():
 
 
 cdef object new_kernel(int mask, pb_kernel kernel):
-    """Return what a plugin registers for one slot: dtype mask and capsule."""
+    """Return what a plugin registers for one primitive: dtype mask and capsule."""
     return mask, PyCapsule_New(<void *>kernel, PB_KERNEL_CAPSULE, NULL)
 
 

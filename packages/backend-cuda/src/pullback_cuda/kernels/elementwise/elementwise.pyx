@@ -1,4 +1,4 @@
-"""Which kernel serves which elementwise slot."""
+"""Which kernel serves which elementwise primitive."""
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc
@@ -12,7 +12,7 @@ from pullback_cuda.kernels.common.elementwise_driver cimport (
 from pullback_cuda.kernels.common.launch cimport new_kernel
 from pullback_cuda.runtime.failures cimport fail
 
-from pullback.backend import SLOT_IDS
+from pullback.backend import PRIMITIVE_IDS
 
 # What is done beside choosing a kernel.
 cdef enum:
@@ -28,7 +28,7 @@ ctypedef struct pb_entry:
     pb_operation operation
     int kind
 
-cdef pb_entry *entries = NULL       # [slot][dtype]
+cdef pb_entry *entries = NULL       # [primitive][dtype]
 cdef pb_operation ways[WAYS][PB_NUM_DTYPES]
 cdef double *way_exponents = [2, 3, 0.5, -0.5, -1, -2]
 
@@ -41,7 +41,7 @@ NUMBERS = REAL + COMPLEX
 ALL = BOOL + NUMBERS
 WAY_NAMES = (("unary", "square"), ("unary", "cube"), ("functions", "sqrt"), ("functions", "rsqrt"),
              ("unary", "reciprocal"), ("unary", "inverse_square"))
-# Image, slots, and the types that they serve. A kernel is named after its slot and a class.
+# Image, primitives, and the types that they serve. A kernel's name has its primitive and a class.
 SERVED = (
     ("unary", "abs neg square", NUMBERS),
     ("unary", "logical_not", ALL),
@@ -70,7 +70,7 @@ SERVED = (
     ("ternary", "addcdiv lerp", FLOATING + COMPLEX),
     ("ternary", "clamp", REAL),
 )
-# Image, slot, types, and the slot whose kernel does the same.
+# Image, primitive, types, and the primitive whose kernel does the same.
 SAME = (
     ("binary", "add", BOOL, "bitwise_or"),
     ("binary", "maximum", BOOL, "bitwise_or"),
@@ -78,7 +78,7 @@ SAME = (
     ("binary", "minimum", BOOL, "bitwise_and"),
     ("unary", "bitwise_not", BOOL, "logical_not"),
 )
-# Slots that leave numbers of these types as they are.
+# Primitives that leave numbers of these types as they are.
 UNCHANGED = (
     ("ceil floor round trunc", INTEGRAL),
     ("conj", BOOL + REAL),
@@ -86,57 +86,57 @@ UNCHANGED = (
 )
 
 
-cdef pb_entry *entry_of(str slot, int dtype) except NULL:
-    return entries + <int>SLOT_IDS[slot] * <int>PB_NUM_DTYPES + dtype
+cdef pb_entry *entry_of(str primitive, int dtype) except NULL:
+    return entries + <int>PRIMITIVE_IDS[primitive] * <int>PB_NUM_DTYPES + dtype
 
 
 cdef object masks = {}
 
 
-cdef int serve(str family, str slot, dtypes, str name, int kind=AS_IT_IS) except -1:
-    """Serve a slot, for some types, by kernels called ``name`` and a class."""
+cdef int serve(str family, str primitive, dtypes, str name, int kind=AS_IT_IS) except -1:
+    """Serve a primitive, for some types, by kernels called ``name`` and a class."""
     cdef pb_entry *entry
     for dtype in dtypes:
-        entry = entry_of(slot, dtype)
+        entry = entry_of(primitive, dtype)
         set_operation(&entry.operation, family, f"{name}_{class_of(dtype)}",
                       pack_of(class_of(dtype)))
         entry.kind = kind
-        masks[slot] = masks.get(slot, 0) | 1 << dtype
+        masks[primitive] = masks.get(primitive, 0) | 1 << dtype
     return 0
 
 
-cdef int serve_moving(str slot, dtypes, int kind) except -1:
-    """Serve a slot, for some types, by a kernel that only moves elements of the output's size."""
+cdef int serve_moving(str primitive, dtypes, int kind) except -1:
+    """Serve a primitive, for some types, by a kernel that moves elements of the output's size."""
     cdef pb_entry *entry
     for dtype in dtypes:
-        entry = entry_of(slot, dtype)
+        entry = entry_of(primitive, dtype)
         size = "1" if kind != AS_IT_IS else str(item_sizes[dtype])
         set_operation(&entry.operation, "copy", f"copy_{size}", pack_of(size), True)
         entry.kind = kind
-        masks[slot] = masks.get(slot, 0) | 1 << dtype
+        masks[primitive] = masks.get(primitive, 0) | 1 << dtype
     return 0
 
 
 cdef int fill_table() except -1:
     global entries
     cdef int number
-    entries = <pb_entry *>calloc(len(SLOT_IDS) * <int>PB_NUM_DTYPES, sizeof(pb_entry))
+    entries = <pb_entry *>calloc(len(PRIMITIVE_IDS) * <int>PB_NUM_DTYPES, sizeof(pb_entry))
     if entries == NULL:
         raise MemoryError()
-    for family, slots, dtypes in SERVED:
-        for slot in slots.split():
-            serve(family, slot, dtypes, slot)
-    for family, slot, dtypes, name in SAME:
-        serve(family, slot, dtypes, name)
-    for slots, dtypes in UNCHANGED:
-        for slot in slots.split():
-            serve_moving(slot, dtypes, AS_IT_IS)
-    for slot, name in (("gt", "lt"), ("ge", "le")):
-        serve("compare", slot, BOOL + REAL, name, EXCHANGED)
-    for slot in ("floor_divide", "fmod", "remainder"):
-        serve("division", slot, INTEGRAL, slot, DIVISION)
-    for slot in ("lshift", "rshift"):
-        serve("division", slot, INTEGRAL, slot, SHIFT)
+    for family, primitives, dtypes in SERVED:
+        for primitive in primitives.split():
+            serve(family, primitive, dtypes, primitive)
+    for family, primitive, dtypes, name in SAME:
+        serve(family, primitive, dtypes, name)
+    for primitives, dtypes in UNCHANGED:
+        for primitive in primitives.split():
+            serve_moving(primitive, dtypes, AS_IT_IS)
+    for primitive, name in (("gt", "lt"), ("ge", "le")):
+        serve("compare", primitive, BOOL + REAL, name, EXCHANGED)
+    for primitive in ("floor_divide", "fmod", "remainder"):
+        serve("division", primitive, INTEGRAL, primitive, DIVISION)
+    for primitive in ("lshift", "rshift"):
+        serve("division", primitive, INTEGRAL, primitive, SHIFT)
     serve_moving("isfinite", BOOL + INTEGRAL, ALWAYS)
     serve_moving("isnan", BOOL + INTEGRAL, NEVER)
     for dtype in ALL:
@@ -164,7 +164,7 @@ cdef inline bint is_empty(const pb_array *array) noexcept nogil:
 
 cdef int run(pb_call *call, int key) noexcept nogil:
     cdef int dtype = call.in_[key].dtype, count = call.nin, option = 0, k
-    cdef pb_entry *entry = entries + call.slot * <int>PB_NUM_DTYPES + dtype
+    cdef pb_entry *entry = entries + call.primitive * <int>PB_NUM_DTYPES + dtype
     cdef pb_array *arrays[5]
     cdef pb_array answer
     cdef uint8_t yes
@@ -192,7 +192,7 @@ cdef int run(pb_call *call, int key) noexcept nogil:
     return run_elementwise(call, &entry.operation, arrays, count, option, entry.kind == DIVISION)
 
 
-cdef int run_slot(pb_call *call) noexcept nogil:
+cdef int run_primitive(pb_call *call) noexcept nogil:
     return run(call, 0)
 
 
@@ -214,6 +214,6 @@ cdef int run_pow(pb_call *call) noexcept nogil:
     return run(call, 0)
 
 
-KERNELS = {slot: new_kernel(mask, run_slot) for slot, mask in masks.items()}
+KERNELS = {primitive: new_kernel(mask, run_primitive) for primitive, mask in masks.items()}
 KERNELS["where"] = new_kernel(masks["where"], run_where)
 KERNELS["pow"] = new_kernel(masks["pow"], run_pow)

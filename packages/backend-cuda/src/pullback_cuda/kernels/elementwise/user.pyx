@@ -52,7 +52,7 @@ def run(str family, str kernel, list tensors):
     set_operation(&operation, family, kernel, pack_of(class_of(arrays[0].dtype)))
     message[0] = 0
     call.size = sizeof(pb_call)
-    call.slot = -1
+    call.primitive = -1
     call.nout = 1
     call.nin = count - 1
     call.nparam = 0

@@ -198,14 +198,14 @@ DEVICE void collect(const select_arguments &args) {
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            int64_t slot = args.count;
+            int64_t primitive = args.count;
             if (below[j] >> lane & 1)
-                slot = here_below + __popc(below[j] & lower);
+                primitive = here_below + __popc(below[j] & lower);
             else if (at[j] >> lane & 1)
-                slot = here_at + __popc(at[j] & lower);
-            if (slot < args.count) {
-                wanted[slot] = keys[j];
-                places[slot] = place + 32 * j;
+                primitive = here_at + __popc(at[j] & lower);
+            if (primitive < args.count) {
+                wanted[primitive] = keys[j];
+                places[primitive] = place + 32 * j;
             }
             here_below += __popc(below[j]);
             here_at += __popc(at[j]);

@@ -16,7 +16,7 @@ typedef struct pb_state {
     PyObject *hooks_message;/* owned str: why saved-tensor hooks are off */
     void *graph_task;       /* innermost running pass */
     void *running_node;     /* of that pass */
-    int expected_miss;      /* slot that the running op can do without, or -1 */
+    int expected_miss;      /* primitive that the running op can do without, or -1 */
     uint8_t levels;         /* how many are open: see levels.pyx */
     uint64_t hidden;        /* bit i: level i is out of sight */
     uint64_t op_levels;     /* levels hidden only because an op runs at them */

@@ -110,7 +110,7 @@ ctypedef struct pb_node_extra:
     PyObject *post_hooks        # owned OrderedDict: id -> hook(grad_inputs, grad_outputs)
     PyObject *metadata          # owned dict
     PyObject *retain            # owned dict: output number -> weak reference to the tensor
-    PyObject *saved_hooks       # owned dict: slot -> unpack hook
+    PyObject *saved_hooks       # owned dict: index -> unpack hook
 
 
 ctypedef struct pb_node:

@@ -9,14 +9,14 @@ cdef enum:
     DEVICE_CPU = 2
     DEVICE_CUDA = 3
     MAX_DEVICE_TYPES = 32
-    MAX_SLOTS = 512
+    MAX_PRIMITIVES = 512
 
 
-# One column set of the dense table: what a backend does for each slot and dtype.
+# One column set of the dense table: what a backend does for each primitive and dtype.
 ctypedef struct pb_entry:
     pb_kernel kernel            # a compiled kernel
     PyObject *callable          # owned; a Python kernel
-    int8_t resolution           # how the slot is served, see launch.pyx
+    int8_t resolution           # how the primitive is served, see launch.pyx
     bint takes_conj             # inputs may have PB_ARRAY_CONJ
 
 
@@ -30,7 +30,7 @@ ctypedef struct pb_device_type:
     bint host                   # memory is host memory
     bint handles                # its addresses are handles, not addresses
     bint streams                # it has streams that can be changed
-    pb_entry *table             # MAX_SLOTS * PB_NUM_DTYPES
+    pb_entry *table             # MAX_PRIMITIVES * PB_NUM_DTYPES
 
 
 cdef class device:

@@ -14,7 +14,7 @@ from pullback._c.base.errors cimport keep_error, raise_failure
 from pullback._c.base.state cimport process_pool, thread_state
 
 from pullback._c.device.py_allocator import wrap_memory
-from pullback.ops.table.primitives import SLOT_IDS, SLOTS
+from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 __all__ = ["device", "device_count", "get_default_device", "known_device_types",
            "set_default_device"]
@@ -56,7 +56,8 @@ cdef int device_type_id(str name, bint create) except -2:
     Py_INCREF(name)
     types[type_count].name = <const char *>encoded
     types[type_count].name_object = <PyObject *>name
-    types[type_count].table = <pb_entry *>PyMem_Calloc(MAX_SLOTS * PB_NUM_DTYPES, sizeof(pb_entry))
+    types[type_count].table = <pb_entry *>PyMem_Calloc(
+        MAX_PRIMITIVES * PB_NUM_DTYPES, sizeof(pb_entry))
     if types[type_count].table == NULL:
         raise MemoryError()
     type_ids[name] = type_count
@@ -114,7 +115,8 @@ def install_backend(str name, capsule):
     backend = <pb_backend *>PyCapsule_GetPointer(capsule, PB_BACKEND_CAPSULE)
     if backend.abi_version != PB_ABI_VERSION:
         raise RuntimeError(f"backend {name!r} was built for ABI version {backend.abi_version} of "
-                           f"pullback, this is version {PB_ABI_VERSION}: rebuild the plugin")
+                           f"pullback, this is version {PB_ABI_VERSION}: rebuild the plugin "
+                           "(docs/reference/abi.md says what changed)")
     Py_INCREF(capsule)
     found.capsule = <PyObject *>capsule
     found.backend = backend
@@ -124,7 +126,7 @@ def install_backend(str name, capsule):
                      and backend.set_stream != NULL and backend.wait_stream != NULL)
 
 
-def install_kernel(str name, int slot, unsigned int mask, kernel, bint conj=False):
+def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj=False):
     """Put a kernel into the table of a device type, for every dtype of the mask."""
     cdef pb_device_type *found = &types[device_type_id(name, True)]
     cdef pb_kernel pointer = NULL
@@ -140,7 +142,7 @@ def install_kernel(str name, int slot, unsigned int mask, kernel, bint conj=Fals
                         f"got {type(kernel).__name__}")
     for code in range(PB_NUM_DTYPES):
         if mask & (1 << code):
-            entry = &found.table[slot * PB_NUM_DTYPES + code]
+            entry = &found.table[primitive * PB_NUM_DTYPES + code]
             Py_INCREF(kernel)
             Py_XDECREF(entry.callable)
             entry.callable = <PyObject *>kernel
@@ -419,10 +421,11 @@ def empty_cache(where=None):
     pb_pool_trim(process_pool(), 0)
 
 
-def explain_entry(str device, str slot, dtype, bint decomposable=False):
-    """Return how a slot is served: by a kernel, in Python, decomposed, by the host, or cast."""
-    from pullback.ops.table.primitives import SLOT_IDS, SLOTS
-    cdef Py_ssize_t place = <Py_ssize_t>SLOT_IDS[slot] * PB_NUM_DTYPES + <Py_ssize_t>dtype.code
+def explain_entry(str device, str primitive, dtype, bint decomposable=False):
+    """Return how a primitive runs: by a kernel, in Python, decomposed, on the host, or cast."""
+    from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
+    cdef Py_ssize_t code = dtype.code
+    cdef Py_ssize_t place = <Py_ssize_t>PRIMITIVE_IDS[primitive] * PB_NUM_DTYPES + code
     cdef pb_entry *entry
     if device not in known_device_types():
         raise RuntimeError(f"there is no device type {device!r}")
@@ -434,5 +437,5 @@ def explain_entry(str device, str slot, dtype, bint decomposable=False):
     if decomposable:
         return "decomposition into other ops"
     if device_type(DEVICE_REF).table[place].callable != NULL:
-        return "host fallback" if SLOTS[slot].inputs else "numbers made on the host"
+        return "host fallback" if PRIMITIVES[primitive].inputs else "numbers made on the host"
     return "cast to another dtype first"

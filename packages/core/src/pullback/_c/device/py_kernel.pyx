@@ -8,9 +8,10 @@ from pullback.abi cimport (
 from pullback._c.device.device cimport device_make, device_types, pb_device_type
 from pullback._c.base.dtype cimport dtype_itemsize, dtype_object, scalar_read
 from pullback._c.base.errors cimport raise_failure
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 
-cdef list slot_params = [[p.partition(":")[0] for p in slot.params] for slot in SLOTS.values()]
+cdef list primitive_params = [
+    [p.partition(":")[0] for p in primitive.params] for primitive in PRIMITIVES.values()]
 cdef object numpy = None
 cdef object bfloat16 = None
 
@@ -100,7 +101,7 @@ cdef dict call_params(pb_call *call):
     cdef const pb_param *param
     for i in range(call.nparam):
         param = &call.param[i]
-        name = slot_params[call.slot][i]
+        name = primitive_params[call.primitive][i]
         if param.kind == PB_PARAM_INT:
             params[name] = param.i
         elif param.kind == PB_PARAM_FLOAT:
@@ -125,8 +126,8 @@ cdef int run_callable(object function, pb_call *call, bint host, str device) exc
         else:
             function(outs[0] if len(outs) == 1 else tuple(outs), *ins, **call_params(call))
     except DEFECTS as error:
-        raise RuntimeError(f"the kernel {slot_name(call.slot)!r} of the backend {device!r} failed: "
-                           f"{type(error).__name__}: {error}") from error
+        raise RuntimeError(f"the kernel {primitive_name(call.primitive)!r} of the backend "
+                           f"{device!r} failed: {type(error).__name__}: {error}") from error
     return 0
 
 
@@ -148,8 +149,8 @@ DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError
            ImportError)
 
 
-cdef str slot_name(int slot):
-    return list(SLOTS)[slot]
+cdef str primitive_name(int primitive):
+    return list(PRIMITIVES)[primitive]
 
 
 cdef object fetch(pb_device_type *found, pb_array *array):

@@ -268,7 +268,7 @@ cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
     """Run the forward pass; without a kernel, the same in other ops."""
     cdef pb_state *state = thread_state()
     cdef int before = state.expected_miss
-    state.expected_miss = op.slot
+    state.expected_miss = op.primitive
     try:
         return op.forward(op, args, target)
     except KernelMissing:

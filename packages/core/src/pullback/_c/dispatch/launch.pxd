@@ -16,20 +16,21 @@ ctypedef struct operand:
     double scalar[2]
 
 
-cdef int slot_id(str name) except -1
+cdef int primitive_id(str name) except -1
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
-cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1
-cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1
-cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
+cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
+                            int count) except -1
+cdef int launch(int primitive, int key, tuple outs, tuple ins, tuple params) except -1
+cdef int launch_along(int primitive, int key, PyObject **operands, int nout, int nin,
                       int64_t param) except -1
-cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
+cdef int launch_operands(int primitive, int key, PyObject **operands, int nout, int nin,
                          pb_param *params, int nparam) except -1
 cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept
-cdef int call_slot(int type_id, pb_call *call, int key, int64_t work) except -1
+cdef int call_primitive(int type_id, pb_call *call, int key, int64_t work) except -1
 cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
                                    int64_t work) except -1) noexcept
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1
-cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
+cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int type_id,
                                           int device) noexcept,
                             void (*end)(pb_event *event) noexcept) noexcept
 cdef void param_int(pb_param *param, int64_t value) noexcept
@@ -39,13 +40,13 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept
 cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1
 cdef int add_into(Tensor out, Tensor other) except -1
-cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1
+cdef int launch_locked(int primitive, Tensor out, operand *inputs, int count) except -1
 cdef int refuse_two_devices(object one, object other, str argument, str name) except -1
-cdef int refuse_operand(int slot, Tensor out, Tensor tensor, int number) except -1
+cdef int refuse_operand(int primitive, Tensor out, Tensor tensor, int number) except -1
 
 
-cdef inline int check_device(int slot, Tensor out, Tensor tensor, int number) except -1:
+cdef inline int check_device(int primitive, Tensor out, Tensor tensor, int number) except -1:
     """Raise unless an operand of a kernel is where its first output is."""
     if not same_device(out, tensor):
-        refuse_operand(slot, out, tensor, number)
+        refuse_operand(primitive, out, tensor, number)
     return 0

@@ -24,7 +24,7 @@ from pullback._c.device.py_kernel cimport run_callable, run_on_host
 from pullback._c.graph.tensor cimport TENSOR_LAZY, Tensor, tensor_device
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
-from pullback.ops.table.primitives import SLOT_IDS, SLOTS
+from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 cdef enum:
     NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
@@ -33,9 +33,9 @@ cdef enum:
 cdef pb_globals *process = globals_()
 cdef bint keep_lock = False     # only ever set while the lock is held
 
-cdef list slot_names = list(SLOT_IDS)
-cdef dict slot_ids = SLOT_IDS
-cdef dict slot_keys = {name: slot.key for name, slot in SLOTS.items()}
+cdef list primitive_names = list(PRIMITIVE_IDS)
+cdef dict primitive_ids = PRIMITIVE_IDS
+cdef dict primitive_keys = {name: primitive.key for name, primitive in PRIMITIVES.items()}
 cdef set warned = set()
 cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
@@ -47,11 +47,11 @@ def set_warn_always(bint always):
     warn_always = always
 
 
-cdef int slot_id(str name) except -1:
-    """Return the column of a slot."""
-    found = slot_ids.get(name)
+cdef int primitive_id(str name) except -1:
+    """Return the column of a primitive."""
+    found = primitive_ids.get(name)
     if found is None:
-        raise ValueError(f"there is no kernel slot named {name!r}")
+        raise ValueError(f"there is no primitive named {name!r}")
     return found
 
 
@@ -131,11 +131,11 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
     array.strides = layout_strides(tensor.layout)
 
 
-cdef int refuse_operand(int slot, Tensor out, Tensor tensor, int number) except -1:
+cdef int refuse_operand(int primitive, Tensor out, Tensor tensor, int number) except -1:
     """Raise for an operand of a kernel that is on another device; a negative one is an output."""
-    names = SLOTS[slot_names[slot]].inputs.split()
+    names = PRIMITIVES[primitive_names[primitive]].inputs.split()
     name = "out" if number < 0 else names[number] if number < len(names) else f"input {number}"
-    refuse_two_devices(tensor_device(out), tensor_device(tensor), name, slot_names[slot])
+    refuse_two_devices(tensor_device(out), tensor_device(tensor), name, primitive_names[primitive])
     return 0
 
 
@@ -188,8 +188,9 @@ cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], in
     return last + 1
 
 
-cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int count) except -1:
-    """Run an elementwise slot into `out`, whose shape is the broadcast one."""
+cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
+                            int count) except -1:
+    """Run an elementwise primitive into `out`, whose shape is the broadcast one."""
     cdef pb_array arrays[MAX_ELEMENTWISE]
     cdef pb_array *pointers[MAX_ELEMENTWISE]
     cdef pb_layout *target = out.layout
@@ -206,7 +207,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
                 flat = False
                 break
     call.size = sizeof(pb_call)
-    call.slot = slot
+    call.primitive = primitive
     call.nout = 1
     call.nin = count
     call.nparam = 0
@@ -220,7 +221,7 @@ cdef int launch_elementwise(int slot, int key, Tensor out, operand *inputs, int 
     for i in range(count):
         pointers[i + 1] = &arrays[i + 1]
         if inputs[i].tensor != NULL:
-            check_device(slot, out, <Tensor>inputs[i].tensor, i)
+            check_device(primitive, out, <Tensor>inputs[i].tensor, i)
             array_begin(&arrays[i + 1], <Tensor>inputs[i].tensor)
         else:
             array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
@@ -268,7 +269,7 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
 
 cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **outs,
                             int nout) except -1:
-    """Run the kernel of a slot, which counts as a write if Ctrl-C ends it half-way."""
+    """Run the kernel of a primitive, which counts as a write if Ctrl-C ends it half-way."""
     cdef int i, failed = -1
     try:
         failed = kernel_call((<Tensor>outs[0]).storage.device_type, call, key, work)
@@ -280,7 +281,7 @@ cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **out
 
 
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run the kernel of a slot; raises what it reports.
+    """Run the kernel of a primitive; raises what it reports.
 
     All kernels are run from here, so no kernel sees the memory of a lazy conjugate or negative.
     """
@@ -305,8 +306,8 @@ cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
     call_lazy = run
 
 
-cdef int call_slot(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run the kernel of a slot on operands none of which is lazy, or as it takes them."""
+cdef int call_primitive(int type_id, pb_call *call, int key, int64_t work) except -1:
+    """Run the kernel of a primitive on operands none of which is lazy, or as it takes them."""
     return call_plainly(type_id, call, key, work)
 
 
@@ -322,7 +323,7 @@ cdef inline int call_plainly(int type_id, pb_call *call, int key, int64_t work) 
 cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
                             int64_t work) except -1:
     cdef char message[PB_MESSAGE_SIZE]
-    cdef pb_entry *entry = &found.table[call.slot * PB_NUM_DTYPES + key]
+    cdef pb_entry *entry = &found.table[call.primitive * PB_NUM_DTYPES + key]
     cdef pb_kernel kernel = entry.kernel
     cdef int code
     cdef bint listening
@@ -345,7 +346,7 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
     else:
         code = kernel(call)
     if code != PB_OK:
-        raise_code(code, message, <str>slot_names[call.slot])
+        raise_code(code, message, <str>primitive_names[call.primitive])
     return 0
 
 
@@ -355,11 +356,11 @@ cdef bint is_timed(const pb_backend *backend) noexcept:
 
 
 # Set by observer.pyx: what tells observers that a kernel begins and ends.
-cdef void (*begin_kernel)(pb_event *event, int slot, int type_id, int device) noexcept
+cdef void (*begin_kernel)(pb_event *event, int primitive, int type_id, int device) noexcept
 cdef void (*end_kernel)(pb_event *event) noexcept
 
 
-cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id,
+cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int type_id,
                                           int device) noexcept,
                             void (*end)(pb_event *event) noexcept) noexcept:
     """Install what tells observers of kernels."""
@@ -371,7 +372,7 @@ cdef void set_kernel_events(void (*begin)(pb_event *event, int slot, int type_id
 cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except -1:
     """Run a kernel of a device that can be timed while observers are told."""
     cdef pb_event event
-    begin_kernel(&event, call.slot, type_id, call.device)
+    begin_kernel(&event, call.primitive, type_id, call.device)
     try:
         return call_kernel(device_types() + type_id, call, key, work)
     finally:
@@ -381,7 +382,7 @@ cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except
 # ---- Python kernels and the fallback -------------------------------------------------------------
 
 class KernelMissing(Exception):
-    """A slot has no kernel, and the op that runs it has another way."""
+    """A primitive has no kernel, and the op that runs it has another way."""
 
 
 cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
@@ -391,25 +392,26 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
         return run_callable(<object>entry.callable, call, found.host,
                             <str>found.name_object)
     device = <str>found.name_object
-    slot = slot_names[call.slot]
+    primitive = primitive_names[call.primitive]
     dtype = dtype_object(key).name
-    fallback = &device_type(DEVICE_REF).table[call.slot * PB_NUM_DTYPES + key]
-    if call.slot == thread_state().expected_miss:
-        raise KernelMissing(slot)
+    fallback = &device_type(DEVICE_REF).table[call.primitive * PB_NUM_DTYPES + key]
+    if call.primitive == thread_state().expected_miss:
+        raise KernelMissing(primitive)
     if fallback.callable == NULL:
-        raise NotImplementedError(f"\"{slot}\" not implemented for '{dtype}' on device {device!r}")
+        raise NotImplementedError(
+            f"\"{primitive}\" not implemented for '{dtype}' on device {device!r}")
     if call.nin == 0:                   # numbers are made on the host: no data leaves the device
         if found.host:
             return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
     if os.environ.get("PULLBACK_FALLBACK") == "error":
         raise NotImplementedError(
-            f"{slot!r} has no kernel for '{dtype}' on device {device!r}, and "
+            f"{primitive!r} has no kernel for '{dtype}' on device {device!r}, and "
             f"PULLBACK_FALLBACK=error forbids the fallback to the host")
-    if warn_always or (device, slot) not in warned:
-        warned.add((device, slot))
-        warnings.warn(f"{slot!r} has no kernel for '{dtype}' on device {device!r}: it runs on the "
-                      f"host in NumPy", RuntimeWarning, stacklevel=2)
+    if warn_always or (device, primitive) not in warned:
+        warned.add((device, primitive))
+        warnings.warn(f"{primitive!r} has no kernel for '{dtype}' on device {device!r}: it runs on "
+                      f"the host in NumPy", RuntimeWarning, stacklevel=2)
     if found.host:
         return run_callable(<object>fallback.callable, call, True, "ref")
     return run_on_host(found, <object>fallback.callable, call)
@@ -449,34 +451,34 @@ cdef void param_float(pb_param *param, double value) noexcept:
     param.d = value
 
 
-cdef int launch(int slot, int key, tuple outs, tuple ins, tuple params) except -1:
-    """Run any slot: outputs and inputs as tensors, parameters in the slot's order."""
+cdef int launch(int primitive, int key, tuple outs, tuple ins, tuple params) except -1:
+    """Run any primitive: outputs and inputs as tensors, parameters in the primitive's order."""
     cdef PyObject *operands[PB_MAX_OPERANDS]
     cdef pb_param values[8]
     cdef int64_t room[PB_MAX_NDIM]
     cdef int i, nout = <int>len(outs), nin = <int>len(ins), used = 0
     if nout + nin > PB_MAX_OPERANDS or len(params) > 8:
-        raise ValueError(f"{slot_names[slot]}: too many operands")
+        raise ValueError(f"{primitive_names[primitive]}: too many operands")
     for i in range(nout + nin):
         item = <Tensor?>(outs[i] if i < nout else ins[i - nout])
         operands[i] = <PyObject *>item
     for i in range(<int>len(params)):
         param_fill(&values[i], params[i], room + used, PB_MAX_NDIM - used)
         used += values[i].count
-    return launch_operands(slot, key, operands, nout, nin, values, <int>len(params))
+    return launch_operands(primitive, key, operands, nout, nin, values, <int>len(params))
 
 
-cdef int launch_along(int slot, int key, PyObject **operands, int nout, int nin,
+cdef int launch_along(int primitive, int key, PyObject **operands, int nout, int nin,
                       int64_t param) except -1:
     """As launch_operands, with one integer for a parameter."""
     cdef pb_param value
     param_int(&value, param)
-    return launch_operands(slot, key, operands, nout, nin, &value, 1)
+    return launch_operands(primitive, key, operands, nout, nin, &value, 1)
 
 
-cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int nin,
+cdef int launch_operands(int primitive, int key, PyObject **operands, int nout, int nin,
                          pb_param *params, int nparam) except -1:
-    """Run any slot: tensors (borrowed), the outputs first, and filled parameters."""
+    """Run any primitive: tensors (borrowed), the outputs first, and filled parameters."""
     cdef pb_array arrays[PB_MAX_OPERANDS]
     cdef pb_array *pointers[PB_MAX_OPERANDS]
     cdef pb_call call
@@ -484,14 +486,14 @@ cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int n
     cdef int64_t work = 0
     cdef int i
     for i in range(nout + nin):
-        check_device(slot, first, <Tensor>operands[i], i - nout)
+        check_device(primitive, first, <Tensor>operands[i], i - nout)
         array_fill(&arrays[i], <Tensor>operands[i])
         if i < nout:
             arrays[i].flags |= PB_ARRAY_WRITE
         pointers[i] = &arrays[i]
         work += (<Tensor>operands[i]).layout.numel
     call.size = sizeof(pb_call)
-    call.slot = slot
+    call.primitive = primitive
     call.nout = nout
     call.nin = nin
     call.nparam = nparam
@@ -502,7 +504,7 @@ cdef int launch_operands(int slot, int key, PyObject **operands, int nout, int n
     return kernel_into(&call, key, work, operands, nout)
 
 
-cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) except -1:
+cdef int check_along(str primitive, Tensor index, Tensor near, Tensor far, int dim) except -1:
     """Raise unless an index fits what it moves and where to: kernels rely on it."""
     cdef int d
     cdef bint fits = (index.dtype == PB_I64 and layout_same_shape(index.layout, near.layout)
@@ -511,28 +513,28 @@ cdef int check_along(str slot, Tensor index, Tensor near, Tensor far, int dim) e
         if d != dim and layout_shape(index.layout)[d] > layout_shape(far.layout)[d]:
             fits = False
     if not fits:
-        raise RuntimeError(f"{slot}: an index of shape {list(index.shape)} does not fit tensors of "
-                           f"shapes {list(near.shape)} and {list(far.shape)}")
+        raise RuntimeError(f"{primitive}: an index of shape {list(index.shape)} does not fit "
+                           f"tensors of shapes {list(near.shape)} and {list(far.shape)}")
     return 0
 
 
-def run_slot(str slot, outs, ins, *params):
-    """Run a kernel slot on tensors (below autograd); what table entries written in Python call.
+def run_primitive(str primitive, outs, ins, *params):
+    """Run a primitive on tensors (below autograd); what table entries written in Python call.
 
-    The slot's key decides which operand's dtype selects the kernel.
+    The primitive's key decides which operand's dtype selects the kernel.
     """
-    cdef int number = slot_id(slot)
-    cdef int key = slot_keys[slot]
+    cdef int number = primitive_id(primitive)
+    cdef int key = primitive_keys[primitive]
     cdef Tensor keyed
     if isinstance(outs, Tensor):
         outs = (outs,)
     if isinstance(ins, Tensor):
         ins = (ins,)
     keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
-    if slot == "gather":
-        check_along(slot, ins[1], outs[0], ins[0], params[0])
-    elif slot in ("scatter", "scatter_add", "scatter_reduce"):
-        check_along(slot, ins[0], ins[1], outs[0], params[0])
+    if primitive == "gather":
+        check_along(primitive, ins[1], outs[0], ins[0], params[0])
+    elif primitive in ("scatter", "scatter_add", "scatter_reduce"):
+        check_along(primitive, ins[0], ins[1], outs[0], params[0])
     launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
 
 
@@ -573,7 +575,7 @@ cdef int add_into(Tensor out, Tensor other) except -1:
     return launch_locked(ADD, out, inputs, 2)
 
 
-cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except -1:
+cdef int launch_locked(int primitive, Tensor out, operand *inputs, int count) except -1:
     """Run a compiled elementwise kernel without letting go of the interpreter lock.
 
     A long one, which Ctrl-C must be able to end, lets go of it, but holds one of its own.
@@ -583,15 +585,15 @@ cdef int launch_locked(int slot, Tensor out, operand *inputs, int count) except 
     if out.layout.numel >= LONG_SUM:
         accumulating.acquire()
         try:
-            return launch_elementwise(slot, out.dtype, out, inputs, count)
+            return launch_elementwise(primitive, out.dtype, out, inputs, count)
         finally:
             accumulating.release()
     keep_lock = True
     try:
-        return launch_elementwise(slot, out.dtype, out, inputs, count)
+        return launch_elementwise(primitive, out.dtype, out, inputs, count)
     finally:
         keep_lock = before
 
 
-cdef int COPY = slot_id("copy")
-cdef int ADD = slot_id("add")
+cdef int COPY = primitive_id("copy")
+cdef int ADD = primitive_id("add")

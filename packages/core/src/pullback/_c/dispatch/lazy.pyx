@@ -14,7 +14,7 @@ from pullback._c.device.device cimport device_type, pb_entry
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_category, dtype_itemsize, scalar_read, scalar_write)
 from pullback._c.dispatch.launch cimport (
-    array_fill, array_scalar, call_slot, copy_into, merge_dims, set_call_lazy, slot_id)
+    array_fill, array_scalar, call_primitive, copy_into, merge_dims, set_call_lazy, primitive_id)
 from pullback._c.base.layout cimport layout_contiguous, layout_new, layout_retain
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_retain
@@ -25,10 +25,10 @@ from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape
 cdef enum:
     ARRAY_LAZY = PB_ARRAY_CONJ | PB_ARRAY_NEG
 
-cdef int CONJ = slot_id("conj")
-cdef int COPY = slot_id("copy")
-cdef int NEG = slot_id("neg")
-cdef int SUB = slot_id("sub")
+cdef int CONJ = primitive_id("conj")
+cdef int COPY = primitive_id("copy")
+cdef int NEG = primitive_id("neg")
+cdef int SUB = primitive_id("sub")
 
 
 # ---- kernels -------------------------------------------------------------------------------------
@@ -38,10 +38,10 @@ cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except
     cdef pb_array arrays[PB_MAX_OPERANDS]
     cdef pb_array *operands[PB_MAX_OPERANDS]
     cdef pb_array **given = call.out
-    cdef pb_entry *entry = &device_type(type_id).table[call.slot * PB_NUM_DTYPES + key]
+    cdef pb_entry *entry = &device_type(type_id).table[call.primitive * PB_NUM_DTYPES + key]
     cdef int i, flags, taken
     cdef list kept = []
-    if call.slot == COPY and call.in_[0].dtype == call.out[0].dtype:
+    if call.primitive == COPY and call.in_[0].dtype == call.out[0].dtype:
         return copy_array(type_id, call.out[0], call.in_[0])
     for i in range(call.nout + call.nin):
         operands[i] = given[i]
@@ -53,7 +53,7 @@ cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except
     call.out = &operands[0]
     call.in_ = &operands[call.nout]
     try:
-        call_slot(type_id, call, key, work)
+        call_primitive(type_id, call, key, work)
     finally:
         call.out = given
         call.in_ = given + call.nout
@@ -153,15 +153,15 @@ cdef int negate(int type_id, pb_array *target, pb_array *source, int64_t work) e
     return run_into(type_id, SUB, target, &left, source, work)
 
 
-cdef bint is_served(int type_id, int slot, int dtype) except -1:
-    """True if a device has a kernel of its own for a slot."""
-    cdef pb_entry *entry = &device_type(type_id).table[slot * PB_NUM_DTYPES + dtype]
+cdef bint is_served(int type_id, int primitive, int dtype) except -1:
+    """True if a device has a kernel of its own for a primitive."""
+    cdef pb_entry *entry = &device_type(type_id).table[primitive * PB_NUM_DTYPES + dtype]
     return entry.kernel != NULL or entry.callable != NULL
 
 
-cdef int run_into(int type_id, int slot, pb_array *target, pb_array *first, pb_array *second,
+cdef int run_into(int type_id, int primitive, pb_array *target, pb_array *first, pb_array *second,
                   int64_t work) except -1:
-    """Run an elementwise slot on one or two arrays, also inside an op that can do without it."""
+    """Run an elementwise primitive on one or two arrays, also in an op that can do without it."""
     cdef pb_state *state = thread_state()
     cdef int before = state.expected_miss
     cdef int64_t strides[PB_MAX_NDIM]
@@ -181,7 +181,7 @@ cdef int run_into(int type_id, int slot, pb_array *target, pb_array *first, pb_a
         if inputs[d].flags & PB_ARRAY_HOST:
             inputs[d].ndim, inputs[d].shape, inputs[d].strides = target.ndim, target.shape, strides
     call.size = sizeof(pb_call)
-    call.slot = slot
+    call.primitive = primitive
     call.nout = 1
     call.nin = 1 if second == NULL else 2
     call.nparam = 0
@@ -191,7 +191,7 @@ cdef int run_into(int type_id, int slot, pb_array *target, pb_array *first, pb_a
     call.param = NULL
     state.expected_miss = -1
     try:
-        return call_slot(type_id, &call, target.dtype, work)
+        return call_primitive(type_id, &call, target.dtype, work)
     finally:
         state.expected_miss = before
 

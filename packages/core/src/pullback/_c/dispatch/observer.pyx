@@ -23,7 +23,7 @@ from pullback._c.graph.tensor cimport Tensor, is_tensor
 from pullback._c.base.types cimport pb_node
 
 from pullback._c.base.state import thread_number
-from pullback.ops.table.primitives import SLOT_IDS
+from pullback.ops.table.primitives import PRIMITIVE_IDS
 
 __all__ = ["attach_observer", "begin_range", "detach_observer", "end_range"]
 
@@ -36,7 +36,7 @@ cdef enum:
 
 cdef pb_globals *process = globals_()
 cdef uint64_t events = 0            # that were begun in this process
-cdef list slot_texts = [name.encode() for name in SLOT_IDS]
+cdef list primitive_texts = [name.encode() for name in PRIMITIVE_IDS]
 cdef dict names = {}                # of nodes, as C text that lives as long as the process
 
 # ---- who observes --------------------------------------------------------------------------------
@@ -204,14 +204,14 @@ cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) 
     return 0
 
 
-cdef void begin_kernel(pb_event *event, int slot, int type_id, int device) noexcept:
+cdef void begin_kernel(pb_event *event, int primitive, int type_id, int device) noexcept:
     """Tell that a kernel begins on a device that can be timed."""
     memset(event, 0, sizeof(pb_event))
     event.sequence = -1
     event.backend = device_types()[type_id].backend
     event.device_type = type_id
     event.device = device
-    begin_event(event, PB_EVENT_KERNEL, <bytes>slot_texts[slot])
+    begin_event(event, PB_EVENT_KERNEL, <bytes>primitive_texts[primitive])
 
 
 set_kernel_events(begin_kernel, end_event)

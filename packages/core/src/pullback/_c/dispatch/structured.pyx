@@ -1,8 +1,8 @@
-"""Forward passes that allocate outputs which one kernel slot fills: planned ones, convolutions.
+"""Forward passes that allocate outputs which one primitive fills: planned ones, convolutions.
 
 A plan is the argument behind the tensors: a tuple of the outputs' shapes, their dtypes, the
-slot's parameters, and whatever derivatives and decompositions need. A dtype is a code, or one of
-the codes below. Plans depend on shapes alone, so Python can make one once and keep it.
+primitive's parameters, and whatever derivatives and decompositions need. A dtype is a code, or one
+of the codes below. Plans depend on shapes alone, so Python can make one once and keep it.
 """
 
 from cpython.object cimport PyObject
@@ -12,17 +12,17 @@ from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.dispatch.operands cimport cast_tensor, contiguous_copy, refuse_devices, unsupported
 from pullback._c.graph.op cimport Op, forward_register
-from pullback._c.dispatch.launch cimport launch, slot_id
+from pullback._c.dispatch.launch cimport launch, primitive_id
 from pullback._c.base.layout cimport layout_contiguous, layout_parse
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape
 from pullback._c.dispatch.launch import KernelMissing
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 
 cdef enum:
     OWN_DTYPE = -1              # that of the first tensor
 
-cdef list keys = [slot.key for slot in SLOTS.values()]
+cdef list keys = [primitive.key for primitive in PRIMITIVES.values()]
 
 
 cdef Tensor as_operand(Tensor tensor):
@@ -51,7 +51,7 @@ cdef tuple operands_of(Op op, PyObject **args):
 
 
 cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple params):
-    """Allocate outputs, run the op's slot, and cast outputs to the dtype that operands had."""
+    """Allocate outputs, run the op's primitive, and cast outputs to the dtype that operands had."""
     cdef int64_t dims[PB_MAX_NDIM]
     cdef Tensor first = <Tensor>ins[0]
     cdef list made = []
@@ -66,7 +66,7 @@ cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple par
         elements += (<Tensor>made[i]).layout.numel
     outs = tuple(made)
     if elements:
-        launch(op.slot, (<Tensor>ins[keys[op.slot]]).dtype, outs, ins, params)
+        launch(op.primitive, (<Tensor>ins[keys[op.primitive]]).dtype, outs, ins, params)
     if first.dtype != own:
         outs = tuple([cast_tensor(<Tensor>part, own) if code == OWN_DTYPE else part
                       for part, code in zip(made, dtypes)])
@@ -80,9 +80,9 @@ cdef object forward_planned(Op op, PyObject **args, PyObject *target):
 
 # ---- convolutions --------------------------------------------------------------------------------
 
-cdef int CONV = slot_id("conv")
-cdef int CONV_ADJOINT = slot_id("conv_adjoint")
-cdef int CONV_WEIGHT = slot_id("conv_weight")
+cdef int CONV = primitive_id("conv")
+cdef int CONV_ADJOINT = primitive_id("conv_adjoint")
+cdef int CONV_WEIGHT = primitive_id("conv_weight")
 
 
 cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
@@ -102,10 +102,10 @@ cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
     if first.storage.device_type != DEVICE_META and (
             len(sizes) > 3 or first.layout.numel == 0 or second.layout.numel == 0):
         raise KernelMissing(op.name)        # the decomposition has any number of dims
-    if op.slot == CONV_WEIGHT:
+    if op.primitive == CONV_WEIGHT:
         lead, channels = other[1], one[1] // groups
     else:
-        lead, channels = one[0], other[0] if op.slot == CONV else other[1] * groups
+        lead, channels = one[0], other[0] if op.primitive == CONV else other[1] * groups
     return run(op, (<Tensor>args[0]).dtype, ins, ((lead, channels, *sizes),), (OWN_DTYPE,),
                ((*stride, *padding, *dilation, groups),))
 

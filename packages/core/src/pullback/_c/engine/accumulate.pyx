@@ -14,7 +14,7 @@ from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
 from pullback._c.dispatch.operands cimport cast_tensor, memory_overlaps
 from pullback._c.graph.op cimport op_named
-from pullback._c.dispatch.launch cimport add_into, copy_into, launch_locked, operand, slot_id
+from pullback._c.dispatch.launch cimport add_into, copy_into, launch_locked, operand, primitive_id
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_retain, layout_same_shape,
     layout_same_strides)
@@ -29,7 +29,7 @@ from pullback._c.base.types cimport (
 
 # Reentrant: a dispatch mode that sees the addition may run a pass.
 cdef object accumulation_lock = threading.RLock()
-cdef int ADDCMUL = slot_id("addcmul")
+cdef int ADDCMUL = primitive_id("addcmul")
 
 cdef extern from "Python.h":
     PyTypeObject *Py_TYPE(PyObject *value)

@@ -343,21 +343,21 @@ cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor 
     return result
 
 
-cdef int save_one(pb_node *node, uint32_t slot, object value, list raw, list wrapped) except -1:
+cdef int save_one(pb_node *node, uint32_t index, object value, list raw, list wrapped) except -1:
     """Keep a tensor: outputs without a count on the node, everything else as the object it is."""
     cdef pb_saved *saved
     cdef uint32_t i
     cdef Tensor tensor
     if value is None:
-        return save_object(node, slot, None)
+        return save_object(node, index, None)
     for i in range(<uint32_t>len(raw)):
         if raw[i] is value and is_tensor(wrapped[i]) and (<Tensor>wrapped[i]).node == node:
-            return save_tensor(node, slot, <Tensor>wrapped[i], True)
+            return save_tensor(node, index, <Tensor>wrapped[i], True)
     tensor = <Tensor>value
     if thread_state().saved_hooks != NULL:
-        return save_tensor(node, slot, tensor, False)
+        return save_tensor(node, index, tensor, False)
     refuse_inference(tensor)
-    saved = node_saved(node) + slot
+    saved = node_saved(node) + index
     saved.kind = SAVED_TENSOR
     saved.dtype = tensor.dtype
     saved.version = tensor.storage.version
@@ -428,10 +428,10 @@ cdef void settle_one(pb_saved *saved) noexcept:
     Py_DECREF(tensor)
 
 
-cdef object unpack_one(pb_node *node, int slot):
-    """Return what a slot keeps; of a snapshot the same tensor from now on."""
-    cdef pb_saved *saved = node_saved(node) + slot
-    cdef object found = saved_unpack(node, slot, "saved_tensors")
+cdef object unpack_one(pb_node *node, int index):
+    """Return what a saved value keeps; of a snapshot the same tensor from now on."""
+    cdef pb_saved *saved = node_saved(node) + index
+    cdef object found = saved_unpack(node, index, "saved_tensors")
     if saved.kind == SAVED_INPUT:
         storage_release(saved.storage)
         layout_release(saved.layout)

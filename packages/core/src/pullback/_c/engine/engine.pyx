@@ -265,23 +265,23 @@ cdef int deliver(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
 
     It comes from the node `source`, or from the caller.
     """
-    cdef PyObject **slot = visit_buffers(below) + edge.nr
+    cdef PyObject **buffer = visit_buffers(below) + edge.nr
     cdef object total
     cdef PyObject *before
-    if slot[0] == NULL and not process.streams_used:
-        slot[0] = value
+    if buffer[0] == NULL and not process.streams_used:
+        buffer[0] = value
         return 0
     try:
         if process.streams_used:
             total = add_in_order(task, source, edge, below, value)
         else:
-            total = sum_grads(slot[0], <Tensor>value, task.create_graph)
+            total = sum_grads(buffer[0], <Tensor>value, task.create_graph)
     finally:
         Py_DECREF(<object>value)
-    if <PyObject *>total != slot[0]:
-        before = slot[0]
+    if <PyObject *>total != buffer[0]:
+        before = buffer[0]
         Py_INCREF(total)
-        slot[0] = <PyObject *>total
+        buffer[0] = <PyObject *>total
         Py_XDECREF(before)
     return 0
 

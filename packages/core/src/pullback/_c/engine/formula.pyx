@@ -243,7 +243,7 @@ cdef class Formula:
     cdef int targets[MAX_TENSOR_ARGS]   # numbers of tensor arguments
     cdef int nsources
     cdef int kinds[MAX_ARGS]
-    cdef int slots[MAX_ARGS]
+    cdef int indices[MAX_ARGS]
     cdef Plan plan
     cdef bint tried
 
@@ -262,14 +262,14 @@ cdef Formula make_formula(Op op, object names, object function):
     formula.names = code.co_varnames[:code.co_argcount]
     formula.nsources = len(formula.names)
     for i, name in enumerate(formula.names):
-        formula.slots[i] = 0
+        formula.indices[i] = 0
         if name == "g":
             formula.kinds[i] = FROM_GRAD
         elif name == "gs":
             formula.kinds[i] = FROM_ALL_GRADS
         else:
             formula.kinds[i] = FROM_SHAPE if name.endswith("_shape") else FROM_SAVED
-            formula.slots[i] = op.saved_names.index(name)
+            formula.indices[i] = op.saved_names.index(name)
     return formula
 
 
@@ -387,8 +387,8 @@ cdef int put(Op op, pb_node *node, int target, object value, PyObject **results)
 
 cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads, dict unpacked):
     cdef int k
-    cdef pb_saved *saved = node_saved(node) + formula.slots[i]
-    if (formula.kinds[i] == FROM_SAVED and formula.slots[i] < node.nsaved
+    cdef pb_saved *saved = node_saved(node) + formula.indices[i]
+    if (formula.kinds[i] == FROM_SAVED and formula.indices[i] < node.nsaved
             and saved.kind == SAVED_TENSOR
             and (<Tensor>saved.object).storage.version == saved.version
             and (<Tensor>saved.object).node == saved.node):
@@ -401,12 +401,12 @@ cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads
         return tuple([None if grads[k] == NULL else <object>grads[k]
                       for k in range(<int>node.noutputs)])
     if unpacked is None:
-        value = saved_unpack(node, formula.slots[i], formula.names[i])
-    elif formula.slots[i] in unpacked:
-        value = unpacked[formula.slots[i]]
+        value = saved_unpack(node, formula.indices[i], formula.names[i])
+    elif formula.indices[i] in unpacked:
+        value = unpacked[formula.indices[i]]
     else:
-        value = saved_unpack(node, formula.slots[i], formula.names[i])
-        unpacked[formula.slots[i]] = value
+        value = saved_unpack(node, formula.indices[i], formula.names[i])
+        unpacked[formula.indices[i]] = value
     if formula.kinds[i] == FROM_SHAPE and isinstance(value, Like):
         return (<Like>value).shape
     return value
@@ -474,17 +474,17 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 cdef object value_at(Op op, Formula formula, int i, PyObject **args, object result,
                      tuple cotangents):
     """Return what a name of a formula stands for at arguments that no node keeps."""
-    cdef int slot = formula.slots[i]
+    cdef int index = formula.indices[i]
     if formula.kinds[i] == FROM_GRAD:
         return cotangents[0]
     if formula.kinds[i] == FROM_ALL_GRADS:
         return cotangents
-    if op.saved[slot].source == SOURCE_EXTRA:
-        return op.save[op.saved_names[slot]](*[<object>args[k] for k in range(op.nargs)])
-    if op.saved[slot].source == SOURCE_ARG:
-        value = <object>args[op.saved[slot].number]
+    if op.saved[index].source == SOURCE_EXTRA:
+        return op.save[op.saved_names[index]](*[<object>args[k] for k in range(op.nargs)])
+    if op.saved[index].source == SOURCE_ARG:
+        value = <object>args[op.saved[index].number]
     else:
-        value = result if is_tensor(result) else result[op.saved[slot].number]
+        value = result if is_tensor(result) else result[op.saved[index].number]
     if formula.kinds[i] == FROM_SHAPE and is_tensor(value):
         return layout_shape_tuple((<Tensor>value).layout)
     return tuple(value) if isinstance(value, list) else value

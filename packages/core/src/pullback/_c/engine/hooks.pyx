@@ -23,19 +23,19 @@ cdef object hook_name(object hook):
     return getattr(hook, "__name__", None) or type(hook).__name__
 
 
-cdef int replace(PyObject **slot, object value) except -1:
-    cdef PyObject *before = slot[0]
+cdef int replace(PyObject **buffer, object value) except -1:
+    cdef PyObject *before = buffer[0]
     Py_INCREF(value)
-    slot[0] = <PyObject *>value
+    buffer[0] = <PyObject *>value
     Py_XDECREF(before)
     return 0
 
 
-cdef int make_private(PyObject **slot) except -1:
+cdef int make_private(PyObject **buffer) except -1:
     """A hook that writes into its argument must not change anybody else's gradient."""
-    if slot[0] != NULL and not is_sole_owner(slot[0]) and not tensor_is_tracked(
-            <Tensor>slot[0]):
-        replace(slot, cast_tensor(<Tensor>slot[0], (<Tensor>slot[0]).dtype))
+    if buffer[0] != NULL and not is_sole_owner(buffer[0]) and not tensor_is_tracked(
+            <Tensor>buffer[0]):
+        replace(buffer, cast_tensor(<Tensor>buffer[0], (<Tensor>buffer[0]).dtype))
     return 0
 
 
@@ -63,16 +63,16 @@ cdef int check_result(object hook, object before, object after) except -1:
     return 0
 
 
-cdef int run_one(object hook, PyObject **slot) except -1:
+cdef int run_one(object hook, PyObject **buffer) except -1:
     """Call hook(grad) on a buffer; None where no gradient arrived, though the node runs."""
     cdef object grad = None, result
-    if slot[0] != NULL:
-        make_private(slot)
-        grad = <object>slot[0]
+    if buffer[0] != NULL:
+        make_private(buffer)
+        grad = <object>buffer[0]
     result = hook(grad)
     if result is not None:
         check_result(hook, grad, result)
-        replace(slot, result)
+        replace(buffer, result)
     return 0
 
 
@@ -127,7 +127,7 @@ cdef tuple as_tuple(PyObject **values, uint32_t count):
     return tuple([None if values[i] == NULL else <object>values[i] for i in range(count)])
 
 
-cdef int take_tuple(object hook, object result, tuple before, PyObject **slots) except -1:
+cdef int take_tuple(object hook, object result, tuple before, PyObject **grads) except -1:
     """Put what a node hook returned into the buffers."""
     cdef uint32_t i
     if not isinstance(result, tuple):
@@ -138,11 +138,11 @@ cdef int take_tuple(object hook, object result, tuple before, PyObject **slots) 
                            f"(got {len(result)}, but expected {len(before)})")
     for i in range(<uint32_t>len(result)):
         if result[i] is None:
-            Py_XDECREF(slots[i])
-            slots[i] = NULL
+            Py_XDECREF(grads[i])
+            grads[i] = NULL
         elif result[i] is not before[i]:
             check_result(hook, before[i], result[i])
-            replace(&slots[i], result[i])
+            replace(&grads[i], result[i])
     return 0
 
 

@@ -115,7 +115,7 @@ cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
 # ---- freeing -------------------------------------------------------------------------------------
 
 cdef void saved_clear(pb_saved *saved) noexcept:
-    """Drop what a slot holds."""
+    """Drop what a saved value holds."""
     cdef pb_saved held = saved[0]
     saved.kind = SAVED_NONE
     saved.storage = NULL
@@ -414,13 +414,13 @@ cdef str op_node_name(pb_node *node):
     op = <object>node.op
     if op.namer is None:
         return op.node_name
-    return op.namer(*[kept_value(node, slot) for slot in op.namer_slots])
+    return op.namer(*[kept_value(node, index) for index in op.namer_indices])
 
 
-cdef object kept_value(pb_node *node, int slot):
+cdef object kept_value(pb_node *node, int index):
     """Return a parameter, or the shape of a tensor kept by shape; None for others and defaults."""
-    cdef pb_saved *saved = node_saved(node) + slot
-    if slot >= node.nsaved:             # defaults at the end have no slot
+    cdef pb_saved *saved = node_saved(node) + index
+    if index >= node.nsaved:             # defaults at the end are not saved
         return None
     if saved.kind == SAVED_OBJECT:
         return <object>saved.object

@@ -90,7 +90,7 @@ cdef class Op:
     cdef const char *name_bytes
     cdef readonly str node_name
     cdef readonly object namer          # None, or gives the node's name from kept values
-    cdef readonly tuple namer_slots     # which saved values it takes
+    cdef readonly tuple namer_indices   # which saved values it takes
     cdef readonly int id
     cdef int kind
     cdef int flags
@@ -107,7 +107,7 @@ cdef class Op:
     cdef forward_function forward
     cdef object python                  # composite, or forward in Python
     cdef readonly object decompose      # for devices without a kernel: the same in other ops
-    cdef int slot
+    cdef int primitive
     cdef int promote
     cdef uint32_t dtypes
     # derivatives

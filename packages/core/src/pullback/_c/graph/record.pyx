@@ -118,10 +118,11 @@ set_gradient_node(gradient_node)
 
 # ---- the node of an op ---------------------------------------------------------------------------
 
-cdef inline bint is_default(Op op, PyObject **args, int slot) noexcept:
-    """True if a slot would hold an argument that has its default: such are not kept."""
-    return (op.saved[slot].source == SOURCE_ARG
-            and args[op.saved[slot].number] == PyTuple_GET_ITEM(op.defaults, op.saved[slot].number))
+cdef inline bint is_default(Op op, PyObject **args, int index) noexcept:
+    """True if a saved value would be an argument that has its default: such are not kept."""
+    cdef int number = op.saved[index].number
+    return (op.saved[index].source == SOURCE_ARG
+            and args[number] == PyTuple_GET_ITEM(op.defaults, number))
 
 
 cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutputs) except NULL:
@@ -130,7 +131,7 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
     cdef pb_node *node
     cdef pb_edge *edges
     cdef int i, nsaved = 0
-    cdef uint64_t kept = 0              # bit i: slot i holds an argument
+    cdef uint64_t kept = 0              # bit i: saved value i is an argument
     cdef bint done = False
     cdef object value
     if op.list_arg >= 0:
@@ -164,16 +165,16 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
     return node
 
 
-cdef int save_argument(Op op, pb_node *node, int slot, object value) except -1:
+cdef int save_argument(Op op, pb_node *node, int index, object value) except -1:
     if is_tensor(value):
-        if op.saved[slot].shape_only:
-            return save_shape(node, slot, <Tensor>value)
-        if op.flags & OP_INPLACE and op.saved[slot].number == 0:
+        if op.saved[index].shape_only:
+            return save_shape(node, index, <Tensor>value)
+        if op.flags & OP_INPLACE and op.saved[index].number == 0:
             value = overwritten(value)
-        return save_tensor(node, slot, <Tensor>value, False)
+        return save_tensor(node, index, <Tensor>value, False)
     if isinstance(value, (tuple, list)):
-        return save_tuple(node, slot, tuple(value))
-    return save_object(node, slot, value)
+        return save_tuple(node, index, tuple(value))
+    return save_object(node, index, value)
 
 
 cdef object overwritten(object value):

@@ -3,22 +3,22 @@ from cpython.object cimport PyObject
 from pullback._c.graph.tensor cimport Tensor
 from pullback._c.base.types cimport pb_node, pb_saved
 
-cdef enum:                      # flags of a slot that holds what a pack hook returned
+cdef enum:                      # flags of a saved value that is what a pack hook returned
     PACKED_OUTPUT = 1
     PACKED_ROOT = 2             # of a tensor without a node
 
 cdef int refuse_inference(Tensor tensor) except -1
-cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) except -1
-cdef int save_shape(pb_node *node, int slot, Tensor tensor) except -1
-cdef int save_object(pb_node *node, int slot, object value) except -1
-cdef int save_tuple(pb_node *node, int slot, tuple values) except -1
-cdef object saved_unpack(pb_node *node, int slot, str name)
+cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) except -1
+cdef int save_shape(pb_node *node, int index, Tensor tensor) except -1
+cdef int save_object(pb_node *node, int index, object value) except -1
+cdef int save_tuple(pb_node *node, int index, tuple values) except -1
+cdef object saved_unpack(pb_node *node, int index, str name)
 cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) noexcept
 cdef void set_inner_history(int (*function)(pb_node *inner, Tensor output) except -1) noexcept
-cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
+cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1
 cdef object lifts_apart(Tensor tensor)
-cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1
+cdef int give_packed_lift(pb_node *node, int index, object lift) except -1
 cdef int node_check_alive(pb_node *node) except -1
 
 

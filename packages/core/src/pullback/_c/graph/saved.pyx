@@ -34,12 +34,12 @@ cdef int refuse_inference(Tensor tensor) except -1:
     return 0
 
 
-cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) except -1:
-    """Keep a tensor in a slot of a node under construction."""
-    cdef pb_saved *saved = node_saved(node) + slot
+cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
+    """Keep a tensor at an index of a node under construction."""
+    cdef pb_saved *saved = node_saved(node) + index
     refuse_inference(tensor)
     if thread_state().saved_hooks != NULL:
-        return save_packed(node, slot, tensor, is_output)
+        return save_packed(node, index, tensor, is_output)
     saved.version = tensor.storage.version
     saved.dtype = tensor.dtype
     if is_output:
@@ -66,9 +66,9 @@ cdef int save_tensor(pb_node *node, int slot, Tensor tensor, bint is_output) exc
     return 0
 
 
-cdef int save_shape(pb_node *node, int slot, Tensor tensor) except -1:
+cdef int save_shape(pb_node *node, int index, Tensor tensor) except -1:
     """Keep only the geometry, dtype and device of a tensor."""
-    cdef pb_saved *saved = node_saved(node) + slot
+    cdef pb_saved *saved = node_saved(node) + index
     saved.kind = SAVED_SHAPE
     saved.dtype = tensor.dtype
     saved.layout = layout_retain(tensor.layout)
@@ -77,9 +77,9 @@ cdef int save_shape(pb_node *node, int slot, Tensor tensor) except -1:
     return 0
 
 
-cdef int save_object(pb_node *node, int slot, object value) except -1:
+cdef int save_object(pb_node *node, int index, object value) except -1:
     """Keep a parameter."""
-    cdef pb_saved *saved = node_saved(node) + slot
+    cdef pb_saved *saved = node_saved(node) + index
     saved.kind = SAVED_OBJECT
     Py_INCREF(value)
     saved.object = <PyObject *>value
@@ -90,12 +90,12 @@ cdef class KeptTuple:
     """A saved tuple: tensors (or what the pack hook made of them) with versions, other values."""
 
 
-cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
+cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
     """Keep a parameter that may hold tensors: they are checked and packed as others are."""
-    cdef pb_saved *saved = node_saved(node) + slot
+    cdef pb_saved *saved = node_saved(node) + index
     cdef KeptTuple kept
     if not any([isinstance(value, Tensor) for value in values]):
-        return save_object(node, slot, values)
+        return save_object(node, index, values)
     kept = KeptTuple.__new__(KeptTuple)
     kept.values = list(values)
     kept.versions = [None] * len(values)
@@ -115,17 +115,17 @@ cdef int save_tuple(pb_node *node, int slot, tuple values) except -1:
     return 0
 
 
-cdef int save_packed(pb_node *node, int slot, Tensor tensor, bint is_output) except -1:
+cdef int save_packed(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
     """Pass the tensor through the innermost pack hook and keep what it returns."""
     cdef object pack, unpack
     pack, unpack, _ = <tuple>thread_state().saved_hooks
-    pack_into(node, slot, tensor, is_output, pack, unpack)
+    pack_into(node, index, tensor, is_output, pack, unpack)
     return 0
 
 
-cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, object pack,
+cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, object pack,
                    object unpack) except -1:
-    cdef pb_saved *saved = node_saved(node) + slot
+    cdef pb_saved *saved = node_saved(node) + index
     cdef uint32_t version = tensor.storage.version
     lent = tensor_alias(tensor) if is_output else tensor    # no cycle over the node itself
     packed = packed_by(pack, <Tensor>lent)
@@ -142,7 +142,7 @@ cdef int pack_into(pb_node *node, int slot, Tensor tensor, bint is_output, objec
     lift = None
     if tensor.flags & TENSOR_IS_LIFTED:
         lift = lifts_apart(tensor)
-    unpack_hooks(node)[slot] = (unpack, lift)
+    unpack_hooks(node)[index] = (unpack, lift)
     return 0
 
 
@@ -170,7 +170,7 @@ cdef object lifts_apart(Tensor tensor):
 
 
 cdef dict unpack_hooks(pb_node *node):
-    """Return the node's table of slot -> (unpack hook, lift), made on first use."""
+    """Return the node's table of index -> (unpack hook, lift), made on first use."""
     if node_extra(node).saved_hooks == NULL:
         table = {}
         Py_INCREF(table)
@@ -301,23 +301,23 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
         f"{saved.version} instead. It was saved by {node_name(node)}{writer}. {hint}")
 
 
-cdef object default_of(pb_node *node, int slot):
-    """Return what an empty slot stands for: the default of a parameter."""
+cdef object default_of(pb_node *node, int index):
+    """Return what an empty saved value stands for: the default of a parameter."""
     cdef Op op = <Op>node.op
-    if op.saved[slot].source == SOURCE_ARG:
-        value = op.defaults[op.saved[slot].number]
+    if op.saved[index].source == SOURCE_ARG:
+        value = op.defaults[op.saved[index].number]
         if value is not missing:
             return value
     node_check_alive(node)
     return None
 
 
-cdef object saved_unpack(pb_node *node, int slot, str name):
-    """Return what a slot keeps: a tensor with its history, a parameter, or a Like."""
-    cdef pb_saved *saved = node_saved(node) + slot
+cdef object saved_unpack(pb_node *node, int index, str name):
+    """Return what a saved value keeps: a tensor with its history, a parameter, or a Like."""
+    cdef pb_saved *saved = node_saved(node) + index
     cdef Tensor tensor
-    if slot >= node.nsaved or (saved.kind == SAVED_NONE and node.kind == NODE_OP):
-        return default_of(node, slot)
+    if index >= node.nsaved or (saved.kind == SAVED_NONE and node.kind == NODE_OP):
+        return default_of(node, index)
     if saved.kind == SAVED_OBJECT:
         return <object>saved.object
     if saved.kind == SAVED_INPUT or saved.kind == SAVED_OUTPUT:
@@ -349,7 +349,7 @@ cdef object saved_unpack(pb_node *node, int slot, str name):
     if saved.kind == SAVED_SHAPE:
         return like_saved(saved)
     if saved.kind == SAVED_PACKED:
-        return unpack_packed(node, slot)
+        return unpack_packed(node, index)
     if saved.kind == SAVED_TUPLE:
         return unpack_tuple(node, <KeptTuple>saved.object)
     node_check_alive(node)
@@ -384,10 +384,10 @@ cdef Tensor unpacked_by(object unpack, object packed):
     return <Tensor>found
 
 
-cdef int give_packed_lift(pb_node *node, int slot, object lift) except -1:
+cdef int give_packed_lift(pb_node *node, int index, object lift) except -1:
     """Keep tangents with a packed tensor, which has got them since."""
     cdef dict hooks = <dict>node.extra.saved_hooks
-    hooks[slot] = (hooks[slot][0], lift)
+    hooks[index] = (hooks[index][0], lift)
     return 0
 
 
@@ -399,10 +399,10 @@ cdef int give_lift(Tensor tensor, PyObject *lift) except -1:
     return 0
 
 
-cdef object unpack_packed(pb_node *node, int slot):
-    cdef pb_saved *saved = node_saved(node) + slot
+cdef object unpack_packed(pb_node *node, int index):
+    cdef pb_saved *saved = node_saved(node) + index
     cdef Tensor tensor, result
-    unpack, lift = (<dict>node.extra.saved_hooks)[slot]
+    unpack, lift = (<dict>node.extra.saved_hooks)[index]
     packed = <object>saved.object
     tensor = unpacked_by(unpack, packed)
     if saved.kind == SAVED_NONE:

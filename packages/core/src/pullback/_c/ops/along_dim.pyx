@@ -14,7 +14,7 @@ from pullback._c.base.dtype cimport CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_c
 from pullback._c.dispatch.operands cimport memory_overlaps
 from pullback._c.graph.op cimport MAX_ARGS, Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
-    copy_into, fill_with, launch, launch_along, launch_operands, param_int, slot_id)
+    copy_into, fill_with, launch, launch_along, launch_operands, param_int, primitive_id)
 from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_new, layout_parse, layout_same_shape, small_int)
 from pullback._c.device.storage cimport storage_retain
@@ -24,10 +24,10 @@ from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, layout_shape, layout_stri
 from pullback._c.ops.views cimport dim_of, fetch
 from pullback._c.ops.create import item as value_of
 
-cdef int GATHER = slot_id("gather")
-cdef int SORT = slot_id("sort")
-cdef int INDEX = slot_id("index")
-cdef int INDEX_PUT = slot_id("index_put")
+cdef int GATHER = primitive_id("gather")
+cdef int SORT = primitive_id("sort")
+cdef int INDEX = primitive_id("index")
+cdef int INDEX_PUT = primitive_id("index_put")
 
 
 # ---- tensors below autograd ----------------------------------------------------------------------
@@ -171,10 +171,10 @@ cdef Tensor narrowed(Tensor self, Tensor index, int64_t dim):
     return self if same else over(self, ndim, shape, strides)
 
 
-cdef int run_along(int slot, int key, PyObject **operands, int64_t dim) except -1:
+cdef int run_along(int primitive, int key, PyObject **operands, int64_t dim) except -1:
     """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
     try:
-        launch_along(slot, key, operands, 1, 2, dim)
+        launch_along(primitive, key, operands, 1, 2, dim)
     except IndexError as error:
         raise RuntimeError(*error.args) from None
     return 0
@@ -221,7 +221,7 @@ cdef object forward_scatter_add(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>part
     operands[1] = <PyObject *>index
     operands[2] = <PyObject *>source
-    run_along(op.slot, self.dtype, operands, dim)
+    run_along(op.primitive, self.dtype, operands, dim)
     return self
 
 
@@ -273,7 +273,7 @@ cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>self
     if out.layout.numel != 0:
-        launch_operands(op.slot, self.dtype, operands, 1, 1, NULL, 0)
+        launch_operands(op.primitive, self.dtype, operands, 1, 1, NULL, 0)
     return out
 
 
@@ -284,7 +284,7 @@ cdef object forward_reverse(Op op, PyObject **args, PyObject *target):
         return forward_python(op, args, target)
     out = new_like(self, self.layout.ndim, layout_shape(self.layout), self.dtype)
     if out.layout.numel != 0:
-        launch(op.slot, self.dtype, (out,), (self,), (<tuple?><object>args[1],))
+        launch(op.primitive, self.dtype, (out,), (self,), (<tuple?><object>args[1],))
     return out
 
 
@@ -325,7 +325,7 @@ cdef object forward_triangle(Op op, PyObject **args, PyObject *target):
     if out.layout.numel != 0:           # beyond the corners nothing changes
         diagonal = max(-layout_shape(self.layout)[ndim - 2],
                        min(diagonal, layout_shape(self.layout)[ndim - 1]))
-        launch_along(op.slot, self.dtype, operands, 1, 1, diagonal)
+        launch_along(op.primitive, self.dtype, operands, 1, 1, diagonal)
     return out
 
 
@@ -346,7 +346,7 @@ cdef object forward_scan(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>self
     if out.layout.numel != 0:
-        launch_along(op.slot, self.dtype, operands, 1, 1, dim)
+        launch_along(op.primitive, self.dtype, operands, 1, 1, dim)
     return out
 
 
@@ -422,7 +422,7 @@ cdef object forward_argsort(Op op, PyObject **args, PyObject *target):
         self = with_last(self, dim)
         operands[0] = <PyObject *>places
         operands[1] = <PyObject *>self
-        launch_along(op.slot, self.dtype, operands, 1, 1, <bint><object>args[2])
+        launch_along(op.primitive, self.dtype, operands, 1, 1, <bint><object>args[2])
     return out
 
 

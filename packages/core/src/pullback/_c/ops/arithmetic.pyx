@@ -29,7 +29,7 @@ cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
                         f"{type(<object>args[1]).__name__}")
     values[0] = args[0]
     values[1] = args[1]
-    return run_general(op, op.slot, values, 2, NULL)
+    return run_general(op, op.primitive, values, 2, NULL)
 
 
 cdef object forward_pow(Op op, PyObject **args, PyObject *target):

@@ -18,7 +18,7 @@ from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.base.errors cimport keep_error, raise_failure
 from pullback._c.base.interrupts cimport copy_polled
 from pullback._c.dispatch.launch cimport (
-    copy_into, fill_with, launch_operands, param_float, param_int, slot_id)
+    copy_into, fill_with, launch_operands, param_float, param_int, primitive_id)
 from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_new, layout_parse, layout_retain,
     layout_same_shape, layout_same_strides, layout_scalar, small_int)
@@ -31,8 +31,8 @@ from pullback._c.graph.tensor cimport (
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, layout_strides, pb_layout)
 
-cdef int ARANGE = slot_id("arange")
-cdef int LINSPACE = slot_id("linspace")
+cdef int ARANGE = primitive_id("arange")
+cdef int LINSPACE = primitive_id("linspace")
 cdef int64_t LARGE = <int64_t>1 << 60   # so that sums of numbers below it fit
 
 cdef int place(object where, int *type_id, int *ordinal) except -1:

@@ -18,7 +18,7 @@ from pullback._c.graph.op cimport (
     OP_ALPHA, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, Op,
     forward_register, op_named)
 from pullback._c.dispatch.launch cimport (
-    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, slot_id)
+    MAX_ELEMENTWISE, copy_into, elementwise_layout, launch_elementwise, operand, primitive_id)
 from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_release, layout_retain, layout_same_shape,
     layout_shape_tuple)
@@ -28,37 +28,37 @@ from pullback._c.graph.tensor cimport (
     TENSOR_LAZY, Tensor, is_tensor, same_device, tensor_data, tensor_new)
 from pullback._c.base.types cimport LAYOUT_CONTIGUOUS, LAYOUT_DENSE, layout_shape, pb_layout
 
-cdef int MUL = slot_id("mul")
-cdef int ADD = slot_id("add")
-cdef int ADDCMUL = slot_id("addcmul")
+cdef int MUL = primitive_id("mul")
+cdef int ADD = primitive_id("add")
+cdef int ADDCMUL = primitive_id("addcmul")
 
 
 # ---- operands ------------------------------------------------------------------------------------
 
-cdef object fill_operand(operand *slot, object value, int dtype, Tensor leader):
+cdef object fill_operand(operand *primitive, object value, int dtype, Tensor leader):
     """Describe one operand in the compute dtype; returns what must stay alive."""
     cdef Tensor tensor
     if not is_tensor(value):
-        slot.tensor = NULL
-        scalar_write(value, dtype, &slot.scalar[0])
+        primitive.tensor = NULL
+        scalar_write(value, dtype, &primitive.scalar[0])
         return None
     tensor = <Tensor>value
     if tensor.storage.device_type != leader.storage.device_type:
-        slot.tensor = NULL
-        scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &slot.scalar[0])
+        primitive.tensor = NULL
+        scalar_write(scalar_of(tensor, tensor_data(tensor)), dtype, &primitive.scalar[0])
         return None
     if tensor.dtype != dtype:
         tensor = cast_tensor(tensor, dtype)
-        slot.tensor = <PyObject *>tensor
+        primitive.tensor = <PyObject *>tensor
         return tensor
-    slot.tensor = <PyObject *>tensor
+    primitive.tensor = <PyObject *>tensor
     return None
 
 
 # ---- the forward pass ----------------------------------------------------------------------------
 
 cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
-    """Run the op's slot over its operands, into `target` if that is not NULL."""
+    """Run the op's primitive over its operands, into `target` if that is not NULL."""
     cdef PyObject *values[MAX_ELEMENTWISE]
     cdef operand inputs[MAX_ELEMENTWISE]
     cdef int i, out_dtype, count = op.ntensors
@@ -87,7 +87,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                         return forward_general(op, values, count, target)
                     out = tensor_new(elementwise_layout(inputs, 2), out_dtype,
                                      a.storage.device_type, a.storage.device_index)
-                    launch_elementwise(op.slot, a.dtype, out, inputs, 2)
+                    launch_elementwise(op.primitive, a.dtype, out, inputs, 2)
                     return out
             elif count == 2:
                 if not scalar_fits(<object>values[1], a.dtype):
@@ -96,7 +96,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
                 scalar_write(<object>values[1], a.dtype, &inputs[1].scalar[0])
             out = tensor_new(layout_retain(a.layout), out_dtype, a.storage.device_type,
                              a.storage.device_index)
-            launch_elementwise(op.slot, a.dtype, out, inputs, count)
+            launch_elementwise(op.primitive, a.dtype, out, inputs, count)
             return out
     return forward_general(op, values, count, target)
 
@@ -168,7 +168,7 @@ cdef object scaled_sum(Op op, PyObject **values, object alpha, PyObject *target)
     cdef PyObject *four[MAX_ELEMENTWISE]
     cdef bint whole = dtype_category[dtype_of_scalar(alpha)] <= CATEGORY_INTEGRAL
     cdef object factor = int(alpha) if whole else float(alpha)
-    if op.slot != ADD:
+    if op.primitive != ADD:
         factor = -factor
     four[0] = values[0]
     four[1] = values[1]
@@ -213,11 +213,11 @@ cdef int result_dtypes(Op op, PyObject **values, int count, int *out_dtype) exce
 
 
 cdef object forward_general(Op op, PyObject **values, int count, PyObject *target):
-    return run_general(op, op.slot, values, count, target)
+    return run_general(op, op.primitive, values, count, target)
 
 
-cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject *target):
-    """Run a slot over operands of any dtype and layout."""
+cdef object run_general(Op op, int primitive, PyObject **values, int count, PyObject *target):
+    """Run a primitive over operands of any dtype and layout."""
     cdef operand inputs[MAX_ELEMENTWISE]
     cdef int i, out_dtype = 0, compute
     cdef Tensor leader = leading_tensor(values, count)
@@ -235,15 +235,15 @@ cdef object run_general(Op op, int slot, PyObject **values, int count, PyObject 
                           PB_BOOL if i == 0 and op.promote == PROMOTE_WHERE else compute, leader)
              for i in range(count)]
     if target != NULL:
-        return into_target(slot, <Tensor>target, inputs, count, compute, out_dtype)
+        return into_target(primitive, <Tensor>target, inputs, count, compute, out_dtype)
     layout = elementwise_layout(inputs, count)
     out = tensor_new(layout, out_dtype, leader.storage.device_type, leader.storage.device_index)
     if out.layout.numel != 0:
-        launch_elementwise(slot, compute, out, inputs, count)
+        launch_elementwise(primitive, compute, out, inputs, count)
     return out
 
 
-cdef object into_target(int slot, Tensor target, operand *inputs, int count, int compute,
+cdef object into_target(int primitive, Tensor target, operand *inputs, int count, int compute,
                         int out_dtype):
     """Run into an existing tensor: its shape and dtype must take the result."""
     cdef pb_layout *layout = elementwise_layout(inputs, count)
@@ -270,11 +270,11 @@ cdef object into_target(int slot, Tensor target, operand *inputs, int count, int
             kept.append(out)
             inputs[i].tensor = <PyObject *>out
     if direct:
-        launch_elementwise(slot, compute, target, inputs, count)
+        launch_elementwise(primitive, compute, target, inputs, count)
         return target
     out = tensor_new(layout_contiguous(target.layout.ndim, layout_shape(target.layout)), out_dtype,
                      target.storage.device_type, target.storage.device_index)
-    launch_elementwise(slot, compute, out, inputs, count)
+    launch_elementwise(primitive, compute, out, inputs, count)
     copy_into(target, out)
     return target
 
@@ -313,7 +313,7 @@ cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor
     out = tensor_new(layout_retain(like.layout), like.dtype, like.storage.device_type,
                      like.storage.device_index)
     if out.layout.numel != 0:
-        launch_elementwise(op.slot, like.dtype, out, inputs, 3)
+        launch_elementwise(op.primitive, like.dtype, out, inputs, 3)
     return out
 
 
@@ -369,11 +369,11 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
              for i in range(3)]
     if target != NULL:
-        return into_target(op.slot, <Tensor>target, inputs, 3, self.dtype, self.dtype)
+        return into_target(op.primitive, <Tensor>target, inputs, 3, self.dtype, self.dtype)
     out = tensor_new(elementwise_layout(inputs, 3), self.dtype, self.storage.device_type,
                      self.storage.device_index)
     if out.layout.numel != 0:
-        launch_elementwise(op.slot, self.dtype, out, inputs, 3)
+        launch_elementwise(op.primitive, self.dtype, out, inputs, 3)
     return out
 
 

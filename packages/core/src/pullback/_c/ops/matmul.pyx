@@ -1,4 +1,4 @@
-"""Forward passes of products of matrices and vectors, all on the slot ``bmm``."""
+"""Forward passes of products of matrices and vectors, all on the primitive ``bmm``."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -9,14 +9,14 @@ from pullback._c.base.dtype cimport (
 from pullback._c.dispatch.operands cimport refuse_devices, unsupported
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport (
-    array_fill, check_device, copy_into, kernel_call, launch_elementwise, operand, slot_id)
+    array_fill, check_device, copy_into, kernel_call, launch_elementwise, operand, primitive_id)
 from pullback._c.base.layout cimport layout_contiguous, layout_same_shape, layout_shape_tuple
 from pullback._c.graph.tensor cimport Tensor, same_device, tensor_new
 from pullback._c.base.types cimport layout_shape, layout_strides
 
-cdef int BMM = slot_id("bmm")
-cdef int ADD = slot_id("add")
-cdef int MUL = slot_id("mul")
+cdef int BMM = primitive_id("bmm")
+cdef int ADD = primitive_id("add")
+cdef int MUL = primitive_id("mul")
 
 
 cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
@@ -85,7 +85,7 @@ cdef Tensor product(Tensor a, Tensor b, factor left, factor right, int ndim, con
         arrays[i].strides = parts[i].strides
         pointers[i] = &arrays[i]
     call.size = sizeof(pb_call)
-    call.slot = BMM
+    call.primitive = BMM
     call.nout = 1
     call.nin = 2
     call.nparam = 0

@@ -12,17 +12,17 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.dispatch.operands cimport cast_tensor, unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
-    array_fill, kernel_call, launch_along, launch_elementwise, operand, slot_id)
+    array_fill, kernel_call, launch_along, launch_elementwise, operand, primitive_id)
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_same_shape, layout_shape_tuple)
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport Tensor, tensor_new, tensor_over, tensor_wrap
 from pullback._c.base.types cimport layout_shape, layout_strides, pb_layout
 from pullback._c.ops.views cimport dim_of, make_view
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 
-cdef int DIV = slot_id("div")
-cdef int SUM = slot_id("sum")
+cdef int DIV = primitive_id("div")
+cdef int SUM = primitive_id("sum")
 
 
 cdef unsigned long long dims_mask(Op op, int ndim, object dim) except? 0xFFFFFFFFFFFFFFFF:
@@ -47,9 +47,9 @@ cdef unsigned long long dims_mask(Op op, int ndim, object dim) except? 0xFFFFFFF
     return mask
 
 
-cdef Tensor reduce_into(int slot, int key, Tensor self, unsigned long long mask, bint keepdim,
+cdef Tensor reduce_into(int primitive, int key, Tensor self, unsigned long long mask, bint keepdim,
                         int out_dtype):
-    """Run a reduction slot; the kernel sees the result with its reduced dims kept."""
+    """Run a reduction primitive; the kernel sees the result with its reduced dims kept."""
     cdef int64_t kept[PB_MAX_NDIM]
     cdef int d, n = 0
     for d in range(self.layout.ndim):
@@ -59,11 +59,11 @@ cdef Tensor reduce_into(int slot, int key, Tensor self, unsigned long long mask,
         elif keepdim:
             kept[n] = 1
             n += 1
-    return reduce_to(slot, key, self, mask, layout_contiguous(n, kept), out_dtype)
+    return reduce_to(primitive, key, self, mask, layout_contiguous(n, kept), out_dtype)
 
 
-cdef Tensor reduce_to(int slot, int key, Tensor self, unsigned long long mask, pb_layout *layout,
-                      int out_dtype):
+cdef Tensor reduce_to(int primitive, int key, Tensor self, unsigned long long mask,
+                      pb_layout *layout, int out_dtype):
     """As reduce_into, with the result's contiguous layout given; steals it."""
     cdef int64_t full[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -89,7 +89,7 @@ cdef Tensor reduce_to(int slot, int key, Tensor self, unsigned long long mask, p
     pointers[0] = &arrays[0]
     pointers[1] = &arrays[1]
     call.size = sizeof(pb_call)
-    call.slot = slot
+    call.primitive = primitive
     call.nout = 1
     call.nin = 1
     call.nparam = 0
@@ -118,9 +118,9 @@ cdef object forward_sum(Op op, PyObject **args, PyObject *target):
     if self.dtype != code:
         self = cast_tensor(self, code)
     if dtype_category[code] < CATEGORY_FLOATING and code != PB_I64:
-        return cast_tensor(reduce_into(op.slot, PB_I64, cast_tensor(self, PB_I64), mask, keepdim,
-                                       PB_I64), code)
-    return reduce_into(op.slot, code, self, mask, keepdim, code)
+        return cast_tensor(reduce_into(op.primitive, PB_I64, cast_tensor(self, PB_I64), mask,
+                                       keepdim, PB_I64), code)
+    return reduce_into(op.primitive, code, self, mask, keepdim, code)
 
 
 cdef object forward_mean(Op op, PyObject **args, PyObject *target):
@@ -139,7 +139,7 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     work = code if code >= PB_F32 else PB_F32       # half sums overflow before the division
     if self.dtype != work:
         self = cast_tensor(self, work)
-    out = reduce_into(op.slot, work, self, mask, keepdim, work)
+    out = reduce_into(op.primitive, work, self, mask, keepdim, work)
     for d in range(self.layout.ndim):
         if (mask >> d) & 1:
             count *= layout_shape(self.layout)[d]
@@ -211,7 +211,7 @@ cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
                            f"input.numel() == 0. Specify the reduction dim with the 'dim' "
                            f"argument.")
     refuse_empty(op, self, mask)
-    return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], self.dtype)
+    return reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], self.dtype)
 
 
 cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
@@ -230,7 +230,7 @@ cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
     else:
         mask = <unsigned long long>1 << dim_of(<object>args[1], self.layout.ndim)
         refuse_empty(op, self, mask)
-    return reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_I64)
+    return reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], PB_I64)
 
 
 cdef object forward_any(Op op, PyObject **args, PyObject *target):
@@ -240,7 +240,7 @@ cdef object forward_any(Op op, PyObject **args, PyObject *target):
     cdef Tensor out
     if isinstance(<object>args[1], (tuple, list)) and len(<object>args[1]) == 0:
         mask = 0                        # of no dims torch reduces none here
-    out = reduce_into(op.slot, self.dtype, self, mask, <object>args[2], PB_BOOL)
+    out = reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], PB_BOOL)
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 
@@ -256,7 +256,7 @@ cdef Tensor with_dims(Tensor self):
 
 
 cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
-    """Run a slot that works along a dim: over one tensor or two of one shape, and the dim."""
+    """Run a primitive that works along a dim: over one tensor or two of one shape, and the dim."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor other
     cdef int64_t dim = dim_of(<object>args[op.ntensors], self.layout.ndim)
@@ -277,18 +277,18 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
         operands[0] = <PyObject *>c
         operands[1] = <PyObject *>a
         operands[2] = <PyObject *>b
-        launch_along(op.slot, self.dtype, operands, 1, op.ntensors, dim)
+        launch_along(op.primitive, self.dtype, operands, 1, op.ntensors, dim)
     return out
 
 
-# The op of each kernel that `softmax` and its like are made of, by slot.
-cdef list along_ops = [None] * len(SLOTS)
+# The op of each kernel that `softmax` and its like are made of, by primitive.
+cdef list along_ops = [None] * len(PRIMITIVES)
 
 
 cdef Op along_op(Op op):
-    if along_ops[op.slot] is None:
-        along_ops[op.slot] = op_named(op.entry.kernel + "_kernel")
-    return <Op>along_ops[op.slot]
+    if along_ops[op.primitive] is None:
+        along_ops[op.primitive] = op_named(op.entry.kernel + "_kernel")
+    return <Op>along_ops[op.primitive]
 
 
 cdef object composite_softmax(Op op, PyObject **args, PyObject *target):

@@ -20,7 +20,7 @@ cdef object forward_scaled_term(Op op, PyObject **args, PyObject *target):
         fits = fits and is_tensor(<object>args[i]) and (<Tensor>args[i]).dtype == first.dtype
     if fits and scalar_fits(<object>args[3], first.dtype):
         scalar_check_all(<object>args[3], first.dtype)
-        return run_general(op, op.slot, args, 4, target)
+        return run_general(op, op.primitive, args, 4, target)
     return forward_python(op, args, target)
 
 

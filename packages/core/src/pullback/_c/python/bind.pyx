@@ -13,7 +13,7 @@ from pullback._c.graph.op cimport (
 from pullback._c.dispatch.call cimport forward_python
 from pullback._c.ops.arithmetic cimport forward_sub
 from pullback._c.ops.elementwise cimport forward_elementwise
-from pullback._c.dispatch.launch cimport slot_id
+from pullback._c.dispatch.launch cimport primitive_id
 # These register their forwards, and what runs them at levels.
 from pullback._c.dispatch import structured  # no-cython-lint
 from pullback._c.engine import copy_slices  # no-cython-lint
@@ -96,8 +96,8 @@ cdef int place_saved(Op op, entry) except -1:
             if name not in names:
                 names.append(name)
             needed[name] = (1 << op.ntensors) - 1
-        op.namer_slots = tuple([names.index(name)
-                                for name in code.co_varnames[:code.co_argcount]])
+        op.namer_indices = tuple([names.index(name)
+                                  for name in code.co_varnames[:code.co_argcount]])
     if len(names) > MAX_SAVED:
         raise ValueError(f"{op.name}: formulas name more than {MAX_SAVED} values")
     op.nsaved = <int>len(names)
@@ -154,7 +154,7 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.jvp = RULES[entry.jvp]
     op.dtypes = entry.dtypes
     op.promote = PROMOTIONS[entry.promote]
-    op.slot = -1 if entry.kernel is None else slot_id(entry.kernel)
+    op.primitive = -1 if entry.kernel is None else primitive_id(entry.kernel)
     op.decompose = None if op.kind == OP_COMPOSITE else DECOMPOSITIONS.get(entry.kernel)
     if isinstance(entry.composite, str):
         op.forward = forward_named(entry.composite)

@@ -27,12 +27,12 @@ cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject *type)
 
 
-cdef object hook_table(PyObject **slot):
-    if slot[0] == NULL:
+cdef object hook_table(PyObject **place):
+    if place[0] == NULL:
         table = OrderedDict()
         Py_INCREF(table)
-        slot[0] = <PyObject *>table
-    return <object>slot[0]
+        place[0] = <PyObject *>table
+    return <object>place[0]
 
 
 def seed_description(Node node not None, unsigned int number):
@@ -136,7 +136,7 @@ def node_getattr(Node self not None, str name):
             return raw_saved(self, op.saved_names.index(name_of(op, name[11:])), name[11:])
     if node != NULL and node.kind == NODE_PYTHON and name == "_raw_saved_tensors":
         node_check_alive(node)
-        return tuple([raw_saved(self, slot, "saved_tensors") for slot in range(node.nsaved)])
+        return tuple([raw_saved(self, index, "saved_tensors") for index in range(node.nsaved)])
     raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
@@ -157,24 +157,24 @@ cdef str name_of(Op op, str name):
     return "out" if name == "result" and "out" in op.saved_names else name
 
 
-cdef SavedTensor raw_saved(Node self, int slot, str name):
+cdef SavedTensor raw_saved(Node self, int index, str name):
     cdef SavedTensor raw = <SavedTensor>SavedTensor.__new__(SavedTensor)
     raw.node = self
     raw.name = name
-    raw.slot = slot
+    raw.index = index
     return raw
 
 
-cdef object read_saved(Node self, int slot, str name):
+cdef object read_saved(Node self, int index, str name):
     node_check_alive(self.node)
-    return saved_unpack(self.node, slot, name)
+    return saved_unpack(self.node, index, name)
 
 
 @cython.auto_pickle(False)
 cdef class SavedTensor:
     """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
     cdef Node node
-    cdef int slot
+    cdef int index
     cdef str name
 
     def __init__(self):
@@ -188,31 +188,31 @@ cdef class SavedTensor:
         """
         if self.node is None:
             self.__init__()
-        pack_saved(self.node, self.slot, pack_hook, unpack_hook)
+        pack_saved(self.node, self.index, pack_hook, unpack_hook)
 
     @property
     def data(self):
         """The saved value."""
         if self.node is None:
             self.__init__()
-        return read_saved(self.node, self.slot, self.name)
+        return read_saved(self.node, self.index, self.name)
 
 
-cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
-    cdef pb_saved *saved = node_saved(self.node) + slot
+cdef int pack_saved(Node self, int index, object pack, object unpack) except -1:
+    cdef pb_saved *saved = node_saved(self.node) + index
     cdef pb_saved before
     cdef object value
     if not callable(pack) or not callable(unpack):
         raise TypeError("register_hooks(): pack_hook and unpack_hook must be callable")
     node_check_alive(self.node)
-    if slot >= self.node.nsaved:
+    if index >= self.node.nsaved:
         raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
     if saved.kind == SAVED_PACKED:
         raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been "
                            "set. Hint: only one pair of hooks is allowed at a time.")
     if saved.kind in (SAVED_NONE, SAVED_OBJECT, SAVED_SHAPE, SAVED_TUPLE):
         raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
-    value = saved_unpack(self.node, slot, "")
+    value = saved_unpack(self.node, index, "")
     cdef bint is_output = saved.kind == SAVED_OUTPUT
     before = saved[0]
     saved.kind = SAVED_NONE
@@ -221,7 +221,7 @@ cdef int pack_saved(Node self, int slot, object pack, object unpack) except -1:
     saved.node = NULL
     saved.object = NULL
     try:
-        pack_into(self.node, slot, <Tensor>value, is_output, pack, unpack)
+        pack_into(self.node, index, <Tensor>value, is_output, pack, unpack)
     except BaseException:
         saved_clear(saved)
         saved[0] = before

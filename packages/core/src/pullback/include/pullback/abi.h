@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define PB_ABI_VERSION 1
+#define PB_ABI_VERSION 2
 #define PB_MAX_NDIM 64
 #define PB_MAX_OPERANDS 68 /* outputs and inputs of one kernel call together */
 #define PB_MESSAGE_SIZE 256
@@ -81,7 +81,7 @@ typedef struct pb_array {
 
 enum pb_param_kind { PB_PARAM_INT = 0, PB_PARAM_FLOAT = 1, PB_PARAM_INTS = 2 };
 
-/* One parameter, in the order in which the slot declares them. */
+/* One parameter, in the order in which the primitive declares them. */
 typedef struct pb_param {
     int32_t kind;
     int32_t count; /* length of `ints` */
@@ -92,7 +92,7 @@ typedef struct pb_param {
 
 typedef struct pb_call {
     uint32_t size;
-    int32_t slot;
+    int32_t primitive;
     int32_t nout;
     int32_t nin;
     int32_t nparam;

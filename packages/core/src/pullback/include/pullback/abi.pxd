@@ -65,7 +65,7 @@ cdef extern from "pullback/abi.h" nogil:
 
     ctypedef struct pb_call:
         uint32_t size
-        int32_t slot
+        int32_t primitive
         int32_t nout
         int32_t nin
         int32_t nparam

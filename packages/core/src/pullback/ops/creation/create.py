@@ -3,7 +3,7 @@
 from functools import cache
 
 from pullback.ops.rules.dims import dtype_named
-from pullback.ops.table.primitives_api import beside, run_slot
+from pullback.ops.table.primitives_api import beside, run_primitive
 from pullback.ops.table.samples import TESTED, UNFILLED, Dtype, T, case
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
@@ -134,7 +134,7 @@ def _run_arange(out, start, step):
     if out.numel():
         if not (out.dtype.is_floating_point or out.dtype.is_complex):
             start, step = int(start), int(step)
-        run_slot("arange", (out,), (), start, step)
+        run_primitive("arange", (out,), (), start, step)
     return out
 
 

@@ -18,7 +18,7 @@ from pullback.ops.rules.dims import (
     unsupported,
 )
 from pullback.ops.shape.rearrange import row_major, sizes_of, whole
-from pullback.ops.table.primitives_api import run_slot, writable
+from pullback.ops.table.primitives_api import run_primitive, writable
 from pullback.ops.table.samples import COUNTED, NO_PART, TESTED, UNFILLED, T, at, case, constant
 from pullback.ops.table.schema import COMPLEX, FLOATING, NUMBERS, op, ops
 
@@ -240,7 +240,8 @@ def _triangle_indices(name, below):
             rows = _count_up(bottom - top, places.dtype, device).unsqueeze(1)
             columns = _count_up(right - left, places.dtype, device)
             border = rows + (top + offset - left)
-            run_slot("nonzero", (places,), (columns <= border if below else columns >= border,))
+            kept = columns <= border if below else columns >= border
+            run_primitive("nonzero", (places,), (kept,))
         found = row_major(places.t())
         for line, shift in ((0, top), (1, left)):
             if shift:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pullback.ops.nn.loss_util import REDUCTIONS, reduced
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot
+from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
 from pullback.ops.table.schema import ops
 
 
@@ -12,7 +12,7 @@ def _pick(self, classes, dim):
     """Return the elements of the given classes, which lie along a dim."""
     out = new_empty(self, classes.shape)
     if out.numel():
-        run_slot("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
+        run_primitive("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
     return out
 
 
@@ -58,5 +58,5 @@ def composed_nll_adjoint(self, target, weight, plan):
         share = ops.where(kept, share / weights.sum(), 0)
     out = new_filled(self, size)
     if share.numel():
-        run_slot("scatter", (out,), (classes.unsqueeze(dim), share.unsqueeze(dim)), dim)
+        run_primitive("scatter", (out,), (classes.unsqueeze(dim), share.unsqueeze(dim)), dim)
     return out

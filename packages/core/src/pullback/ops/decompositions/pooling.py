@@ -16,7 +16,7 @@ Slide = namedtuple("Slide", "count kernel stride pad dilation")
 
 
 def windows_by_dim(sizes, counts, geometry):
-    """Return the windows of each dim, from the parameters of the kernel slots."""
+    """Return the windows of each dim, from the parameters of the primitives."""
     rank = len(sizes)
     return [Slide(count, *geometry[dim::rank]) if geometry[dim] else
             [(number * size // count, -(-(number + 1) * size // count)) for number in range(count)]

@@ -28,7 +28,7 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
                 dtypes=FLOATING, check=None, out=False, out_dtype="cast", out_overlap=False):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
-    ``forward`` is a Python function, or the name of a kernel slot. ``parameters`` are (name,
+    ``forward`` is a Python function, or the name of a primitive. ``parameters`` are (name,
     default) pairs of numbers; ``others`` further values of them for the samples. ``check`` sees the
     arguments of the function first and returns the numbers to use.
     """
@@ -85,15 +85,15 @@ def _up_to(self, limit):
     return ops.where(self > limit, 0, self)
 
 
-def _unit(name, slot, vjp, ref, doc):
+def _unit(name, primitive, vjp, ref, doc):
     """Declare an activation without its numbers, which have their usual values."""
-    op(f"{name}(self: Tensor) -> Tensor", kernel=slot, vjp={"self": vjp}, dtypes=FLOATING,
+    op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, vjp={"self": vjp}, dtypes=FLOATING,
        method=False, function=False, doc=doc, samples=_samples(()), ref=ref)
 
 
-def _slope(name, slot, vjp, ref, doc, dtypes=FLOATING):
+def _slope(name, primitive, vjp, ref, doc, dtypes=FLOATING):
     """Declare the derivative of an activation, times a gradient, by the activation's input."""
-    op(f"{name}(grad: Tensor, self: Tensor) -> Tensor", kernel=slot, vjp=vjp, dtypes=dtypes,
+    op(f"{name}(grad: Tensor, self: Tensor) -> Tensor", kernel=primitive, vjp=vjp, dtypes=dtypes,
        method=False, function=False, doc=doc, ref=ref,
        samples=[case(T(*shape), T(*shape, low=-2.5, high=2.5)) for shape in _SHAPES])
 
@@ -252,8 +252,8 @@ def _gelu_vjp(g, self, approximate):
     return ops.gelu_tanh_backward(g, self)
 
 
-def _gelu_kind(name, slot, vjp, approximate):
-    op(f"{name}(self: Tensor) -> Tensor", kernel=slot, dtypes=FLOATING, method=False,
+def _gelu_kind(name, primitive, vjp, approximate):
+    op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, dtypes=FLOATING, method=False,
        function=False, node="GeluBackward0", samples=_samples(()), vjp={"self": vjp},
        doc=f"Return gelu with approximate={approximate!r}.",
        ref=lambda np, self: _gelu_reference(np, self, approximate=approximate))

@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart, wrap_dim
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot, writable
+from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, writable
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -123,7 +123,7 @@ def _index(self, indices):
     rest = tuple(moved.shape[len(dims):])
     out = new_empty(self, shape + rest)
     if out.numel():
-        run_slot("index", (out,), (moved, *used))
+        run_primitive("index", (out,), (moved, *used))
     return _place(out, len(shape), at)
 
 
@@ -189,7 +189,7 @@ def _write(target, indices, values, accumulate):
         ops.copy_(target, target + values if accumulate else values)
         return target
     values, *used = (kept_apart(target, part) for part in (values, *used))
-    run_slot("index_put", (moved,), (values, *used), int(bool(accumulate)))
+    run_primitive("index_put", (moved,), (values, *used), int(bool(accumulate)))
     return target
 
 
@@ -263,10 +263,10 @@ def _check_gather(name, self, dim, index):
     return dim, _as_index(index)
 
 
-def run_along(slot, outs, ins, *params):
+def run_along(primitive, outs, ins, *params):
     """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
     try:
-        run_slot(slot, outs, ins, *params)
+        run_primitive(primitive, outs, ins, *params)
     except IndexError as error:
         raise RuntimeError(*error.args) from None
 
@@ -351,13 +351,13 @@ def scatter_operands(name, self, dim, index, src):
     return target, dim, place, origin
 
 
-def scatter_into(slot):
+def scatter_into(primitive):
     """Return a forward pass that writes or adds src at an index along a dim of self."""
     def forward(self, dim, index, src):
-        found = scatter_operands(slot, self, dim, index, src)
+        found = scatter_operands(primitive, self, dim, index, src)
         if found is not None:
             target, dim, index, src = found
-            run_along(slot, (target,), (index, src), dim)
+            run_along(primitive, (target,), (index, src), dim)
         return self
     return forward
 
@@ -401,7 +401,7 @@ def _index_select(self, dim, index):
     out = new_empty(self, shape)
     if out.numel():                     # gather, unlike index, takes no negative numbers
         spread = index.reshape((-1,) + (1,) * (ndim - dim - 1)).expand(shape)
-        run_slot("gather", (out,), (part, spread), dim)
+        run_primitive("gather", (out,), (part, spread), dim)
     return out if self.ndim else out.reshape(())
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections import namedtuple
 
 from pullback.ops.rules.dims import type_name
-from pullback.ops.table.primitives_api import new_empty, run_slot, whole_batch
+from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
@@ -70,7 +70,7 @@ def _solve_forward(self, other):
     info = ops.new_zeros(self, batch, dtype=pullback.int32)
     if self.numel():
         count = info.numel()
-        run_slot("solve", (out.reshape((count, *other.shape[-2:])), info.reshape(count)),
+        run_primitive("solve", (out.reshape((count, *other.shape[-2:])), info.reshape(count)),
                  (self.reshape((count, *self.shape[-2:])),
                   other.reshape((count, *other.shape[-2:]))))
     return out, info

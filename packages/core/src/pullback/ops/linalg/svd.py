@@ -6,7 +6,7 @@ from collections import namedtuple
 from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
 from pullback.ops.nn.loss_util import all_hold
 from pullback.ops.rules.dims import cast_to, type_name, unsupported, wrap_dim
-from pullback.ops.table.primitives_api import new_empty, run_slot
+from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
@@ -33,7 +33,7 @@ def _forward(self, full_matrices):
         return _identity(u), values, _identity(vh), info
     if self.numel():
         size = math.prod(batch)
-        run_slot("svd", (u.reshape((size, rows, left)), values.reshape((size, count)),
+        run_primitive("svd", (u.reshape((size, rows, left)), values.reshape((size, count)),
                          vh.reshape((size, right, columns)), info.reshape(size)),
                  (self.reshape((size, rows, columns)),))
     return u, values, vh, info

@@ -3,7 +3,7 @@
 import math
 
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, type_name
-from pullback.ops.table.primitives_api import new_empty, run_slot
+from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, mask, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -115,7 +115,7 @@ def _in_parts(query, key, value, scale):
                                         min(height, rows - row)) for part in (query, out))
             weights = ops.softmax(ops.bmm(queries * scale, keys), -1)
             if made.numel():
-                run_slot("bmm", (made,), (weights, values))
+                run_primitive("bmm", (made,), (weights, values))
     return out
 
 

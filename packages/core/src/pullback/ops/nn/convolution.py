@@ -18,7 +18,7 @@ from pullback.ops.nn.windows import (
 )
 from pullback.ops.rules.dims import accumulate_dtype, type_name, unsupported
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_slot
+from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_primitive
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -29,7 +29,7 @@ _UNROLLED = 1 << 20     # elements of unrolled windows held at a time: they shou
 
 
 def _run_bmm(out, left, right):
-    run_slot("bmm", (out,), (left, right))
+    run_primitive("bmm", (out,), (left, right))
 
 
 def _pieces(batch, counts, each):

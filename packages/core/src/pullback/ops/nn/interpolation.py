@@ -7,7 +7,7 @@ import warnings
 
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, dtype_named, unsupported
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_slot
+from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_primitive
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -52,7 +52,7 @@ def _resample_forward(self, plan, node):
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1:]))
-            run_slot("resample", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
+            run_primitive("resample", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else cast_to(out, self.dtype)
 
@@ -62,7 +62,8 @@ def _resample_backward(self, sizes, plan, node):
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
-            run_slot("resample_adjoint", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
+            operands = (out, *_along(taps, out.dtype, out.device))
+            run_primitive("resample_adjoint", (made,), operands, dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 

@@ -6,7 +6,7 @@ from pullback.ops.rules.dims import unsupported
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.schema import ops
 
-REDUCTIONS = ("none", "mean", "sum")    # as kernel slots number them
+REDUCTIONS = ("none", "mean", "sum")    # as primitives number them
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
 
 

@@ -7,7 +7,7 @@ from collections import namedtuple
 from pullback.ops.nn.loss_util import refuse_grad
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, refuse_dtype, unsupported
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_filled, run_slot
+from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
@@ -53,7 +53,7 @@ def _statistics(mean, variance, eps, shape):
 
 
 def standard_plan(shape, view, dims, affine, four, eps, given):
-    """Return the plan of standardized: its parameters are those of the slot."""
+    """Return the plan of standardized: its parameters are those of the primitive."""
     found = tuple([1 if d in dims else n for d, n in enumerate(view)])
     return ((shape, found, found), (OWN_DTYPE,) * 3, (*four[1:], eps, given), view, dims, affine)
 
@@ -98,8 +98,8 @@ def composed_standard(self, weight, bias, plan, kind):
 def _normalize(self, mean, scale, weight, bias):
     out = new_empty(self, self.shape)
     if out.numel():
-        run_slot("normalize", (out,), (self.contiguous(), mean.contiguous(), scale.contiguous(),
-                                       weight, bias))
+        run_primitive("normalize", (out,), (self.contiguous(), mean.contiguous(),
+                                            scale.contiguous(), weight, bias))
     return out
 
 
@@ -110,7 +110,7 @@ def _normalize_backward(self, source, mean, scale, weight):
     found = _Slopes(new_empty(source, source.shape), new_empty(source, weight.shape),
                     new_empty(source, weight.shape))
     if weight.numel():
-        run_slot("normalize_backward", tuple(found),
+        run_primitive("normalize_backward", tuple(found),
                  (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(),
                   weight))
     return found
@@ -198,7 +198,7 @@ _GROUPED = [case(T(2, 3, 4, 5), T(rows, 3), _scales(rows, 3), _scales(3, 4), T(3
             for rows in (2, 1)]
 op("normalize_channels(self: Tensor, mean: Tensor, scale: Tensor, weight: Tensor, bias: Tensor) "
    "-> Tensor", forward=_normalize, kernel="normalize", **_FUSED,
-   doc="Return (self - mean) * scale * weight + bias; the arguments are those of the slot.",
+   doc="Return (self - mean) * scale * weight + bias; the arguments are those of the primitive.",
    ref=references.normalize_channels, samples=_GROUPED)
 op("normalize_backward(self: Tensor, source: Tensor, mean: Tensor, scale: Tensor, weight: Tensor) "
    "-> any", forward=_normalize_backward, kernel="normalize_backward", **_FUSED,

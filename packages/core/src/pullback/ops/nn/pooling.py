@@ -4,7 +4,7 @@ import functools
 
 from pullback.ops.nn.windows import integers, product
 from pullback.ops.rules.dims import require
-from pullback.ops.table.primitives_api import INT64_DTYPE, OWN_DTYPE, new_filled, run_slot
+from pullback.ops.table.primitives_api import INT64_DTYPE, OWN_DTYPE, new_filled, run_primitive
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
 
@@ -223,7 +223,8 @@ def _unpool_forward(self, indices, sizes):
     out = new_filled(self, (*lead, product(sizes)))
     if self.numel():
         try:
-            run_slot("scatter", (out,), (_rows(indices, rank), _rows(self, rank)), self.ndim - rank)
+            run_primitive("scatter", (out,), (_rows(indices, rank), _rows(self, rank)),
+                  self.ndim - rank)
         except IndexError:
             _refuse_indices(indices, sizes)
     return out.reshape((*lead, *sizes))

@@ -16,7 +16,7 @@ from pullback.ops.rules.dims import (
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.table.primitives import decomposition
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot
+from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops
 
@@ -80,7 +80,7 @@ def halve_ranges(self, values, right, nan_last):
 def _places(self, values, right, nan_last):
     out = new_empty(values, values.shape, dtype_named("int64"))
     if out.numel():
-        run_slot("searchsorted", (out,), (self, values), int(right), int(nan_last))
+        run_primitive("searchsorted", (out,), (self, values), int(right), int(nan_last))
     return out
 
 

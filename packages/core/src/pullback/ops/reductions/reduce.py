@@ -14,7 +14,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
-from pullback.ops.table.primitives_api import FEW, new_empty, run_slot
+from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive
 from pullback.ops.table.samples import (
     KINKS,
     SPECIAL,
@@ -235,7 +235,7 @@ def _logsumexp(self, dim, keepdim):
         return logsumexp(self, dims, keepdim)
     out = new_empty(self, tuple(1 if d in dims else n for d, n in enumerate(self.shape)))
     if out.numel():
-        run_slot("logsumexp", (out,), (self,), dims[0])
+        run_primitive("logsumexp", (out,), (self,), dims[0])
     return out if keepdim else out.reshape(
         tuple(n for d, n in enumerate(self.shape) if d not in dims))
 

@@ -16,7 +16,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
-from pullback.ops.table.primitives_api import new_empty, new_filled, run_slot, whole_batch
+from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, whole_batch
 from pullback.ops.table.samples import KINKS, NO_PART, SPECIAL, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import (
     ALL,
@@ -74,12 +74,12 @@ def _cumprod(self, dim, dtype):
     return _scanned("cumprod", self, dim)
 
 
-def _scanned(slot, self, dim):
+def _scanned(primitive, self, dim):
     if not self.ndim:
         return self.clone()
     out = new_empty(self, self.shape)
     if out.numel():
-        run_slot(slot, (out,), (self,), dim)
+        run_primitive(primitive, (out,), (self,), dim)
     return out
 
 
@@ -117,7 +117,7 @@ def _running_extreme(name, fields):
         indices = new_filled(self, self.shape, 0, dtype_named("int64"))
         if not self.ndim or not self.numel():
             return fields(self.clone(), indices)
-        run_slot(name, (values, indices), (self,), dim)
+        run_primitive(name, (values, indices), (self,), dim)
         return fields(values, indices)
 
     forward.fields = fields             # what a decomposition's results become

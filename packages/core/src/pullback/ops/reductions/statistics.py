@@ -21,7 +21,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
-from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_slot, whole_batch
+from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_primitive, whole_batch
 from pullback.ops.table.samples import (
     KINKS,
     SPECIAL,
@@ -78,7 +78,7 @@ def _both_moments(self, dims):
     shape = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
     found = _Moments(new_empty(self, shape), new_empty(self, shape))
     if found.mean.numel():
-        run_slot("moments", tuple(found), (self,))
+        run_primitive("moments", tuple(found), (self,))
     return found
 
 

@@ -1,7 +1,7 @@
 """The same elements elsewhere: turned, shifted, repeated, or cut to a triangle."""
 
 from pullback.ops.rules.dims import unsupported, wrap_dim, wrap_dims
-from pullback.ops.table.primitives_api import new_empty, run_slot, whole_batch
+from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import COUNTED, T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -56,7 +56,7 @@ def _reverse(self, dims):
     out = new_empty(self, [self.shape[d] for d in order])
     turned = out.permute(tuple(order.index(d) for d in range(self.ndim)))
     if out.numel():
-        run_slot("flip", (turned,), (self,), dims)
+        run_primitive("flip", (turned,), (self,), dims)
     return data_alias(turned)
 
 
@@ -361,7 +361,7 @@ def _triangle(name):
         if out.numel():
             # beyond the corners nothing changes
             rows, columns = self.shape[-2:]
-            run_slot(name, (out,), (self,), max(-rows, min(diagonal, columns)))
+            run_primitive(name, (out,), (self,), max(-rows, min(diagonal, columns)))
         return out
     return forward
 

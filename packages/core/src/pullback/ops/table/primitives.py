@@ -1,13 +1,13 @@
-"""The kernel slots: what a backend may implement, and what each slot computes.
+"""The primitives: what a backend may implement, and what each primitive computes.
 
-A slot is one column of the dense table ``kernel[device][slot][dtype]``. ``required`` slots cannot
-be composed from others; a backend without one of them falls back to the host. Every other slot
-has a decomposition, or has no inputs: then its numbers are made on the
-host and copied. A backend may leave both out.
+A primitive is one column of the dense table ``kernel[device][primitive][dtype]``. A ``required``
+one cannot be composed from others; a backend without it falls back to the host. Every other
+primitive has a decomposition, or has no inputs: then its numbers are made on the host and copied. A
+backend may leave both out.
 
-``key`` names the operand whose dtype selects the kernel. Conventions that hold for every slot:
+``key`` names the operand whose dtype selects the kernel. Conventions that hold for every primitive:
 
-* Elementwise slots: all operands have the same shape (already broadcast: stride 0), dimensions are
+* Elementwise primitives: all operands have the same shape (already broadcast: stride 0), dims are
   coalesced, all inputs have the key's dtype unless said otherwise; an input may be one host
   scalar (``PB_ARRAY_HOST``). The output may be the very memory of an input, element for element.
 * Reductions: ``out`` has the input's number of dimensions and size 1 where it is reduced. An
@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Slot(NamedTuple):
-    """One kernel slot: its name, operands, parameters and what it computes."""
+class Primitive(NamedTuple):
+    """One primitive: its name, operands, parameters and what it computes."""
 
     name: str
     family: str
@@ -34,20 +34,20 @@ class Slot(NamedTuple):
     doc: str
 
 
-SLOTS: dict[str, Slot] = {}
+PRIMITIVES: dict[str, Primitive] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
 
 
 def decomposition(name: str) -> Callable[[Callable], Callable]:
-    """Register a function as what devices without a kernel for a slot run instead, in other ops.
+    """Register what devices without a kernel for a primitive run instead, in other ops.
 
-    It is called with the arguments of the op whose slot it is, below autograd. 16-bit numbers come
-    in as float32, and integers as floats where the op computes in floats. It may use every op but
-    its own. Raises: ValueError for a name that is no slot, a required one or one that has a
-    decomposition.
+    The function is called with the arguments of the op whose primitive it is, below autograd.
+    16-bit numbers come in as float32, and integers as floats where the op computes in floats. It
+    may use every op but its own. Raises: ValueError for a name that is no primitive, a required
+    one or one that has a decomposition.
     """
-    if name not in SLOTS or SLOTS[name].required or name in DECOMPOSITIONS:
-        raise ValueError(f"{name!r} is no slot that needs a decomposition")
+    if name not in PRIMITIVES or PRIMITIVES[name].required or name in DECOMPOSITIONS:
+        raise ValueError(f"{name!r} is no primitive that needs a decomposition")
 
     def register(function: Callable) -> Callable:
         DECOMPOSITIONS[name] = function
@@ -56,42 +56,42 @@ def decomposition(name: str) -> Callable[[Callable], Callable]:
     return register
 
 
-def _slot(name, family, inputs, doc, *, params=(), key=0, required=False):
-    SLOTS[name] = Slot(name, family, inputs, tuple(params), key, required, doc)
+def _prim(name, family, inputs, doc, *, params=(), key=0, required=False):
+    PRIMITIVES[name] = Primitive(name, family, inputs, tuple(params), key, required, doc)
 
 
 def _unary(doc_of, *, required):
     for name, doc in doc_of.items():
-        _slot(name, "unary", "self", doc, required=required)
+        _prim(name, "unary", "self", doc, required=required)
 
 
 def _binary(doc_of, *, required):
     for name, doc in doc_of.items():
-        _slot(name, "binary", "self other", doc, required=required)
+        _prim(name, "binary", "self other", doc, required=required)
 
 
 # -- data movement and creation ------------------------------------------------------------------
-_slot("copy", "unary", "self",
+_prim("copy", "unary", "self",
       "out = self, cast to out's dtype as C casts (complex to real drops the imaginary part, "
       "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
       "a host scalar fills.", required=True)
-_slot("flip", "move", "self", "out = self with the order of some dims reversed.",
+_prim("flip", "move", "self", "out = self with the order of some dims reversed.",
       params=("dims:ints",))
 for _name, _kept in (("tril", "<="), ("triu", ">=")):
-    _slot(_name, "move", "self", f"out = self where column - row {_kept} diagonal in the last two "
+    _prim(_name, "move", "self", f"out = self where column - row {_kept} diagonal in the last two "
           "dims, else 0.", params=("diagonal:int",))
-_slot("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
+_prim("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
       "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"), key=-1)
-_slot("linspace", "create", "", "out[i] = start + i * step in the first half of a 1-d out of "
+_prim("linspace", "create", "", "out[i] = start + i * step in the first half of a 1-d out of "
       "floating-point numbers, end - (n - 1 - i) * step in the second, of n // 2 numbers or one "
       "more; computed in float64.", params=("start:scalar", "end:scalar", "step:scalar"), key=-1)
-_slot("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
+_prim("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
       params=("seed:int", "offset:int"), key=-1)
-_slot("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
+_prim("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
       params=("seed:int", "offset:int"), key=-1)
-_slot("randint", "random", "", "Philox4x32-10 integers in [low, high).",
+_prim("randint", "random", "", "Philox4x32-10 integers in [low, high).",
       params=("seed:int", "offset:int", "low:int", "high:int"), key=-1)
-_slot("permutation", "random", "", "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
+_prim("permutation", "random", "", "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
       "number i changes places with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
       "of Philox4x32-10.", params=("seed:int", "offset:int"), key=-1)
 
@@ -151,12 +151,12 @@ _binary({
     "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
 }, required=False)
 # With a decomposition each, as they only save passes over memory.
-_slot("addcmul", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) * tensor2")
-_slot("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) / tensor2")
-_slot("clamp", "ternary", "self min max", "minimum(maximum(self, min), max); NaN wins.")
-_slot("lerp", "ternary", "self end weight", "self + weight * (end - self) where |weight| < 0.5, "
+_prim("addcmul", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) * tensor2")
+_prim("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) / tensor2")
+_prim("clamp", "ternary", "self min max", "minimum(maximum(self, min), max); NaN wins.")
+_prim("lerp", "ternary", "self end weight", "self + weight * (end - self) where |weight| < 0.5, "
       "else end - (end - self) * (1 - weight), so that the weights 0 and 1 give the ends.")
-_slot("where", "ternary", "condition self other", "self where condition (bool) else other.",
+_prim("where", "ternary", "condition self other", "self where condition (bool) else other.",
       key=1, required=True)
 
 # -- reductions and scans --------------------------------------------------------------------------
@@ -166,98 +166,98 @@ for _name, _doc in {
     "amax": "Largest element, NaN wins.", "amin": "Smallest element, NaN wins.",
     "any": "Any element non-zero; bool output.", "all": "All elements non-zero; bool output.",
 }.items():
-    _slot(_name, "reduce", "self", _doc, required=_name not in ("any", "all"))
-_slot("nansum", "reduce", "self", "Sum of the elements that are not NaN.")
-_slot("count_nonzero", "reduce", "self", "How many elements are not 0; int64 output.")
-_slot("sum_squares", "reduce", "self", "Sum of the squares.")
-_slot("moments", "reduce", "self", "Outputs the mean, and the sum of the squared differences from "
+    _prim(_name, "reduce", "self", _doc, required=_name not in ("any", "all"))
+_prim("nansum", "reduce", "self", "Sum of the elements that are not NaN.")
+_prim("count_nonzero", "reduce", "self", "How many elements are not 0; int64 output.")
+_prim("sum_squares", "reduce", "self", "Sum of the squares.")
+_prim("moments", "reduce", "self", "Outputs the mean, and the sum of the squared differences from "
       "it, by a stable one-pass method. Both have the same strides. An empty range gives NaN and "
       "0.")
 for _name in ("argmax", "argmin"):
-    _slot(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
+    _prim(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
           "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
-_slot("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
-_slot("cumprod", "scan", "self", "Running product along dim.", params=("dim:int",))
-_slot("logcumsumexp", "scan", "self", "Logarithm of the running sum of exponentials along dim.",
+_prim("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
+_prim("cumprod", "scan", "self", "Running product along dim.", params=("dim:int",))
+_prim("logcumsumexp", "scan", "self", "Logarithm of the running sum of exponentials along dim.",
       params=("dim:int",))
 
 for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
-    _slot(_name, "scan", "self", f"Outputs the {_what} elements so far along dim, and their int64 "
+    _prim(_name, "scan", "self", f"Outputs the {_what} elements so far along dim, and their int64 "
           "indices. NaN wins; of equal elements the last counts.", params=("dim:int",))
 
 # -- linear algebra --------------------------------------------------------------------------------
-_slot("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
+_prim("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
       "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
       required=True)
 
-_slot("solve", "solve", "self other", "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
+_prim("solve", "solve", "self other", "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
       "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
       "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
       required=True)
 
-_slot("svd", "svd", "self", "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
+_prim("svd", "svd", "self", "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
       "3-d operands (B, M, N), with orthonormal columns of u and rows of vh, and s in descending "
       "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
       "result; then the outputs are NaN.", required=True)
 
 _GEOMETRY = ("geometry:ints",)
-_slot("conv", "conv", "self weight bias", "Convolution of self (n, g * c, ..) with weight "
+_prim("conv", "conv", "self weight bias", "Convolution of self (n, g * c, ..) with weight "
       "(g * o, c, ..): out[n, g * o, w] is the sum over c and places k in the kernel of "
       "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
       "there is one. Geometry: stride, padding and dilation of each of one to three dims, then g. "
       "All operands are contiguous.", params=_GEOMETRY)
-_slot("conv_adjoint", "conv", "self weight bias", "The adjoint of conv in its first operand, which "
+_prim("conv_adjoint", "conv", "self weight bias", "The adjoint of conv in its first operand, which "
       "out is like; self is like conv's output. The bias (g * c), if there is one, is added.",
       params=_GEOMETRY)
-_slot("conv_weight", "conv", "self other", "The adjoint of conv in its weight, which out is like; "
+_prim("conv_weight", "conv", "self other", "The adjoint of conv in its weight, which out is like; "
       "other is like conv's output.", params=_GEOMETRY)
 
 # -- sizes of images -------------------------------------------------------------------------------
-_slot("resample", "resample", "self indices weights", "out[.., j, ..] = the sum over taps t of "
+_prim("resample", "resample", "self indices weights", "out[.., j, ..] = the sum over taps t of "
       "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
       "there is one tap. indices is int64. All operands are contiguous. Out of range: PB_E_INDEX.",
       params=("dim:int",))
-_slot("resample_adjoint", "resample", "self indices weights", "The adjoint of resample in self: "
+_prim("resample_adjoint", "resample", "self indices weights", "The adjoint of resample in self: "
       "adds to each element of out what was made of it.", params=("dim:int",))
 
 # -- windows of the last one to three dims ---------------------------------------------------------
-_slot("max_windows", "windows", "self", "Outputs the largest element of each window, the first of "
+_prim("max_windows", "windows", "self", "Outputs the largest element of each window, the first of "
       "equal ones, but the last NaN; and its int64 place, counted row by row in the last dims: of "
       "a window without elements -inf and a place near by. Geometry: kernel, stride, padding and "
       "dilation of each dim. Window i of a dim begins at i * stride - padding; what lies outside "
       "of the dim does not count. With kernel 0, window i of m over n elements goes from "
       "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.", params=_GEOMETRY)
 _AVERAGED = (*_GEOMETRY, "padded:int", "divisor:int")
-_slot("mean_windows", "windows", "self", "The sums of the windows of max_windows, with dilation 1, "
+_prim("mean_windows", "windows", "self", "The sums of the windows of max_windows, with dilation 1, "
       "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
       "with padded those in the padding.", params=_AVERAGED)
-_slot("mean_windows_adjoint", "windows", "self", "The adjoint of mean_windows, which self is like.",
+_prim("mean_windows_adjoint", "windows", "self", "The adjoint of mean_windows, which self is like.",
       params=_AVERAGED)
 
 # -- indexing --------------------------------------------------------------------------------------
-_slot("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
+_prim("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
       "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),
       required=True)
-_slot("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., i, ..] along dim; "
+_prim("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., i, ..] along dim; "
       "out already holds the values that stay.", params=("dim:int",), key=1, required=True)
-_slot("scatter_add", "index", "index src", "As scatter, adding; in index order.",
+_prim("scatter_add", "index", "index src", "As scatter, adding; in index order.",
       params=("dim:int",), key=1, required=True)
-_slot("scatter_reduce", "index", "index src", "As scatter_add, but with the product (mode 0), the "
+_prim("scatter_reduce", "index", "index src", "As scatter_add, but with the product (mode 0), the "
       "larger (1) or the smaller element (2); NaN wins.", params=("dim:int", "mode:int"), key=1)
-_slot("index", "index", "self *indices",
+_prim("index", "index", "self *indices",
       "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
       "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
       "Negative indices count from the end. Out of range: PB_E_INDEX.", required=True)
-_slot("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = values[i..., r...], or "
+_prim("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = values[i..., r...], or "
       "+= when accumulate, in index order.", params=("accumulate:int",), required=True)
-_slot("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elements in row-major "
+_prim("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elements in row-major "
       "order; out (int64) has exactly as many rows as there are.", required=True)
-_slot("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
+_prim("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
       "shorter outputs get the first ones. NaN is largest.", params=("descending:int",),
       required=True)
-_slot("argsort", "sort", "self", "The indices that sort outputs, alone.",
+_prim("argsort", "sort", "self", "The indices that sort outputs, alone.",
       params=("descending:int",))
-_slot("searchsorted", "sort", "bounds self", "out[b, i] (int64): the place at which self[b, i] "
+_prim("searchsorted", "sort", "bounds self", "out[b, i] (int64): the place at which self[b, i] "
       "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
       "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "
       "everything, with nan_last larger.", params=("right:int", "nan_last:int"))
@@ -267,22 +267,22 @@ for _name, _doc in {
     "softmax": "exp(x - max) / sum(exp(x - max)) along dim.",
     "log_softmax": "x - logsumexp(x) along dim.",
 }.items():
-    _slot(_name, "fused", "self", _doc, params=("dim:int",))
-_slot("softmax_backward", "fused", "grad out", "out * (grad - sum(grad * out, dim)).",
+    _prim(_name, "fused", "self", _doc, params=("dim:int",))
+_prim("softmax_backward", "fused", "grad out", "out * (grad - sum(grad * out, dim)).",
       params=("dim:int",))
-_slot("log_softmax_backward", "fused", "grad out", "grad - exp(out) * sum(grad, dim).",
+_prim("log_softmax_backward", "fused", "grad out", "grad - exp(out) * sum(grad, dim).",
       params=("dim:int",))
 
-_slot("logsumexp", "fused", "self", "max + log(sum(exp(x - max))) along dim, where out has size 1; "
+_prim("logsumexp", "fused", "self", "max + log(sum(exp(x - max))) along dim, where out has size 1; "
       "an infinite max counts as 0.", params=("dim:int",))
-_slot("normalize", "fused", "self mean scale weight bias", "(self - mean) * scale * weight + bias "
+_prim("normalize", "fused", "self mean scale weight bias", "(self - mean) * scale * weight + bias "
       "for a contiguous self (samples, groups, channels of a group, elements of a channel), "
       "contiguous mean and scale (samples or 1, groups), weight and bias (groups, channels).")
-_slot("normalize_backward", "fused", "grad self mean scale weight", "Outputs the gradients of "
+_prim("normalize_backward", "fused", "grad self mean scale weight", "Outputs the gradients of "
       "self, weight and bias of normalize, where mean is that of self and scale one over the root "
       "of its variance plus a constant. grad and outputs are contiguous.")
 
-_slot("standardize", "fused", "self *parameters", "Outputs (self - mean) / sqrt(variance + eps) * "
+_prim("standardize", "fused", "self *parameters", "Outputs (self - mean) / sqrt(variance + eps) * "
       "weight + bias, and the mean and the biased variance, of every row: self is contiguous, with "
       "rows of channels * inner elements, row i of group i % groups. Parameters, contiguous: the "
       "weight if given & 1, and the bias if given & 2, by group and channel.",
@@ -290,11 +290,11 @@ _slot("standardize", "fused", "self *parameters", "Outputs (self - mean) / sqrt(
 
 # -- losses ----------------------------------------------------------------------------------------
 _NLL = ("ignored:int", "reduction:int")
-_slot("nll_loss", "loss", "self target weight", "-self[n, target[n, i], i] * weight[target[n, i]] "
+_prim("nll_loss", "loss", "self target weight", "-self[n, target[n, i], i] * weight[target[n, i]] "
       "of (samples, classes, ...), or of (classes); 0 where the target is ignored. Reduction 2: "
       "their sum, 1: that over the sum of the weights, 0: each. target is int64; the weight may be "
       "missing. All operands are contiguous. No class: PB_E_INDEX.", params=_NLL)
-_slot("nll_loss_adjoint", "loss", "self target weight", "The adjoint of nll_loss in its first "
+_prim("nll_loss_adjoint", "loss", "self target weight", "The adjoint of nll_loss in its first "
       "operand, which out is like.", params=_NLL)
 
-SLOT_IDS: dict[str, int] = {name: number for number, name in enumerate(SLOTS)}
+PRIMITIVE_IDS: dict[str, int] = {name: number for number, name in enumerate(PRIMITIVES)}

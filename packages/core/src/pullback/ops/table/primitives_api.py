@@ -1,25 +1,25 @@
-"""What entries written below autograd share: kernels by slot, new memory, raw copies."""
+"""What entries written below autograd share: kernels by primitive, new memory, raw copies."""
 
 
 from pullback.ops.table.compiled import compiled
 from pullback.ops.table.schema import ops
 
 
-def run_slot(slot, outs, ins, *params):
-    """Run a kernel slot on tensors."""
-    compiled("dispatch.launch", "run_slot")(slot, outs, ins, *params)
+def run_primitive(primitive, outs, ins, *params):
+    """Run a primitive on tensors."""
+    compiled("dispatch.launch", "run_primitive")(primitive, outs, ins, *params)
 
 
 # Elements up to which two compiled ops are quicker than one kernel called from here.
 FEW = 4096
 
 
-def reduce_by(slot, self, dims, keepdim, dtype=None):
-    """Return what a reduction slot makes of a tensor over checked dims."""
+def reduce_by(primitive, self, dims, keepdim, dtype=None):
+    """Return what a reduction primitive makes of a tensor over checked dims."""
     full = tuple(1 if d in dims else n for d, n in enumerate(self.shape))
     out = new_empty(self, full, dtype)
     if out.numel():
-        run_slot(slot, (out,), (self,))
+        run_primitive(primitive, (out,), (self,))
     if keepdim:
         return out
     return out.reshape(tuple(n for d, n in enumerate(self.shape) if d not in dims))

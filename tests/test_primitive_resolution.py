@@ -4,7 +4,7 @@ import pytest
 
 PLUGIN = """
 from pullback.backend import hookimpl
-from pullback.ops.table.primitives import SLOTS
+from pullback.ops.table.primitives import PRIMITIVES
 from pullback.refbackend.plugin import KERNELS
 from pullback_cpu.runtime.allocator import BACKEND
 
@@ -15,9 +15,9 @@ def pullback_backend(device):
 @hookimpl
 def pullback_register_kernels(table, device):
     if device == "thin":
-        for slot, (mask, kernel) in KERNELS.items():
-            if SLOTS[slot].required:
-                table.add(slot, mask, kernel)
+        for primitive, (mask, kernel) in KERNELS.items():
+            if PRIMITIVES[primitive].required:
+                table.add(primitive, mask, kernel)
 """
 SETUP = """
 import sys, warnings
@@ -33,11 +33,11 @@ def run_thin(run_lines, write_plugin):
     return lambda code: run_lines(path, SETUP + code, PULLBACK_FALLBACK="error")
 
 
-def test_every_optional_slot_is_decomposed(run_thin):
+def test_every_optional_primitive_is_decomposed(run_thin):
     code = """
 from pullback.ops.decompositions import DECOMPOSITIONS
-from pullback.ops.table.primitives import SLOTS
-optional = {name for name, slot in SLOTS.items() if not slot.required and slot.inputs}
+from pullback.ops.table.primitives import PRIMITIVES
+optional = {name for name, p in PRIMITIVES.items() if not p.required and p.inputs}
 print(sorted(optional ^ set(DECOMPOSITIONS)))
 """
     assert run_thin(code) == ["[]"]
@@ -102,8 +102,8 @@ def pullback_backend(device):
 @hookimpl
 def pullback_register_kernels(table, device):
     if device == "hasty":
-        for slot, (mask, kernel) in KERNELS.items():
-            table.add(slot, mask, kernel, conj=slot in ("bmm", "exp"))
+        for primitive, (mask, kernel) in KERNELS.items():
+            table.add(primitive, mask, kernel, conj=primitive in ("bmm", "exp"))
 """
     code = """
 from pullback.ops import ENTRIES

@@ -30,21 +30,21 @@ def begin(request):
     pullback.ones(1, device="cuda")
 
 
-def run_slot(slot, outs, ins, *params):
-    """Run a slot; one output needs no tuple around it. Raises KernelError."""
-    capsule = importlib.import_module("pullback_cuda.kernels").KERNELS[slot][1]
+def run_primitive(primitive, outs, ins, *params):
+    """Run a primitive; one output needs no tuple around it. Raises KernelError."""
+    capsule = importlib.import_module("pullback_cuda.kernels").KERNELS[primitive][1]
     call_kernel(capsule, outs, ins, *params)
 
 
-def reference(slot, outs, ins, **params):
-    """Run a slot of NumPy's reference backend."""
+def reference(primitive, outs, ins, **params):
+    """Run a primitive of NumPy's reference backend."""
     tables = ("indexing", "pooling", "resampling", "convolution", "creation", "elementwise")
     for name in tables:
         kernels = importlib.import_module(f"pullback.refbackend.{name}").KERNELS
-        if slot in kernels:
-            kernels[slot][1](outs, *ins, **params)
+        if primitive in kernels:
+            kernels[primitive][1](outs, *ins, **params)
             return
-    raise LookupError(slot)
+    raise LookupError(primitive)
 
 
 # ---- arrays --------------------------------------------------------------------------------------
