@@ -138,6 +138,46 @@ def interrupts(session: nox.Session) -> None:
     session.run("python", "-m", "benchmarks.interrupts", *session.posargs)
 
 
+def install_checked(session: nox.Session, *packages: str, options: tuple[str, ...]) -> None:
+    """Build packages with meson options and install them into the session, not as wheels."""
+    tools = ("meson-python>=0.18", "meson", "ninja", "cython>=3.1", "numpy>=2", "pluggy")
+    session.install(*tools, "pytest>=8", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes")
+    for name in packages:
+        settings = [f"-Csetup-args={option}" for option in options]
+        session.install("--no-build-isolation", "--no-deps", *settings, f"./{FOLDERS[name]}")
+
+
+@nox.session
+def bounds(session: nox.Session) -> None:
+    """Run the core's tests on a build that checks indices and None in compiled code."""
+    install_checked(session, "core", options=("-Dbounds_checks=true",))
+    run_pytest(session, "-n", "2", *(session.posargs or ["packages/core/tests"]))
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """Run tests of the core and the CPU backend under the address sanitizer (Linux, GCC)."""
+    options = ("-Db_sanitize=address", "-Db_lundef=false", "-Dbuildtype=debugoptimized")
+    install_checked(session, "core", "cpu", options=options)
+    library = session.run("gcc", "-print-file-name=libasan.so", silent=True, external=True)
+    session.env.update(
+        LD_PRELOAD=str(library).strip(),
+        ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
+        PYTHONMALLOC="malloc",  # else the sanitizer sees only large blocks of Python's
+    )
+    core = [f"packages/core/tests/{name}" for name in ("autograd", "devices", "unit")]
+    folders = session.posargs or [*core, "packages/backend-cpu/tests/kernels"]
+    run_pytest(session, "-n", "2", *folders)
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Measure which lines of the Python sources the core's tests run; compiled code is not seen."""
+    install_wheels(session, "core", "cpu", others=(*TEST_TOOLS, "pytest-cov", "pytest-xdist"))
+    options = ("-n", "2", "--cov=pullback", "--cov=pullback_cpu", "--cov-report=term:skip-covered")
+    run_pytest(session, *options, *(session.posargs or ["packages/core/tests"]))
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure beside torch, NumPy, JAX; `-- --torch-python PATH` takes a torch from elsewhere."""
