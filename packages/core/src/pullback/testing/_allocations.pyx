@@ -1,3 +1,4 @@
+# build: small
 """Python's memory allocators, made to fail on purpose: a test runs out of memory where it wants.
 
 Not ``_testcapi.set_nomemory``: not every interpreter has that, and it fails ``realloc`` too, after

@@ -1,3 +1,4 @@
+# build: small
 """Data types: names, sizes, promotion, and single values read from and written to memory."""
 
 from cpython.bool cimport PyBool_Check

@@ -1,3 +1,4 @@
+# build: small
 """Exceptions for the codes that kernels and backends return."""
 
 from cpython.exc cimport PyErr_Occurred

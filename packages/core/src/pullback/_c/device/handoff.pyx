@@ -1,3 +1,4 @@
+# build: small
 """Going on in another thread when the stack of this one is used up, for passes in engine.pyx.
 
 The thread that hands on waits, and the other one is that thread as far as this package goes: it has

@@ -1,3 +1,4 @@
+# build: small
 """Pinned memory: the host's, which a device reads and writes by itself."""
 
 from pullback.abi cimport PB_E_PYTHON, pb_backend

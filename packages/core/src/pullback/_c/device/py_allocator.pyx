@@ -1,3 +1,4 @@
+# build: small
 """Backends whose memory is managed in Python: an object with a few methods becomes a pb_backend.
 
 Every function here is called with the interpreter lock held. What the object raises cannot pass

@@ -1,3 +1,4 @@
+# build: small
 """Kernels written in Python: their operands, and the host's kernels for memory of another kind."""
 
 from libc.stdint cimport int64_t

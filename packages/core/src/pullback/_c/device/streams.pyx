@@ -1,3 +1,4 @@
+# build: small
 """Streams of devices: their numbers, which one is current, and what orders their work.
 
 A backend knows a stream by an address. Nodes of the graph keep a number of 16 bits instead, in a

@@ -1,3 +1,4 @@
+# build: small
 """The order of work on streams in a backward pass, and of memory that streams share.
 
 A node runs on the streams that were current when its outputs were made. A gradient that comes from

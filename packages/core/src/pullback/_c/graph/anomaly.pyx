@@ -1,3 +1,4 @@
+# build: small
 """What anomaly detection hears of: nodes made, memory written, and the node that failed."""
 
 from cpython.object cimport PyObject

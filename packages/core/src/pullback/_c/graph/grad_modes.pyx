@@ -1,3 +1,4 @@
+# build: small
 """Context managers that switch recording. Training loops enter one per step: they are C types."""
 
 from cpython.object cimport PyObject, PyTypeObject, newfunc

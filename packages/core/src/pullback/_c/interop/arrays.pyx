@@ -1,3 +1,4 @@
+# build: small
 """Memory that crosses to and from other libraries: arrays, buffers, pickles and copies.
 
 Foreign sizes, strides and addresses are checked here before a tensor is made of them. What goes

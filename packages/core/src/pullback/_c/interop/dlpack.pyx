@@ -1,3 +1,4 @@
+# build: small
 """DLPack: the structs in which array libraries lend memory to each other, in capsules.
 
 Whoever takes a capsule's struct renames the capsule to "used_..." and calls the struct's deleter

@@ -1,3 +1,4 @@
+# build: small
 """Tensors in pinned memory: the host's, which a device reads and writes by itself."""
 
 from libc.stdint cimport int64_t

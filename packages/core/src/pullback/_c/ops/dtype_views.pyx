@@ -1,3 +1,4 @@
+# build: small
 """Forward passes of views that read the same bytes as other numbers.
 
 As real and imaginary parts, as bits of another dtype, or as their conjugates and negatives.

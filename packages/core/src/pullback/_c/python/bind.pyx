@@ -1,3 +1,4 @@
+# build: small
 """Makes runtime ops out of the op table's entries."""
 
 from cpython.object cimport PyObject

@@ -1,3 +1,4 @@
+# build: small
 """The surface of nodes, bound to their class: edges, metadata, saved values, and calling one."""
 
 from collections import OrderedDict

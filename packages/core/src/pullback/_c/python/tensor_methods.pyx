@@ -1,3 +1,4 @@
+# build: small
 """The autograd surface of tensors, bound to their class as properties and methods."""
 
 import warnings

@@ -1,3 +1,4 @@
+# build: small
 """Telling watchers of ops: what is left to run when batches and tangents have had their turn.
 
 The innermost watcher is told first, and while it looks at an op its level is out of sight: what it
