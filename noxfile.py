@@ -64,7 +64,9 @@ def dev(session: nox.Session) -> None:
     tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, "ruff", "cython-lint")
     session.run(*pip, *tools, external=True, env=environment)
     for name in ALL:  # the core first: the others build against it
-        editable = ("--no-build-isolation", "--no-deps", "--editable", FOLDERS[name])
+        # An import that rebuilds says what it builds.
+        options = ("--no-build-isolation", "--no-deps", "-Ceditable-verbose=true")
+        editable = (*options, "--editable", FOLDERS[name])
         session.run(*pip, *editable, external=True, env=environment)
     session.log(f"ready: activate {venv} (the build tools must be on PATH when you import)")
 

@@ -110,3 +110,11 @@ def test_every_primitive_is_that_of_an_entry():
 def test_two_names_never_share_an_entry():
     seen = [name for entry in ENTRIES.values() for name in (entry.name, *entry.aliases)]
     assert len(seen) == len(set(seen))
+
+
+def test_an_entry_that_nobody_could_reach_is_refused():
+    from pullback.ops.table.schema import op
+
+    with pytest.raises(ValueError, match="'unreachable' is no function, so it has no namespace"):
+        op("unreachable(self: Tensor) -> Tensor", namespace="special", function=False)
+    assert "unreachable" not in ENTRIES

@@ -152,6 +152,9 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
     name, arguments, returns = parse_signature(signature)
     if name in ENTRIES:
         raise ValueError(f"the op table has two entries for {name!r}")
+    if not function and namespace != ("",):
+        raise ValueError(f"{name!r} is no function, so it has no namespace {namespace!r}: leave "
+                         f"out function=False, or name it as `elsewhere`")
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     if jvp is None and view:
