@@ -95,9 +95,7 @@ def render_argument(argument: Any, *, name: str | None = None) -> str:
     return text if argument.required else f"{text} = {argument.default!r}"
 
 
-def render_arguments(
-    entry: Entry, *, method: bool, inplace: bool, out: bool, spread: bool
-) -> str:
+def render_arguments(entry: Entry, *, method: bool, inplace: bool, out: bool, spread: bool) -> str:
     """Return the argument list; ``spread`` gives ``*size: int`` for the last positional one."""
     positional = [a for a in entry.arguments if not a.keyword_only]
     keywords = [a for a in entry.arguments if a.keyword_only]

@@ -129,8 +129,14 @@ half, float, double = _named["float16"], _named["float32"], _named["float64"]  #
 short, int, long = _named["int16"], _named["int32"], _named["int64"]
 cfloat, cdouble = _named["complex64"], _named["complex128"]
 
-_bind_table({"": globals(), "functional": vars(nn.functional), "linalg": vars(linalg),
-             "special": vars(special)})
+_bind_table(
+    {
+        "": globals(),
+        "functional": vars(nn.functional),
+        "linalg": vars(linalg),
+        "special": vars(special),
+    }
+)
 
 from pullback import _einops, _methods, autograd
 from pullback._methods import (
@@ -152,7 +158,7 @@ _einops.install()
 
 
 def __getattr__(name):
-    if name in ("cuda", "func", "profiler", "testing"):         # most programs do without
+    if name in ("cuda", "func", "profiler", "testing"):  # most programs do without
         import importlib
 
         return importlib.import_module(f"pullback.{name}")

@@ -18,7 +18,7 @@ from pullback._c.transforms.batching import apply_op
 from pullback._c.transforms.tangents import share_memory
 from pullback.ops import ops
 
-_CONDITIONS = ("condition", "mask")             # take no part in type promotion
+_CONDITIONS = ("condition", "mask")  # take no part in type promotion
 _DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
 _SIZES = {"size": True, "sizes": True, "shape": True, "repeats": False}
 _SIZES_OF_DIMS = ("sizes", "shape", "size")
@@ -31,7 +31,8 @@ def run(op: Any, values: list, mapped: list, size: int) -> Any:
             f"vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a "
             f"Tensor `other` in extra_args that has more elements than `self`: {op.name}() writes "
             f"a tensor that is the same for the whole batch. Use the out-of-place form, or make "
-            f"`self` from a batched tensor, for example with new_zeros().")
+            f"`self` from a batched tensor, for example with new_zeros()."
+        )
     return _rule_of(op)(op, values, mapped, size)
 
 
@@ -51,18 +52,20 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the "
             "'same' or 'different' randomness flags on vmap or perform the randomness operation "
-            "out of vmap")
+            "out of vmap"
+        )
     is_mapped = any(on is True for on in mapped)
     if randomness == "same" and not is_mapped:
         return apply_op(op, values)
-    if randomness == "same" and op.entry.composite is not None:     # only a shape is looked at
+    if randomness == "same" and op.entry.composite is not None:  # only a shape is looked at
         take = functools.partial(_element, i=0) if size else _zeros
         return apply_op(op, list(map(take, values, mapped)))
     if op.is_inplace and not mapped[0]:
         raise RuntimeError(
             f"vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
             f"appear like same randomness: {op.name}() writes a tensor that is the same for the "
-            f"whole batch.")
+            f"whole batch."
+        )
     if randomness == "different":
         return _one_by_one(op, values, mapped, size)
     state = pullback.get_rng_state()
@@ -88,21 +91,37 @@ def _rank(value, is_mapped):
 def _pointwise(op, values, mapped, size):
     """Align the dims behind the batch's from the right, as broadcasting does."""
     rank = max(map(_rank, values, mapped))
-    if rank and not op.is_inplace and all(
-            on and value.dim() > rank for value, on in zip(values, mapped)
-            if isinstance(value, Tensor)):
-        return apply_op(op, values)         # they are aligned
+    if (
+        rank
+        and not op.is_inplace
+        and all(
+            on and value.dim() > rank
+            for value, on in zip(values, mapped)
+            if isinstance(value, Tensor)
+        )
+    ):
+        return apply_op(op, values)  # they are aligned
     if op.is_inplace and rank > _rank(values[0], True):
-        return _one_by_one(op, values, mapped, size)        # raises what the op raises
-    wide = [value.dtype for name, value, on in zip(op.arg_names, values, mapped)
-            if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS]
-    if rank == 0:           # numbers in a batch have a dim, others take part in promotion with one
-        values = [value if on or name in _CONDITIONS or not isinstance(value, Tensor)
-                  else value.unsqueeze(0)
-                  for name, value, on in zip(op.arg_names, values, mapped)]
-    return apply_op(op, [
-        _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
-        for name, value, on in zip(op.arg_names, values, mapped)])
+        return _one_by_one(op, values, mapped, size)  # raises what the op raises
+    wide = [
+        value.dtype
+        for name, value, on in zip(op.arg_names, values, mapped)
+        if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS
+    ]
+    if rank == 0:  # numbers in a batch have a dim, others take part in promotion with one
+        values = [
+            value
+            if on or name in _CONDITIONS or not isinstance(value, Tensor)
+            else value.unsqueeze(0)
+            for name, value, on in zip(op.arg_names, values, mapped)
+        ]
+    return apply_op(
+        op,
+        [
+            _aligned(value, rank, [] if name in _CONDITIONS else wide) if on else value
+            for name, value, on in zip(op.arg_names, values, mapped)
+        ],
+    )
 
 
 def _fill(op, values, mapped, size):
@@ -119,8 +138,10 @@ def _masked_fill(op, values, mapped, size):
     target, mask, value = values
     rank = max(map(_rank, values[:2], mapped))
     value = _aligned(value.to(target.dtype), rank, [])
-    mask, row = (_aligned(part, rank, []) if on else part
-                 for part, on in zip((mask, target), (mapped[1], mapped[0])))
+    mask, row = (
+        _aligned(part, rank, []) if on else part
+        for part, on in zip((mask, target), (mapped[1], mapped[0]))
+    )
     filled = ops.where(mask, value, row)
     return ops.copy_(target, filled) if op.is_inplace else filled
 
@@ -166,9 +187,12 @@ def _along(op, values, mapped, size, finish=apply_op, resolve=False):
     """
     options = _options_of(op)
     named = dict(zip(op.arg_names, values))
-    ranks = {_rank(v, o) for value, on in zip(values, mapped)
-             for v, o in (zip(value, on) if isinstance(on, list) else [(value, on)])
-             if isinstance(v, Tensor)}
+    ranks = {
+        _rank(v, o)
+        for value, on in zip(values, mapped)
+        for v, o in (zip(value, on) if isinstance(on, list) else [(value, on)])
+        if isinstance(v, Tensor)
+    }
     sizes = next((named[name] for name in _SIZES_OF_DIMS if name in named), None)
     if sizes is not None and "restores" in options:
         rank = len(sizes)
@@ -201,19 +225,33 @@ def _along(op, values, mapped, size, finish=apply_op, resolve=False):
 
 
 def _permute(op, values, mapped, size):
-    return _along(op, values, mapped, size,
-                  lambda op, placed: apply_op(op, [placed[0], (0, *placed[1])]))
+    return _along(
+        op, values, mapped, size, lambda op, placed: apply_op(op, [placed[0], (0, *placed[1])])
+    )
 
 
 def _expand(op, values, mapped, size):
-    return _along(op, values, mapped, size, lambda op, placed: apply_op(
-        op, [_aligned(placed[0], len(placed[1]) - 1, []), *placed[1:]]))
+    return _along(
+        op,
+        values,
+        mapped,
+        size,
+        lambda op, placed: apply_op(op, [_aligned(placed[0], len(placed[1]) - 1, []), *placed[1:]]),
+    )
 
 
 def _view(op, values, mapped, size):
     """What is contiguous in an element may not be in a batch."""
-    return _along(op, values, mapped, size, lambda op, placed: (
-        apply_op(op, placed) if placed[0].is_contiguous() else ops.reshape(*placed)), True)
+    return _along(
+        op,
+        values,
+        mapped,
+        size,
+        lambda op, placed: (
+            apply_op(op, placed) if placed[0].is_contiguous() else ops.reshape(*placed)
+        ),
+        True,
+    )
 
 
 def _squeeze(op, values, mapped, size):
@@ -252,8 +290,10 @@ def _shifted(options, dim, rank):
         return tuple([_shifted(options, d, rank) for d in dim])
     count = max(rank + ("new_dim" in options), 1)
     if not -count <= dim < count:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, "
-                         f"{count - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-count}, "
+            f"{count - 1}], but got {dim})"
+        )
     return dim % count + 1
 
 
@@ -286,14 +326,14 @@ def _one_by_one(op, values, mapped, size, around=lambda function: function()):
 
 
 def _is_part(part, whole):
-    return (isinstance(part, Tensor) and part.dtype is whole.dtype
-            and share_memory(part, whole))
+    return isinstance(part, Tensor) and part.dtype is whole.dtype and share_memory(part, whole)
 
 
 def _part_of_batch(batch, part):
     """Return a view of a batch that is of each element what a view is of the first."""
-    return batch.as_strided((len(batch), *part.shape), (batch.stride(0), *part.stride()),
-                            part.storage_offset())
+    return batch.as_strided(
+        (len(batch), *part.shape), (batch.stride(0), *part.stride()), part.storage_offset()
+    )
 
 
 def _element(value, on, i):
@@ -324,7 +364,8 @@ def _stacked(op, results, count=None):
         if any(result.shape != first.shape for result in results):
             raise RuntimeError(
                 f"vmap: We do not support batching operators that can output dynamic shape: the "
-                f"results of {op.name}() differ in shape along the batch.")
+                f"results of {op.name}() differ in shape along the batch."
+            )
         return ops.stack(results)[:count]
     if isinstance(first, (tuple, list)):
         parts = [_stacked(op, list(part), count) for part in zip(*results)]
@@ -340,22 +381,24 @@ def _batch(value, on, size):
 
 
 def _t(op, values, mapped, size):
-    value, = values
+    (value,) = values
     if value.dim() > 3:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is "
-                           f"{value.dim() - 1}D")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {value.dim() - 1}D"
+        )
     return value if value.dim() < 3 else value.transpose(1, 2)
 
 
 def _mm(op, values, mapped, size):
     left, right = values
     if _rank(left, mapped[0]) != 2 or _rank(right, mapped[1]) != 2:
-        return _one_by_one(op, values, mapped, size)        # raises what the op raises
+        return _one_by_one(op, values, mapped, size)  # raises what the op raises
     if left.shape[-1] != right.shape[-2]:
         return _one_by_one(op, values, mapped, size)
-    if not mapped[1]:                                       # one product of a taller matrix
+    if not mapped[1]:  # one product of a taller matrix
         return ops.mm(left.reshape((size * left.shape[1], left.shape[2])), right).view(
-            (size, left.shape[1], right.shape[1]))
+            (size, left.shape[1], right.shape[1])
+        )
     return ops.bmm(_batch(left, mapped[0], size), right)
 
 
@@ -390,8 +433,9 @@ def _bmm(op, values, mapped, size):
     if left.dim() != 4 or right.dim() != 4 or left.shape[1] != right.shape[1]:
         return _one_by_one(op, values, mapped, size)
     batch = size * left.shape[1]
-    result = ops.bmm(left.reshape((batch, *left.shape[2:])),
-                     right.reshape((batch, *right.shape[2:])))
+    result = ops.bmm(
+        left.reshape((batch, *left.shape[2:])), right.reshape((batch, *right.shape[2:]))
+    )
     return result.view((size, left.shape[1], *result.shape[1:]))
 
 
@@ -411,7 +455,7 @@ def _addmm(op, values, mapped, size):
 
 
 def _clone_beside(op, values, mapped, size):
-    return ops.clone_beside(_batch(values[0], mapped[0], size), values[1])     # levels outside
+    return ops.clone_beside(_batch(values[0], mapped[0], size), values[1])  # levels outside
 
 
 def _where(op, values, mapped, size):
@@ -440,27 +484,42 @@ def _as_strided_scatter(op, values, mapped, size):
     if not mapped[0] or not size:
         return _one_by_one(op, values, mapped, size)
     start = source.storage_offset() if offset is None else offset
-    return ops.stack([
-        ops.as_strided_scatter(source.select(0, i), _element(src, mapped[1], i), sizes, strides,
-                               start + i * source.stride(0))
-        for i in range(size)])
+    return ops.stack(
+        [
+            ops.as_strided_scatter(
+                source.select(0, i),
+                _element(src, mapped[1], i),
+                sizes,
+                strides,
+                start + i * source.stride(0),
+            )
+            for i in range(size)
+        ]
+    )
 
 
 def _as_strided(op, values, mapped, size):
     source, sizes, strides, offset = values
-    return source.as_strided((size, *sizes), (source.stride(0), *strides),
-                             source.storage_offset() if offset is None else offset)
+    return source.as_strided(
+        (size, *sizes),
+        (source.stride(0), *strides),
+        source.storage_offset() if offset is None else offset,
+    )
 
 
 def _flattened(dims):
     """Return the rule of an op whose first tensor has a batch in front of its last `dims` dims."""
+
     def rule(op, values, mapped, size):
         if not mapped[0] or any(mapped[1:]) or values[0].dim() != dims(values) + 2:
             return _one_by_one(op, values, mapped, size)
         whole = values[0]
         result = apply_op(op, [whole.reshape((-1, *whole.shape[2:])), *values[1:]])
-        return result.view((size, whole.shape[1], *result.shape[1:])) if size else (
-            result.new_empty((0, whole.shape[1], *result.shape[1:])))
+        return (
+            result.view((size, whole.shape[1], *result.shape[1:]))
+            if size
+            else (result.new_empty((0, whole.shape[1], *result.shape[1:])))
+        )
 
     return rule
 

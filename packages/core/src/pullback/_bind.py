@@ -10,17 +10,23 @@ from pullback._c.python import bind, node_methods, operators, tensor_methods
 from pullback.ops import ENTRIES, ops
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
-RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}      # of dtype kinds, as promotion orders them
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, as promotion orders them
 
 
 def _flags(entry) -> int:
     names = [argument.name for argument in entry.arguments]
-    wanted = {"indexed": "indices" in names, "random": "generator" in names,
-              "view": entry.view, "overlap": entry.overlap, "out": entry.out,
-              "varargs": entry.varargs, "shares": entry.out_overlap,
-              "exact": entry.out_dtype != "cast",
-              "alpha": any(argument.name == "alpha" for argument in entry.arguments)
-              and entry.arguments[1].type == "Operand"}
+    wanted = {
+        "indexed": "indices" in names,
+        "random": "generator" in names,
+        "view": entry.view,
+        "overlap": entry.overlap,
+        "out": entry.out,
+        "varargs": entry.varargs,
+        "shares": entry.out_overlap,
+        "exact": entry.out_dtype != "cast",
+        "alpha": any(argument.name == "alpha" for argument in entry.arguments)
+        and entry.arguments[1].type == "Operand",
+    }
     return sum(bind.FLAGS[name] for name, on in wanted.items() if on)
 
 
@@ -38,14 +44,17 @@ def _inplace(entry, functional, flags):
         entry = entry._replace(vjp=dict.fromkeys(operands, _nothing))
     made = bind.make_op(entry, name, entry.inplace_node or entry.node, flags, functional)
     if entry.composite is not None:
+
         def run(self, *args):
             refuse_shared_memory(self, *args)
             # what the parts save must outlive the write
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)
             if RANKS[result.dtype.kind] > RANKS[self.dtype.kind]:
-                raise RuntimeError(f"result type {result.dtype.name} can't be cast to the desired "
-                                   f"output type {self.dtype.name}")
+                raise RuntimeError(
+                    f"result type {result.dtype.name} can't be cast to the desired "
+                    f"output type {self.dtype.name}"
+                )
             return ops.copy_(self, result)
 
         bind.set_composite(made, run)
@@ -59,9 +68,12 @@ def bind_table(namespaces: dict[str, dict]) -> None:
     """
     for entry in ENTRIES.values():
         flags = _flags(entry)
-        made = bind.make_op(entry, entry.name,
-                            entry.node, flags | (bind.FLAGS["inplace"] if entry.inplace == "only"
-                                                 else 0))
+        made = bind.make_op(
+            entry,
+            entry.name,
+            entry.node,
+            flags | (bind.FLAGS["inplace"] if entry.inplace == "only" else 0),
+        )
         variants = {entry.name: made, **dict.fromkeys(entry.aliases, made)}
         if entry.inplace is True:
             variants[entry.name + "_"] = inplace = _inplace(entry, made, flags)

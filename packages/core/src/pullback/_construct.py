@@ -32,10 +32,14 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     if type(data) in _LITERALS:
         made = sequences.read_literal(data, dtype, device)
     elif isinstance(data, Tensor):
-        warnings.warn("To copy construct from a tensor, it is recommended to use "
-                      "sourceTensor.detach().clone() or "
-                      "sourceTensor.detach().clone().requires_grad_(True), rather than "
-                      "pullback.tensor(sourceTensor).", UserWarning, stacklevel=2)
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "pullback.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
         made = _copied(data.detach(), dtype, device)
     else:
         made = _from_object(data, dtype, device)
@@ -44,8 +48,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
 def _finished(made, name, pin_memory, requires_grad):
     if type(pin_memory) is not bool:
-        raise TypeError(f"{name}(): argument 'pin_memory' must be bool, not "
-                        f"{type(pin_memory).__name__}")
+        raise TypeError(
+            f"{name}(): argument 'pin_memory' must be bool, not {type(pin_memory).__name__}"
+        )
     if pin_memory:
         made = pinned_tensors.pinned_new(made)
     return require_grad_of_new(made) if requires_grad else made
@@ -75,8 +80,9 @@ def _copied(source, dtype, device):
 def _placed(made, dtype, device):
     if dtype is None and device is None:
         return made
-    return made.to(made.device if device is None else device,
-                   made.dtype if dtype is None else dtype)
+    return made.to(
+        made.device if device is None else device, made.dtype if dtype is None else dtype
+    )
 
 
 def as_tensor(data, dtype=None, device=None):
@@ -102,7 +108,7 @@ def _shared_array(data):
     if _is_array(data):
         try:
             return from_numpy(data)
-        except (TypeError, ValueError):     # a layout or dtype that only a copy can have
+        except (TypeError, ValueError):  # a layout or dtype that only a copy can have
             return None
     if hasattr(data, "__cuda_array_interface__"):
         return _cuda_arrays.adopt(data)
@@ -114,7 +120,7 @@ def _shared_array(data):
 
 
 def _is_array(data):
-    numpy = sys.modules.get("numpy")        # nobody has an array who did not import it
+    numpy = sys.modules.get("numpy")  # nobody has an array who did not import it
     return numpy is not None and isinstance(data, numpy.ndarray)
 
 
@@ -132,8 +138,10 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     else:
         made = _placed(shared, dtype, device)
         if copy is False and made is not shared:
-            raise ValueError(f"can't alias a {shared.dtype} tensor on {shared.device} into dtype "
-                             f"{made.dtype} on {made.device}.")
+            raise ValueError(
+                f"can't alias a {shared.dtype} tensor on {shared.device} into dtype "
+                f"{made.dtype} on {made.device}."
+            )
         if copy and made is shared:
             made = made.clone()
     return require_grad_of_new(made) if requires_grad else made
@@ -157,11 +165,12 @@ def _shared(obj, dtype):
 
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
     """Return a 0-d tensor of a number, in the default dtype unless another is given."""
-    if hasattr(s, "item"):                  # a tensor or a NumPy number
+    if hasattr(s, "item"):  # a tensor or a NumPy number
         s = s.item()
     if not isinstance(s, (bool, int, float, complex)):
-        raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not "
-                        f"{type(s).__name__}")
+        raise TypeError(
+            f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}"
+        )
     made = sequences.read_literal(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
     return _finished(made, "scalar_tensor", pin_memory, requires_grad)
 

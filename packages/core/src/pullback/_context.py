@@ -48,12 +48,14 @@ _settings = _Settings()
 
 def _require_bool(function, argument, value):
     if not isinstance(value, builtins.bool):
-        raise TypeError(f"{function}(): argument '{argument}' must be bool, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{function}(): argument '{argument}' must be bool, not {type(value).__name__}"
+        )
     return value
 
 
 # ---- determinism ---------------------------------------------------------------------------------
+
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Ask for algorithms that give the same bits every time.
@@ -86,12 +88,15 @@ def set_deterministic_debug_mode(debug_mode):
         raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
     if isinstance(debug_mode, str):
         if debug_mode not in _DEBUG_MODES:
-            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, "
-                               f"`error`, but got {debug_mode}")
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, "
+                f"`error`, but got {debug_mode}"
+            )
         debug_mode = _DEBUG_MODES.index(debug_mode)
     if debug_mode not in (0, 1, 2):
-        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got "
-                           f"{debug_mode}")
+        raise RuntimeError(
+            f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}"
+        )
     use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
 
 
@@ -103,6 +108,7 @@ def get_deterministic_debug_mode():
 
 
 # ---- precision -----------------------------------------------------------------------------------
+
 
 def get_float32_matmul_precision():
     """Return how precise products of float32 matrices must be: "highest", "high" or "medium".
@@ -122,17 +128,22 @@ def set_float32_matmul_precision(precision):
     Raises: RuntimeError for anything but a str.
     """
     if not isinstance(precision, str):
-        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got "
-                           f"{type(precision).__name__}")
+        raise RuntimeError(
+            f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}"
+        )
     if precision not in _PRECISIONS:
-        warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
-                      f"set_float32_matmul_precision call has no effect.", UserWarning,
-                      stacklevel=2)
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current "
+            f"set_float32_matmul_precision call has no effect.",
+            UserWarning,
+            stacklevel=2,
+        )
         return
     _settings.precision = precision
 
 
 # ---- threads -------------------------------------------------------------------------------------
+
 
 def _thread_count(function, value):
     if isinstance(value, builtins.bool) or not hasattr(value, "__index__"):
@@ -173,12 +184,15 @@ def set_num_interop_threads(count):
     """
     count = _thread_count("set_num_interop_threads", count)
     if _settings.interop_threads is not None:
-        raise RuntimeError("Error: cannot set number of interop threads after parallel work has "
-                           "started or set_num_interop_threads called")
+        raise RuntimeError(
+            "Error: cannot set number of interop threads after parallel work has "
+            "started or set_num_interop_threads called"
+        )
     _settings.interop_threads = count
 
 
 # ---- warnings ------------------------------------------------------------------------------------
+
 
 def is_warn_always_enabled():
     """Return whether warnings that are given once in a process are given every time."""
@@ -200,9 +214,18 @@ def set_warn_always(mode):
 
 # ---- defaults ------------------------------------------------------------------------------------
 
-_LEGACY = {"Half": "float16", "BFloat16": "bfloat16", "Float": "float32", "Double": "float64",
-           "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
-           "Bool": "bool"}
+_LEGACY = {
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Float": "float32",
+    "Double": "float64",
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Int": "int32",
+    "Long": "int64",
+    "Bool": "bool",
+}
 
 
 def set_default_tensor_type(t):
@@ -214,8 +237,9 @@ def set_default_tensor_type(t):
     ModuleNotFoundError and AttributeError for names of no type.
     """
     if not isinstance(t, str):
-        raise TypeError("invalid type object: only floating-point types are supported as the "
-                        "default type")
+        raise TypeError(
+            "invalid type object: only floating-point types are supported as the default type"
+        )
     module, _, name = t.rpartition(".")
     parts = module.split(".")
     if parts[0] not in ("torch", "pullback") or len(parts) > 2:
@@ -238,6 +262,7 @@ def set_default_tensor_type(t):
 
 # ---- memory --------------------------------------------------------------------------------------
 
+
 def memory_summary(device=None, abbreviated=False):
     """Return what ``memory_stats`` says of a device as a table to print.
 
@@ -252,16 +277,27 @@ def memory_summary(device=None, abbreviated=False):
 
     where = get_default_device() if device is None else device_of(device)
     stats = memory_stats(where)
-    rows = [("Allocated memory", stats["allocated_bytes.all.current"],
-             stats["allocated_bytes.all.peak"]),
-            ("Reserved memory", stats["reserved_bytes.all.current"], None)]
+    rows = [
+        (
+            "Allocated memory",
+            stats["allocated_bytes.all.current"],
+            stats["allocated_bytes.all.peak"],
+        ),
+        ("Reserved memory", stats["reserved_bytes.all.current"], None),
+    ]
     lines = [(name, _bytes(now), "" if peak is None else _bytes(peak)) for name, now, peak in rows]
     if not abbreviated:
         lines.append(("Allocations made", f"{stats['allocation.all.allocated']}  ", ""))
     rule = "|" + "-" * 21 + "|" + "-" * 14 + "|" + "-" * 14 + "|"
     table = [f"| {name:<19} | {now:>12} | {peak:>12} |" for name, now, peak in lines]
-    return "\n".join([f"Memory of {where}", f"| {'Metric':<19} | {'Cur Usage':>12} | "
-                                            f"{'Peak Usage':>12} |", rule, *table])
+    return "\n".join(
+        [
+            f"Memory of {where}",
+            f"| {'Metric':<19} | {'Cur Usage':>12} | {'Peak Usage':>12} |",
+            rule,
+            *table,
+        ]
+    )
 
 
 def _bytes(number):
@@ -274,6 +310,7 @@ def _bytes(number):
 
 
 # ---- the package ---------------------------------------------------------------------------------
+
 
 def compiled_with_cxx11_abi():
     """Return True: nothing here was built with the C++ ABI that came before C++11."""
@@ -298,10 +335,12 @@ def get_device_module(device=None):
     elif isinstance(device, (str, pullback.device)):
         kind = pullback.device(device).type
     else:
-        raise RuntimeError(f"Invalid value of device '{device}', expect pullback.device, str, or "
-                           f"None")
+        raise RuntimeError(
+            f"Invalid value of device '{device}', expect pullback.device, str, or None"
+        )
     module = getattr(pullback, kind, None)
     if module is None:
-        raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as "
-                           f"'pullback.{kind}'.")
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as 'pullback.{kind}'."
+        )
     return module

@@ -13,9 +13,20 @@ from pullback._c.graph.tensor import bind_attribute
 from pullback._c.interop import arrays
 
 VERSION = 3
-_KINDS = {"bool": "|b1", "uint8": "|u1", "int8": "|i1", "int16": "<i2", "int32": "<i4",
-          "int64": "<i8", "float16": "<f2", "bfloat16": "<V2", "float32": "<f4", "float64": "<f8",
-          "complex64": "<c8", "complex128": "<c16"}
+_KINDS = {
+    "bool": "|b1",
+    "uint8": "|u1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "float16": "<f2",
+    "bfloat16": "<V2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
 _DTYPES = {kind: found for found in _dtype.ALL if (kind := _KINDS.get(found.name))}
 
 
@@ -27,21 +38,32 @@ def describe(self):
     from pullback.backend import current_stream
 
     if not self.is_cuda:
-        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor type: a "
-                             f"{self.dtype} tensor on {self.device}. If CUDA data is required, use "
-                             f"tensor.cuda() to copy tensor to device memory.")
+        raise AttributeError(
+            f"Can't get __cuda_array_interface__ on non-CUDA tensor type: a "
+            f"{self.dtype} tensor on {self.device}. If CUDA data is required, use "
+            f"tensor.cuda() to copy tensor to device memory."
+        )
     if self.requires_grad:
-        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If "
-                           "gradients aren't required, use var.detach() to get Variable that "
-                           "doesn't require grad.")
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If "
+            "gradients aren't required, use var.detach() to get Variable that "
+            "doesn't require grad."
+        )
     if self.is_conj() or self.is_neg():
-        raise RuntimeError("Can't get __cuda_array_interface__ on a tensor with the conjugate or "
-                           "negative bit set. Use var.resolve_conj().resolve_neg() instead.")
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on a tensor with the conjugate or "
+            "negative bit set. Use var.resolve_conj().resolve_neg() instead."
+        )
     size = self.element_size()
     strides = None if self.is_contiguous() else tuple(step * size for step in self.stride())
-    return {"typestr": _KINDS[self.dtype.name], "shape": tuple(self.shape), "strides": strides,
-            "data": (self.data_ptr() if self.numel() else 0, False), "version": VERSION,
-            "stream": current_stream(self.device) or 1}
+    return {
+        "typestr": _KINDS[self.dtype.name],
+        "shape": tuple(self.shape),
+        "strides": strides,
+        "data": (self.data_ptr() if self.numel() else 0, False),
+        "version": VERSION,
+        "stream": current_stream(self.device) or 1,
+    }
 
 
 def adopt(source):
@@ -63,8 +85,9 @@ def adopt(source):
             raise ValueError("as_tensor(): strides must be multiples of the element's size")
         strides = tuple(step // dtype.itemsize for step in strides)
     where = _device("cuda", _home(source))
-    made = arrays.share_address(address or 0, tuple(told["shape"]), strides, dtype, where, source,
-                                 readonly)
+    made = arrays.share_address(
+        address or 0, tuple(told["shape"]), strides, dtype, where, source, readonly
+    )
     _wait_for(where, told.get("stream"))
     return made
 
@@ -84,11 +107,14 @@ def _wait_for(where, stream) -> None:
     if stream is None:
         return
     if type(stream) is not int or stream < 0:
-        raise TypeError(f"as_tensor(): __cuda_array_interface__ must give the stream as int, not "
-                        f"{stream!r}")
+        raise TypeError(
+            f"as_tensor(): __cuda_array_interface__ must give the stream as int, not {stream!r}"
+        )
     if stream == 0:
-        raise ValueError("as_tensor(): __cuda_array_interface__ says stream 0, which is not "
-                         "allowed because it is ambiguous")
+        raise ValueError(
+            "as_tensor(): __cuda_array_interface__ says stream 0, which is not "
+            "allowed because it is ambiguous"
+        )
     wait_stream(where, current_stream(where), stream)
 
 

@@ -40,7 +40,7 @@ def extended(spec):
 
     def exec_module(module):
         execute(module)
-        if module.__name__ == _MODULE:      # a loader may serve several modules
+        if module.__name__ == _MODULE:  # a loader may serve several modules
             define_backend(module)
 
     spec.loader.exec_module = exec_module
@@ -73,7 +73,7 @@ def define_backend(module):
             return x.permute(axes)
 
         def reduce(self, x, operation, axes):
-            if operation in ("any", "all", "prod"):     # of these, prod takes one dim at a time
+            if operation in ("any", "all", "prod"):  # of these, prod takes one dim at a time
                 for axis in sorted(axes, reverse=True):
                     x = getattr(x, operation)(axis)
                 return x
@@ -104,4 +104,4 @@ def define_backend(module):
         def einsum(self, pattern, *x):
             return pullback.einsum(pattern, *x)
 
-    module.PullbackBackend = PullbackBackend    # a class knows its subclasses by weak references
+    module.PullbackBackend = PullbackBackend  # a class knows its subclasses by weak references

@@ -15,7 +15,7 @@ from pullback.utils import dlpack
 
 # ---- from NumPy and buffers ----------------------------------------------------------------------
 
-_dtypes: dict[object, _dtype.dtype] = {}    # native NumPy dtypes that were met, with ours
+_dtypes: dict[object, _dtype.dtype] = {}  # native NumPy dtypes that were met, with ours
 
 
 def share_array(array):
@@ -28,10 +28,12 @@ def share_array(array):
     if dtype is None:
         dtype = arrays.dtype_of_array(array)
         if not array.dtype.isnative:
-            raise ValueError("given numpy array has byte order different from the native byte "
-                             "order. Conversion between byte orders is currently not supported.")
+            raise ValueError(
+                "given numpy array has byte order different from the native byte "
+                "order. Conversion between byte orders is currently not supported."
+            )
         _dtypes[array.dtype] = dtype
-    if dtype.name == "bfloat16":            # the buffer protocol has no such type
+    if dtype.name == "bfloat16":  # the buffer protocol has no such type
         return arrays.share_array(array.view("int16"), dtype)
     return arrays.share_array(array, dtype)
 
@@ -50,8 +52,13 @@ def _regular(array):
     """Copy an array into native, aligned rows; dtypes that tensors lack become wider ones."""
     import numpy
 
-    wider = {"uint16": "int32", "uint32": "int64", "uint64": "int64", "longdouble": "float64",
-             "clongdouble": "complex128"}.get(array.dtype.name)
+    wider = {
+        "uint16": "int32",
+        "uint32": "int64",
+        "uint64": "int64",
+        "longdouble": "float64",
+        "clongdouble": "complex128",
+    }.get(array.dtype.name)
     if wider == "int64" and array.size and array.max() > numpy.iinfo("int64").max:
         raise RuntimeError("Overflow when unpacking long: a uint64 array holds more than 2**63 - 1")
     return array.astype(wider or array.dtype.newbyteorder("="), order="C")
@@ -60,28 +67,36 @@ def _regular(array):
 def share_buffer(buffer, dtype, count, offset):
     """Return a 1-d tensor over an object with the buffer protocol."""
     if not isinstance(dtype, _dtype.dtype):
-        raise TypeError(f"frombuffer(): argument 'dtype' must be pullback.dtype, not "
-                        f"{type(dtype).__name__}")
+        raise TypeError(
+            f"frombuffer(): argument 'dtype' must be pullback.dtype, not {type(dtype).__name__}"
+        )
     for name, value in (("count", count), ("offset", offset)):
         if not isinstance(value, int):
-            raise TypeError(f"frombuffer(): argument '{name}' must be int, not "
-                            f"{type(value).__name__}")
+            raise TypeError(
+                f"frombuffer(): argument '{name}' must be int, not {type(value).__name__}"
+            )
     memory = _bytes_of(buffer)
     length, size = memory.nbytes, dtype.itemsize
     if length == 0 or count == 0:
         raise ValueError(f"both buffer length ({length}) and count ({count}) must not be 0")
     if not 0 <= offset < length:
-        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer "
-                         f"length ({length} bytes) minus 1")
+        raise ValueError(
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer "
+            f"length ({length} bytes) minus 1"
+        )
     if count < 0:
         if (length - offset) % size:
-            raise ValueError(f"buffer length ({length - offset} bytes) after offset ({offset} "
-                             f"bytes) must be a multiple of element size ({size})")
+            raise ValueError(
+                f"buffer length ({length - offset} bytes) after offset ({offset} "
+                f"bytes) must be a multiple of element size ({size})"
+            )
         count = (length - offset) // size
     if offset + count * size > length:
-        raise ValueError(f"requested buffer length ({count} * {size} bytes) after offset ({offset} "
-                         f"bytes) must not be greater than actual buffer length ({length} bytes)")
-    return arrays.share_bytes(memory[offset:offset + count * size], dtype, count)
+        raise ValueError(
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} "
+            f"bytes) must not be greater than actual buffer length ({length} bytes)"
+        )
+    return arrays.share_bytes(memory[offset : offset + count * size], dtype, count)
 
 
 def _bytes_of(buffer):
@@ -98,13 +113,16 @@ def _bytes_of(buffer):
 
 # ---- to NumPy ------------------------------------------------------------------------------------
 
+
 def as_array(tensor):
     """Return a NumPy array over the memory of a host tensor that does not require grad."""
     import numpy
 
     if not arrays.is_host(tensor):
-        raise TypeError(f"can't convert {tensor.device} device type tensor to numpy. Use "
-                        f"Tensor.cpu() to copy the tensor to host memory first.")
+        raise TypeError(
+            f"can't convert {tensor.device} device type tensor to numpy. Use "
+            f"Tensor.cpu() to copy the tensor to host memory first."
+        )
     if tensor.dtype.name == "bfloat16":
         from ml_dtypes import bfloat16
 
@@ -124,12 +142,15 @@ def numpy_method(self, *, force=False):
         detached = self.detach().resolve_conj().resolve_neg()
         return as_array(detached if arrays.is_host(self) else detached.cpu())
     if self.requires_grad and is_grad_enabled():
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use "
-                           "tensor.detach().numpy() instead.")
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
     for bit, name in ((self.is_conj(), "conj"), (self.is_neg(), "neg")):
         if bit:
-            raise RuntimeError(f"Can't call numpy() on Tensor that has {_BITS[name]} bit set. Use "
-                               f"tensor.resolve_{name}().numpy() instead.")
+            raise RuntimeError(
+                f"Can't call numpy() on Tensor that has {_BITS[name]} bit set. Use "
+                f"tensor.resolve_{name}().numpy() instead."
+            )
     return as_array(self.detach() if self.requires_grad else self)
 
 
@@ -156,11 +177,18 @@ def array_interface(self):
 
     Raises: AttributeError when the memory cannot be described so, as NumPy expects.
     """
-    if (self.requires_grad or not arrays.is_host(self) or self.dtype.name == "bfloat16"
-            or self.is_conj() or self.is_neg()):
-        raise AttributeError(f"'Tensor' object has no attribute '__array_interface__': a "
-                             f"{self.dtype} tensor on {self.device} (requires_grad="
-                             f"{self.requires_grad}) cannot be shared with NumPy")
+    if (
+        self.requires_grad
+        or not arrays.is_host(self)
+        or self.dtype.name == "bfloat16"
+        or self.is_conj()
+        or self.is_neg()
+    ):
+        raise AttributeError(
+            f"'Tensor' object has no attribute '__array_interface__': a "
+            f"{self.dtype} tensor on {self.device} (requires_grad="
+            f"{self.requires_grad}) cannot be shared with NumPy"
+        )
     return as_array(self).__array_interface__
 
 
@@ -176,6 +204,7 @@ def tolist(self):
 
 # ---- copies --------------------------------------------------------------------------------------
 
+
 def deepcopy(self, memo):
     """Copy data, requires_grad and .grad of a leaf; tensors that share memory share it again.
 
@@ -184,12 +213,14 @@ def deepcopy(self, memo):
     if id(self) in memo:
         return memo[id(self)]
     if not self.is_leaf:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the "
-                           "deepcopy protocol at the moment. Copy a result with "
-                           "tensor.detach().clone() instead.")
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the "
+            "deepcopy protocol at the moment. Copy a result with "
+            "tensor.detach().clone() instead."
+        )
     address, memory = arrays.whole_memory(self)
     copies = memo.setdefault("pullback memory", {})
-    if address not in copies:               # the original is kept: its address stays taken
+    if address not in copies:  # the original is kept: its address stays taken
         copies[address] = memory, memory.clone()
     made = _as_kind(type(self), arrays.place_in(copies[address][1], self))
     memo[id(self)] = made
@@ -222,6 +253,7 @@ def _as_kind(kind, tensor):
 
 # ---- pickles -------------------------------------------------------------------------------------
 
+
 def reduce(self, protocol):
     """Pickle data, geometry, requires_grad and attributes; not history, hooks or .grad."""
     from pullback.utils.hooks import warn_if_has_hooks
@@ -234,8 +266,16 @@ def reduce(self, protocol):
     data = b""
     if self.device.type != "meta":
         data = arrays.read_bytes(plain if device is None else plain.cpu())
-    return rebuild, (type(self), data, self.dtype, tuple(plain.shape), plain.stride(), device,
-                     bool(self.requires_grad), dict(vars(self)))
+    return rebuild, (
+        type(self),
+        data,
+        self.dtype,
+        tuple(plain.shape),
+        plain.stride(),
+        device,
+        bool(self.requires_grad),
+        dict(vars(self)),
+    )
 
 
 def rebuild(kind, data, dtype, shape, stride, device, requires_grad, attributes):
@@ -263,8 +303,12 @@ def _check_parts(kind, data, dtype, shape, stride, device, attributes):
     """Raise unless pickled parts have the right types and sizes; a pickle may hold anything."""
     if not (isinstance(kind, type) and issubclass(kind, Tensor)):
         raise ValueError(f"pickled tensor: {kind!r} is no tensor class")
-    if not (isinstance(dtype, _dtype.dtype) and isinstance(data, bytes)
-            and isinstance(device, (str, type(None))) and isinstance(attributes, dict)):
+    if not (
+        isinstance(dtype, _dtype.dtype)
+        and isinstance(data, bytes)
+        and isinstance(device, (str, type(None)))
+        and isinstance(attributes, dict)
+    ):
         raise ValueError("pickled tensor: a part has a wrong type")
     for dims in (shape, stride):
         if not isinstance(dims, tuple) or not all(type(d) is int and d >= 0 for d in dims):
@@ -287,8 +331,14 @@ def install():
     arrays.install()
     _cuda_arrays.install()
     for name, value in {
-            "numpy": numpy_method, "tolist": tolist, "__copy__": shallow_copy,
-            "__array_interface__": property(array_interface), "__array_priority__": 1000,
-            "__array_wrap__": array_wrap, "__buffer__": buffer,
-            "__dlpack__": dlpack.lend, "__dlpack_device__": dlpack.lent_device}.items():
+        "numpy": numpy_method,
+        "tolist": tolist,
+        "__copy__": shallow_copy,
+        "__array_interface__": property(array_interface),
+        "__array_priority__": 1000,
+        "__array_wrap__": array_wrap,
+        "__buffer__": buffer,
+        "__dlpack__": dlpack.lend,
+        "__dlpack_device__": dlpack.lent_device,
+    }.items():
         bind_attribute(name, value)

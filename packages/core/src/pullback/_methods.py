@@ -14,12 +14,24 @@ from pullback.ops import ops
 from pullback.ops.indexing import indexing as _indexing
 
 _BY_NAME = {d.name: d for d in _dtype.ALL}
-_SHORT = {"half": "float16", "float": "float32", "double": "float64", "short": "int16",
-          "int": "int32", "long": "int64", "bool": "bool", "byte": "uint8", "char": "int8",
-          "bfloat16": "bfloat16", "cfloat": "complex64", "cdouble": "complex128"}
+_SHORT = {
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "bool": "bool",
+    "byte": "uint8",
+    "char": "int8",
+    "bfloat16": "bfloat16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
 
 
 # ---- functions -----------------------------------------------------------------------------------
+
 
 def is_tensor(obj):
     """Return True for tensors.
@@ -78,8 +90,10 @@ def _check_pair(name, input, other, **numbers):
     for position, (argument, value) in enumerate(given.items(), 1):
         kinds = (Tensor,) if position < 3 else (builtins.float, builtins.int, Tensor)
         if not isinstance(value, kinds):
-            raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be "
-                            f"{kinds[0].__name__}, not {type(value).__name__}")
+            raise TypeError(
+                f"{name}(): argument '{argument}' (position {position}) must be "
+                f"{kinds[0].__name__}, not {type(value).__name__}"
+            )
 
 
 def equal(input, other):
@@ -104,8 +118,10 @@ def broadcast_shapes(*shapes):
     for position, shape in enumerate(shapes):
         sizes = (shape,) if hasattr(shape, "__index__") else shape
         if not (isinstance(sizes, (tuple, list)) and all(hasattr(n, "__index__") for n in sizes)):
-            raise RuntimeError(f"Input shapes should be of type ints, a tuple of ints, or a list "
-                               f"of ints, got {shape}")
+            raise RuntimeError(
+                f"Input shapes should be of type ints, a tuple of ints, or a list "
+                f"of ints, got {shape}"
+            )
         if any(size < 0 for size in sizes):
             raise ValueError("Attempting to broadcast a dimension with negative length!")
         found = [1] * (len(sizes) - len(found)) + found
@@ -113,10 +129,12 @@ def broadcast_shapes(*shapes):
             if sizes[place] in (1, found[place]):
                 continue
             if found[place] != 1:
-                raise RuntimeError(f"Attempting to broadcast a dimension of length {sizes[place]} "
-                                   f"at {place}! Mismatching argument at index {position} had "
-                                   f"{tuple(sizes)}; but expected shape should be broadcastable to "
-                                   f"{found}")
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {sizes[place]} "
+                    f"at {place}! Mismatching argument at index {position} had "
+                    f"{tuple(sizes)}; but expected shape should be broadcastable to "
+                    f"{found}"
+                )
             found[place] = sizes[place]
     return Size(found)
 
@@ -136,8 +154,9 @@ def _isclose(name, input, other, rtol, atol, equal_nan):
     if input.dtype != other.dtype:
         raise RuntimeError(f"{input.dtype} did not match {other.dtype}")
     if rtol < 0 or atol < 0:
-        raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got rtol="
-                           f"{rtol}, atol={atol}")
+        raise RuntimeError(
+            f"rtol and atol must be greater than or equal to zero, but got rtol={rtol}, atol={atol}"
+        )
     input, other = input.detach(), other.detach()
     close = input == other
     if equal_nan:
@@ -158,6 +177,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 # ---- methods -------------------------------------------------------------------------------------
+
 
 def item(self):
     """Return the only element as a Python number.
@@ -233,12 +253,14 @@ def _transposed(self):
 
 def _matrix_transposed(name):
     """Return the getter of mT, mH or H; a number stays as it is."""
+
     def transposed(self):
         if self.ndim == 1 or (name == "H" and self.ndim > 2):
             kinds = "matrices (2-D tensors)" if name == "H" else "matrices or batches of matrices"
-            more = (" For batches of matrices, consider using tensor.mH" if self.ndim > 1 else "")
-            raise RuntimeError(f"tensor.{name} is only supported on {kinds}. Got {self.ndim}-D "
-                               f"tensor.{more}")
+            more = " For batches of matrices, consider using tensor.mH" if self.ndim > 1 else ""
+            raise RuntimeError(
+                f"tensor.{name} is only supported on {kinds}. Got {self.ndim}-D tensor.{more}"
+            )
         turned = self.transpose(-2, -1) if self.ndim else self
         return turned if name == "mT" else turned.conj()
 
@@ -285,8 +307,10 @@ def iterate(self):
 def contains(self, element):
     """Return True if a number or tensor occurs among the elements."""
     if not isinstance(element, (Tensor, bool, builtins.int, builtins.float, complex)):
-        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in "
-                           f"a {type(element)}.")
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in "
+            f"a {type(element)}."
+        )
     return builtins.bool(ops.any(self == element))
 
 
@@ -317,8 +341,10 @@ def new_instance(self, args, kwargs):
     elif all(isinstance(size, builtins.int) for size in args):
         adopt(self, create.empty_tensor(tuple(args) or (0,), None, device))
     elif type(self) is Tensor:
-        raise TypeError(f"Tensor(): expected sizes, a sequence or a tensor, got "
-                        f"{', '.join(type(a).__name__ for a in args)}")
+        raise TypeError(
+            f"Tensor(): expected sizes, a sequence or a tensor, got "
+            f"{', '.join(type(a).__name__ for a in args)}"
+        )
     else:
         adopt(self, create.empty_tensor((0,), None, device))
 
@@ -341,15 +367,32 @@ def install():
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
 
-    bind_late(repr=format_tensor, contains=contains, new=new_instance,
-              array=_interop.array_protocol, reduce=_interop.reduce, deepcopy=_interop.deepcopy,
-              iterate=iterate, format=format_value, backward=_entry.tensor_backward)
+    bind_late(
+        repr=format_tensor,
+        contains=contains,
+        new=new_instance,
+        array=_interop.array_protocol,
+        reduce=_interop.reduce,
+        deepcopy=_interop.deepcopy,
+        iterate=iterate,
+        format=format_value,
+        backward=_entry.tensor_backward,
+    )
     _index.bind(_indexing.normalize_key, _indexing.advanced_getitem, _indexing.advanced_setitem)
     for name, method in {
-            "item": item, "cpu": cpu, "cuda": cuda, "type_as": type_as, "type": tensor_type,
-            "equal": equal, "isclose": isclose, "allclose": allclose,
-            "__complex__": to_complex, "as_subclass": as_subclass,
-            "is_pinned": is_pinned, "record_stream": record_stream}.items():
+        "item": item,
+        "cpu": cpu,
+        "cuda": cuda,
+        "type_as": type_as,
+        "type": tensor_type,
+        "equal": equal,
+        "isclose": isclose,
+        "allclose": allclose,
+        "__complex__": to_complex,
+        "as_subclass": as_subclass,
+        "is_pinned": is_pinned,
+        "record_stream": record_stream,
+    }.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():
         bind_attribute(name, _converter(name, target))

@@ -15,10 +15,13 @@ def look_up(module: str, home: str, name: str):
     except ImportError as error:
         if error.name != "pullback_profiler":
             raise
-        raise ImportError(f"{module}.{name} needs the package pullback-profiler: install it with "
-                          f"'pip install pullback-profiler' (or pullback[profiler])") from None
+        raise ImportError(
+            f"{module}.{name} needs the package pullback-profiler: install it with "
+            f"'pip install pullback-profiler' (or pullback[profiler])"
+        ) from None
     try:
         return getattr(found, name)
     except AttributeError:
-        raise ImportError(f"{module}.{name} needs a newer pullback-profiler than is "
-                          f"installed") from None
+        raise ImportError(
+            f"{module}.{name} needs a newer pullback-profiler than is installed"
+        ) from None

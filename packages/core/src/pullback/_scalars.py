@@ -17,6 +17,7 @@ _NUMBERS = (builtins.int, builtins.float)
 
 # ---- numbers -------------------------------------------------------------------------------------
 
+
 def sym_float(a):
     """Return ``float(a)``."""
     return builtins.float(a)
@@ -82,10 +83,12 @@ def sym_ite(b, t, f):
 
 # ---- tensors -------------------------------------------------------------------------------------
 
+
 def _tensor(function, value, argument="input"):
     if not isinstance(value, Tensor):
-        raise TypeError(f"{function}(): argument '{argument}' must be Tensor, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{function}(): argument '{argument}' must be Tensor, not {type(value).__name__}"
+        )
     return value
 
 

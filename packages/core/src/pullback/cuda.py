@@ -15,20 +15,52 @@ from pullback._c.device.device import device as _device
 from pullback._c.device.device import set_current_device as _set_current_device
 
 _HOMES = {
-    "streams": ("Event", "Stream", "StreamContext", "current_stream", "default_stream",
-                "set_stream", "stream"),
-    "device_properties": ("can_device_access_peer", "get_arch_list", "get_device_capability",
-                    "get_device_name", "get_device_properties", "mem_get_info"),
-    "memory": ("empty_cache", "max_memory_allocated", "max_memory_reserved", "memory_allocated",
-               "memory_reserved", "memory_stats", "memory_summary", "reset_peak_memory_stats",
-               "set_per_process_memory_fraction"),
+    "streams": (
+        "Event",
+        "Stream",
+        "StreamContext",
+        "current_stream",
+        "default_stream",
+        "set_stream",
+        "stream",
+    ),
+    "device_properties": (
+        "can_device_access_peer",
+        "get_arch_list",
+        "get_device_capability",
+        "get_device_name",
+        "get_device_properties",
+        "mem_get_info",
+    ),
+    "memory": (
+        "empty_cache",
+        "max_memory_allocated",
+        "max_memory_reserved",
+        "memory_allocated",
+        "memory_reserved",
+        "memory_stats",
+        "memory_summary",
+        "reset_peak_memory_stats",
+        "set_per_process_memory_fraction",
+    ),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["OutOfMemoryError", "current_device", "device", "device_count", "device_of",
-           "init", "is_available", "is_initialized", "manual_seed", "manual_seed_all",
-           "set_device", "synchronize"]
-__all__.extend(_NAMES)                  # found when they are asked for
+__all__ = [
+    "OutOfMemoryError",
+    "current_device",
+    "device",
+    "device_count",
+    "device_of",
+    "init",
+    "is_available",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "set_device",
+    "synchronize",
+]
+__all__.extend(_NAMES)  # found when they are asked for
 
 
 def __getattr__(name):
@@ -44,8 +76,10 @@ def __dir__():
 
 def _require(name: str) -> None:
     if find_spec("pullback_cuda") is None:
-        raise ImportError(f"pullback.cuda.{name} needs the package pullback-cuda: install it with "
-                          f"'pip install pullback-cuda' (or pullback[cuda])")
+        raise ImportError(
+            f"pullback.cuda.{name} needs the package pullback-cuda: install it with "
+            f"'pip install pullback-cuda' (or pullback[cuda])"
+        )
 
 
 def is_available() -> bool:

@@ -12,8 +12,16 @@ import threading
 from pullback._c.device.device import device as _device
 from pullback._c.dispatch.launch import run_primitive
 
-__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed",
-           "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "Generator",
+    "default_generator",
+    "fork_rng",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]
 
 _MASK = (1 << 64) - 1
 
@@ -29,7 +37,7 @@ class Generator:
     """
 
     def __init__(self, device="cpu"):
-        self.device = _device(device)       # a name only: all devices give the same numbers
+        self.device = _device(device)  # a name only: all devices give the same numbers
         self._lock = threading.Lock()
         self._seed = 67280421310721
         self._offset = 0
@@ -44,7 +52,7 @@ class Generator:
         seed = seed.__index__()
         if not -(1 << 63) <= seed <= _MASK:
             raise RuntimeError(f"Overflow when unpacking long: seed {seed} does not fit in 64 bits")
-        self._lock.acquire()                # `with` may find no memory for leaving
+        self._lock.acquire()  # `with` may find no memory for leaving
         try:
             self._seed, self._offset = seed & _MASK, 0
         finally:
@@ -67,7 +75,7 @@ class Generator:
 
         data = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
         where = pullback.get_default_device()
-        if where.type == "meta":                # whose tensors have no elements
+        if where.type == "meta":  # whose tensors have no elements
             where = "ref"
         return pullback.tensor(list(data), dtype=pullback.uint8, device=where)
 
@@ -79,8 +87,10 @@ class Generator:
         import pullback
 
         if not isinstance(state, pullback.Tensor) or state.dtype != pullback.uint8:
-            raise TypeError("expected a torch.ByteTensor, but got "
-                            f"{type(state).__name__}: the state must be a uint8 tensor")
+            raise TypeError(
+                "expected a torch.ByteTensor, but got "
+                f"{type(state).__name__}: the state must be a uint8 tensor"
+            )
         if state.numel() != 16:
             raise RuntimeError(f"RNG state is wrong size: expected 16 bytes, got {state.numel()}")
         data = bytes((state if state.ndim == 1 else state.reshape(-1)).tolist())

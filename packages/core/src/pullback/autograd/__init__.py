@@ -23,11 +23,30 @@ from pullback.autograd.gradcheck import gradcheck, gradgradcheck
 from pullback.autograd.variable import Variable
 
 __all__ = [
-    "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly",
-    "enable_grad", "enforce_grad_layout_policy", "execute_backward", "forward_ad", "function",
-    "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode",
-    "is_multithreading_enabled", "no_grad", "set_detect_anomaly", "set_grad_enabled",
-    "set_multithreading_enabled", "variable",
+    "Function",
+    "NestedIOFunction",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "execute_backward",
+    "forward_ad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "is_multithreading_enabled",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
 ]
 
 
@@ -39,12 +58,13 @@ def variable(*args, **kwargs):
     Traceback (most recent call last):
     RuntimeError: pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) instead
     """
-    raise RuntimeError("pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) "
-                       "instead")
+    raise RuntimeError(
+        "pullback.autograd.variable(...) is deprecated, use pullback.tensor(...) instead"
+    )
 
 
 def __getattr__(name):
-    if name in ("functional", "profiler", "profiler_util"):     # most programs do without
+    if name in ("functional", "profiler", "profiler_util"):  # most programs do without
         import importlib
 
         return importlib.import_module(f"pullback.autograd.{name}")

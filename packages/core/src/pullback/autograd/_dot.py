@@ -24,10 +24,12 @@ class Dot(str):
 
         program = _program()
         if program is None:
-            raise RuntimeError("Dot.svg() needs the program 'dot' of Graphviz, which is not "
-                               "installed")
-        done = subprocess.run([program, "-Tsvg"], input=self, capture_output=True, text=True,
-                              check=False)
+            raise RuntimeError(
+                "Dot.svg() needs the program 'dot' of Graphviz, which is not installed"
+            )
+        done = subprocess.run(
+            [program, "-Tsvg"], input=self, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
             raise RuntimeError(f"Dot.svg(): dot failed: {done.stderr.strip()}")
         return done.stdout
@@ -64,8 +66,10 @@ def to_dot(tensors, names=None):
     }
     """
     if names is not None and not isinstance(names, Mapping):
-        raise TypeError(f"to_dot(): argument 'names' must be a dict of name to Tensor, not "
-                        f"{type(names).__name__}")
+        raise TypeError(
+            f"to_dot(): argument 'names' must be a dict of name to Tensor, not "
+            f"{type(names).__name__}"
+        )
     roots = [_root(item) for item in _listed(tensors)]
     known = {id(tensor): name for name, tensor in (names or {}).items()}
     numbers, order = _numbered([node for node, _, _ in roots])
@@ -74,8 +78,11 @@ def to_dot(tensors, names=None):
         lines.append(f"  r{position} [{_label(f'output {position}', what)}, {_ROOT}];")
         lines.append(f"  r{position} -> n{numbers[id(node)]}{_mark(nr)};")
     for k, node in enumerate(order):
-        lines.extend(f"  n{k} -> n{numbers[id(below)]}{_mark(nr)};"
-                     for below, nr in node.next_functions if below is not None)
+        lines.extend(
+            f"  n{k} -> n{numbers[id(below)]}{_mark(nr)};"
+            for below, nr in node.next_functions
+            if below is not None
+        )
     return Dot("\n".join(["digraph {", *lines, "}"]))
 
 
@@ -94,8 +101,10 @@ def _root(item):
     if isinstance(item, GradientEdge):
         return item.node, item.output_nr, "edge"
     if not isinstance(item, Tensor):
-        raise TypeError(f"to_dot(): expected a Tensor, a GradientEdge or a sequence of them, got "
-                        f"{type(item).__name__}")
+        raise TypeError(
+            f"to_dot(): expected a Tensor, a GradientEdge or a sequence of them, got "
+            f"{type(item).__name__}"
+        )
     edge = get_gradient_edge(item)
     return edge.node, edge.output_nr, _kind(item)
 
@@ -110,8 +119,7 @@ def _numbered(roots):
         if id(node) not in numbers:
             numbers[id(node)] = len(order)
             order.append(node)
-            waiting.extend(below for below, _ in reversed(node.next_functions)
-                           if below is not None)
+            waiting.extend(below for below, _ in reversed(node.next_functions) if below is not None)
     return numbers, order
 
 

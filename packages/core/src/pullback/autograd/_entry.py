@@ -25,14 +25,18 @@ def _as_sequence(value, name):
     try:
         items = iter(value)
     except TypeError:
-        raise TypeError(f"{name} must be a Tensor, a GradientEdge or a sequence of them, but "
-                        f"got {type(value).__name__}") from None
+        raise TypeError(
+            f"{name} must be a Tensor, a GradientEdge or a sequence of them, but "
+            f"got {type(value).__name__}"
+        ) from None
     found: list[Tensor | GradientEdge] = []
-    for item in items:                      # which may have no end
+    for item in items:  # which may have no end
         if not isinstance(item, (Tensor, GradientEdge)):
             error = RuntimeError if name == "inputs" else TypeError
-            raise error(f"all {name} have to be Tensors or GradientEdges, but got "
-                        f"{type(item).__name__} at position {len(found)}")
+            raise error(
+                f"all {name} have to be Tensors or GradientEdges, but got "
+                f"{type(item).__name__} at position {len(found)}"
+            )
         found.append(item)
     return tuple(found)
 
@@ -44,8 +48,9 @@ def _seeds(value, count, name):
     if isinstance(value, Tensor):
         return (value,)
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{name} must be a Tensor, None or a sequence of them, but got "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{name} must be a Tensor, None or a sequence of them, but got {type(value).__name__}"
+        )
     return tuple(value)
 
 
@@ -69,18 +74,24 @@ def _check_seed(position, seed, shape, dtype, batched):
     expected = tuple(seed.shape[1:]) if batched else tuple(seed.shape)
     if (batched and seed.ndim == 0) or expected != tuple(shape):
         if batched:
-            raise RuntimeError(f"If `is_grads_batched=True`, we interpret the first dimension of "
-                               f"each grad_output as the batch dimension. The sizes of the "
-                               f"remaining dimensions are expected to match the shape of "
-                               f"corresponding output, but a mismatch was detected: "
-                               f"grad_output[{position}] has a shape of {seed.shape} and "
-                               f"output[{position}] has a shape of {list(shape)}.")
-        raise RuntimeError(f"Mismatch in shape: grad_output[{position}] has a shape of "
-                           f"{seed.shape} and output[{position}] has a shape of {list(shape)}.")
+            raise RuntimeError(
+                f"If `is_grads_batched=True`, we interpret the first dimension of "
+                f"each grad_output as the batch dimension. The sizes of the "
+                f"remaining dimensions are expected to match the shape of "
+                f"corresponding output, but a mismatch was detected: "
+                f"grad_output[{position}] has a shape of {seed.shape} and "
+                f"output[{position}] has a shape of {list(shape)}."
+            )
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{position}] has a shape of "
+            f"{seed.shape} and output[{position}] has a shape of {list(shape)}."
+        )
     if seed.dtype.is_complex != dtype.is_complex:
-        raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have "
-                           f"the same dtype. Mismatch in dtype: grad_output[{position}] has a "
-                           f"dtype of {seed.dtype} and output[{position}] has a dtype of {dtype}.")
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have "
+            f"the same dtype. Mismatch in dtype: grad_output[{position}] has a "
+            f"dtype of {seed.dtype} and output[{position}] has a dtype of {dtype}."
+        )
     return seed if seed.dtype == dtype else seed.to(dtype)
 
 
@@ -92,16 +103,24 @@ def _prepare(roots, seeds, batched=False):
     for position, (root, seed) in enumerate(zip(roots, seeds)):
         if seed is not None:
             if not isinstance(seed, Tensor):
-                raise TypeError(f"gradients can be either Tensors or None, but got "
-                                f"{type(seed).__name__} at position {position}")
+                raise TypeError(
+                    f"gradients can be either Tensors or None, but got "
+                    f"{type(seed).__name__} at position {position}"
+                )
             shape, dtype = _described(root)
             seed = _check_seed(position, seed, shape, dtype, batched)
         grads.append(seed)
     return _engine_items(roots), grads
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
-             grad_variables=None, inputs=None):
+def backward(
+    tensors,
+    grad_tensors=None,
+    retain_graph=None,
+    create_graph=False,
+    grad_variables=None,
+    inputs=None,
+):
     """Add the gradients of ``tensors`` to the ``.grad`` of the leaves they depend on.
 
     ``grad_tensors``: one gradient per tensor, of its shape; None stands for 1 where the tensor has
@@ -118,11 +137,16 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
     tensor(6.)
     """
     if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.",
-                      FutureWarning, stacklevel=2)
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both "
-                               "passed to `backward()`. Please only use `grad_tensors`.")
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both "
+                "passed to `backward()`. Please only use `grad_tensors`."
+            )
         grad_tensors = grad_variables
     if inputs is not None:
         inputs = _as_sequence(inputs, "inputs")
@@ -146,28 +170,45 @@ def _warn_cycle():
     global _warned_cycle
     if not _warned_cycle:
         _warned_cycle = True
-        warnings.warn("Using backward() with create_graph=True will create a reference cycle "
-                      "between the parameter and its gradient which can cause a memory leak. We "
-                      "recommend using autograd.grad when creating the graph to avoid this. If you "
-                      "have to use this function, make sure to reset the .grad fields of your "
-                      "parameters to None after use to break the cycle and avoid the leak.",
-                      UserWarning, stacklevel=3)
+        warnings.warn(
+            "Using backward() with create_graph=True will create a reference cycle "
+            "between the parameter and its gradient which can cause a memory leak. We "
+            "recommend using autograd.grad when creating the graph to avoid this. If you "
+            "have to use this function, make sure to reset the .grad fields of your "
+            "parameters to None after use to break the cycle and avoid the leak.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _backward_to(edges, grads, retain_graph, create_graph, inputs):
     """Accumulate into ``inputs`` alone: leaves by their accumulators, others from captures."""
-    found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
-                                _engine_items(inputs), True)
+    found = engine.run_backward(
+        edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), True
+    )
     met = set()
     for item, gradient in zip(inputs, found):
-        if isinstance(item, Tensor) and gradient is not None and not item.retains_grad and (
-                not item.is_leaf and id(item) not in met):
+        if (
+            isinstance(item, Tensor)
+            and gradient is not None
+            and not item.retains_grad
+            and (not item.is_leaf and id(item) not in met)
+        ):
             met.add(id(item))
             tensor_methods.accumulate_in_place_of(item, gradient)
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
-         only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
     """Return the sum of the gradients of ``outputs`` with respect to each of ``inputs``.
 
     Nothing is added to ``.grad``. ``inputs`` is a tensor, an edge, a sequence or a dict of
@@ -183,28 +224,47 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     >>> pullback.autograd.grad(x * x, x)
     (tensor(6.),)
     """
-    if grad_outputs is None and allow_unused is None and not (
-            is_grads_batched or materialize_grads) and only_inputs:
-        found = engine.grad_of(outputs, inputs, bool(create_graph if retain_graph is None
-                                                     else retain_graph), bool(create_graph))
-        if found is not None:           # the common call; a list tells that an input was unused
-            return found if type(found) is tuple else _finish(
-                found, inputs, None, False, False, create_graph)
+    if (
+        grad_outputs is None
+        and allow_unused is None
+        and not (is_grads_batched or materialize_grads)
+        and only_inputs
+    ):
+        found = engine.grad_of(
+            outputs,
+            inputs,
+            bool(create_graph if retain_graph is None else retain_graph),
+            bool(create_graph),
+        )
+        if found is not None:  # the common call; a list tells that an input was unused
+            return (
+                found
+                if type(found) is tuple
+                else _finish(found, inputs, None, False, False, create_graph)
+            )
     keys = None
     if isinstance(inputs, Mapping):
         if type(inputs) is not dict:
-            raise TypeError(f"inputs must be a dict, a Tensor, a GradientEdge or a sequence, but "
-                            f"got {type(inputs).__name__}")
+            raise TypeError(
+                f"inputs must be a dict, a Tensor, a GradientEdge or a sequence, but "
+                f"got {type(inputs).__name__}"
+            )
         keys, inputs = list(inputs), list(inputs.values())
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when "
-                         "materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when "
+            "materialize_grads=True, but got: allow_unused=False."
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     if not only_inputs:
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). "
-                      "To accumulate gradient for other parts of the graph, please use "
-                      "pullback.autograd.backward.", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). "
+            "To accumulate gradient for other parts of the graph, please use "
+            "pullback.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     roots = _as_sequence(outputs, "outputs")
     inputs = _as_sequence(inputs, "inputs")
     if not inputs:
@@ -214,15 +274,17 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         retain_graph = create_graph
     seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
     if batching.are_batched((*roots, *inputs)):
-        found = batching.gradients_of(list(roots), list(seeds), list(inputs), bool(retain_graph),
-                                   bool(create_graph))
+        found = batching.gradients_of(
+            list(roots), list(seeds), list(inputs), bool(retain_graph), bool(create_graph)
+        )
     elif is_grads_batched:
         found = _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused)
     else:
         edges, grads = _prepare(roots, seeds)
         del seeds, grad_outputs
-        found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
-                                    _engine_items(inputs), False)
+        found = engine.run_backward(
+            edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), False
+        )
     return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
 
 
@@ -238,16 +300,20 @@ def _finish(found, inputs, keys, allow_unused, materialize, create_graph):
         if gradient is None:
             if not allow_unused:
                 where = f"with the key {keys[position]!r}" if keys else f"at index {position}"
-                raise RuntimeError(f"The differentiated Tensor {where} appears to not have been "
-                                   f"used in the graph. Set allow_unused=True if this is the "
-                                   f"desired behavior. (A copy or view made after the computation "
-                                   f"is another tensor.)")
+                raise RuntimeError(
+                    f"The differentiated Tensor {where} appears to not have been "
+                    f"used in the graph. Set allow_unused=True if this is the "
+                    f"desired behavior. (A copy or view made after the computation "
+                    f"is another tensor.)"
+                )
             if materialize:
                 if isinstance(item, GradientEdge):
-                    raise RuntimeError("materialize_grads cannot be used when the given input is a "
-                                       "GradientEdge")
+                    raise RuntimeError(
+                        "materialize_grads cannot be used when the given input is a GradientEdge"
+                    )
                 gradient = create.fill_tensor(
-                    create.empty_tensor(item.shape, item.dtype, item.device), 0)
+                    create.empty_tensor(item.shape, item.dtype, item.device), 0
+                )
                 if create_graph:
                     gradient.requires_grad_()
         result.append(gradient)
@@ -258,17 +324,21 @@ def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused
     """Run one pass with gradients that stand for the elements of a batch."""
     sizes = {seed.shape[0] for seed in seeds if seed is not None and seed.ndim}
     if any(seed is None for seed in seeds) or len(sizes) != 1:
-        raise RuntimeError("If `is_grads_batched=True`, every grad_output must be given, with one "
-                           "batch size as its first dimension")
+        raise RuntimeError(
+            "If `is_grads_batched=True`, every grad_output must be given, with one "
+            "batch size as its first dimension"
+        )
     _prepare(roots, seeds, batched=True)
     size = sizes.pop()
     level = levels.enter_level(size, "error")
     try:
         edges, grads = _prepare(roots, [batching.make_batched(seed, level) for seed in seeds])
-        found = engine.run_backward(edges, grads, bool(retain_graph), bool(create_graph),
-                                    _engine_items(inputs), False)
-        return [None if gradient is None else _batch_of(gradient, size, level)
-                for gradient in found]
+        found = engine.run_backward(
+            edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), False
+        )
+        return [
+            None if gradient is None else _batch_of(gradient, size, level) for gradient in found
+        ]
     finally:
         levels.exit_level(level)
 
@@ -295,6 +365,7 @@ def execute_backward(root, grad, retain_graph=False):
 def tensor_backward(self, gradient, retain_graph, create_graph, inputs):
     """Do what ``Tensor.backward`` does when it is given more than ``retain_graph``."""
     if gradient is not None and not isinstance(gradient, Tensor):
-        raise TypeError(f"backward(): argument 'gradient' must be Tensor or None, not "
-                        f"{type(gradient).__name__}")
+        raise TypeError(
+            f"backward(): argument 'gradient' must be Tensor or None, not {type(gradient).__name__}"
+        )
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)

@@ -26,8 +26,10 @@ def as_tensors(value: Any, what: str, name: str) -> tuple[Tensors, bool]:
     for i, item in enumerate(found):
         if not isinstance(item, Tensor):
             where = f"at index {i} of them there is" if is_tuple else "got"
-            raise TypeError(f"The {what} given to {name} must be either a Tensor or a tuple of "
-                            f"Tensors, but {where} {type(item)}.")
+            raise TypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of "
+                f"Tensors, but {where} {type(item)}."
+            )
     return found, is_tuple
 
 
@@ -47,8 +49,12 @@ def aliases(tensors: Tensors, create_graph: bool, requires_grad: bool = True) ->
 
     With ``create_graph`` they stay connected to those that require grad; others are leaves.
     """
-    return tuple(x.view_as(x) if create_graph and x.requires_grad
-                 else x.detach().requires_grad_(requires_grad) for x in tensors)
+    return tuple(
+        x.view_as(x)
+        if create_graph and x.requires_grad
+        else x.detach().requires_grad_(requires_grad)
+        for x in tensors
+    )
 
 
 def unwrap(tensors: Sequence[Any], is_tuple: bool, create_graph: bool) -> Any:
@@ -62,9 +68,11 @@ def call(func: Function, inputs: Tensors, name: str, strict: bool) -> tuple[Tens
     outputs, is_tuple = as_tensors(func(*inputs), OUTPUTS, name)
     for i, output in enumerate(outputs):
         if strict and not output.requires_grad:
-            raise RuntimeError(f"Output {i} of the user-provided function does not require "
-                               f"gradients. In strict mode every output must be computed from the "
-                               f"inputs, by differentiable operations.")
+            raise RuntimeError(
+                f"Output {i} of the user-provided function does not require "
+                f"gradients. In strict mode every output must be computed from the "
+                f"inputs, by differentiable operations."
+            )
     return outputs, is_tuple
 
 
@@ -75,11 +83,14 @@ def call_single(func: Function, inputs: Tensors, name: str, strict: bool) -> Ten
     """
     outputs, is_tuple = call(func, inputs, name, strict)
     if is_tuple:
-        raise RuntimeError(f"The function given to {name} should return a single Tensor, but it "
-                           f"returned a tuple")
+        raise RuntimeError(
+            f"The function given to {name} should return a single Tensor, but it returned a tuple"
+        )
     if outputs[0].numel() != 1:
-        raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a "
-                           f"single element, but its shape is {list(outputs[0].shape)}")
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {name} should contain a "
+            f"single element, but its shape is {list(outputs[0].shape)}"
+        )
     return outputs[0]
 
 
@@ -90,37 +101,52 @@ def vector_for(v: Any, others: Tensors, is_tuple: bool, name: str, create_graph:
     """
     if v is None:
         if len(others) != 1 or others[0].numel() != 1:
-            whose = ("user-provided function returns" if name == "vjp" else
-                     "input to the user-provided function is")
-            raise RuntimeError(f"The vector v can only be None if the {whose} a single Tensor with "
-                               f"a single element.")
+            whose = (
+                "user-provided function returns"
+                if name == "vjp"
+                else "input to the user-provided function is"
+            )
+            raise RuntimeError(
+                f"The vector v can only be None if the {whose} a single Tensor with "
+                f"a single element."
+            )
         return (others[0].detach().new_ones(others[0].shape),)
     given, _ = as_tensors(v, "v", name)
     if len(given) != len(others):
         if is_tuple:
-            raise RuntimeError(f"v is a tuple of invalid length: should be {len(others)} but got "
-                               f"{len(given)}.")
+            raise RuntimeError(
+                f"v is a tuple of invalid length: should be {len(others)} but got {len(given)}."
+            )
         raise RuntimeError(f"The given v should contain a single Tensor, but it has {len(given)}.")
     for i, (part, other) in enumerate(zip(given, others)):
         if part.shape != other.shape:
             which = f"Entry {i} in v" if is_tuple else "v"
-            raise RuntimeError(f"{which} has invalid size: should be {other.shape} but got "
-                               f"{part.shape}.")
+            raise RuntimeError(
+                f"{which} has invalid size: should be {other.shape} but got {part.shape}."
+            )
     return aliases(given, create_graph, False)
 
 
 def check_strategy(strategy: Any, argument: str) -> None:
     if strategy not in STRATEGIES:
-        raise AssertionError(f"Expected {argument} to be either \"forward-mode\" or "
-                             f"\"reverse-mode\", got {strategy!r}. Forward mode is faster where "
-                             f"there are more outputs than inputs, reverse mode otherwise.")
+        raise AssertionError(
+            f'Expected {argument} to be either "forward-mode" or '
+            f'"reverse-mode", got {strategy!r}. Forward mode is faster where '
+            f"there are more outputs than inputs, reverse mode otherwise."
+        )
 
 
 # -- derivatives that are missing ------------------------------------------------------------------
 
 
-def run_pass(outputs: Tensors, seeds: Sequence[Any], inputs: Tensors, create_graph: bool,
-             retain_graph: bool | None = None, batched: bool = False) -> Tensors:
+def run_pass(
+    outputs: Tensors,
+    seeds: Sequence[Any],
+    inputs: Tensors,
+    create_graph: bool,
+    retain_graph: bool | None = None,
+    batched: bool = False,
+) -> Tensors:
     """Return the gradient of each input, None where none of the outputs depends on it.
 
     Outputs may be None, too, and need not require grad, nor need inputs.
@@ -132,10 +158,20 @@ def run_pass(outputs: Tensors, seeds: Sequence[Any], inputs: Tensors, create_gra
     roots, given = zip(*pairs)
     retain = bool(create_graph if retain_graph is None else retain_graph)
     found: Any
-    if batched or are_batched((*roots, *targets)) or not all(
-            s is None or (s.dtype == o.dtype and s.shape == o.shape) for o, s in pairs):
-        found = grad(roots, targets, given, retain_graph=retain, create_graph=create_graph,
-                     allow_unused=True, is_grads_batched=batched)
+    if (
+        batched
+        or are_batched((*roots, *targets))
+        or not all(s is None or (s.dtype == o.dtype and s.shape == o.shape) for o, s in pairs)
+    ):
+        found = grad(
+            roots,
+            targets,
+            given,
+            retain_graph=retain,
+            create_graph=create_graph,
+            allow_unused=True,
+            is_grads_batched=batched,
+        )
     else:
         found = run_backward(list(roots), list(given), retain, create_graph, targets, False)
     if len(targets) == len(inputs):
@@ -148,14 +184,22 @@ def require_graph(grads: Tensors, text: str) -> None:
     """Refuse, in strict mode, gradients that depend on nothing; the text has a place for i."""
     for i, found in enumerate(grads):
         if found is None:
-            raise RuntimeError(f"The output of the user-provided function is independent of input "
-                               f"{i}. This is not allowed in strict mode.")
+            raise RuntimeError(
+                f"The output of the user-provided function is independent of input "
+                f"{i}. This is not allowed in strict mode."
+            )
         if not found.requires_grad:
             raise RuntimeError(f"{text.format(i=i)} This is not allowed in strict mode.")
 
 
-def fill(grads: Tensors, like: Tensors, strict: bool = False, create_graph: bool = False,
-         missing: str = "", constant: str = "jacobian") -> Tensors:
+def fill(
+    grads: Tensors,
+    like: Tensors,
+    strict: bool = False,
+    create_graph: bool = False,
+    missing: str = "",
+    constant: str = "jacobian",
+) -> Tensors:
     """Return gradients with zeros for those that are missing.
 
     Raises: RuntimeError in strict mode when one is missing (the text has a place for i), or when
@@ -168,8 +212,10 @@ def fill(grads: Tensors, like: Tensors, strict: bool = False, create_graph: bool
                 raise RuntimeError(f"{missing.format(i=i)} This is not allowed in strict mode.")
             found = x.detach().new_zeros(x.shape)
         elif strict and create_graph and not found.requires_grad:
-            raise RuntimeError(f"The {constant} of the user-provided function is independent of "
-                               f"input {i}. This is not allowed in strict mode with "
-                               f"create_graph=True.")
+            raise RuntimeError(
+                f"The {constant} of the user-provided function is independent of "
+                f"input {i}. This is not allowed in strict mode with "
+                f"create_graph=True."
+            )
         made.append(found)
     return tuple(made)

@@ -146,9 +146,7 @@ def run_backward(output: Tensor, inputs: Sequence[Tensor], seed: Tensor) -> list
     for grad, x in zip(grads, inputs):
         if grad is not None and grad.shape != x.shape:
             raise GradcheckError("Analytical gradient has incorrect size")
-    return [
-        zeros_like(x) if grad is None else grad.detach() for grad, x in zip(grads, inputs)
-    ]
+    return [zeros_like(x) if grad is None else grad.detach() for grad, x in zip(grads, inputs)]
 
 
 def analytical_jacobian(output: Tensor, inputs: Sequence[Tensor], part: complex) -> list[Tensor]:

@@ -12,8 +12,10 @@ from pullback._c.graph import levels
 from pullback._c.graph.tensor import Tensor
 from pullback._c.ops import create
 
-_OUTSIDE = ("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
-            "the graph was originally recorded.")
+_OUTSIDE = (
+    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which "
+    "the graph was originally recorded."
+)
 
 
 class _Handle:
@@ -49,10 +51,19 @@ class _Context:
 
     def keep(self, tensor):
         """Return the handle of a tensor: the same one as long as it has the same elements."""
-        tensor = create.alias_raw(tensor)       # no history, and no op that watchers would see
+        tensor = create.alias_raw(tensor)  # no history, and no op that watchers would see
         sid = _memory(tensor)
-        tid = (sid, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype,
-               tensor.is_conj(), tensor.is_neg(), tensor.device, tensor._version)
+        tid = (
+            sid,
+            tensor.storage_offset(),
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.dtype,
+            tensor.is_conj(),
+            tensor.is_neg(),
+            tensor.device,
+            tensor._version,
+        )
         handle = self.tid_to_weakhandle.get(tid)
         if handle is None:
             handle = _Handle(self, tensor._version)
@@ -76,11 +87,13 @@ class _Context:
         """Return a tensor that was not overwritten."""
         tensor = self.original[handle]
         if tensor._version != handle.version:
-            raise RuntimeError(f"one of the variables needed for gradient computation has been "
-                               f"modified by an inplace operation that "
-                               f"allow_mutation_on_saved_tensors could not see: "
-                               f"[{tensor.dtype} {list(tensor.shape)}] is at version "
-                               f"{tensor._version}; expected version {handle.version} instead.")
+            raise RuntimeError(
+                f"one of the variables needed for gradient computation has been "
+                f"modified by an inplace operation that "
+                f"allow_mutation_on_saved_tensors could not see: "
+                f"[{tensor.dtype} {list(tensor.shape)}] is at version "
+                f"{tensor._version}; expected version {handle.version} instead."
+            )
         return tensor
 
 

@@ -28,16 +28,19 @@ def run_batched(cls: Any, args: tuple[Any, ...]) -> Any:
         raise RuntimeError(
             f"In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, "
             f"jacrev, ...), it must override the setup_context staticmethod: {cls.__name__} does "
-            f"not.")
+            f"not."
+        )
     if own and cls.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and "
             f"an overriden vmap staticmethod. Please set generate_vmap_rule=False or delete the "
-            f"overriden vmap staticmethod to avoid ambiguity.")
+            f"overriden vmap staticmethod to avoid ambiguity."
+        )
     if not own and not cls.generate_vmap_rule:
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please "
-            f"override and implement the vmap staticmethod or set generate_vmap_rule=True.")
+            f"override and implement the vmap staticmethod or set generate_vmap_rule=True."
+        )
     level = max(described[0] for described in map(_described, args) if described)
     info = VmapInfo(batching.batch_size(level), batching.batch_randomness(level))
     values = [batching.get_batch(arg, level) if isinstance(arg, Tensor) else None for arg in args]
@@ -63,11 +66,15 @@ def _wrapped(outputs: Any, out_dims: Any, level: int) -> Any:
     found = [outputs] if single else list(outputs)
     dims = list(out_dims) if isinstance(out_dims, (tuple, list)) else [out_dims] * len(found)
     if len(dims) != len(found):
-        raise ValueError(f"vmap staticmethod: out_dims has {len(dims)} entries for {len(found)} "
-                         f"outputs")
-    made = [value if dim is None or not isinstance(value, Tensor)
-            else batching.make_batched(value.movedim(dim, 0), level)
-            for value, dim in zip(found, dims)]
+        raise ValueError(
+            f"vmap staticmethod: out_dims has {len(dims)} entries for {len(found)} outputs"
+        )
+    made = [
+        value
+        if dim is None or not isinstance(value, Tensor)
+        else batching.make_batched(value.movedim(dim, 0), level)
+        for value, dim in zip(found, dims)
+    ]
     return made[0] if single else tuple(made)
 
 
@@ -144,13 +151,21 @@ def _made_of(cls: Any, info: VmapInfo, in_dims: tuple[Any, ...]) -> Any:
             many = isinstance(output, (tuple, list))
             own = _Context(ctx.needs_input_grad)
             with Inside() as inside:
-                wrapped = [inside.wrap(value, isinstance(value, Tensor))
-                           for value in (output if many else (output,))]
-                cls.setup_context(own, tuple(map(inside.wrap, inputs, mapped)),
-                                  tuple(wrapped) if many else wrapped[0])
+                wrapped = [
+                    inside.wrap(value, isinstance(value, Tensor))
+                    for value in (output if many else (output,))
+                ]
+                cls.setup_context(
+                    own,
+                    tuple(map(inside.wrap, inputs, mapped)),
+                    tuple(wrapped) if many else wrapped[0],
+                )
                 pairs = [inside.unwrap(value) for value in own.saved_tensors]
-                marked = [value for value, part in zip(output if many else (output,), wrapped)
-                          if any(part is other for other in own.not_differentiable)]
+                marked = [
+                    value
+                    for value, part in zip(output if many else (output,), wrapped)
+                    if any(part is other for other in own.not_differentiable)
+                ]
             own.saved_tensors = own.not_differentiable = ()
             ctx.own, ctx.saved_mapped = own, tuple(on for _, on in pairs)
             ctx.set_materialize_grads(own.materialize_grads)
@@ -167,8 +182,12 @@ def _made_of(cls: Any, info: VmapInfo, in_dims: tuple[Any, ...]) -> Any:
                 found = formula(own, *[inside.wrap(grad, grad is not None) for grad in grads])
                 found = found if isinstance(found, (tuple, list)) else (found,)
                 results = [None if value is None else inside.spread(value) for value in found]
-            return tuple([value if on or value is None else value.sum(0)
-                          for value, on in zip(results, mapped)])
+            return tuple(
+                [
+                    value if on or value is None else value.sum(0)
+                    for value, on in zip(results, mapped)
+                ]
+            )
 
         @staticmethod
         def jvp(ctx: Any, *given: Any) -> Any:

@@ -49,16 +49,21 @@ def _report_failure(node):
     parent = node.metadata.get("parent_")
     while parent is not None and id(parent) not in seen:
         seen.add(id(parent))
-        _warn_of(parent, "\n\nPrevious calculation was induced by {}. ",
-                 "Traceback of forward call that induced the previous calculation:")
+        _warn_of(
+            parent,
+            "\n\nPrevious calculation was induced by {}. ",
+            "Traceback of forward call that induced the previous calculation:",
+        )
         parent = parent.metadata.get("parent_")
 
 
 def _warn_of(node, what, introduction):
     stack = node.metadata.get("traceback_")
     if stack is None:
-        text = ("No forward pass information available. Enable detect anomaly during forward pass "
-                "for more information.")
+        text = (
+            "No forward pass information available. Enable detect anomaly during forward pass "
+            "for more information."
+        )
     else:
         text = introduction + "\n" + "".join(stack)
     warnings.warn(what.format(node.name()) + text, stacklevel=3)
@@ -85,8 +90,11 @@ class detect_anomaly:
     def __init__(self, check_nan=True):
         self.prev = (is_anomaly_enabled(), is_anomaly_check_nan_enabled())
         self.check_nan = check_nan
-        warnings.warn("Anomaly Detection has been enabled. This mode will increase the runtime and "
-                      "should only be enabled for debugging.", stacklevel=2)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and "
+            "should only be enabled for debugging.",
+            stacklevel=2,
+        )
 
     def __enter__(self):
         self.prev = (is_anomaly_enabled(), is_anomaly_check_nan_enabled())

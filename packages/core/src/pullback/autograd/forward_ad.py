@@ -15,8 +15,14 @@ from pullback._c.graph.tensor import Tensor
 from pullback._c.transforms import tangents as _tangents
 from pullback.autograd.grad_mode import Mode
 
-__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
-           "unpack_dual"]
+__all__ = [
+    "UnpackedDualTensor",
+    "dual_level",
+    "enter_dual_level",
+    "exit_dual_level",
+    "make_dual",
+    "unpack_dual",
+]
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -44,7 +50,7 @@ _open = carry(_Open())
 
 
 def __getattr__(name):
-    if name == "_current_level":        # torch's name for the open level: functions look at it
+    if name == "_current_level":  # torch's name for the open level: functions look at it
         return 0 if _open.level else -1
     raise AttributeError(f"module 'pullback.autograd.forward_ad' has no attribute {name!r}")
 
@@ -78,8 +84,10 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if not _open.level:
         raise RuntimeError("Dual level must be a positive number: no level is open.")
     if level not in (None, 0):
-        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was "
-                           "created. This is not supported.")
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was "
+            "created. This is not supported."
+        )
     number, _open.level = _open.level, 0
     _levels.exit_level(number)
 
@@ -93,16 +101,19 @@ def _number(level: int | None, name: str) -> int:
 
 def _check_tensor(value: object, name: str, argument: str, position: int) -> None:
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Tensor, "
-                        f"not {type(value).__name__}")
+        raise TypeError(
+            f"{name}(): argument '{argument}' (position {position}) must be Tensor, "
+            f"not {type(value).__name__}"
+        )
 
 
 def check_dtypes(primal: Tensor, tangent: Tensor) -> None:
     """Raise ValueError unless both are of a dtype that has derivatives."""
     for name, value in (("primal", primal), ("tangent", tangent)):
         if not (value.is_floating_point() or value.is_complex()):
-            raise ValueError(f"Expected {name} to be floating point or complex, but got: "
-                             f"{value.dtype}")
+            raise ValueError(
+                f"Expected {name} to be floating point or complex, but got: {value.dtype}"
+            )
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
@@ -124,8 +135,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     _check_tensor(tensor, "make_dual", "tensor", 1)
     _check_tensor(tangent, "make_dual", "tangent", 2)
     if level is None and not _open.level:
-        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, "
-                           "make sure to enter_dual_level() first.")
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, "
+            "make sure to enter_dual_level() first."
+        )
     check_dtypes(tensor, tangent)
     return _tangents.make_dual(tensor, tangent, _number(level, "make_dual"))
 

@@ -14,8 +14,15 @@ from pullback._c.transforms import batching, tangents
 from pullback.autograd import _vmapped as vmapped
 from pullback.ops import ops
 
-__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction",
-           "NestedIOFunction", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "InplaceFunction",
+    "NestedIOFunction",
+    "once_differentiable",
+]
 
 
 class FunctionCtx(_function.FunctionNode):
@@ -39,9 +46,12 @@ class FunctionCtx(_function.FunctionNode):
 
     def mark_shared_storage(self, *pairs):
         """Deprecated; does nothing."""
-        warnings.warn("mark_shared_storage is deprecated. Tensors with shared storages are "
-                      "automatically tracked. Note that calls to `set_()` are not tracked",
-                      FutureWarning, stacklevel=2)
+        warnings.warn(
+            "mark_shared_storage is deprecated. Tensors with shared storages are "
+            "automatically tracked. Note that calls to `set_()` are not tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def save_for_forward(self, *tensors):
         """Keep tensors for ``jvp``.
@@ -51,7 +61,8 @@ class FunctionCtx(_function.FunctionNode):
         for tensor in tensors:
             assert isinstance(tensor, Tensor) or tensor is None, (
                 "save_for_forward expects all arguments to be tensors; you should save "
-                "non-tensors as attributes on ctx.")
+                "non-tensors as attributes on ctx."
+            )
         self.saved_for_forward = tensors
 
 
@@ -72,8 +83,10 @@ class BackwardCFunction(FunctionCtx):
         """Run the user's backward (or vjp)."""
         cls = self._forward_cls
         if cls.backward is not Function.backward and cls.vjp is not Function.vjp:
-            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
-                               "not allowed. You should only implement one of them.")
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is "
+                "not allowed. You should only implement one of them."
+            )
         return (cls.vjp if cls.vjp is not Function.vjp else cls.backward)(self, *args)
 
     def name(self):
@@ -93,8 +106,11 @@ class FunctionMeta(type):
 
     def __init__(cls, name, bases, attributes):
         super().__init__(name, bases, attributes)
-        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {
-            "_forward_cls": cls, "__module__": cls.__module__})
+        cls._backward_cls = type(
+            name + "Backward",
+            (BackwardCFunction,),
+            {"_forward_cls": cls, "__module__": cls.__module__},
+        )
 
 
 class Function(metaclass=FunctionMeta):
@@ -126,20 +142,27 @@ class Function(metaclass=FunctionMeta):
     boxed_grads_call = False
 
     def __init__(self, *args, **kwargs):
-        warnings.warn(f"{self.__class__} should not be instantiated. Methods on autograd functions "
-                      f"are all static, so you should invoke them on the class itself. "
-                      f"Instantiating an autograd function will raise an error in a future version "
-                      f"of PyTorch.", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            f"{self.__class__} should not be instantiated. Methods on autograd functions "
+            f"are all static, so you should invoke them on the class itself. "
+            f"Instantiating an autograd function will raise an error in a future version "
+            f"of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. "
-                           "Please use new-style autograd function with static forward method.")
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. "
+            "Please use new-style autograd function with static forward method."
+        )
 
     @staticmethod
     def forward(*args, **kwargs):
         """Compute the outputs; override it."""
-        raise NotImplementedError("You must implement the forward function for custom "
-                                  "autograd.Function.")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -149,20 +172,26 @@ class Function(metaclass=FunctionMeta):
     @staticmethod
     def backward(ctx, *grad_outputs):
         """Return the gradients of forward's arguments; override it (or ``vjp``)."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your "
-                                  "custom autograd.Function to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your "
+            "custom autograd.Function to use it with backward mode AD."
+        )
 
     @staticmethod
     def vjp(ctx, *grad_outputs):
         """Another name of ``backward``."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your "
-                                  "custom autograd.Function to use it with backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your "
+            "custom autograd.Function to use it with backward mode AD."
+        )
 
     @staticmethod
     def jvp(ctx, *grad_inputs):
         """Return the tangents of the outputs; override it for forward mode."""
-        raise NotImplementedError("You must implement the jvp function for custom "
-                                  "autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom "
+            "autograd.Function to use it with forward mode AD."
+        )
 
     @staticmethod
     def vmap(info, in_dims, *args):
@@ -171,8 +200,10 @@ class Function(metaclass=FunctionMeta):
         ``info`` has ``batch_size`` and ``randomness``. ``in_dims`` says for each argument which dim
         is the batch's, or None; ``out_dims`` says so for each output.
         """
-        raise NotImplementedError("To use autograd.Function with vmap, you must either override "
-                                  "the vmap static method or set generate_vmap_rule=True.")
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override "
+            "the vmap static method or set generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args, **kwargs):
@@ -216,7 +247,7 @@ def _run(cls, args):
 
 def _run_forward(cls, ctx, args):
     """Run forward with nothing recorded and no level in sight, and attach the node."""
-    before = state.is_grad_enabled()    # an interrupt may come before a swap's result is kept
+    before = state.is_grad_enabled()  # an interrupt may come before a swap's result is kept
     hidden = None
     try:
         state.swap_grad_enabled(False)
@@ -239,12 +270,15 @@ def _run_with_tangents(cls, args, level):
     """Run forward out of sight of a level, then let ``jvp`` give the outputs their tangents."""
     hidden = levels.hide_one_level(level)
     try:
-        given = [tangents.get_tangent(arg, level) if isinstance(arg, Tensor) else None
-                 for arg in args]
+        given = [
+            tangents.get_tangent(arg, level) if isinstance(arg, Tensor) else None for arg in args
+        ]
         ctx, outputs = _run(cls, args)
         if ctx.materialize_grads:
-            given = [ops.zeros_like(arg) if tangent is None and isinstance(arg, Tensor) else tangent
-                     for arg, tangent in zip(args, given)]
+            given = [
+                ops.zeros_like(arg) if tangent is None and isinstance(arg, Tensor) else tangent
+                for arg, tangent in zip(args, given)
+            ]
         found = cls.jvp(ctx, *given)
         _attach_tangents(ctx, args, given, outputs, found, level)
     finally:
@@ -257,19 +291,24 @@ def _attach_tangents(ctx, args, given, outputs, found, level):
     outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     found = found if isinstance(found, tuple | list) else (found,)
     if len(found) != len(outputs):
-        raise RuntimeError(f"Function's jvp returned an invalid number of forward gradients "
-                           f"(expected {len(outputs)} but got {len(found)})")
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients "
+            f"(expected {len(outputs)} but got {len(found)})"
+        )
     for i, (output, tangent) in enumerate(zip(outputs, found)):
         if tangent is None:
             continue
         if not isinstance(tangent, Tensor):
-            raise RuntimeError(f"expected Variable or None (got {type(tangent).__name__}) for grad "
-                               f"output {i}.")
+            raise RuntimeError(
+                f"expected Variable or None (got {type(tangent).__name__}) for grad output {i}."
+            )
         marked = any(output is other for other in ctx.non_differentiable or ())
         if marked or not isinstance(output, Tensor) or not _differentiable(output):
-            raise RuntimeError(f"Function's jvp returned a gradient at position {i}, but the "
-                               f"corresponding forward output is not a differentiable Tensor. You "
-                               f"should return None at that position instead.")
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {i}, but the "
+                f"corresponding forward output is not a differentiable Tensor. You "
+                f"should return None at that position instead."
+            )
         _check_memory(args, given, output, tangent)
         tangents.put_tangent(output, tangent, level)
 
@@ -282,15 +321,23 @@ def _check_memory(args, given, output, tangent):
     """An output that is an input, or a view of one, has a tangent that is so too."""
     for arg, direction in zip(args, given):
         if output is arg and tangent is not direction:
-            raise RuntimeError("An inplace custom Function is not modifying the forward mode "
-                               "gradients inplace. If the forward is modifying an input inplace, "
-                               "then the jvp function must modify the corresponding gradient "
-                               "inplace.")
-        if (isinstance(arg, Tensor) and direction is not None and output._is_view()
-                and tangents.share_memory(arg, output)
-                and not tangents.share_memory(direction, tangent)):
-            raise RuntimeError("A custom Function's forward is returning a view (or an input "
-                               "as-is) but the jvp is not returning a view.")
+            raise RuntimeError(
+                "An inplace custom Function is not modifying the forward mode "
+                "gradients inplace. If the forward is modifying an input inplace, "
+                "then the jvp function must modify the corresponding gradient "
+                "inplace."
+            )
+        if (
+            isinstance(arg, Tensor)
+            and direction is not None
+            and output._is_view()
+            and tangents.share_memory(arg, output)
+            and not tangents.share_memory(direction, tangent)
+        ):
+            raise RuntimeError(
+                "A custom Function's forward is returning a view (or an input "
+                "as-is) but the jvp is not returning a view."
+            )
 
 
 def _bound(forward, args, kwargs):
@@ -323,6 +370,7 @@ def once_differentiable(fn):
     Traceback (most recent call last):
     RuntimeError: trying to differentiate twice a function that was marked with @once_differentiable
     """
+
     @functools.wraps(fn)
     def wrapper(ctx, *args):
         recording = state.is_grad_enabled()
@@ -340,8 +388,11 @@ def once_differentiable(fn):
         found = [outputs] if single else list(outputs)
         fresh = [None if t is None else t.detach() for t in found]
         _function.attach_error(
-            [t for t in fresh if t is not None], sources, "DelayedError",
-            "trying to differentiate twice a function that was marked with @once_differentiable")
+            [t for t in fresh if t is not None],
+            sources,
+            "DelayedError",
+            "trying to differentiate twice a function that was marked with @once_differentiable",
+        )
         return fresh[0] if single else tuple(fresh)
 
     return wrapper

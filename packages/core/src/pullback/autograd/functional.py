@@ -43,12 +43,14 @@ UNREACHED = "The output of the user-provided function is independent of input {i
 CONSTANT_JACOBIAN = (
     "While computing the hessian, found that the jacobian of the user-provided function with "
     "respect to input {i} is independent of the input. So it is for a linear function, whose "
-    "second derivatives are zero.")
+    "second derivatives are zero."
+)
 
 
 @enable_grad()
-def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
-        strict: bool = False) -> tuple[Any, Any]:
+def vjp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """Return (outputs, vjp): ``func`` at the inputs, and ``v`` times its Jacobian.
 
     ``v`` has the shapes of the outputs and may be left out if they are one element. The vjp has the
@@ -71,8 +73,9 @@ def vjp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
 
 
 @enable_grad()
-def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
-        strict: bool = False) -> tuple[Any, Any]:
+def jvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """Return (outputs, jvp): ``func`` at the inputs, and its Jacobian times ``v``.
 
     ``v`` has the shapes of the inputs and may be left out if they are one element. The jvp has the
@@ -93,18 +96,28 @@ def jvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
     seeds = _zero_seeds(outputs)
     pulled = run_pass(outputs, seeds, given, True)
     if strict:
-        require_graph(pulled, "The gradient with respect to input {i} is independent of the inputs "
-                              "of the user-provided function.")
+        require_graph(
+            pulled,
+            "The gradient with respect to input {i} is independent of the inputs "
+            "of the user-provided function.",
+        )
     # The vjp is linear in its cotangents, so its own vjp at zeros is the jvp.
     found = run_pass(pulled, vector, seeds, create_graph)
-    found = fill(found, outputs, strict, create_graph, "The gradient with respect to the input is "
-                 "independent of entry {i} in the grad_outputs: output {i} is independent of it.")
+    found = fill(
+        found,
+        outputs,
+        strict,
+        create_graph,
+        "The gradient with respect to the input is "
+        "independent of entry {i} in the grad_outputs: output {i} is independent of it.",
+    )
     return unwrap(outputs, many, create_graph), unwrap(found, many, create_graph)
 
 
 @enable_grad()
-def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
-        strict: bool = False) -> tuple[Any, Any]:
+def vhp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """Return (output, vhp): ``func`` at the inputs, and ``v`` times its Hessian.
 
     ``func`` returns a tensor with one element. ``v`` has the shapes of the inputs, as has the vhp,
@@ -123,15 +136,21 @@ def vhp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
     vector = vector_for(v, given, is_tuple, "vhp", create_graph)
     output, first = _gradient(func, given, "vhp", strict)
     found = run_pass(first, vector, given, create_graph)
-    found = fill(found, given, strict, create_graph,
-                 "The jacobian of the user-provided function is independent of input {i}.",
-                 "hessian")
+    found = fill(
+        found,
+        given,
+        strict,
+        create_graph,
+        "The jacobian of the user-provided function is independent of input {i}.",
+        "hessian",
+    )
     return unwrap((output,), False, create_graph), unwrap(found, is_tuple, create_graph)
 
 
 @enable_grad()
-def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
-        strict: bool = False) -> tuple[Any, Any]:
+def hvp(
+    func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+) -> tuple[Any, Any]:
     """Return (output, hvp): ``func`` at the inputs, and its Hessian times ``v``.
 
     Arguments and errors as for :func:`vhp`, which gives the same where second derivatives are
@@ -149,14 +168,27 @@ def hvp(func: Function, inputs: Any, v: Any = None, create_graph: bool = False,
     seeds = _zero_seeds(given)
     pulled = run_pass(first, seeds, given, True)
     found = run_pass(pulled, vector, seeds, create_graph)
-    found = fill(found, given, strict, create_graph, "The hessian of the user-provided function is "
-                 "independent of entry {i} in the grad_jacobian.", "hessian")
+    found = fill(
+        found,
+        given,
+        strict,
+        create_graph,
+        "The hessian of the user-provided function is "
+        "independent of entry {i} in the grad_jacobian.",
+        "hessian",
+    )
     return unwrap((output,), False, create_graph), unwrap(found, is_tuple, create_graph)
 
 
 @enable_grad()
-def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
-             vectorize: bool = False, strategy: str = "reverse-mode") -> Any:
+def jacobian(
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
     """Return the Jacobian of ``func`` at the inputs.
 
     For one input and one output it is a tensor of shape output.shape + input.shape; a tuple of
@@ -183,8 +215,10 @@ def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bo
     if strategy == "forward-mode":
         _refuse_forward(create_graph, strict)
     elif strict and vectorize:
-        raise RuntimeError("jacobian(): `strict=True` and `vectorized=True` are not supported "
-                           "together: a batched pass does not tell which outputs are independent.")
+        raise RuntimeError(
+            "jacobian(): `strict=True` and `vectorized=True` are not supported "
+            "together: a batched pass does not tell which outputs are independent."
+        )
     given, is_tuple = inputs_of(inputs, "jacobian")
     given = aliases(given, create_graph, strategy == "reverse-mode")
     if strategy == "forward-mode":
@@ -194,15 +228,22 @@ def jacobian(func: Function, inputs: Any, create_graph: bool = False, strict: bo
         if vectorize:
             blocks = _by_batch(outputs, given, create_graph)
         else:
-            blocks = [_by_rows(i, output, given, create_graph, strict)
-                      for i, output in enumerate(outputs)]
+            blocks = [
+                _by_rows(i, output, given, create_graph, strict) for i, output in enumerate(outputs)
+            ]
     found = tuple(unwrap(row, is_tuple, create_graph) for row in blocks)
     return found if many else found[0]
 
 
 @enable_grad()
-def hessian(func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
-            vectorize: bool = False, outer_jacobian_strategy: str = "reverse-mode") -> Any:
+def hessian(
+    func: Function,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
     """Return the Hessian of ``func``, which returns a tensor with one element.
 
     It has the shape input.shape + input.shape and the dtype of the input; a tuple of inputs gives
@@ -259,8 +300,9 @@ def _by_rows(i: int, output: Any, inputs: Tensors, create_graph: bool, strict: b
         rows.append(fill(found, inputs, strict, create_graph, missing))
     if not rows:
         return [x.detach().new_zeros((*output.shape, *x.shape)) for x in inputs]
-    return [pb.stack(column).reshape((*output.shape, *x.shape))
-            for column, x in zip(zip(*rows), inputs)]
+    return [
+        pb.stack(column).reshape((*output.shape, *x.shape)) for column, x in zip(zip(*rows), inputs)
+    ]
 
 
 def _by_batch(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[list[Any]]:
@@ -269,16 +311,18 @@ def _by_batch(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[lis
     rows: Tensors = (None,) * len(inputs)
     if size:
         rows = run_pass(outputs, basis_of(outputs), inputs, create_graph, batched=True)
-    columns = [blocks_of_rows(x.detach().new_zeros((size, *x.shape)) if found is None else found,
-                              outputs)
-               for found, x in zip(rows, inputs)]
+    columns = [
+        blocks_of_rows(x.detach().new_zeros((size, *x.shape)) if found is None else found, outputs)
+        for found, x in zip(rows, inputs)
+    ]
     return [list(row) for row in zip(*columns)]
 
 
 def _construct_standard_basis_for(tensors: Tensors, tensor_numels: Tensors) -> Tensors:
     """Return, for each tensor, its part of all unit vectors, flat; torch's tests call it."""
-    return tuple(batch.reshape((len(batch), count))
-                 for batch, count in zip(basis_of(tensors), tensor_numels))
+    return tuple(
+        batch.reshape((len(batch), count)) for batch, count in zip(basis_of(tensors), tensor_numels)
+    )
 
 
 def _by_columns(func: Function, inputs: Tensors, vectorize: bool) -> tuple[bool, list[list[Any]]]:
@@ -303,8 +347,12 @@ def _by_columns(func: Function, inputs: Tensors, vectorize: bool) -> tuple[bool,
 
 def _refuse_forward(create_graph: bool, strict: bool) -> None:
     if create_graph:
-        raise NotImplementedError("jacobian(): `create_graph=True` and `strategy=\"forward-mode\"` "
-                                  "are not supported together: use \"reverse-mode\".")
+        raise NotImplementedError(
+            'jacobian(): `create_graph=True` and `strategy="forward-mode"` '
+            'are not supported together: use "reverse-mode".'
+        )
     if strict:
-        raise RuntimeError("jacobian(): `strict=True` and `strategy=\"forward-mode\"` are not "
-                           "supported together: use \"reverse-mode\".")
+        raise RuntimeError(
+            'jacobian(): `strict=True` and `strategy="forward-mode"` are not '
+            'supported together: use "reverse-mode".'
+        )

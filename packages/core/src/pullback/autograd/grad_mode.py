@@ -9,8 +9,14 @@ import warnings
 from pullback._c.base import state
 from pullback._c.graph import grad_modes
 
-__all__ = ["enable_grad", "enforce_grad_layout_policy", "inference_mode", "no_grad",
-           "set_grad_enabled", "set_multithreading_enabled"]
+__all__ = [
+    "enable_grad",
+    "enforce_grad_layout_policy",
+    "inference_mode",
+    "no_grad",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+]
 
 
 class Mode:
@@ -24,10 +30,14 @@ class Mode:
 
     def __call__(self, function):
         if inspect.isclass(function):
-            warnings.warn("Decorating classes is deprecated and will be disabled in future "
-                          "versions. You should only decorate functions or methods. To preserve "
-                          "the current behavior of class decoration, you can directly decorate the "
-                          "`__init__` method and nothing else.", FutureWarning, stacklevel=2)
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future "
+                "versions. You should only decorate functions or methods. To preserve "
+                "the current behavior of class decoration, you can directly decorate the "
+                "`__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             function.__init__ = self(function.__init__)  # type: ignore[method-assign]
             return function
         if inspect.isgeneratorfunction(function):
@@ -45,6 +55,7 @@ class Mode:
 
 def _wrap_generator(mode, function):
     """The mode holds while the generator's body runs, not while its caller does."""
+
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
         generator = function(*args, **kwargs)
@@ -157,8 +168,9 @@ class set_grad_enabled(Mode):
 
     def __init__(self, mode):
         if not isinstance(mode, bool):
-            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not "
-                            f"{type(mode).__name__}")
+            raise TypeError(
+                f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}"
+            )
         self.before = [state.swap_grad_enabled(mode)]
         self.mode = mode
         self.entered = False
@@ -218,8 +230,9 @@ class inference_mode(grad_modes.Inference, Mode):
             return super().__new__(cls)
         if callable(mode):
             return cls()(mode)
-        raise TypeError(f"inference_mode(): argument 'mode' must be bool, not "
-                        f"{type(mode).__name__}")
+        raise TypeError(
+            f"inference_mode(): argument 'mode' must be bool, not {type(mode).__name__}"
+        )
 
     def clone(self):
         return self.__class__(self.mode)

@@ -330,9 +330,7 @@ def _check_constant(problem: Problem) -> None:
     for x in problem.checked_inputs():
         for axis in numerical_jacobian(evaluate, x, outputs, problem.eps):
             for matrix in axis:
-                if not is_close(
-                    matrix, zeros_like(matrix), problem.rtol, problem.atol
-                ):
+                if not is_close(matrix, zeros_like(matrix), problem.rtol, problem.atol):
                     raise GradcheckError("Numerical gradient for function expected to be zero")
 
 

@@ -18,10 +18,19 @@ from pullback.autograd._mutation import allow_mutation_on_saved_tensors
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
-    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
-    "get_gradient_edge", "increment_version", "region_activation_memory_budget",
-    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
-    "set_override_stale_capture_stream", "set_warn_on_accumulate_grad_stream_mismatch", "to_dot",
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "region_activation_memory_budget",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_override_stale_capture_stream",
+    "set_warn_on_accumulate_grad_stream_mismatch",
+    "to_dot",
 ]
 
 
@@ -58,8 +67,10 @@ def get_gradient_edge(tensor):
         raise TypeError(f"get_gradient_edge(): expected a Tensor, not {type(tensor).__name__}")
     edge = tensor_methods.gradient_edge(tensor)
     if edge is None:
-        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not "
-                           "require gradients")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge for a Tensor that does not "
+            "require gradients"
+        )
     return GradientEdge(*edge)
 
 
@@ -102,8 +113,9 @@ class saved_tensors_hooks:
     def __init__(self, pack_hook, unpack_hook):
         for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
             if not callable(hook):
-                raise TypeError(f"saved_tensors_hooks(): {name} must be callable, not "
-                                f"{type(hook).__name__}")
+                raise TypeError(
+                    f"saved_tensors_hooks(): {name} must be callable, not {type(hook).__name__}"
+                )
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
@@ -180,6 +192,7 @@ class disable_saved_tensors_hooks:
 
 
 # ---- hooks ---------------------------------------------------------------------------------------
+
 
 def _callable(hook, name):
     if not callable(hook):
@@ -276,8 +289,10 @@ class _NodeInputMetadata(NamedTuple):
 
 def _node_input_metadata(self):
     """What the node expects of the gradients it receives, one entry per forward output."""
-    return [_NodeInputMetadata(*node_methods.seed_description(self, k))
-            for k in range(node_methods.node_output_count(self))]
+    return [
+        _NodeInputMetadata(*node_methods.seed_description(self, k))
+        for k in range(node_methods.node_output_count(self))
+    ]
 
 
 def install():
@@ -355,7 +370,7 @@ def _all_hook(tensors, fn):
 
     lock = threading.Lock()
     passes: dict = {}
-    count = len(tensors)                # what the hooks refer to must not keep the tensors alive
+    count = len(tensors)  # what the hooks refer to must not keep the tensors alive
     places = [weakref.ref(t) if t.is_leaf else tensor_methods.gradient_edge(t) for t in tensors]
 
     def is_reached(place):
@@ -376,11 +391,13 @@ def _all_hook(tensors, fn):
         if done:
             fn(entry[1])
 
-    return _MultiHandle([register_hook(t, functools.partial(collect, k))
-                         for k, t in enumerate(tensors)])
+    return _MultiHandle(
+        [register_hook(t, functools.partial(collect, k)) for k, t in enumerate(tensors)]
+    )
 
 
 # ---- names that have nothing to do here ----------------------------------------------------------
+
 
 def _switch(name, enabled):
     if not isinstance(enabled, bool):
@@ -421,7 +438,11 @@ def region_activation_memory_budget(budget):
     RuntimeError: region_activation_memory_budget() can only be used inside a compiled region; ...
     """
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
-        raise TypeError(f"region_activation_memory_budget(): argument 'budget' must be float, not "
-                        f"{type(budget).__name__}")
-    raise RuntimeError("region_activation_memory_budget() can only be used inside a compiled "
-                       "region; it has no effect in eager mode.")
+        raise TypeError(
+            f"region_activation_memory_budget(): argument 'budget' must be float, not "
+            f"{type(budget).__name__}"
+        )
+    raise RuntimeError(
+        "region_activation_memory_budget() can only be used inside a compiled "
+        "region; it has no effect in eager mode."
+    )

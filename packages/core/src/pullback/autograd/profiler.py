@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from pullback._profiler_names import look_up
 
-_NAMES = ("EnforceUnique", "EventList", "FunctionEvent", "KinetoStepTracker", "MemRecordsAcc",
-          "MEMORY_EVENT_NAME", "OUT_OF_MEMORY_EVENT_NAME", "ProfilerActivity", "emit_itt",
-          "emit_nvtx", "load_nsys", "load_nvprof", "parse_nvprof_trace", "profile",
-          "record_function")
+_NAMES = (
+    "EnforceUnique",
+    "EventList",
+    "FunctionEvent",
+    "KinetoStepTracker",
+    "MemRecordsAcc",
+    "MEMORY_EVENT_NAME",
+    "OUT_OF_MEMORY_EVENT_NAME",
+    "ProfilerActivity",
+    "emit_itt",
+    "emit_nvtx",
+    "load_nsys",
+    "load_nvprof",
+    "parse_nvprof_trace",
+    "profile",
+    "record_function",
+)
 
 
 def __getattr__(name):

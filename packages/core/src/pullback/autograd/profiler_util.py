@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from pullback._profiler_names import look_up
 
-_NAMES = ("EventList", "EventMetadata", "FormattedTimesMixin", "FunctionEvent",
-          "FunctionEventAvg", "Interval", "Kernel", "MemRecordsAcc", "MEMORY_EVENT_NAME",
-          "OUT_OF_MEMORY_EVENT_NAME", "StringTable")
+_NAMES = (
+    "EventList",
+    "EventMetadata",
+    "FormattedTimesMixin",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "MemRecordsAcc",
+    "MEMORY_EVENT_NAME",
+    "OUT_OF_MEMORY_EVENT_NAME",
+    "StringTable",
+)
 
 
 def __getattr__(name):

@@ -50,7 +50,11 @@ class Variable(metaclass=VariableMeta):
         if not isinstance(data, Tensor):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         if volatile is not None:
-            warnings.warn("volatile was removed and now has no effect. Use `with "
-                          "pullback.no_grad():` instead.", UserWarning, stacklevel=2)
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with "
+                "pullback.no_grad():` instead.",
+                UserWarning,
+                stacklevel=2,
+            )
         made = data.detach()
         return made.requires_grad_() if requires_grad else made

@@ -52,15 +52,19 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name in ("hookimpl", "hookspec"):            # pluggy is imported only for plugins
+    if name in ("hookimpl", "hookspec"):  # pluggy is imported only for plugins
         from pullback.backend import hookspecs
+
         return getattr(hookspecs, name)
     if name == "get_float32_matmul_precision":
         from pullback import _context
+
         return _context.get_float32_matmul_precision
     if name == "SLOT_IDS":
-        raise AttributeError("pullback.backend.SLOT_IDS was renamed in ABI version 2: use "
-                             "PRIMITIVE_IDS, and pb_call.primitive in place of pb_call.slot")
+        raise AttributeError(
+            "pullback.backend.SLOT_IDS was renamed in ABI version 2: use "
+            "PRIMITIVE_IDS, and pb_call.primitive in place of pb_call.slot"
+        )
     raise AttributeError(f"module 'pullback.backend' has no attribute {name!r}")
 
 

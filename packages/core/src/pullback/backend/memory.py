@@ -70,6 +70,7 @@ class Memory(Protocol):
     def read(self, device: int, handle: int, offset: int, target: memoryview) -> None:
         """Copy bytes of the memory into host memory; ``target`` is not valid afterwards."""
 
-    def copy(self, device: int, to: int, to_offset: int, source: int, source_offset: int,
-             nbytes: int) -> None:
+    def copy(
+        self, device: int, to: int, to_offset: int, source: int, source_offset: int, nbytes: int
+    ) -> None:
         """Copy bytes inside the device; the two ranges may be of one handle."""

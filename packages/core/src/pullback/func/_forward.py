@@ -30,8 +30,14 @@ from pullback.ops import ops
 __all__ = ["hessian", "jacfwd", "jvp", "linearize"]
 
 
-def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *,
-        strict: bool = False, has_aux: bool = False) -> Any:
+def jvp(
+    func: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> Any:
     """Return (output, tangent): ``func`` at ``primals``, and its derivative along tangents.
 
     Both are tuples of the same structure. With ``has_aux``, ``func`` gives (output, aux) and the
@@ -55,22 +61,33 @@ def _push(func: Callable[..., Any], primals: Any, given: Any, strict: bool, has_
     with Transformed(differentiates=True):
         level = levels.enter_level()
         try:
-            duals = rebuild(primals, [tangents.make_dual(x, t, level)
-                                      for x, t in zip(leaves(primals), leaves(given))])
+            duals = rebuild(
+                primals,
+                [tangents.make_dual(x, t, level) for x, t in zip(leaves(primals), leaves(given))],
+            )
             output = func(*duals)
             aux = None
             if has_aux:
                 output, aux = split_aux(output, where)
                 aux = tree_map(lambda leaf: tangents.unpack_dual(leaf, level)[0], aux)
-            pairs = [tangents.unpack_dual(leaf, level)
-                     for leaf in only_tensors(output, where, "f(*primals)")]
+            pairs = [
+                tangents.unpack_dual(leaf, level)
+                for leaf in only_tensors(output, where, "f(*primals)")
+            ]
             if strict and any(tangent is None for _, tangent in pairs):
-                raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
-                                   "independent of the inputs. This is not allowed with "
-                                   "strict=True.")
+                raise RuntimeError(
+                    "jvp(f, primals, tangents, strict=True): The output of f is "
+                    "independent of the inputs. This is not allowed with "
+                    "strict=True."
+                )
             value = rebuild(output, [primal for primal, _ in pairs])
-            moved = rebuild(output, [ops.zeros_like(primal.detach()) if tangent is None else tangent
-                                     for primal, tangent in pairs])
+            moved = rebuild(
+                output,
+                [
+                    ops.zeros_like(primal.detach()) if tangent is None else tangent
+                    for primal, tangent in pairs
+                ],
+            )
         finally:
             levels.exit_level(level)
     return (value, moved, aux) if has_aux else (value, moved)
@@ -78,26 +95,34 @@ def _push(func: Callable[..., Any], primals: Any, given: Any, strict: bool, has_
 
 def _check_primals(where: str, primals: Any, given: Any) -> None:
     if not isinstance(primals, tuple):
-        raise RuntimeError(f"{where}: Expected primals to be a tuple. E.g. it should be valid to "
-                           f"call f(*primals).")
+        raise RuntimeError(
+            f"{where}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals)."
+        )
     if structure(primals) != structure(given):
         raise RuntimeError(
             f"{where}: Expected primals and tangents to have the same python structure. For "
             f"example, if primals is a tuple of 3 tensors, tangents also must be. Got primals with "
-            f"structure {structure(primals)} and tangents with structure {structure(given)}")
+            f"structure {structure(primals)} and tangents with structure {structure(given)}"
+        )
     if not leaves(primals):
         raise RuntimeError(f"{where}: Expected primals to contain at least one Tensor.")
     for name, tree in (("primals", primals), ("tangents", given)):
         for leaf in leaves(tree):
             if not isinstance(leaf, Tensor):
-                raise RuntimeError(f"{where}: Expected {name} to only contain Tensors, got "
-                                   f"{type(leaf)}")
+                raise RuntimeError(
+                    f"{where}: Expected {name} to only contain Tensors, got {type(leaf)}"
+                )
     for primal, tangent in zip(leaves(primals), leaves(given)):
         check_dtypes(primal, tangent)
 
 
-def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *,
-           randomness: str = "error") -> Callable[..., Any]:
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+) -> Callable[..., Any]:
     """Return a function that computes the Jacobian of ``func`` by forward mode.
 
     It is a nest like the output, of nests like the argument, of shape output.shape + input.shape.
@@ -111,6 +136,7 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
     tensor([[2., 0.],
             [0., 4.]])
     """
+
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers = chosen(argnums, args)
@@ -129,8 +155,9 @@ def jacfwd(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux
             only_real(leaves(found[1]), "jacfwd", "outputs")
             return found[1:] if has_aux else found[1]
 
-        columns = vmap(push, randomness=randomness,
-                       out_dims=(0, None) if has_aux else 0)(*basis_of(inputs))
+        columns = vmap(push, randomness=randomness, out_dims=(0, None) if has_aux else 0)(
+            *basis_of(inputs)
+        )
         columns, aux = columns if has_aux else (columns, None)
         single = not isinstance(argnums, tuple)
 
@@ -197,18 +224,24 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
     def jvp_fn(*given: Any) -> Any:
         if structure(given) != structure(primals):
-            raise RuntimeError(f"Expected tangents {structure(given)} to have the same argspec as "
-                               f"the primals {structure(primals)}")
+            raise RuntimeError(
+                f"Expected tangents {structure(given)} to have the same argspec as "
+                f"the primals {structure(primals)}"
+            )
         directions = leaves(given)
         for i, (direction, x) in enumerate(zip(directions, flat)):
             if direction.shape != x.shape:
-                raise RuntimeError(f"tangent:{i} with shape {direction.shape} in flattened pytree "
-                                   f"doesn't match the shape {x.shape} of the corresponding "
-                                   f"primal.")
+                raise RuntimeError(
+                    f"tangent:{i} with shape {direction.shape} in flattened pytree "
+                    f"doesn't match the shape {x.shape} of the corresponding "
+                    f"primal."
+                )
             if direction.dtype != x.dtype:
-                raise RuntimeError(f"tangent:{i} with dtype {direction.dtype} in flattened pytree "
-                                   f"doesn't match the dtype {x.dtype} of the corresponding "
-                                   f"primal.")
+                raise RuntimeError(
+                    f"tangent:{i} with dtype {direction.dtype} in flattened pytree "
+                    f"doesn't match the dtype {x.dtype} of the corresponding "
+                    f"primal."
+                )
         with Transformed(records=True):
             moved = gradients(pulled, directions, seeds, True, True)
         return settled(rebuild(output, moved), (inputs, seeds), recording)

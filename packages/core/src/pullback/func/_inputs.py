@@ -52,7 +52,7 @@ def _fresh(value: Any, recording: bool) -> Tensor:
     if not isinstance(value, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
     if value.is_inference():
-        value = value.clone()           # which is a normal tensor here
+        value = value.clone()  # which is a normal tensor here
     for level in batching.open_batches():
         if batching.get_batch(value, level) is None:
             mark = batching.make_batched(pb.zeros(batching.batch_size(level)), level)
@@ -93,19 +93,24 @@ def _without_history(value: Tensor) -> Tensor:
         return ops.same_memory(value)
 
 
-def gradients(outputs: list[Tensor], seeds: list[Tensor | None], inputs: list[Tensor],
-              create_graph: bool, retain_graph: bool) -> list[Tensor]:
+def gradients(
+    outputs: list[Tensor],
+    seeds: list[Tensor | None],
+    inputs: list[Tensor],
+    create_graph: bool,
+    retain_graph: bool,
+) -> list[Tensor]:
     """Return the gradients of tensors, zeros where there are none."""
     pairs = [(o, s) for o, s in zip(outputs, seeds) if o.requires_grad]
     targets = [x for x in inputs if x.requires_grad]
     found: list[Any] = [None] * len(targets)
     if pairs and targets:
-        found = batching.gradients_of([o for o, _ in pairs], [s for _, s in pairs], targets,
-                                   retain_graph, create_graph)
+        found = batching.gradients_of(
+            [o for o, _ in pairs], [s for _, s in pairs], targets, retain_graph, create_graph
+        )
     given = iter(found)
     made = [next(given) if x.requires_grad else None for x in inputs]
-    return [ops.zeros_like(x.detach()) if grad is None else grad
-            for grad, x in zip(made, inputs)]
+    return [ops.zeros_like(x.detach()) if grad is None else grad for grad, x in zip(made, inputs)]
 
 
 def only_tensors(tree: Any, where: str, what: str) -> list[Tensor]:
@@ -115,12 +120,15 @@ def only_tensors(tree: Any, where: str, what: str) -> list[Tensor]:
     """
     found = leaves(tree)
     if not found:
-        raise RuntimeError(f"{where}: Expected f to be a function that has non-empty output (got "
-                           f"output = {tree})")
+        raise RuntimeError(
+            f"{where}: Expected f to be a function that has non-empty output (got output = {tree})"
+        )
     for leaf in found:
         if not isinstance(leaf, Tensor):
-            raise RuntimeError(f"{where}: expected {what} to return only tensors, got unsupported "
-                               f"type {type(leaf)}")
+            raise RuntimeError(
+                f"{where}: expected {what} to return only tensors, got unsupported "
+                f"type {type(leaf)}"
+            )
     return found
 
 
@@ -128,15 +136,18 @@ def only_real(tensors: Sequence[Tensor], where: str, what: str) -> None:
     """Raise RuntimeError for a complex tensor: its Jacobian would need two real ones."""
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, Tensor) and tensor.is_complex():
-            raise RuntimeError(f"{where}: Expected all {what} to be real but received complex "
-                               f"tensor at flattened input idx: {i}")
+            raise RuntimeError(
+                f"{where}: Expected all {what} to be real but received complex "
+                f"tensor at flattened input idx: {i}"
+            )
 
 
 def split_aux(result: Any, where: str) -> tuple[Any, Any]:
     """Return (output, aux) of a function with has_aux=True."""
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise RuntimeError(f"{where}: output of function f should be a tuple: (output, aux) if "
-                           f"has_aux is True")
+        raise RuntimeError(
+            f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True"
+        )
     for leaf in leaves(result[1]):
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"Expected tensors, got unsupported type {type(leaf)}")

@@ -25,8 +25,9 @@ from pullback.func._vmap import vmap
 __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
 
 
-def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
-         has_aux: bool = False) -> Callable[..., Any]:
+def grad(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Return a function that computes the gradient of ``func``, which gives a 0-d tensor.
 
     ``argnums`` says by which arguments: an int, or a tuple, which gives a tuple. An argument may be
@@ -49,8 +50,9 @@ def grad(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
     return wrapped
 
 
-def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
-                   has_aux: bool = False) -> Callable[..., Any]:
+def grad_and_value(
+    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """Return a function that computes (gradient, output) of ``func``; see :func:`grad`.
 
     With ``has_aux`` the result is (gradient, (output, aux)).
@@ -74,12 +76,14 @@ def grad_and_value(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0,
             if has_aux:
                 output, aux = split_aux(output, where)
             if not isinstance(output, Tensor):
-                raise RuntimeError(f"{where}: Expected f(*args) to return a Tensor, got "
-                                   f"{type(output)}")
+                raise RuntimeError(
+                    f"{where}: Expected f(*args) to return a Tensor, got {type(output)}"
+                )
             if output.dim() != 0:
                 raise RuntimeError(
                     f"{where}: Expected f(*args) to return a scalar Tensor, got tensor with "
-                    f"{output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?")
+                    f"{output.dim()} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
+                )
             found = gradients([output], [None], leaves(inputs), True, True)
         nested = rebuild(inputs, found)
         made = tuple(nested) if isinstance(argnums, tuple) else nested[0]
@@ -112,19 +116,23 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
             output, aux = split_aux(output, "vjp(f, *primals)")
         outputs = only_tensors(output, "vjp(f, *primals)", "f(*primals)")
 
-    def vjp_fn(*cotangents: Any, retain_graph: bool = True,
-               create_graph: bool | None = None) -> Any:
+    def vjp_fn(
+        *cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
+    ) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
         if structure(given) != structure(output):
             raise RuntimeError(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of "
                 f"outputs to the function. cotangents: {structure(given)}, primal output: "
-                f"{structure(output)}")
+                f"{structure(output)}"
+            )
         seeds = leaves(given)
         for i, (seed, made) in enumerate(zip(seeds, outputs)):
             if seed.shape != made.shape:
-                raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of "
-                                   f"{seed.shape} and output[{i}] has a shape of {made.shape}.")
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{i}] has a shape of "
+                    f"{seed.shape} and output[{i}] has a shape of {made.shape}."
+                )
         now = pb.is_grad_enabled()
         keep = now if create_graph is None else create_graph
         with Transformed(records=True):
@@ -135,8 +143,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (result, vjp_fn, settled(aux, inputs, recording)) if has_aux else (result, vjp_fn)
 
 
-def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
-           has_aux: bool = False, chunk_size: int | None = None) -> Callable[..., Any]:
+def jacrev(
+    func: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
     """Return a function that computes the Jacobian of ``func`` by reverse mode.
 
     It is a nest like the output, of nests like the argument, of shape output.shape + input.shape.
@@ -167,8 +180,9 @@ def jacrev(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
         outputs = leaves(output)
         only_real(outputs, "jacrev", "outputs")
         basis = basis_of(outputs)
-        rows = vmap(lambda *seeds: pull(rebuild(output, list(seeds))),
-                    chunk_size=chunk_size)(*basis)
+        rows = vmap(lambda *seeds: pull(rebuild(output, list(seeds))), chunk_size=chunk_size)(
+            *basis
+        )
         parts = [blocks_of_rows(part, outputs) for part in leaves(rows)]
         jacobians = [rebuild(rows, list(blocks)) for blocks in zip(*parts)]
         single = not isinstance(argnums, tuple)

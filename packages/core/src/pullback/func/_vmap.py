@@ -18,8 +18,14 @@ __all__ = ["vmap"]
 RANDOMNESS = ("error", "different", "same")
 
 
-def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0,
-         randomness: str = "error", *, chunk_size: int | None = None) -> Callable[..., Any]:
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
     """Return a function that maps ``func`` over a dim of its arguments.
 
     ``in_dims`` says which: an int or None (not mapped) for all tensors, or a tuple with one per
@@ -36,8 +42,10 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0,
     tensor([3., 3.])
     """
     if randomness not in RANDOMNESS:
-        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or "
-                           f"'same'. Got {randomness}")
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or "
+            f"'same'. Got {randomness}"
+        )
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
@@ -48,8 +56,9 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0,
         size = _batch_size(dims, values)
         if chunk_size is None or chunk_size >= size:
             return _run(func, name, dims, values, args, kwargs, out_dims, size, randomness)
-        return _in_chunks(func, name, dims, values, args, kwargs, out_dims, size, randomness,
-                          chunk_size)
+        return _in_chunks(
+            func, name, dims, values, args, kwargs, out_dims, size, randomness, chunk_size
+        )
 
     return mapped
 
@@ -62,33 +71,45 @@ def _place(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], l
     """Return the dim of every leaf of the arguments, and the leaves."""
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple, list)):
-        raise ValueError(f"{where}: expected `in_dims` to be int or a (potentially nested) tuple "
-                         f"matching the structure of inputs, got: {type(in_dims)}.")
+        raise ValueError(
+            f"{where}: expected `in_dims` to be int or a (potentially nested) tuple "
+            f"matching the structure of inputs, got: {type(in_dims)}."
+        )
     if not args:
-        raise ValueError(f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, "
-                         f"or you are trying to vmap over a function with no inputs. The latter is "
-                         f"unsupported.")
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, "
+            f"or you are trying to vmap over a function with no inputs. The latter is "
+            f"unsupported."
+        )
     given = tuple(in_dims) if isinstance(in_dims, list) else in_dims
     dims = spread(given, args)
     if dims is None:
-        raise ValueError(f"{where}: in_dims is not compatible with the structure of `inputs`. "
-                         f"in_dims has structure {_drawn(in_dims)} but inputs has structure "
-                         f"{_drawn(args)}.")
+        raise ValueError(
+            f"{where}: in_dims is not compatible with the structure of `inputs`. "
+            f"in_dims has structure {_drawn(in_dims)} but inputs has structure "
+            f"{_drawn(args)}."
+        )
     values = leaves(args)
     for i, (dim, value) in enumerate(zip(dims, values)):
         if dim is None:
             continue
         if not isinstance(dim, int):
-            raise ValueError(f"{where}: Got in_dim={dim} for an input but in_dim must be either an "
-                             f"integer dimension or None.")
+            raise ValueError(
+                f"{where}: Got in_dim={dim} for an input but in_dim must be either an "
+                f"integer dimension or None."
+            )
         if not isinstance(value, Tensor):
-            raise ValueError(f"{where}: Got in_dim={dim} for an input but the input is of type "
-                             f"{type(value)}. We cannot vmap over non-Tensor arguments, please use "
-                             f"None as the respective in_dim")
+            raise ValueError(
+                f"{where}: Got in_dim={dim} for an input but the input is of type "
+                f"{type(value)}. We cannot vmap over non-Tensor arguments, please use "
+                f"None as the respective in_dim"
+            )
         if not -value.dim() <= dim < value.dim():
-            raise ValueError(f"{where}: Got in_dim={dim} for some input, but that input is a "
-                             f"Tensor of dimensionality {value.dim()} so expected in_dim to "
-                             f"satisfy -{value.dim()} <= in_dim < {value.dim()}.")
+            raise ValueError(
+                f"{where}: Got in_dim={dim} for some input, but that input is a "
+                f"Tensor of dimensionality {value.dim()} so expected in_dim to "
+                f"satisfy -{value.dim()} <= in_dim < {value.dim()}."
+            )
         dims[i] = dim % value.dim()
     return dims, values
 
@@ -101,20 +122,34 @@ def _drawn(tree: Any) -> str:
 def _batch_size(dims: list[Any], values: list[Any]) -> int:
     sizes = [value.shape[dim] for dim, value in zip(dims, values) if dim is not None]
     if not sizes:
-        raise ValueError("vmap: at least one of the inputs must be mapped over: every in_dim is "
-                         "None")
+        raise ValueError(
+            "vmap: at least one of the inputs must be mapped over: every in_dim is None"
+        )
     if any(size != sizes[0] for size in sizes):
-        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
-                         f"dimension, got sizes {sizes} for the mapped dimension")
+        raise ValueError(
+            f"vmap: Expected all tensors to have the same size in the mapped "
+            f"dimension, got sizes {sizes} for the mapped dimension"
+        )
     return sizes[0]
 
 
-def _run(func: Callable[..., Any], name: str, dims: list[Any], values: list[Any], args: Any,
-         kwargs: dict[str, Any], out_dims: Any, size: int, randomness: str) -> Any:
+def _run(
+    func: Callable[..., Any],
+    name: str,
+    dims: list[Any],
+    values: list[Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    out_dims: Any,
+    size: int,
+    randomness: str,
+) -> Any:
     level = levels.enter_level(size, randomness)
     try:
-        inside = [value if dim is None else batching.make_batched(value.movedim(dim, 0), level)
-                  for dim, value in zip(dims, values)]
+        inside = [
+            value if dim is None else batching.make_batched(value.movedim(dim, 0), level)
+            for dim, value in zip(dims, values)
+        ]
         with Transformed():
             outputs = func(*rebuild(args, inside), **kwargs)
         return _unwrap(name, outputs, out_dims, size, level)
@@ -129,26 +164,33 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
     single = isinstance(given, tuple) and len(given) == 1 and not is_node(outputs)
     places = spread(given[0] if single else given, outputs)
     if places is None:
-        raise ValueError(f"{where}: out_dims is not compatible with the structure of `outputs`. "
-                         f"out_dims has structure {_drawn(out_dims)} but outputs has structure "
-                         f"{_drawn(outputs)}.")
+        raise ValueError(
+            f"{where}: out_dims is not compatible with the structure of `outputs`. "
+            f"out_dims has structure {_drawn(out_dims)} but outputs has structure "
+            f"{_drawn(outputs)}."
+        )
     for place in places:
         if place is not None and not isinstance(place, int):
-            raise ValueError(f"{where}: `out_dims` must be an int, None or a tuple of them that "
-                             f"matches the outputs, got {place!r}.")
+            raise ValueError(
+                f"{where}: `out_dims` must be an int, None or a tuple of them that "
+                f"matches the outputs, got {place!r}."
+            )
     unwrapped = []
     for value, place in zip(found, places):
         if not isinstance(value, Tensor):
             if place is None:
                 unwrapped.append(value)
                 continue
-            raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type "
-                             f"{type(value)}. Did you mean to set out_dims= to None for output?")
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type "
+                f"{type(value)}. Did you mean to set out_dims= to None for output?"
+            )
         whole = batching.get_batch(value, level)
         if place is None:
             if whole is not None:
-                raise ValueError(f"{where}: `{name}` can not return a BatchedTensor when out_dim "
-                                 f"is None")
+                raise ValueError(
+                    f"{where}: `{name}` can not return a BatchedTensor when out_dim is None"
+                )
             unwrapped.append(value)
             continue
         if whole is None:
@@ -157,21 +199,34 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
     return rebuild(outputs, unwrapped)
 
 
-def _in_chunks(func: Callable[..., Any], name: str, dims: list[Any], values: list[Any], args: Any,
-               kwargs: dict[str, Any], out_dims: Any, size: int, randomness: str,
-               chunk_size: int) -> Any:
+def _in_chunks(
+    func: Callable[..., Any],
+    name: str,
+    dims: list[Any],
+    values: list[Any],
+    args: Any,
+    kwargs: dict[str, Any],
+    out_dims: Any,
+    size: int,
+    randomness: str,
+    chunk_size: int,
+) -> Any:
     """Run parts of the batch one after the other and join what they give."""
     results = []
     state = pb.get_rng_state() if randomness == "same" else None
     for start in range(0, size, chunk_size):
-        if state is not None:           # one draw for the batch, not for each part
+        if state is not None:  # one draw for the batch, not for each part
             pb.set_rng_state(state)
         length = min(chunk_size, size - start)
-        parts = [value if dim is None else value.narrow(dim, start, length)
-                 for dim, value in zip(dims, values)]
+        parts = [
+            value if dim is None else value.narrow(dim, start, length)
+            for dim, value in zip(dims, values)
+        ]
         results.append(_run(func, name, dims, parts, args, kwargs, out_dims, length, randomness))
     places = spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, results[0])
     columns = zip(*map(leaves, results))
-    joined = [column[0] if place is None else pb.cat(column, place)
-              for column, place in zip(columns, places or [])]
+    joined = [
+        column[0] if place is None else pb.cat(column, place)
+        for column, place in zip(columns, places or [])
+    ]
     return rebuild(results[0], joined)

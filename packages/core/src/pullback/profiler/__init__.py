@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from pullback._profiler_names import look_up
 
-_NAMES = ("KinetoStepTracker", "ProfilerAction", "ProfilerActivity", "profile",
-          "record_function", "schedule", "supported_activities", "tensorboard_trace_handler")
+_NAMES = (
+    "KinetoStepTracker",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+)
 
 
 def __getattr__(name):

@@ -22,8 +22,10 @@ def arange(out: Array, *, start: float, step: float) -> None:
 def linspace(out: Array, *, start: float, end: float, step: float) -> None:
     """Count from both ends, so that the last number is exact and the sequence symmetric."""
     place = np.arange(out.size, dtype=np.float64)
-    store(out, np.where(place < out.size // 2, start + place * step,
-                        end - (out.size - 1 - place) * step))
+    store(
+        out,
+        np.where(place < out.size // 2, start + place * step, end - (out.size - 1 - place) * step),
+    )
 
 
 def _store_reals(out: Array, reals: Array) -> None:

@@ -49,7 +49,7 @@ def svd(outs: tuple[Array, ...], matrices: Array) -> None:
     for number, matrix in enumerate(matrices):
         u[number] = s[number] = vh[number] = np.nan
         info[number] = np.isnan(matrix).any()
-        if np.isfinite(matrix).all():    # LAPACK may not end where an element is infinite
+        if np.isfinite(matrix).all():  # LAPACK may not end where an element is infinite
             try:
                 u[number], s[number], vh[number] = np.linalg.svd(matrix, full_matrices=full)
             except np.linalg.LinAlgError:

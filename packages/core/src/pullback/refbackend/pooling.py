@@ -43,8 +43,9 @@ def _windows(whole: Array, pooled: Array, geometry: tuple[int, ...], padded: int
         shape = (*(1,) * dim, count, 1, places.shape[1])
         places = found.places[..., None, :, None] * size + places.reshape(shape)
         inside = found.inside[..., None, :, None] & inside.reshape(shape)
-        found = Windows(places.reshape(joined), inside.reshape(joined),
-                        found.areas[..., None] * lengths)
+        found = Windows(
+            places.reshape(joined), inside.reshape(joined), found.areas[..., None] * lengths
+        )
     return found
 
 
@@ -58,7 +59,7 @@ def max_windows(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...
     found = _windows(x, outs[0], geometry)
     parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    best = np.where(found.inside, parts, lowest).max(-1)    # NaN wins
+    best = np.where(found.inside, parts, lowest).max(-1)  # NaN wins
     first = np.argmax(found.inside & (parts == best[..., None]), -1)
     nans = found.inside & np.isnan(parts)
     last = nans.shape[-1] - 1 - np.argmax(nans[..., ::-1], -1)

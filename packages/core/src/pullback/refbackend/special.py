@@ -60,7 +60,7 @@ def digamma(x: Array) -> Array:
     Source: DLMF 5.5.4 (reflection to x > 0), 5.5.2 (up to 10), 5.11.2 (the expansion there).
     """
     below = x < 0
-    rest = x - np.round(x)              # exact, also next to a pole
+    rest = x - np.round(x)  # exact, also next to a pole
     poles = np.where(rest == 0, np.nan, np.pi / np.tan(np.pi * rest))
     total = np.where(below, -poles, 0.0)
     a = np.where(below, 1 - x, x)

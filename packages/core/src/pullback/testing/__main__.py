@@ -1,12 +1,12 @@
 """Check every op of the table on a device and print what was checked.
 
-    python -m pullback.testing                        # all checks: a matrix, failures, totals
-    python -m pullback.testing --gradcheck            # first and second derivatives only
-    python -m pullback.testing --check value out --op add mul --device cpu
-    python -m pullback.testing --mode anomaly         # all checks under anomaly detection
-    python -m pullback.testing --html matrix.html
-    python -m pullback.testing certify --help         # derivatives against independent truths
-    python -m pullback.testing hostile --device cpu   # every op with hostile arguments
+python -m pullback.testing                        # all checks: a matrix, failures, totals
+python -m pullback.testing --gradcheck            # first and second derivatives only
+python -m pullback.testing --check value out --op add mul --device cpu
+python -m pullback.testing --mode anomaly         # all checks under anomaly detection
+python -m pullback.testing --html matrix.html
+python -m pullback.testing certify --help         # derivatives against independent truths
+python -m pullback.testing hostile --device cpu   # every op with hostile arguments
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if wrong else 0
 
 
-def run_matrix(
-    names: list[str], entries: list, requirements: Requirements, mode: str
-) -> Matrix:
+def run_matrix(names: list[str], entries: list, requirements: Requirements, mode: str) -> Matrix:
     """Run the checks on the ops."""
     return {
         entry.name: {

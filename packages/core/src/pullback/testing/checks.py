@@ -297,9 +297,11 @@ def check_inplace(sample: Sample) -> None:
 def fits_inplace(sample: Sample, result: pb.Tensor) -> bool:
     """Tell whether the in-place form can write the result of a call into its first argument."""
     target = sample.args[0]
-    return (isinstance(target, pb.Tensor)
-            and bool(sample.entry.view or result.shape == target.shape)
-            and _category(result.dtype) <= _category(target.dtype))
+    return (
+        isinstance(target, pb.Tensor)
+        and bool(sample.entry.view or result.shape == target.shape)
+        and _category(result.dtype) <= _category(target.dtype)
+    )
 
 
 def check_out(sample: Sample) -> None:
@@ -452,9 +454,7 @@ def check_batch(sample: Sample) -> None:
     if sample.entry.name.endswith("_"):  # what is written must be batched where others are
         patterns = {pattern for pattern in patterns if pattern[:1] == (True,)}
     for pattern in sorted(patterns, reverse=True) if tensors else ():
-        batches = [
-            pb.stack([t, rolled(t), t]) if on else t for t, on in zip(tensors, pattern)
-        ]
+        batches = [pb.stack([t, rolled(t), t]) if on else t for t, on in zip(tensors, pattern)]
 
         def run(*values: pb.Tensor) -> list[pb.Tensor]:
             given = iter(values)
@@ -495,8 +495,9 @@ def check_batch_grad(sample: Sample) -> None:
     seeds = [pb.randn((2, *y.shape), dtype=y.dtype, device=y.device) for y in outputs]
     options = {"retain_graph": True, "allow_unused": True}
     found = pb.autograd.grad(outputs, inputs, seeds, is_grads_batched=True, **options)
-    rows = [pb.autograd.grad(outputs, inputs, [seed[i] for seed in seeds], **options)
-            for i in range(2)]
+    rows = [
+        pb.autograd.grad(outputs, inputs, [seed[i] for seed in seeds], **options) for i in range(2)
+    ]
     for one, column in zip(found, zip(*rows)):
         if one is None:
             assert column == (None, None), "the batch has no gradient"

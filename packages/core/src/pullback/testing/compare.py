@@ -220,8 +220,10 @@ def describe(
     actual: np.ndarray, expected: np.ndarray, wrong: np.ndarray, rtol: float, atol: float
 ) -> str:
     """Return how many elements differ, and the largest differences with their indices."""
-    head = f"Expected {expected.item()} but got {actual.item()}." if wrong.ndim == 0 else (
-        f"Mismatched elements: {wrong.sum()} / {wrong.size} ({100 * wrong.mean():.1f}%)"
+    head = (
+        f"Expected {expected.item()} but got {actual.item()}."
+        if wrong.ndim == 0
+        else (f"Mismatched elements: {wrong.sum()} / {wrong.size} ({100 * wrong.mean():.1f}%)")
     )
     left, right = _widened(actual, expected)
     with np.errstate(all="ignore"):

@@ -25,10 +25,12 @@ __all__ = ["check_batch_of_numbers", "check_in_graph", "check_kept", "check_mask
 KEPT_TOGETHER = frozenset(["linalg_svdvals"])
 
 # Results that no operand has part in, though their dtype could have a derivative; as in torch.
-CONSTANT = frozenset("""
+CONSTANT = frozenset(
+    """
     detach empty_like full_like histc new_empty new_empty_strided new_full new_ones new_tensor
     new_zeros ones_like rand_like randint_like randn_like zeros_like
-    """.split())
+    """.split()
+)
 
 # They change memory that nobody else sees, whose other elements are arbitrary.
 RESIZED = ("resize_", "resize_as_")
@@ -72,15 +74,18 @@ def compare_transposes(function: Callable[..., Any], inputs: list[pb.Tensor]) ->
     try:
         outputs = tensors_in((function(*inputs),))
     except REFUSALS:
-        return                          # the function is not defined there
+        return  # the function is not defined there
     kept = [n for n, y in enumerate(outputs) if y.requires_grad and is_finite(y)]
     if not inputs or not kept:
         return
-    seeds = [pb.randn(y.shape, dtype=y.dtype, device=y.device).requires_grad_()
-             for y in (outputs[n] for n in kept)]
+    seeds = [
+        pb.randn(y.shape, dtype=y.dtype, device=y.device).requires_grad_()
+        for y in (outputs[n] for n in kept)
+    ]
     try:
-        grads = pb.autograd.grad([outputs[n] for n in kept], inputs, seeds, create_graph=True,
-                                 allow_unused=True)
+        grads = pb.autograd.grad(
+            [outputs[n] for n in kept], inputs, seeds, create_graph=True, allow_unused=True
+        )
     except RuntimeError as error:
         if "not implemented" in str(error):
             return
@@ -95,16 +100,17 @@ def compare_transposes(function: Callable[..., Any], inputs: list[pb.Tensor]) ->
         results = tensors_in((function(*duals),))
         tangents = [forward_ad.unpack_dual(results[n]).tangent for n in kept]
     compare_products("forward mode", tangents, seeds, pulled)
-    products = [pb.sum(pb.real(g * t.conj())) for g, t in zip(grads, directions)
-                if g is not None and g.requires_grad]
+    products = [
+        pb.sum(pb.real(g * t.conj()))
+        for g, t in zip(grads, directions)
+        if g is not None and g.requires_grad
+    ]
     if products:
         again = pb.autograd.grad(sum(products), seeds, allow_unused=True)
         compare_products("a pass through backward", again, seeds, pulled)
 
 
-def compare_products(
-    how: str, pushed: Any, seeds: list[pb.Tensor], pulled: list[float]
-) -> None:
+def compare_products(how: str, pushed: Any, seeds: list[pb.Tensor], pulled: list[float]) -> None:
     """Raise unless <u, J t> is finite and <J^H u, t>."""
     parts = [inner(u, t) for u, t in zip(seeds, pushed) if t is not None]
     size = sum(abs(value) for value in (*parts, *pulled))
@@ -126,7 +132,7 @@ def check_kept(sample: Sample) -> None:
         return
     sizes = [tensor.numel() for tensor in sample.tensors()]
     if sample.entry.name.endswith("_") or not inputs or max(sizes) < 2 or not min(sizes):
-        return                          # of one element, much is known without its value
+        return  # of one element, much is known without its value
     results = tensors_in((function(*inputs),))
     for number in range(len(results) if all(map(is_finite, results)) else 0):
         if is_refused(function, inputs, number):
@@ -139,8 +145,11 @@ def check_kept(sample: Sample) -> None:
 
 def run_all(function: Callable[..., Any], inputs: list[pb.Tensor]) -> list[pb.Tensor]:
     """Return the results that require grad, but for views of the inputs and the inputs."""
-    return [y for y in tensors_in((function(*inputs),))
-            if y.requires_grad and not y._is_view() and not any(y is x for x in inputs)]
+    return [
+        y
+        for y in tensors_in((function(*inputs),))
+        if y.requires_grad and not y._is_view() and not any(y is x for x in inputs)
+    ]
 
 
 def is_refused(function: Callable[..., Any], inputs: list[pb.Tensor], number: int) -> bool:

@@ -131,8 +131,10 @@ def _array(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
     if not isinstance(operand, np.ndarray):
         raise TypeError(f"operands must be arrays or Scalars, not {type(operand).__name__}")
     if any(step % operand.itemsize for step in operand.strides):
-        raise ValueError(f"strides must be whole elements, not {operand.strides} bytes of elements "
-                         f"of {operand.itemsize}")
+        raise ValueError(
+            f"strides must be whole elements, not {operand.strides} bytes of elements "
+            f"of {operand.itemsize}"
+        )
     if flags & WRITE and not operand.flags.writeable:
         raise ValueError("an output is read-only")
     shape = _numbers(operand.shape)
@@ -161,8 +163,9 @@ def _param(value: float | Sequence[int]) -> Param:
     if isinstance(value, (float, np.floating)):
         return Param(kind=1, d=value)
     if not hasattr(value, "__index__"):
-        raise TypeError(f"a parameter must be an int, a float or several ints, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"a parameter must be an int, a float or several ints, not {type(value).__name__}"
+        )
     return Param(kind=0, i=_bits(value), d=float(value))
 
 

@@ -13,8 +13,9 @@ import pullback as pb
 
 Run = Callable[[], None]
 
-_checkpointed = ContextVar("whether functions are checkpointed where they are differentiated",
-                           default=False)
+_checkpointed = ContextVar(
+    "whether functions are checkpointed where they are differentiated", default=False
+)
 
 
 def differentiable(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,4 +71,3 @@ def in_numpys_words(
         given["dim"] = None
     words = {KEYWORDS[name]: given.pop(name) for name in KEYWORDS if name in given}
     return list(given.values()), words
-

@@ -25,9 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "entry"), CASES)
-def test_op(
-    name, entry, pullback_device, pullback_mode, pullback_requirements, pullback_totals
-):
+def test_op(name, entry, pullback_device, pullback_mode, pullback_requirements, pullback_totals):
     """One check on all samples of one op; shows the first failures."""
     reason = pullback_requirements.why_failing(name, entry.name)
     with pb.device(pullback_device):

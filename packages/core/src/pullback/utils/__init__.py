@@ -6,7 +6,7 @@ __all__ = ["checkpoint", "dlpack", "hooks"]
 
 
 def __getattr__(name):
-    if name == "checkpoint":            # made of autograd, which itself needs the hooks from here
+    if name == "checkpoint":  # made of autograd, which itself needs the hooks from here
         import importlib
 
         return importlib.import_module("pullback.utils.checkpoint")

@@ -8,7 +8,7 @@ from pullback._c.interop import dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
 
-LEGACY_STREAM = 1                       # CUDA's default stream, as DLPack and CUDA write it
+LEGACY_STREAM = 1  # CUDA's default stream, as DLPack and CUDA write it
 
 
 class DLDeviceType(enum.IntEnum):
@@ -38,6 +38,7 @@ class DLDeviceType(enum.IntEnum):
 
 # ---- out -----------------------------------------------------------------------------------------
 
+
 def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     """Return a capsule that lends the tensor's memory; ``Tensor.__dlpack__``.
 
@@ -55,8 +56,10 @@ def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     own = dlpack.device_pair(self)
     wanted = own if dl_device is None else _pair(dl_device)
     if wanted != own and copy is False:
-        raise ValueError(f"cannot move (i.e. copy=False) tensor from {self.device} to DLPack "
-                         f"device {wanted} without copying.")
+        raise ValueError(
+            f"cannot move (i.e. copy=False) tensor from {self.device} to DLPack "
+            f"device {wanted} without copying."
+        )
     lent = self
     if wanted != own:
         lent = self.to(dlpack.device_of_pair(*wanted))
@@ -107,6 +110,7 @@ def to_dlpack(tensor):
 
 # ---- in ------------------------------------------------------------------------------------------
 
+
 def from_dlpack(ext_tensor, *, device=None, copy=None):
     """Return a tensor over the memory of another library's array, or of a DLPack capsule.
 
@@ -131,7 +135,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
         options["stream"] = dlpack.stream_of(dlpack.device_of_pair(kind, index))
     try:
         capsule, copied = ext_tensor.__dlpack__(**options), copy
-    except TypeError:                   # a producer of DLPack's first protocol
+    except TypeError:  # a producer of DLPack's first protocol
         stream = {"stream": options["stream"]} if "stream" in options else {}
         capsule, copied = ext_tensor.__dlpack__(**stream), False
     made = dlpack.import_capsule(capsule, _host_only(where))
@@ -152,7 +156,9 @@ def _placed(made, where, copy):
     """Return an imported tensor on the wanted device, copied if that is asked for."""
     if where is not None and not _is_on(made, where):
         if copy is False:
-            raise ValueError(f"cannot move DLPack tensor from device {made.device} to {where} "
-                             f"without copying. Set copy=None or copy=True.")
+            raise ValueError(
+                f"cannot move DLPack tensor from device {made.device} to {where} "
+                f"without copying. Set copy=None or copy=True."
+            )
         return made.to(where)
     return made.clone() if copy else made

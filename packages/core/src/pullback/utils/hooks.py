@@ -27,8 +27,11 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        others = () if extra_dict is None else (
-            extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,))
+        others = (
+            ()
+            if extra_dict is None
+            else (extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,))
+        )
         self.extra_dict_ref = tuple(weakref.ref(other) for other in others)
 
     def remove(self):
@@ -90,7 +93,9 @@ def warn_if_has_hooks(tensor):
 
     for hook in leaf_hooks(tensor):
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized.  If this is "
-                          f"expected, you can decorate the function with "
-                          f"@pullback.utils.hooks.unserializable_hook to suppress this warning",
-                          stacklevel=3)
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is "
+                f"expected, you can decorate the function with "
+                f"@pullback.utils.hooks.unserializable_hook to suppress this warning",
+                stacklevel=3,
+            )

@@ -227,9 +227,7 @@ def look_beside_wide(point: Point, problem: Problem, found: Found) -> None:
         tell(point, mode, parts, verdicts, found)
 
 
-def tell(
-    point: Point, mode: str, parts: list[Part], verdicts: list[Verdict], found: Found
-) -> None:
+def tell(point: Point, mode: str, parts: list[Part], verdicts: list[Verdict], found: Found) -> None:
     """Count a point in a mode as the worst of its parts."""
     order = ("wrong", "kink", "unconverged", "range", "right")
     worst = min(range(len(verdicts)), key=lambda i: order.index(verdicts[i].kind))

@@ -179,9 +179,7 @@ def batched_reverse(p: Problem) -> list[Part]:
         n = len(p.point)
         return pb.func.vjp(p.function, *values[:n])[1](tuple(values[n:]))
 
-    rows = stacked(
-        (*p.point, *p.u), (*p.other, *p.u), (*p.point, *p.second_u)
-    )
+    rows = stacked((*p.point, *p.u), (*p.other, *p.u), (*p.point, *p.second_u))
     found = pb.func.vmap(slope, randomness="same")(*rows)
     x = leaves(p.other)
     beside = backward(p.function(*x), x, p.u)

@@ -34,9 +34,7 @@ class Estimate(NamedTuple):
     error: np.ndarray
 
 
-def central(
-    values: Values, order: int, scale: float = 1.0, argument: float = 0.0
-) -> Estimate:
+def central(values: Values, order: int, scale: float = 1.0, argument: float = 0.0) -> Estimate:
     """Return the mixed derivative along ``order`` directions, by central differences.
 
     ``scale`` is that of the steps, ``argument`` the largest number that they are added to, whose

@@ -23,12 +23,12 @@ from pullback.testing.samples import DTYPES, Maker, cases_of, tensors_in
 
 __all__ = ["SECONDS", "Call", "attempt", "check_world", "draw_call", "targets"]
 
-SECONDS = 5.0                   # of processor time that one call may take
+SECONDS = 5.0  # of processor time that one call may take
 HONEST = (
     TypeError, ValueError, IndexError, RuntimeError, MemoryError, OverflowError, BufferError,
     AttributeError, KeyError, ZeroDivisionError, Lie,
 )  # fmt: skip
-ASSERTED = ("embedding", "embedding_bag")   # whose padding index torch asserts, too
+ASSERTED = ("embedding", "embedding_bag")  # whose padding index torch asserts, too
 NEVER = (
     bytes, bytearray, memoryview, dict, set, slice, object, type, type(print), type(...),
     type(NotImplemented),
@@ -45,8 +45,8 @@ REFUSED: dict[str, tuple[type, ...]] = {
     "dtype": (*NEVER, str, list, tuple, range, complex, int),
     "str": (*NEVER, list, tuple, range, pb.dtype, complex, float, int),
 }
-LEGACY = {"size_average", "reduce"}     # if given, 'reduction' does not count
-CONTENT = 256                   # elements of a result that are looked at
+LEGACY = {"size_average", "reduce"}  # if given, 'reduction' does not count
+CONTENT = 256  # elements of a result that are looked at
 MODES = ("plain",) * 6 + ("no_grad", "inference", "vmap", "vmap", "dual", "grad", "anomaly")
 
 
@@ -60,7 +60,7 @@ class Call:
     kwargs: dict[str, Any]
     mode: str
     backward: bool
-    declared: tuple[Any, ...] = ()      # the arguments of the op table's entry
+    declared: tuple[Any, ...] = ()  # the arguments of the op table's entry
 
     def __str__(self) -> str:
         shown = reprlib.Repr()
@@ -147,7 +147,7 @@ def draw_call(seed: int, index: int, device: str, names: Sequence[str] | None = 
     elif entry.out and form < 0.45:
         kwargs["out"] = draw_target(values, args)
     if values.flip(0.1):
-        args = [rng.choice(args) for _ in args]     # the same object in several places
+        args = [rng.choice(args) for _ in args]  # the same object in several places
     declared = () if entry.varargs else entry.arguments
     return Call(name, function, args, kwargs, mode, values.flip(0.3), declared)
 
@@ -236,7 +236,7 @@ def nonsense_in(call: Call) -> str | None:
         if value is None:
             refused = kind == argument.type and kind not in ("any", "dtype", "device")
         elif kind == "dtype" and type(value) is type and value in (bool, int, float, complex):
-            continue                    # which torch takes for dtypes, too
+            continue  # which torch takes for dtypes, too
         elif kind == "str" and not LEGACY.isdisjoint(call.kwargs):
             continue
         else:

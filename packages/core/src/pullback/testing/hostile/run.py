@@ -23,9 +23,9 @@ from pullback.testing.hostile.calls import SECONDS, attempt, check_world, draw_c
 
 __all__ = ["Failure", "main", "run_calls"]
 
-CHUNK = 4000                    # calls of one process
-EVERY = 100                     # calls between two looks at what is known
-HEADROOM = 1 << 30              # bytes of address space that a process may take beyond its start
+CHUNK = 4000  # calls of one process
+EVERY = 100  # calls between two looks at what is known
+HEADROOM = 1 << 30  # bytes of address space that a process may take beyond its start
 COMMAND = (sys.executable, "-m", "pullback.testing", "hostile")
 PLACE = struct.Struct("q")
 POLL = 0.05
@@ -54,7 +54,7 @@ def work(given: argparse.Namespace) -> int:
     """Make the calls of a range; print failures as lines of JSON, note the place in a file."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    gc.freeze()                 # what is here already needs no look
+    gc.freeze()  # what is here already needs no look
     check_world(given.device)
     limit_memory()
     with Path(given.worker).open("r+b", buffering=0) as place:
@@ -140,9 +140,12 @@ def run_process(
             child = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder)
             hung = watch(child, place)
         at = PLACE.unpack(place.read_bytes())[0]
-        found = [Failure(wrong, index) if not wrong.startswith("after ") else
-                 Failure(wrong, first, index - first + 1)
-                 for index, wrong in map(json.loads, output.read_text().splitlines())]
+        found = [
+            Failure(wrong, index)
+            if not wrong.startswith("after ")
+            else Failure(wrong, first, index - first + 1)
+            for index, wrong in map(json.loads, output.read_text().splitlines())
+        ]
         if child.returncode == 0:
             return found, first + count
         report = errors.read_text(errors="replace").partition("\nExtension modules")[0][-1500:]
@@ -162,7 +165,7 @@ def watch(child: subprocess.Popen[Any], place: Path) -> bool:
         if now != at:
             at, since, start = now, used, time.monotonic()
         elif used - since > 2 * SECONDS or time.monotonic() - start > 60 * SECONDS:
-            child.send_signal(6 if os.name == "posix" else 15)      # faulthandler shows where it is
+            child.send_signal(6 if os.name == "posix" else 15)  # faulthandler shows where it is
             child.wait()
             return True
     return False

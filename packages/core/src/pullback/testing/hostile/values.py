@@ -34,7 +34,7 @@ SHAPES = (
     (2, 3, 4), (1, 0, 2), (2, 1, 3), (2, 3, 3), (1, 2, 5, 5), (2, 2, 3, 3), (1, 1, 2, 3, 3),
     (1,) * 8, (33,), (2, 70),
 )  # fmt: skip
-ENDLESS = 100_000               # elements after which an endless sequence gives up
+ENDLESS = 100_000  # elements after which an endless sequence gives up
 
 
 class Lie(Exception):
@@ -171,7 +171,7 @@ class Values:
         change = self.rng.choice(CHANGES)
         try:
             return change(self, tensor)
-        except RuntimeError:                    # some cannot be combined
+        except RuntimeError:  # some cannot be combined
             return tensor
 
     # -- arguments ---------------------------------------------------------------------------------

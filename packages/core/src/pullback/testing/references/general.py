@@ -15,8 +15,9 @@ def expand(np, self, *size):
     """-1 keeps a size."""
     size = size[0] if isinstance(size[0], tuple) else size
     lead = len(size) - self.ndim
-    return np.broadcast_to(self, [self.shape[d - lead] if n == -1 else n
-                                  for d, n in enumerate(size)])
+    return np.broadcast_to(
+        self, [self.shape[d - lead] if n == -1 else n for d, n in enumerate(size)]
+    )
 
 
 def sum_to_size(np, self, *size):
@@ -32,8 +33,8 @@ def flatten(np, self, start_dim=0, end_dim=-1):
     if not self.ndim:
         return self.reshape(1)
     start, end = start_dim % self.ndim, end_dim % self.ndim
-    joined = int(np.prod(self.shape[start:end + 1]))
-    return self.reshape(*self.shape[:start], joined, *self.shape[end + 1:])
+    joined = int(np.prod(self.shape[start : end + 1]))
+    return self.reshape(*self.shape[:start], joined, *self.shape[end + 1 :])
 
 
 def split(np, self, split_size, dim=0):
@@ -142,6 +143,7 @@ def restore_dims(np, self, shape, dim, keepdim):
 
 def extreme(reduce, find, pair):
     """max and min: of everything, along a dim with the indices, or of two arrays."""
+
     def reference(np, self, dim=None, keepdim=False):
         if dim is None:
             return getattr(np, reduce)(self)
@@ -149,13 +151,17 @@ def extreme(reduce, find, pair):
             return getattr(np, pair)(self, dim)
         options = {"axis": dim, "keepdims": keepdim} if self.ndim else {}
         return getattr(np, reduce)(self, **options), getattr(np, find)(self, **options)
+
     return reference
 
 
 def softmax_backward(np, self, output, dim):
     """The product with the Jacobian of softmax."""
-    return output * (self - (self * output).sum(dim, keepdims=True)) if self.ndim else (
-        output * (self - self * output))
+    return (
+        output * (self - (self * output).sum(dim, keepdims=True))
+        if self.ndim
+        else (output * (self - self * output))
+    )
 
 
 def log_softmax_backward(np, self, output, dim):
@@ -164,8 +170,16 @@ def log_softmax_backward(np, self, output, dim):
     return self - np.exp(output) * total
 
 
-def nll_loss(np, self, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
-             reduction="mean"):
+def nll_loss(
+    np,
+    self,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
     """Go through the targets one by one."""
     dim = 1 if self.ndim > 1 else 0
     scores = np.moveaxis(self, dim, -1)
@@ -185,12 +199,19 @@ def nll_loss(np, self, target, weight=None, size_average=None, ignore_index=-100
 def planned_nll_loss(np, self, target, weight, plan):
     """Take the plan apart."""
     _, _, (ignore_index, reduction) = plan
-    return nll_loss(np, self, target, weight, ignore_index=ignore_index,
-                    reduction=("none", "mean", "sum")[reduction])
+    return nll_loss(
+        np,
+        self,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=("none", "mean", "sum")[reduction],
+    )
 
 
-def cross_entropy(np, self, target, weight=None, reduction="mean", label_smoothing=0.0,
-                  ignore_index=-100):
+def cross_entropy(
+    np, self, target, weight=None, reduction="mean", label_smoothing=0.0, ignore_index=-100
+):
     """Turn targets into probabilities, as torch's page of CrossEntropyLoss defines it."""
     dim = 1 if self.ndim > 1 else 0
     logs = np.moveaxis(self, dim, -1)

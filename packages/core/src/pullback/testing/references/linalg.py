@@ -36,8 +36,9 @@ def einsum(np, equation, *operands):
 def linear_solve(np, self, other, left=True):
     """torch decides by the batch whether the right side holds vectors."""
     if not left:
-        return np.swapaxes(linear_solve(
-            np, np.swapaxes(self, -1, -2), np.swapaxes(other, -1, -2)), -1, -2)
+        return np.swapaxes(
+            linear_solve(np, np.swapaxes(self, -1, -2), np.swapaxes(other, -1, -2)), -1, -2
+        )
     vector = other.ndim == 1 or (self.ndim - 1 == other.ndim and other.shape == self.shape[:-1])
     if not vector:
         return np.linalg.solve(self, other)
@@ -57,7 +58,7 @@ def vector_norm(np, self, ord=2, dim=None, keepdim=False):
     elif ord == 0:
         out = (size != 0).sum(dims, keepdims=keepdim).astype(float)
     else:
-        out = (size ** ord).sum(dims, keepdims=keepdim) ** (1 / ord)
+        out = (size**ord).sum(dims, keepdims=keepdim) ** (1 / ord)
     return out.reshape(()) if not self.ndim else out
 
 

@@ -32,14 +32,14 @@ def mse_loss(np, self, target, reduction="mean", weight=None):
 def smooth_l1_loss(np, self, target, reduction="mean", beta=1.0):
     """Squared near 0, linear further out."""
     size = np.abs(self - target)
-    near = 0.5 * size ** 2 / beta if beta else size
+    near = 0.5 * size**2 / beta if beta else size
     return reduced(np, np.where(size < beta, near, size - 0.5 * beta), reduction)
 
 
 def huber_loss(np, self, target, reduction="mean", delta=1.0, weight=None):
     """Squared near 0, linear further out, with another slope than smooth_l1_loss."""
     size = np.abs(self - target)
-    loss = np.where(size <= delta, 0.5 * size ** 2, delta * (size - 0.5 * delta))
+    loss = np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
     return reduced(np, loss if weight is None else loss * weight, reduction)
 
 
@@ -102,8 +102,9 @@ def cosine_embedding_loss(np, input1, input2, target, margin=0, reduction="mean"
     """1 - cosine for equals, the cosine above a margin for others."""
     squares = [(x * x).sum(-1) + 1e-12 for x in (input1, input2)]
     cosine = (input1 * input2).sum(-1) / np.sqrt(squares[0] * squares[1])
-    loss = np.where(target == 1, 1 - cosine,
-                    np.where(target == -1, np.maximum(cosine - margin, 0), 0))
+    loss = np.where(
+        target == 1, 1 - cosine, np.where(target == -1, np.maximum(cosine - margin, 0), 0)
+    )
     return reduced(np, loss, reduction)
 
 
@@ -118,9 +119,11 @@ def hinge_embedding_loss(np, self, target, margin=1.0, reduction="mean"):
     return reduced(np, loss, reduction)
 
 
-def triplet_margin_loss(np, anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
-                        reduction="mean"):
+def triplet_margin_loss(
+    np, anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, reduction="mean"
+):
     """By how much the negative is not further away than the positive."""
+
     def distance(a, b):
         return (np.abs(a - b + eps) ** p).sum(-1) ** (1 / p)
 
@@ -155,15 +158,23 @@ def multilabel_margin_loss(np, self, target, reduction="mean"):
     loss = np.zeros(len(scores))
     for n, (row, wanted) in enumerate(zip(scores, labels)):
         wanted = list(wanted)
-        wanted = wanted[:wanted.index(-1)] if -1 in wanted else wanted
+        wanted = wanted[: wanted.index(-1)] if -1 in wanted else wanted
         for label in wanted:
             others = [j for j in range(len(row)) if j not in wanted]
             loss[n] += sum(max(0, 1 - row[label] + row[j]) for j in others) / len(row)
     return reduced(np, loss if self.ndim == 2 else loss.reshape(()), reduction)
 
 
-def ctc_loss(np, log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
-             zero_infinity=False):
+def ctc_loss(
+    np,
+    log_probs,
+    targets,
+    input_lengths,
+    target_lengths,
+    blank=0,
+    reduction="mean",
+    zero_infinity=False,
+):
     """By the probabilities of all paths that read as the target."""
     many = log_probs if log_probs.ndim == 3 else log_probs[:, None]
     steps, lengths = (np.ravel(given).astype(int) for given in (input_lengths, target_lengths))
@@ -172,8 +183,11 @@ def ctc_loss(np, log_probs, targets, input_lengths, target_lengths, blank=0, red
     for n, (count, length, start) in enumerate(zip(steps, lengths, starts)):
         wanted = targets[n] if targets.ndim == 2 else targets[start:]
         paths = itertools.product(range(many.shape[2]), repeat=count)
-        total = sum(math.exp(sum(many[t, n, label] for t, label in enumerate(path)))
-                    for path in paths if _read(path, blank) == list(wanted[:length]))
+        total = sum(
+            math.exp(sum(many[t, n, label] for t, label in enumerate(path)))
+            for path in paths
+            if _read(path, blank) == list(wanted[:length])
+        )
         loss[n] = -math.log(total) if total else 0 if zero_infinity else math.inf
     if reduction == "mean":
         return (loss / np.maximum(lengths, 1)).mean()

@@ -22,8 +22,9 @@ def normalize_backward(np, self, source, mean, scale, weight):
     dims = (2, 3) if len(mean) == len(source) else (0, 2, 3)
     unit = (source - mean[..., None, None]) * scale[..., None, None]
     inner = self * weight[..., None]
-    slope = scale[..., None, None] * (inner - inner.mean(dims, keepdims=True)
-                                      - unit * (inner * unit).mean(dims, keepdims=True))
+    slope = scale[..., None, None] * (
+        inner - inner.mean(dims, keepdims=True) - unit * (inner * unit).mean(dims, keepdims=True)
+    )
     return slope, (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
@@ -52,8 +53,9 @@ def group_norm(np, self, num_groups, weight=None, bias=None, eps=1e-5):
     return normalized(np, self, weight, bias, (count, num_groups, inner), (2,), affine, eps)[0]
 
 
-def batch_norm(np, self, mean, variance, weight=None, bias=None, training=False, momentum=0.1,
-               eps=1e-5):
+def batch_norm(
+    np, self, mean, variance, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
     """Over everything but the channels, or by given numbers."""
     affine = (1, self.shape[1]) + (1,) * (self.ndim - 2)
     if not training:
@@ -62,8 +64,17 @@ def batch_norm(np, self, mean, variance, weight=None, bias=None, training=False,
     return normalized(np, self, weight, bias, self.shape, dims, affine, eps)[0]
 
 
-def instance_norm(np, self, mean=None, variance=None, weight=None, bias=None, use_input_stats=True,
-                  momentum=0.1, eps=1e-5):
+def instance_norm(
+    np,
+    self,
+    mean=None,
+    variance=None,
+    weight=None,
+    bias=None,
+    use_input_stats=True,
+    momentum=0.1,
+    eps=1e-5,
+):
     """Over the dims behind the channels."""
     affine = (1, self.shape[1]) + (1,) * (self.ndim - 2)
     if not use_input_stats:
@@ -99,8 +110,16 @@ def embedding_renorm(np, self, indices, max_norm, norm_type):
     return out
 
 
-def embedding_bag(np, self, weight, offsets=None, mode="mean", per_sample_weights=None,
-                  include_last_offset=False, padding_idx=None):
+def embedding_bag(
+    np,
+    self,
+    weight,
+    offsets=None,
+    mode="mean",
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
+):
     """Bag by bag."""
     if self.ndim == 2:
         bags = [list(range(n * self.shape[1], (n + 1) * self.shape[1])) for n in range(len(self))]
@@ -118,19 +137,30 @@ def embedding_bag(np, self, weight, offsets=None, mode="mean", per_sample_weight
     return out
 
 
-def attention(np, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-              enable_gqa=False):
+def attention(
+    np,
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+):
     """Queries that see nothing get zeros."""
     if enable_gqa:
-        key, value = (np.repeat(part, query.shape[-3] // part.shape[-3], -3)
-                      for part in (key, value))
+        key, value = (
+            np.repeat(part, query.shape[-3] // part.shape[-3], -3) for part in (key, value)
+        )
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = query @ np.swapaxes(key, -1, -2) * scale
     if is_causal:
         attn_mask = np.tri(*scores.shape[-2:], dtype=bool)
     if attn_mask is not None:
-        scores = (np.where(attn_mask, scores, -np.inf) if attn_mask.dtype == bool
-                  else scores + attn_mask)
+        scores = (
+            np.where(attn_mask, scores, -np.inf) if attn_mask.dtype == bool else scores + attn_mask
+        )
     peak = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(-1, keepdims=True)

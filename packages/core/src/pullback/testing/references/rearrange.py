@@ -10,10 +10,12 @@ def repeat_interleave(np, self, repeats=None, dim=None, output_size=None):
 
 def at_least(name):
     """One array gives one, several give a list."""
+
     def reference(np, *tensors):
         many = tensors[0] if isinstance(tensors[0], list) else tensors
         found = [_raise(np, name, array) for array in many]
         return found[0] if len(tensors) == 1 and tensors[0] is not many else found
+
     return reference
 
 
@@ -27,7 +29,7 @@ def block_diag(np, *tensors):
     out = np.zeros(np.sum([block.shape for block in blocks], axis=0), np.result_type(*tensors))
     row = column = 0
     for block in blocks:
-        out[row:row + block.shape[0], column:column + block.shape[1]] = block
+        out[row : row + block.shape[0], column : column + block.shape[1]] = block
         row, column = row + block.shape[0], column + block.shape[1]
     return out
 
@@ -44,13 +46,15 @@ def broadcast_tensors(np, *tensors):
 
 def meshgrid(np, *tensors, indexing):
     """The tensors may come as one list."""
-    return np.meshgrid(*(tensors[0] if isinstance(tensors[0], list) else tensors),
-                       indexing=indexing)
+    return np.meshgrid(
+        *(tensors[0] if isinstance(tensors[0], list) else tensors), indexing=indexing
+    )
 
 
 def cartesian_prod(np, *tensors):
     """One vector stays a vector."""
     import itertools
+
     if len(tensors) == 1:
         return tensors[0]
     rows = list(itertools.product(*tensors))
@@ -60,12 +64,14 @@ def cartesian_prod(np, *tensors):
 def combinations(np, self, r=2, with_replacement=False):
     """Python's own, as rows."""
     import itertools
+
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(self, r)) if r else []
     return np.array(rows, dtype=self.dtype).reshape((len(rows), r) if r else (0,))
 
 
 # -- diagonals and parts ---------------------------------------------------------------------------
+
 
 def diag_embed(np, self, offset=0, dim1=-2, dim2=-1):
     """Write the last dim on a diagonal of zeros."""

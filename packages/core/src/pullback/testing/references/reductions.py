@@ -6,15 +6,18 @@ Each takes the NumPy module first, then the op's arguments with arrays for tenso
 
 def running(name):
     """cumsum and cumprod: NumPy has no dims of 0-d arrays."""
+
     def reference(np, self, dim, dtype=None):
         if self.dtype.kind in "biu":
             self = self.astype(np.int64)
         return getattr(np, name)(self, axis=dim) if self.ndim else self
+
     return reference
 
 
 def running_extreme(name):
     """cummax and cummin: step by step, NaN first, the last of equals."""
+
     def reference(np, self, dim):
         if not self.ndim:
             return self, np.zeros((), np.int64)
@@ -29,6 +32,7 @@ def running_extreme(name):
                     best = k
                 values[place][k], indices[place][k] = rows[place][best], best
         return np.moveaxis(values, -1, dim), np.moveaxis(indices, -1, dim)
+
     return reference
 
 
@@ -40,7 +44,7 @@ def logcumsumexp(np, self, dim):
     out = np.empty_like(rows)
     with np.errstate(all="ignore"):
         for k in range(rows.shape[-1]):
-            part = rows[..., :k + 1]
+            part = rows[..., : k + 1]
             peak = part.real.max(axis=-1, keepdims=True)
             peak = np.where(np.isfinite(peak), peak, 0)
             out[..., k] = np.log(np.exp(part - peak).sum(axis=-1)) + peak[..., 0]
@@ -51,8 +55,9 @@ def diff(np, self, n=1, dim=-1, prepend=None, append=None):
     """NumPy marks what is not given in its own way."""
     given = {"prepend": prepend, "append": append}
     given = {name: array for name, array in given.items() if array is not None and n}
-    return np.diff(self, min(n, self.shape[dim] + sum(a.shape[dim] for a in given.values())),
-                   dim, **given)
+    return np.diff(
+        self, min(n, self.shape[dim] + sum(a.shape[dim] for a in given.values())), dim, **given
+    )
 
 
 def trapezoid(np, y, x=None, dx=1, dim=-1):
@@ -89,6 +94,7 @@ def aminmax(np, self, dim=None, keepdim=False):
 
 # -- statistics ------------------------------------------------------------------------------------
 
+
 def _spread(np, name, self, dim, correction, keepdim):
     axes = None if dim is None or dim == () or not self.ndim else dim
     wide = self.astype(np.result_type(self, np.float64))
@@ -104,16 +110,19 @@ def _spread(np, name, self, dim, correction, keepdim):
 def spread_of(name):
     """var, std and the pairs with the mean, of checked arguments."""
     return lambda np, self, dim, correction, keepdim: _spread(
-        np, name, self, dim, correction, keepdim)
+        np, name, self, dim, correction, keepdim
+    )
 
 
 def spread(name):
     """var, std and the pairs with the mean, in every spelling."""
+
     def reference(np, self, dim=None, unbiased=True, keepdim=False, correction=None):
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         correction = int(unbiased) if correction is None else correction
         return _spread(np, name, self, dim, correction, keepdim)
+
     return reference
 
 
@@ -142,12 +151,14 @@ def nanmean(np, self, dim=None, keepdim=False, dtype=None):
 
 def median(ignores_nan):
     """The lower one of the middle elements, and where it is."""
+
     def reference(np, self, dim=None, keepdim=False):
         if dim is None:
             if not self.size:
                 return np.array(np.nan)
             return _middle(np, self.reshape(1, -1), ignores_nan)[0].reshape(())
         return _chosen(np, self, dim, keepdim, lambda rows: _middle(np, rows, ignores_nan))
+
     return reference
 
 
@@ -177,6 +188,7 @@ def _middle(np, rows, ignores_nan):
 
 def mode(np, self, dim=-1, keepdim=False):
     """Count the elements of every row."""
+
     def choose(rows):
         values, indices = np.empty(len(rows), rows.dtype), np.empty(len(rows), np.int64)
         for k, row in enumerate(rows):
@@ -184,19 +196,24 @@ def mode(np, self, dim=-1, keepdim=False):
             values[k] = found[np.argmax(counts)]
             indices[k] = np.nonzero(row == values[k])[0][-1]
         return values, indices
+
     return _chosen(np, self, dim, keepdim, choose)
 
 
 def quantile(name):
     """NumPy's; a vector q adds a first dim."""
+
     def reference(np, self, q, dim=None, keepdim=False, interpolation="linear"):
-        out = getattr(np, name)(self, q, axis=dim if self.ndim else None, method=interpolation,
-                                keepdims=keepdim)
+        out = getattr(np, name)(
+            self, q, axis=dim if self.ndim else None, method=interpolation, keepdims=keepdim
+        )
         return np.asarray(out, self.dtype)
+
     return reference
 
 
 # -- norms -----------------------------------------------------------------------------------------
+
 
 def vector_norm(np, self, order, dim=None, keepdim=False):
     """By the definition."""
@@ -210,7 +227,7 @@ def vector_norm(np, self, order, dim=None, keepdim=False):
             return size.min(**options)
         if order == 0:
             return (size != 0).sum(**options) * 1.0
-        return (size ** order).sum(**options) ** (1 / order)
+        return (size**order).sum(**options) ** (1 / order)
 
 
 def norm(np, self, p="fro", dim=None, keepdim=False, dtype=None):

@@ -99,7 +99,7 @@ def masked_scatter(np, self, mask, source):
     """Write the first elements of the source."""
     self, mask = np.broadcast_arrays(self, mask)
     out = self.copy()
-    out[mask] = source.reshape(-1)[:int(mask.sum())]
+    out[mask] = source.reshape(-1)[: int(mask.sum())]
     return out
 
 

@@ -28,8 +28,7 @@ def kthvalue(np, self, k, dim=-1, keepdim=False):
     """One place of the order."""
     if not self.ndim:
         return sort(np, self)
-    return tuple(np.take(part, [k - 1] if keepdim else k - 1, dim)
-                 for part in sort(np, self, dim))
+    return tuple(np.take(part, [k - 1] if keepdim else k - 1, dim) for part in sort(np, self, dim))
 
 
 def _parts(found, return_inverse, return_counts):
@@ -41,10 +40,14 @@ def _parts(found, return_inverse, return_counts):
 def unique(np, self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """NumPy's; every NaN differs from the others."""
     values, first, inverse, counts = np.unique(
-        self, return_index=True, return_inverse=True, return_counts=True, axis=dim, equal_nan=False)
+        self, return_index=True, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+    )
     values = np.take(self.reshape(-1) if dim is None else self, first, dim or 0)
-    return _parts((values, inverse.reshape(self.shape if dim is None else -1), counts),
-                  return_inverse, return_counts)
+    return _parts(
+        (values, inverse.reshape(self.shape if dim is None else -1), counts),
+        return_inverse,
+        return_counts,
+    )
 
 
 def unique_consecutive(np, self, return_inverse=False, return_counts=False, dim=None):
@@ -56,8 +59,11 @@ def unique_consecutive(np, self, return_inverse=False, return_counts=False, dim=
     values = values.reshape(-1) if dim is None else np.moveaxis(values, 0, dim)
     inverse = np.cumsum(fresh, dtype=np.int64) - 1
     counts = np.diff(np.append(starts, len(rows)))
-    return _parts((values, inverse.reshape(self.shape if dim is None else -1), counts),
-                  return_inverse, return_counts)
+    return _parts(
+        (values, inverse.reshape(self.shape if dim is None else -1), counts),
+        return_inverse,
+        return_counts,
+    )
 
 
 def isin(np, elements, test_elements, assume_unique=False, invert=False):

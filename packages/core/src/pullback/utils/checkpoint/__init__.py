@@ -41,16 +41,36 @@ from pullback.utils.checkpoint._selective import (
 )
 
 __all__ = [
-    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointFunction", "CheckpointPolicy",
-    "DefaultDeviceType", "GraphExecGroup", "SelectiveCheckpointContext", "check_backward_validity",
-    "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts",
-    "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop", "set_device_states",
+    "SAC_IGNORED_OPS",
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "GraphExecGroup",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 
-def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn,
-               determinism_check="default", debug=False, early_stop=True, **kwargs):
+def checkpoint(
+    function,
+    *args,
+    use_reentrant=None,
+    context_fn=noop_context_fn,
+    determinism_check="default",
+    debug=False,
+    early_stop=True,
+    **kwargs,
+):
     """Return ``function(*args, **kwargs)``, which keeps only its arguments for backward.
 
     The first time that backward needs something the function saved, the function runs again, under
@@ -81,12 +101,15 @@ def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn,
         if kwargs:
             raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
         if context_fn is not noop_context_fn or debug is not False:
-            raise ValueError("Passing `context_fn` or `debug` is only supported when "
-                             "use_reentrant=False.")
+            raise ValueError(
+                "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
+            )
         return CheckpointFunction.apply(function, preserve, *args)
     if determinism_check not in DETERMINISM_CHECKS:
-        raise ValueError(f"determinism_check should be one of {list(DETERMINISM_CHECKS)}, but got "
-                         f"{determinism_check}")
+        raise ValueError(
+            f"determinism_check should be one of {list(DETERMINISM_CHECKS)}, but got "
+            f"{determinism_check}"
+        )
     logs = None
     if _debug_wanted(debug):
         if context_fn is not noop_context_fn:
@@ -102,15 +125,22 @@ def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn,
         with surroundings.restored(), later_context:
             function(*args, **kwargs)
 
-    region = Region(run_again, args, early_stop, DETERMINISM_CHECKS[determinism_check],
-                    None if logs is None else logs.explain)
+    region = Region(
+        run_again,
+        args,
+        early_stop,
+        DETERMINISM_CHECKS[determinism_check],
+        None if logs is None else logs.explain,
+    )
     with region.saving(), first_context:
         result = function(*args, **kwargs)
         region.is_complete = True
     if not region.is_complete:
-        raise RuntimeError("pullback.utils.checkpoint: the forward context provided by context_fn "
-                           "suppressed an exception raised during the checkpointed forward, so "
-                           "there is no result to return.")
+        raise RuntimeError(
+            "pullback.utils.checkpoint: the forward context provided by context_fn "
+            "suppressed an exception raised during the checkpointed forward, so "
+            "there is no result to return."
+        )
     return result
 
 
@@ -133,8 +163,10 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     functions = list(functions.children() if hasattr(functions, "children") else functions)
     if not 1 <= segments <= max(len(functions), 1):
-        raise ValueError(f"checkpoint_sequential(): expected 1 to {len(functions)} segments, one "
-                         f"or more functions in each, but got {segments}")
+        raise ValueError(
+            f"checkpoint_sequential(): expected 1 to {len(functions)} segments, one "
+            f"or more functions in each, but got {segments}"
+        )
     length = len(functions) // segments
 
     def run(start, end):
@@ -147,6 +179,10 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
 
     last = length * (segments - 1)
     for start in range(0, last, length or 1):
-        input = checkpoint(run(start, start + length), input, use_reentrant=use_reentrant,
-                           preserve_rng_state=preserve)
+        input = checkpoint(
+            run(start, start + length),
+            input,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve,
+        )
     return run(last, len(functions))(input)

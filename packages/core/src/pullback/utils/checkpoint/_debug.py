@@ -44,8 +44,11 @@ def shown(value):
 def stack():
     """Return where the caller of the package is, a line for each frame, innermost first."""
     frames = traceback.extract_stack()
-    return [f"{frame.filename}:{frame.lineno}:{frame.name}" for frame in reversed(frames)
-            if not frame.filename.startswith(PACKAGE + os.sep)]
+    return [
+        f"{frame.filename}:{frame.lineno}:{frame.name}"
+        for frame in reversed(frames)
+        if not frame.filename.startswith(PACKAGE + os.sep)
+    ]
 
 
 class OpLog(OpWatcher):
@@ -68,8 +71,10 @@ class OpLog(OpWatcher):
 
     def with_stacks(self, label):
         """Return the ops with the stacks that they were called from."""
-        return "\n".join(f"{op}   ({number} of {len(self.ops)} in {label})\n\n" + "\n".join(frames)
-                         + "\n\n" for number, (op, frames) in enumerate(self.ops, 1))
+        return "\n".join(
+            f"{op}   ({number} of {len(self.ops)} in {label})\n\n" + "\n".join(frames) + "\n\n"
+            for number, (op, frames) in enumerate(self.ops, 1)
+        )
 
 
 class OpLogs:
@@ -86,19 +91,25 @@ class OpLogs:
     def explain(self):
         """Return the text of an error: stacks, then both lists of ops."""
         parts = (
-            ("Stack traces of the operators that ran in the original forward",
-             self.first.with_stacks("original")),
-            ("Stack traces of the operators that ran during recomputation",
-             self.latest.with_stacks("recompute")),
+            (
+                "Stack traces of the operators that ran in the original forward",
+                self.first.with_stacks("original"),
+            ),
+            (
+                "Stack traces of the operators that ran during recomputation",
+                self.latest.with_stacks("recompute"),
+            ),
             ("Log of operators in the original forward", self.first.lines()),
             ("Log of operators in recomputation", self.latest.lines()),
         )
         rule = "-" * 79
         body = "\n\n".join(f"{rule}\n{title}:\n{rule}\n\n{text}" for title, text in parts)
-        return (f"An error happened while unpacking tensors; dumping logs of latest computation "
-                f"because you passed `debug=True` to `pullback.utils.checkpoint.checkpoint()`.\n\n"
-                f"{body}\n\n{rule}\nYou are seeing this error because you passed `debug=True` to "
-                f"checkpoint. The two logs above should name the same operators in the same "
-                f"order: the first line that differs is where the runs went different ways, and "
-                f"its stack trace shows the code. The error itself is the direct cause of this "
-                f"exception.")
+        return (
+            f"An error happened while unpacking tensors; dumping logs of latest computation "
+            f"because you passed `debug=True` to `pullback.utils.checkpoint.checkpoint()`.\n\n"
+            f"{body}\n\n{rule}\nYou are seeing this error because you passed `debug=True` to "
+            f"checkpoint. The two logs above should name the same operators in the same "
+            f"order: the first line that differs is where the runs went different ways, and "
+            f"its stack trace shows the code. The error itself is the direct cause of this "
+            f"exception."
+        )

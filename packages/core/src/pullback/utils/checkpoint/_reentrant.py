@@ -18,17 +18,22 @@ def detach_variable(inputs):
     Raises: RuntimeError for anything but a tuple.
     """
     if not isinstance(inputs, tuple):
-        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: "
-                           f"{type(inputs).__name__}")
-    return tuple(value.detach().requires_grad_(value.requires_grad)
-                 if isinstance(value, Tensor) else value for value in inputs)
+        raise RuntimeError(
+            f"Only tuple of tensors is supported. Got Unsupported input type: "
+            f"{type(inputs).__name__}"
+        )
+    return tuple(
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+        for value in inputs
+    )
 
 
 def check_backward_validity(inputs):
     """Warn if no tensor among the inputs requires grad: then no gradient would be computed."""
     if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
-        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None",
-                      stacklevel=2)
+        warnings.warn(
+            "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
+        )
 
 
 class CheckpointFunction(Function):
@@ -48,10 +53,12 @@ class CheckpointFunction(Function):
     @staticmethod
     def backward(ctx, *grads):
         if engine.is_restricted():
-            raise RuntimeError("When use_reentrant=True, pullback.utils.checkpoint is incompatible "
-                               "with .grad() or passing an `inputs` parameter to .backward(). To "
-                               "resolve this error, you can either set use_reentrant=False, or "
-                               "call .backward() without passing the `inputs` argument.")
+            raise RuntimeError(
+                "When use_reentrant=True, pullback.utils.checkpoint is incompatible "
+                "with .grad() or passing an `inputs` parameter to .backward(). To "
+                "resolve this error, you can either set use_reentrant=False, or "
+                "call .backward() without passing the `inputs` argument."
+            )
         args = list(ctx.args)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor
@@ -60,10 +67,14 @@ class CheckpointFunction(Function):
             outputs = ctx.run_function(*leaves)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)
-        pairs = [(output, grad) for output, grad in zip(outputs, grads)
-                 if isinstance(output, Tensor) and output.requires_grad]
+        pairs = [
+            (output, grad)
+            for output, grad in zip(outputs, grads)
+            if isinstance(output, Tensor) and output.requires_grad
+        ]
         if not pairs:
-            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not "
-                               "necessary")
+            raise RuntimeError(
+                "none of output has requires_grad=True, this checkpoint() is not necessary"
+            )
         backward(*zip(*pairs))
         return None, None, *(leaf.grad if isinstance(leaf, Tensor) else None for leaf in leaves)

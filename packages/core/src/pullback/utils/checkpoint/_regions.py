@@ -24,14 +24,18 @@ from pullback.autograd.function import Function
 from pullback.autograd.grad_mode import enable_grad
 from pullback.autograd.graph import saved_tensors_hooks
 
-HINT = ("Tip: To see a more detailed error, either pass `debug=True` to "
-        "`pullback.utils.checkpoint.checkpoint(...)` or wrap the code block with `with "
-        "pullback.utils.checkpoint.set_checkpoint_debug_enabled(True):`.")
+HINT = (
+    "Tip: To see a more detailed error, either pass `debug=True` to "
+    "`pullback.utils.checkpoint.checkpoint(...)` or wrap the code block with `with "
+    "pullback.utils.checkpoint.set_checkpoint_debug_enabled(True):`."
+)
 
-MODIFIED = ("one of the variables needed for gradient computation has been modified by an "
-            "inplace operation: [{} {}], saved as number {} of the checkpointed function, was "
-            "written after that when the function ran again, as without the checkpoint. Hint: "
-            "write to a clone().")
+MODIFIED = (
+    "one of the variables needed for gradient computation has been modified by an "
+    "inplace operation: [{} {}], saved as number {} of the checkpointed function, was "
+    "written after that when the function ran again, as without the checkpoint. Hint: "
+    "write to a clone()."
+)
 
 
 class CheckpointError(RuntimeError):
@@ -49,6 +53,7 @@ DETERMINISM_CHECKS = {"default": describe, "none": lambda tensor: None}
 
 
 # -- settings --------------------------------------------------------------------------------------
+
 
 class _Settings:
     early_stop: bool | None = None
@@ -93,8 +98,9 @@ class GraphExecGroup:
 
     def __enter__(self):
         if _of_thread.group is not None:
-            raise RuntimeError("GraphExecGroup contexts cannot be nested. Already inside group "
-                               f"{_of_thread.group}")
+            raise RuntimeError(
+                f"GraphExecGroup contexts cannot be nested. Already inside group {_of_thread.group}"
+            )
         _of_thread.group = self
         return self
 
@@ -104,6 +110,7 @@ class GraphExecGroup:
 
 # -- the first run ---------------------------------------------------------------------------------
 
+
 class Slot:
     """What is kept instead of a saved tensor."""
 
@@ -111,7 +118,7 @@ class Slot:
 
     def __init__(self, region):
         self.region = region
-        self.values = {}                # of each pass: the tensor, None once it was taken
+        self.values = {}  # of each pass: the tensor, None once it was taken
 
 
 class Inputs(Function):
@@ -125,7 +132,7 @@ class Inputs(Function):
 
 def save_inputs(tensors):
     """Return a node that keeps tensors as what they are in the graph."""
-    hidden = levels.hide_all_levels()   # tangents stay with the tensors, nothing is computed
+    hidden = levels.hide_all_levels()  # tangents stay with the tensors, nothing is computed
     try:
         return Inputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
     finally:
@@ -134,7 +141,8 @@ def save_inputs(tensors):
 
 def can_be_saved(value):
     return isinstance(value, Tensor) and not (
-        batching.are_batched((value,)) or value.is_inference())
+        batching.are_batched((value,)) or value.is_inference()
+    )
 
 
 class Region:
@@ -144,13 +152,13 @@ class Region:
         self.run_again = run_again
         self.early_stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
         self.describe = describe
-        self.explain = explain          # adds to an error; or None
+        self.explain = explain  # adds to an error; or None
         self.level = levels.level_count()
         self.had_tangents = tangents.innermost_level(args) > 0
-        self.is_complete = False        # the first run is over
+        self.is_complete = False  # the first run is over
         self.slots = []
         self.described = []
-        self.replayed = set()           # the passes that ran it again
+        self.replayed = set()  # the passes that ran it again
         self.args = [None if can_be_saved(arg) else arg for arg in args]
         self.places = [k for k, arg in enumerate(args) if can_be_saved(arg)]
         self.saved_args = save_inputs([args[k] for k in self.places])
@@ -171,10 +179,12 @@ class Region:
         args = list(self.args)
         for arg in args:
             if batching.are_batched((arg,)) and batching.describe(arg) is None:
-                raise RuntimeError("pullback.utils.checkpoint: an argument stands for an element "
-                                   "of a batch of vmap, which has ended, so the function cannot "
-                                   "run again. Call vmap inside the checkpointed function, or "
-                                   "compute the gradient inside vmap.")
+                raise RuntimeError(
+                    "pullback.utils.checkpoint: an argument stands for an element "
+                    "of a batch of vmap, which has ended, so the function cannot "
+                    "run again. Call vmap inside the checkpointed function, or "
+                    "compute the gradient inside vmap."
+                )
         for place, tensor in zip(self.places, self.saved_args.saved_tensors):
             args[place] = tensor
         return args
@@ -213,6 +223,7 @@ class Region:
 
 # -- later runs ------------------------------------------------------------------------------------
 
+
 class Stop(BaseException):
     """Leaves a function whose values have all been saved; no ``except Exception`` stops it."""
 
@@ -237,13 +248,13 @@ class Replay:
         self.region = region
         self.key = key
         self.count = 0
-        self.versions = []              # of what went into the slots, at that time
-        self.went_on = False            # past what the first run has saved until now
+        self.versions = []  # of what went into the slots, at that time
+        self.went_on = False  # past what the first run has saved until now
 
     def fill(self, tensor):
         """Put a tensor into the next slot."""
         slots = self.region.slots
-        tensor = create.alias_raw(tensor)       # no history, and no op that watchers would see
+        tensor = create.alias_raw(tensor)  # no history, and no op that watchers would see
         number = self.count
         self.count += 1
         if number < len(slots):
@@ -251,12 +262,14 @@ class Replay:
             if slot is not None:
                 slot.values[self.key] = tensor
             self.versions.append(version_of(tensor))
-        elif not self.region.is_complete:       # backward runs inside the function
+        elif not self.region.is_complete:  # backward runs inside the function
             self.went_on = True
         elif not self.region.early_stop:
-            raise CheckpointError(f"pullback.utils.checkpoint: trying to save more tensors during "
-                                  f"recomputation than during the original forward pass, which "
-                                  f"saved {len(slots)}.\n{HINT}")
+            raise CheckpointError(
+                f"pullback.utils.checkpoint: trying to save more tensors during "
+                f"recomputation than during the original forward pass, which "
+                f"saved {len(slots)}.\n{HINT}"
+            )
         if self.region.early_stop and self.count >= len(slots):
             raise Stop(self)
         return tensor
@@ -269,13 +282,17 @@ class Replay:
         if self.count != len(region.slots):
             why = ""
             if region.had_tangents and levels.level_count() < region.level:
-                why = ("Forward mode was on during the original forward and has ended: compute the "
-                       "gradient before.\n")
-            raise CheckpointError(f"pullback.utils.checkpoint: A different number of tensors was "
-                                  f"saved during the original forward and recomputation.\nNumber "
-                                  f"of tensors saved during forward: {len(region.slots)}\nNumber "
-                                  f"of tensors saved during recomputation: {self.count}.\n{why}"
-                                  f"{HINT}")
+                why = (
+                    "Forward mode was on during the original forward and has ended: compute the "
+                    "gradient before.\n"
+                )
+            raise CheckpointError(
+                f"pullback.utils.checkpoint: A different number of tensors was "
+                f"saved during the original forward and recomputation.\nNumber "
+                f"of tensors saved during forward: {len(region.slots)}\nNumber "
+                f"of tensors saved during recomputation: {self.count}.\n{why}"
+                f"{HINT}"
+            )
         different = ""
         for number, (reference, expected) in enumerate(zip(region.slots, region.described)):
             slot = reference()
@@ -286,12 +303,16 @@ class Replay:
                 raise RuntimeError(MODIFIED.format(tensor.dtype, list(tensor.shape), number))
             found = region.describe(tensor)
             if found != expected:
-                different += (f"tensor at position {number}:\nsaved metadata: {expected}\n"
-                              f"recomputed metadata: {found}\n")
+                different += (
+                    f"tensor at position {number}:\nsaved metadata: {expected}\n"
+                    f"recomputed metadata: {found}\n"
+                )
         if different:
-            raise CheckpointError(f"pullback.utils.checkpoint: Recomputed values for the following "
-                                  f"tensors have different metadata than during the forward pass.\n"
-                                  f"{different}{HINT}")
+            raise CheckpointError(
+                f"pullback.utils.checkpoint: Recomputed values for the following "
+                f"tensors have different metadata than during the forward pass.\n"
+                f"{different}{HINT}"
+            )
 
 
 def take(slot):
@@ -307,7 +328,7 @@ def take(slot):
 def _take(slot):
     region = slot.region
     key = _of_thread.group or engine.current_task_id()
-    if key == -1:                       # no pass runs: compute it for this use alone
+    if key == -1:  # no pass runs: compute it for this use alone
         key = object()
         region.replay(key)
         value = slot.values[key]
@@ -321,19 +342,24 @@ def _take(slot):
     if value is None:
         more = ""
         if key is _of_thread.group:
-            more = ("Performing two backward calls that overlap (i.e. require the same saved "
-                    "activation in order to compute gradients) is not allowed while under the "
-                    "pullback.utils.checkpoint.GraphExecGroup context. ")
-        raise CheckpointError(f"pullback.utils.checkpoint: Unpack is being triggered for a tensor "
-                              f"that was already unpacked once. {more}If you are calling "
-                              f"ctx.saved_tensors in backward, make sure to do so only once: keep "
-                              f"the tensors in a variable.")
+            more = (
+                "Performing two backward calls that overlap (i.e. require the same saved "
+                "activation in order to compute gradients) is not allowed while under the "
+                "pullback.utils.checkpoint.GraphExecGroup context. "
+            )
+        raise CheckpointError(
+            f"pullback.utils.checkpoint: Unpack is being triggered for a tensor "
+            f"that was already unpacked once. {more}If you are calling "
+            f"ctx.saved_tensors in backward, make sure to do so only once: keep "
+            f"the tensors in a variable."
+        )
     slot.values[key] = None
     return value
 
 
 def forget_later(region, key):
     """Drop at the end of the pass what it did not take."""
+
     def forget():
         found = region()
         if found is not None:

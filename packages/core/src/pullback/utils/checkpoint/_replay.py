@@ -57,8 +57,11 @@ def get_device_states(*args):
     >>> pb.utils.checkpoint.get_device_states(pb.ones(1), 2)
     ([], [])
     """
-    numbers = [leaf.get_device() for leaf in leaves(args)
-               if isinstance(leaf, Tensor) and leaf.device.type != "meta"]
+    numbers = [
+        leaf.get_device()
+        for leaf in leaves(args)
+        if isinstance(leaf, Tensor) and leaf.device.type != "meta"
+    ]
     numbers = [number for number in numbers if number >= 0]
     return numbers, [random.get_rng_state() for _ in numbers]
 

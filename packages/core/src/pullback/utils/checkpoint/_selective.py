@@ -15,10 +15,12 @@ from pullback.autograd.grad_mode import no_grad
 from pullback.ops import ops
 from pullback.utils.checkpoint._watcher import OpWatcher
 
-DIFFERENT = ("The checkpointed function must call the same ops in the same order whenever it runs. "
-             "See which ops ran with debug=True.")
-KERNEL = "_kernel"                      # ends the name of what computes an op such as softmax
-PLAIN = "plain_"                        # begins the name of the op behind one of nn.functional
+DIFFERENT = (
+    "The checkpointed function must call the same ops in the same order whenever it runs. "
+    "See which ops ran with debug=True."
+)
+KERNEL = "_kernel"  # ends the name of what computes an op such as softmax
+PLAIN = "plain_"  # begins the name of the op behind one of nn.functional
 
 
 class CheckpointPolicy(enum.Enum):
@@ -89,19 +91,25 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list
     else:
-        raise TypeError(f"policy_fn_or_list must be either a function or a list of ops, not "
-                        f"{type(policy_fn_or_list).__name__}")
+        raise TypeError(
+            f"policy_fn_or_list must be either a function or a list of ops, not "
+            f"{type(policy_fn_or_list).__name__}"
+        )
     results: dict = {}
     return Keeping(policy, results), Giving(results, allow_cache_entry_mutation)
 
 
 def check_is_seen(op):
     if not isinstance(op, Op):
-        raise ValueError(f"Expected op in `op_list` to be an op of pullback, such as pullback.mm, "
-                         f"but got: {op} of type {type(op)}")
+        raise ValueError(
+            f"Expected op in `op_list` to be an op of pullback, such as pullback.mm, "
+            f"but got: {op} of type {type(op)}"
+        )
     if op.is_composite and not hasattr(ops, op.name.removeprefix(PLAIN) + KERNEL):
-        raise ValueError(f"op_list: {op.name} is made of other ops: name those instead. A policy "
-                         f"function that prints op.name shows them.")
+        raise ValueError(
+            f"op_list: {op.name} is made of other ops: name those instead. A policy "
+            f"function that prints op.name shows them."
+        )
 
 
 def public(op):
@@ -121,17 +129,19 @@ class Kept:
         self.devices = [tensor.device for tensor in tensors]
         self.tensors = [create.alias_raw(tensor) for tensor in tensors]
         if offload:
-            self.tensors = [tensor if arrays.is_host(tensor) else tensor.to("cpu")
-                            for tensor in self.tensors]
+            self.tensors = [
+                tensor if arrays.is_host(tensor) else tensor.to("cpu") for tensor in self.tensors
+            ]
         self.versions = [tensor._version for tensor in self.tensors]
-        self.draws = draws              # how far the op has moved the random numbers
+        self.draws = draws  # how far the op has moved the random numbers
 
     def value(self, may_have_changed):
         """Return the result."""
         for tensor, version in zip(self.tensors, self.versions):
             if tensor._version != version and not may_have_changed:
-                raise RuntimeError("Tensor cached during selective activation checkpoint has been "
-                                   "mutated")
+                raise RuntimeError(
+                    "Tensor cached during selective activation checkpoint has been mutated"
+                )
         if self.draws:
             random.default_generator.take(self.draws)
         tensors = [tensor.to(device) for tensor, device in zip(self.tensors, self.devices)]
@@ -140,7 +150,7 @@ class Kept:
         return self.type(*tensors) if hasattr(self.type, "_fields") else self.type(tensors)
 
 
-GIVEN = object()                        # in the place of what was kept
+GIVEN = object()  # in the place of what was kept
 
 
 class Counting(OpWatcher):
@@ -148,7 +158,7 @@ class Counting(OpWatcher):
 
     def __init__(self, results):
         super().__init__()
-        self.results = results          # (op, number) -> Kept, GIVEN, or None: computed again
+        self.results = results  # (op, number) -> Kept, GIVEN, or None: computed again
         self.counts: Counter[Op] = Counter()
 
     def begin(self):
@@ -181,8 +191,9 @@ class Keeping(Counting):
         result = run()
         op = place[0]
         with no_grad():
-            policy = self.policy(SelectiveCheckpointContext(is_recompute=False, op_output=result),
-                                 op, *args)
+            policy = self.policy(
+                SelectiveCheckpointContext(is_recompute=False, op_output=result), op, *args
+            )
         if isinstance(policy, bool):
             policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
         kept = None
@@ -204,13 +215,17 @@ class Giving(Counting):
     def see_place(self, place, args, run):
         """Return what was kept of an op, once, or run it."""
         if place not in self.results:
-            raise RuntimeError(f"{place[0].name}, call number {place[1]}, encountered during "
-                               f"backward but not found in storage. {DIFFERENT}")
+            raise RuntimeError(
+                f"{place[0].name}, call number {place[1]}, encountered during "
+                f"backward but not found in storage. {DIFFERENT}"
+            )
         kept = self.results[place]
         if kept is None:
             return run()
         if kept is GIVEN:
-            raise RuntimeError("Trying to backward an extra time. You are only allowed to backward "
-                               "once on any region computed under selective activation checkpoint.")
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward "
+                "once on any region computed under selective activation checkpoint."
+            )
         self.results[place] = GIVEN
         return kept.value(self.may_have_changed)

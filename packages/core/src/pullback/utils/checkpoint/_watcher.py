@@ -9,7 +9,7 @@ class OpWatcher(ABC):
     """Calls ``see`` for each op inside: see ``levels.enter_watch``."""
 
     def __init__(self):
-        self.levels = []                # one for each time that it is entered
+        self.levels = []  # one for each time that it is entered
 
     @abstractmethod
     def begin(self):
