@@ -251,7 +251,7 @@ def test_memory_of_another_tensor_at_the_same_place(x):
             a = pb.full((2, 3), float(number), dtype=pb.float64)
             graphs.append((number, (x * a).sum()))
             a.zero_()
-            del a                       # its memory may be the next one's
+            del a  # its memory may be the next one's
         for number, z in graphs:
             assert read(grad(z, x)[0]) == [[float(number)] * 3] * 2
 

@@ -59,6 +59,7 @@ def messages(run, error):
 
 # ---- the switches --------------------------------------------------------------------------------
 
+
 def test_detect_anomaly_warns_when_it_is_made():
     with pytest.warns(UserWarning, match="Anomaly Detection has been enabled"):
         mode = pb.autograd.detect_anomaly()
@@ -83,9 +84,17 @@ def test_set_detect_anomaly_acts_at_once_and_is_undone():
 
 # ---- what nodes remember -------------------------------------------------------------------------
 
-@pytest.mark.parametrize("make", [
-    lambda x: x * 2, lambda x: Failing.apply(x), lambda x: x.unbind()[1],
-    lambda x: (x * 1).mul_(2)], ids=["op", "function", "many", "inplace"])
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x * 2,
+        lambda x: Failing.apply(x),
+        lambda x: x.unbind()[1],
+        lambda x: (x * 1).mul_(2),
+    ],
+    ids=["op", "function", "many", "inplace"],
+)
 def test_node_keeps_the_stack_of_its_forward_call(anomaly, make):
     metadata = make(pb.ones(2, requires_grad=True)).grad_fn.metadata
     assert list(metadata) == ["traceback_"]
@@ -117,11 +126,13 @@ def test_nothing_is_kept_otherwise():
 
 # ---- failing nodes -------------------------------------------------------------------------------
 
+
 def test_warning_shows_the_forward_call(anomaly):
     y = Failing.apply(pb.ones(1, requires_grad=True))
     (message,) = messages(lambda: y.backward(), ValueError)
-    assert message.startswith("Error detected in FailingBackward. Traceback of forward call that "
-                              "caused the error:\n")
+    assert message.startswith(
+        "Error detected in FailingBackward. Traceback of forward call that caused the error:\n"
+    )
     assert "y = Failing.apply(pb.ones(1, requires_grad=True))" in message
 
 
@@ -129,8 +140,10 @@ def test_without_forward_information():
     y = Failing.apply(pb.ones(1, requires_grad=True))
     with pb.autograd.set_detect_anomaly(True):
         (message,) = messages(lambda: y.backward(), ValueError)
-    assert message == ("Error detected in FailingBackward. No forward pass information available. "
-                       "Enable detect anomaly during forward pass for more information.")
+    assert message == (
+        "Error detected in FailingBackward. No forward pass information available. "
+        "Enable detect anomaly during forward pass for more information."
+    )
 
 
 def test_warning_for_each_ancestor(anomaly):
@@ -139,8 +152,10 @@ def test_warning_for_each_ancestor(anomaly):
     (g,) = pb.autograd.grad(y, x, create_graph=True)
     first, second = messages(lambda: g.backward(), ValueError)
     assert first.startswith("Error detected in FailingBackward. Traceback of forward call")
-    assert second.startswith("\n\nPrevious calculation was induced by OuterBackward. Traceback of "
-                             "forward call that induced the previous calculation:\n")
+    assert second.startswith(
+        "\n\nPrevious calculation was induced by OuterBackward. Traceback of "
+        "forward call that induced the previous calculation:\n"
+    )
     assert "y = Outer.apply(x * 1)" in second
 
 
@@ -153,19 +168,25 @@ def test_failing_hook_is_reported_with_its_node(anomaly):
 
 # ---- NaN -----------------------------------------------------------------------------------------
 
+
 def test_nan_is_found(anomaly):
     y = Nan.apply(pb.ones(1, requires_grad=True))
-    with (pytest.warns(UserWarning, match="Error detected in NanBackward"),
-          pytest.raises(RuntimeError, match="Function 'NanBackward' returned nan values in its "
-                                            "0th output")):
+    with (
+        pytest.warns(UserWarning, match="Error detected in NanBackward"),
+        pytest.raises(
+            RuntimeError, match="Function 'NanBackward' returned nan values in its 0th output"
+        ),
+    ):
         y.backward()
 
 
 def test_nan_is_looked_for_in_batches_of_gradients(anomaly):
     found = pb.func.jacrev(lambda x: x.clone().mul_(x))(pb.tensor([1.0, 2.0]))
     assert found.tolist() == [[2.0, 0.0], [0.0, 4.0]]
-    with (pytest.warns(UserWarning, match="Error detected in MulBackward0"),
-          pytest.raises(RuntimeError, match="Function 'MulBackward0' returned nan values")):
+    with (
+        pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+        pytest.raises(RuntimeError, match="Function 'MulBackward0' returned nan values"),
+    ):
         pb.func.jacrev(lambda x: x * pb.tensor([1.0, float("nan")]))(pb.ones(2))
 
 
@@ -184,10 +205,11 @@ def test_infinity_is_no_nan(anomaly):
 
 # ---- in-place errors -----------------------------------------------------------------------------
 
+
 def overwritten():
     x = pb.ones(1, requires_grad=True) * 1
-    y = x * x       # saves x
-    x.add_(1)       # writes x
+    y = x * x  # saves x
+    x.add_(1)  # writes x
     return y
 
 
@@ -210,30 +232,41 @@ def test_inplace_error_shows_both_lines(anomaly):
 
 def test_inplace_error_without_anomaly_mode_names_the_operations():
     message = error_of(overwritten())
-    assert ("It was saved by MulBackward0; the last in-place operation on it was add_. Hint: "
-            "enable anomaly detection") in message
+    assert (
+        "It was saved by MulBackward0; the last in-place operation on it was add_. Hint: "
+        "enable anomaly detection"
+    ) in message
     assert "line" not in message
 
 
 # ---- better than the reference -------------------------------------------------------------------
 
+
 def test_nan_error_counts_and_locates(anomaly):
     x = pb.ones(2, 2, requires_grad=True)
     weights = pb.tensor([[1.0, 1.0], [float("nan"), 1.0]])
-    with (pytest.warns(UserWarning, match="Error detected in MulBackward0"),
-          pytest.raises(RuntimeError, match=r"1 of 4 elements of shape \[2, 2\] are nan, the first "
-                                            r"at index \(1, 0\); the gradients it was given had "
-                                            r"none")):
+    with (
+        pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+        pytest.raises(
+            RuntimeError,
+            match=r"1 of 4 elements of shape \[2, 2\] are nan, the first "
+            r"at index \(1, 0\); the gradients it was given had "
+            r"none",
+        ),
+    ):
         (x * weights).sum().backward()
-    with (pytest.warns(UserWarning), pytest.raises(RuntimeError, match="given had some too")):
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match="given had some too"):
         (x * 2).backward(weights)
 
 
-@pytest.mark.parametrize(("run", "call"), [
-    (lambda x, y: y.backward(), r"backward\(\)"),
-    (lambda x, y: y.backward(inputs=[x]), r"backward\(\)"),
-    (lambda x, y: pb.autograd.grad(y, x), r"autograd.grad\(\)"),
-])
+@pytest.mark.parametrize(
+    ("run", "call"),
+    [
+        (lambda x, y: y.backward(), r"backward\(\)"),
+        (lambda x, y: y.backward(inputs=[x]), r"backward\(\)"),
+        (lambda x, y: pb.autograd.grad(y, x), r"autograd.grad\(\)"),
+    ],
+)
 def test_error_after_freeing_says_which_call_freed(run, call):
     x = pb.ones(1, requires_grad=True)
     y = x * x
@@ -244,8 +277,8 @@ def test_error_after_freeing_says_which_call_freed(run, call):
 
 def test_error_after_freeing_shows_the_line(anomaly):
     y = pb.ones(1, requires_grad=True).exp()
-    y.backward()        # here
-    with (pytest.warns(UserWarning), pytest.raises(RuntimeError) as caught):
+    y.backward()  # here
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError) as caught:
         y.backward()
     line = int(re.search(r"freed by backward\(\) at File \S+ line (\d+)", str(caught.value))[1])
     with open(__file__) as lines:

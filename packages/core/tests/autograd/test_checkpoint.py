@@ -22,7 +22,7 @@ from pullback.utils.checkpoint import (
 
 grad = pb.autograd.grad
 dropout = pb.nn.functional.dropout
-ENDS = {True: 1, False: 2}              # how often a function comes to its end, by early_stop
+ENDS = {True: 1, False: 2}  # how often a function comes to its end, by early_stop
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_python_behind_the_last_op_that_saves_does_not_run_again(x):
         return y
 
     checkpoint(function, x).sum().backward()
-    assert seen == ["saved", "end"]     # stopped in exp, which saves its result
+    assert seen == ["saved", "end"]  # stopped in exp, which saves its result
 
 
 def test_except_exception_does_not_stop_the_early_stop(x):

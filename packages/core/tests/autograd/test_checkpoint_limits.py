@@ -95,7 +95,7 @@ def test_metadata_are_not_compared_if_so_wanted(x):
     other = Changing(two, lambda x: x.sin() * pb.ones(3))
     y = checkpoint(other, x, determinism_check="none")
     with pytest.raises(RuntimeError, match="unpack hook of ExpBackward0 returned a tensor"):
-        y.sum().backward()              # the graph itself notices
+        y.sum().backward()  # the graph itself notices
 
 
 def test_a_value_that_differs_is_not_seen(x):
@@ -143,7 +143,7 @@ def test_exceptions_of_the_function_arrive(x):
     with pytest.raises(ZeroDivisionError):
         y.sum().backward(retain_graph=True)
     assert pb.is_grad_enabled()
-    assert same(y.grad_fn._saved_self, x.sin().exp())           # now it runs through
+    assert same(y.grad_fn._saved_self, x.sin().exp())  # now it runs through
 
 
 def test_options_that_do_not_go_together(x):
@@ -333,8 +333,9 @@ def test_writes_that_no_saved_tensor_sees(early_stop):
     x = pb.arange(6.0).reshape(3, 2).requires_grad_()
     factor = pb.tensor(0.5, requires_grad=True)
     found = checkpoint(function, x, factor, early_stop=early_stop)
-    for one, other in zip(grad(found.sum(), [x, factor]),
-                          grad(function(x, factor).sum(), [x, factor])):
+    for one, other in zip(
+        grad(found.sum(), [x, factor]), grad(function(x, factor).sum(), [x, factor])
+    ):
         assert one.tolist() == other.tolist()
 
 

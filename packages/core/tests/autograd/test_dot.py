@@ -20,8 +20,11 @@ def test_nodes_and_leaves():
     y = pb.ones(2, 2, dtype=pb.float64, requires_grad=True)
     found = arrows(to_dot((x * y).sum(), names={"x": x, "y": y}))
     assert found == [
-        (r"output 0\nfloat64 []", "SumBackward0"), ("SumBackward0", "MulBackward0"),
-        ("MulBackward0", r"x\nfloat32 [2]"), ("MulBackward0", r"y\nfloat64 [2, 2]")]
+        (r"output 0\nfloat64 []", "SumBackward0"),
+        ("SumBackward0", "MulBackward0"),
+        ("MulBackward0", r"x\nfloat32 [2]"),
+        ("MulBackward0", r"y\nfloat64 [2, 2]"),
+    ]
 
 
 def test_shared_nodes_are_drawn_once():
@@ -41,7 +44,8 @@ def test_numbers_of_outputs():
 
 def test_leaf_alone():
     assert arrows(to_dot(pb.ones(1, requires_grad=True))) == [
-        (r"output 0\nfloat32 [1]", r"leaf\nfloat32 [1]")]
+        (r"output 0\nfloat32 [1]", r"leaf\nfloat32 [1]")
+    ]
 
 
 def test_long_chain_does_not_recurse():
@@ -56,11 +60,14 @@ def test_quotes_in_names():
     assert r'label="a\"b\\\nfloat32 [1]"' in to_dot(x * 2, names={'a"b\\': x})
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ((3,), TypeError, "expected a Tensor, a GradientEdge or a sequence of them, got int"),
-    ((pb.ones(1),), RuntimeError, "It is not possible to get the gradient edge"),
-    ((pb.ones(1, requires_grad=True), ["x"]), TypeError, "argument 'names' must be a dict"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((3,), TypeError, "expected a Tensor, a GradientEdge or a sequence of them, got int"),
+        ((pb.ones(1),), RuntimeError, "It is not possible to get the gradient edge"),
+        ((pb.ones(1, requires_grad=True), ["x"]), TypeError, "argument 'names' must be a dict"),
+    ],
+)
 def test_wrong_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         to_dot(*arguments)
@@ -76,7 +83,7 @@ def test_svg_without_graphviz(monkeypatch):
 
 def test_svg_comes_from_dot(monkeypatch, tmp_path):
     program = tmp_path / "dot"
-    program.write_text("#!/bin/sh\nread first\n[ \"$first\" = 'digraph {' ] && echo \"<svg $1>\"\n")
+    program.write_text('#!/bin/sh\nread first\n[ "$first" = \'digraph {\' ] && echo "<svg $1>"\n')
     program.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda name: str(program))
     assert to_dot(pb.ones(1, requires_grad=True)).svg() == "<svg -Tsvg>\n"

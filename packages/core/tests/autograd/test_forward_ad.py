@@ -60,7 +60,7 @@ class TestLevels:
     def test_leaving_frees_tangents(self):
         with dual_level():
             x = make_dual(pb.ones(2, requires_grad=True), pb.ones(2))
-            y = x.exp()                 # saves its output, and with it the output's tangent
+            y = x.exp()  # saves its output, and with it the output's tangent
             alive = weakref.ref(tangent(y))
             assert alive() is not None
         assert alive() is None
@@ -142,23 +142,33 @@ REFUSED = {
 }
 REFUSED_INSIDE = {
     "nested": (forward_ad.enter_dual_level, RuntimeError, "Nested forward mode AD"),
-    "out of order": (
-        lambda: forward_ad.exit_dual_level(level=3), RuntimeError, "not the last one"),
+    "out of order": (lambda: forward_ad.exit_dual_level(level=3), RuntimeError, "not the last one"),
     "shape": (lambda: make_dual(ONES, pb.ones(3)), RuntimeError, "different size"),
     "integer tangent": (
-        lambda: make_dual(ONES, pb.ones(2, dtype=pb.int64)), ValueError, "tangent to be floating"),
+        lambda: make_dual(ONES, pb.ones(2, dtype=pb.int64)),
+        ValueError,
+        "tangent to be floating",
+    ),
     "integer primal": (
-        lambda: make_dual(pb.ones(2, dtype=pb.int64), ONES), ValueError, "primal to be floating"),
+        lambda: make_dual(pb.ones(2, dtype=pb.int64), ONES),
+        ValueError,
+        "primal to be floating",
+    ),
     "dual already": (
-        lambda: make_dual(make_dual(ONES, ONES), ONES), RuntimeError, "already has a forward"),
+        lambda: make_dual(make_dual(ONES, ONES), ONES),
+        RuntimeError,
+        "already has a forward",
+    ),
     "make_dual level": (lambda: make_dual(ONES, ONES, level=2), RuntimeError, "Invalid level"),
     "unpack_dual level": (lambda: unpack_dual(ONES, level=2), RuntimeError, "Invalid level"),
     "no primal": (lambda: make_dual(3.0, ONES), TypeError, "'tensor' .* must be Tensor, not float"),
     "no tangent": (lambda: make_dual(ONES, [1.0]), TypeError, "'tangent' .* must be Tensor"),
     "no dual": (lambda: unpack_dual(None), TypeError, "must be Tensor, not NoneType"),
     "out": (
-        lambda: pb.add(make_dual(ONES, ONES), 1, out=pb.empty(2)), NotImplementedError,
-        "forward AD or vmap with add_out"),
+        lambda: pb.add(make_dual(ONES, ONES), 1, out=pb.empty(2)),
+        NotImplementedError,
+        "forward AD or vmap with add_out",
+    ),
 }
 
 
@@ -284,7 +294,7 @@ class TestInPlace:
 
 def hessian_vector_product(x, v):
     x = x.detach()
-    return (2 + x) * x.exp() * v        # of sum(x * exp(x))
+    return (2 + x) * x.exp() * v  # of sum(x * exp(x))
 
 
 class TestBothModes:
@@ -294,7 +304,7 @@ class TestBothModes:
     def test_forward_over_reverse(self, level):
         x = self.X.clone().requires_grad_()
         dual = make_dual(x, self.V)
-        grad, = pb.autograd.grad((dual * dual.exp()).sum(), dual)
+        (grad,) = pb.autograd.grad((dual * dual.exp()).sum(), dual)
         pb.testing.assert_close(tangent(grad), hessian_vector_product(x, self.V))
 
     def test_forward_over_accumulated_gradients(self, level):
@@ -322,20 +332,24 @@ class TestBothModes:
             pb.linalg.solve(pb.eye(2) * dual.detach(), x)
         assert len(packed) == len(plain)
 
-    @pytest.mark.parametrize("function", [
-        lambda x, y: (x * y).sin().sum(0),
-        lambda x, y: pb.cat([x, y * y])[1:3] @ y.t(),
-        lambda x, y: x.softmax(-1).cumsum(1).max(1).values,
-        lambda x, y: pb.where(x > y, x * y, y).sort(dim=0).values,
-        lambda x, y: pb.nn.functional.layer_norm(x, (3,)) * y.std(0),
-        lambda x, y: pb.einsum("ij,kj->ik", x, y).relu().logsumexp(0),
-        lambda x, y: x.clone().index_add_(0, pb.tensor([1, 1]), y) ** 3,
-        lambda x, y: pb.complex(x, y).abs(),
-    ])
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x, y: (x * y).sin().sum(0),
+            lambda x, y: pb.cat([x, y * y])[1:3] @ y.t(),
+            lambda x, y: x.softmax(-1).cumsum(1).max(1).values,
+            lambda x, y: pb.where(x > y, x * y, y).sort(dim=0).values,
+            lambda x, y: pb.nn.functional.layer_norm(x, (3,)) * y.std(0),
+            lambda x, y: pb.einsum("ij,kj->ik", x, y).relu().logsumexp(0),
+            lambda x, y: x.clone().index_add_(0, pb.tensor([1, 1]), y) ** 3,
+            lambda x, y: pb.complex(x, y).abs(),
+        ],
+    )
     def test_gradcheck(self, function):
         generator = pb.Generator().manual_seed(5)
-        inputs = [pb.randn(2, 3, dtype=pb.float64, generator=generator).requires_grad_()
-                  for _ in range(2)]
+        inputs = [
+            pb.randn(2, 3, dtype=pb.float64, generator=generator).requires_grad_() for _ in range(2)
+        ]
         assert gradcheck(function, inputs, check_forward_ad=True)
 
 
@@ -344,7 +358,7 @@ class Product(pb.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, y, number):
-        assert unpack_dual(x).tangent is None       # forward does not see tangents
+        assert unpack_dual(x).tangent is None  # forward does not see tangents
         ctx.save_for_forward(x, y)
         return x * y, y.argmax(), x.view(-1), number
 
@@ -356,8 +370,11 @@ class Product(pb.autograd.Function):
 
 
 def function_of(forward, jvp):
-    return type("Custom", (pb.autograd.Function,),
-                {"forward": staticmethod(forward), "jvp": staticmethod(jvp)})
+    return type(
+        "Custom",
+        (pb.autograd.Function,),
+        {"forward": staticmethod(forward), "jvp": staticmethod(jvp)},
+    )
 
 
 def changed_in_place(ctx, x):
@@ -403,7 +420,7 @@ class TestFunction:
 
             @staticmethod
             def jvp(ctx, t):
-                x, = ctx.saved_tensors
+                (x,) = ctx.saved_tensors
                 return 3 * x * x * t
 
         outer = levels.enter_level()
@@ -422,14 +439,17 @@ class TestFunction:
         assert custom.apply(x) is x
         assert pb.equal(tangent(x), pb.tensor([2.0, 1.0]))
 
-    @pytest.mark.parametrize(("forward", "jvp", "message"), [
-        (lambda ctx, x: x * 2, lambda ctx, t: (t, t), "expected 1 but got 2"),
-        (lambda ctx, x: x * 2, lambda ctx, t: pb.ones(3), "different size"),
-        (lambda ctx, x: x * 2, lambda ctx, t: 3, "expected Variable or None"),
-        (lambda ctx, x: x.view(-1), lambda ctx, t: t * 2, "jvp is not returning a view"),
-        (changed_in_place, lambda ctx, t: t * 2, "modify the corresponding gradient inplace"),
-        (not_differentiable, lambda ctx, t: t, "is not a differentiable Tensor"),
-    ])
+    @pytest.mark.parametrize(
+        ("forward", "jvp", "message"),
+        [
+            (lambda ctx, x: x * 2, lambda ctx, t: (t, t), "expected 1 but got 2"),
+            (lambda ctx, x: x * 2, lambda ctx, t: pb.ones(3), "different size"),
+            (lambda ctx, x: x * 2, lambda ctx, t: 3, "expected Variable or None"),
+            (lambda ctx, x: x.view(-1), lambda ctx, t: t * 2, "jvp is not returning a view"),
+            (changed_in_place, lambda ctx, t: t * 2, "modify the corresponding gradient inplace"),
+            (not_differentiable, lambda ctx, t: t, "is not a differentiable Tensor"),
+        ],
+    )
     def test_refused(self, dual, forward, jvp, message):
         with pytest.raises(RuntimeError, match=message):
             function_of(forward, jvp).apply(dual.clone())
@@ -509,10 +529,17 @@ def test_tangent_with_a_tangent_at_the_same_level_is_refused():
             make_dual(pb.ones(2), dual)
 
 
-@pytest.mark.parametrize("write", [
-    lambda x, i, s: x.scatter(0, i, s), lambda x, i, s: x.clone().scatter_(0, i, s),
-    lambda x, i, s: x.put(i, s), lambda x, i, s: x.index_copy(0, i, s),
-    lambda x, i, s: x.index_put((i,), s), lambda x, i, s: x.clone().index_copy_(0, i, s)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, i, s: x.scatter(0, i, s),
+        lambda x, i, s: x.clone().scatter_(0, i, s),
+        lambda x, i, s: x.put(i, s),
+        lambda x, i, s: x.index_copy(0, i, s),
+        lambda x, i, s: x.index_put((i,), s),
+        lambda x, i, s: x.clone().index_copy_(0, i, s),
+    ],
+)
 @pytest.mark.parametrize("moved", [(0,), (1,), (0, 1)])
 def test_the_last_write_to_a_place_brings_its_tangent(write, moved):
     """Tangents are written as values are; batched ones, too, and to targets that have none."""

@@ -53,7 +53,7 @@ class TestGrad:
     def test_history_of_the_caller(self):
         w = A.clone().requires_grad_()
         found = grad(lambda a: (a * a * w).sum())(A)
-        again, = pb.autograd.grad(found.sum(), w)
+        (again,) = pb.autograd.grad(found.sum(), w)
         assert pb.equal(again, 2 * A)
         with pb.no_grad():
             assert not grad(lambda a: (a * a * w).sum())(A).requires_grad
@@ -101,8 +101,7 @@ class TestGrad:
     def test_per_sample(self):
         w = pb.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=pb.float64)
         found = vmap(grad(lambda v, a: (a @ v).tanh().sum()), in_dims=(None, 0))(w, X)
-        expected = pb.stack([
-            pb.outer(a, 1 - (a @ w).tanh() ** 2) for a in X])
+        expected = pb.stack([pb.outer(a, 1 - (a @ w).tanh() ** 2) for a in X])
         pb.testing.assert_close(found, expected)
 
 
@@ -181,11 +180,18 @@ class TestJacobians:
     def test_chunks(self):
         pb.testing.assert_close(jacrev(pb.sin, chunk_size=1)(A), jacrev(pb.sin)(A))
 
-    @pytest.mark.parametrize("twice", [
-        hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f)),
-        lambda f: jacrev(jacfwd(f)), lambda f: jacfwd(jacrev(f)),
-        lambda f: jacfwd(grad(f)), lambda f: jacrev(grad(f)),
-    ])
+    @pytest.mark.parametrize(
+        "twice",
+        [
+            hessian,
+            lambda f: jacrev(jacrev(f)),
+            lambda f: jacfwd(jacfwd(f)),
+            lambda f: jacrev(jacfwd(f)),
+            lambda f: jacfwd(jacrev(f)),
+            lambda f: jacfwd(grad(f)),
+            lambda f: jacrev(grad(f)),
+        ],
+    )
     def test_hessians_agree(self, twice):
         rows = []
         step = 1e-5
@@ -194,8 +200,7 @@ class TestJacobians:
             e[i] = step
             rows.append((expected_gradient(A + e) - expected_gradient(A - e)) / (2 * step))
         pb.testing.assert_close(twice(scalar)(A), pb.stack(rows), rtol=1e-6, atol=1e-6)
-        pb.testing.assert_close(
-            vmap(twice(scalar))(X), pb.stack([twice(scalar)(a) for a in X]))
+        pb.testing.assert_close(vmap(twice(scalar))(X), pb.stack([twice(scalar)(a) for a in X]))
 
     def test_hessian_of_several_arguments(self):
         found = hessian(lambda a, b: (a * b * b).sum(), (0, 1))(A, 3 * A)
@@ -261,30 +266,43 @@ REFUSED = {
     "input": (lambda: grad(lambda a: a)(3.0), ValueError, "must be Tensor, got <class 'float'>"),
     "aux": (lambda: grad(scalar, has_aux=True)(A), RuntimeError, "should be a tuple"),
     "aux number": (
-        lambda: grad(lambda a: (a.sum(), 3), has_aux=True)(A), RuntimeError, "unsupported type"),
+        lambda: grad(lambda a: (a.sum(), 3), has_aux=True)(A),
+        RuntimeError,
+        "unsupported type",
+    ),
     "vjp output": (lambda: vjp(lambda a: 3, A), RuntimeError, "to return only tensors"),
     "cotangent shape": (
-        lambda: vjp(pb.sin, A)[1](pb.ones(3)), RuntimeError, "Mismatch in shape: grad_output"),
-    "cotangents": (
-        lambda: vjp(lambda a: (a, a), A)[1](A), RuntimeError, "structure of cotangents"),
+        lambda: vjp(pb.sin, A)[1](pb.ones(3)),
+        RuntimeError,
+        "Mismatch in shape: grad_output",
+    ),
+    "cotangents": (lambda: vjp(lambda a: (a, a), A)[1](A), RuntimeError, "structure of cotangents"),
     "primals": (lambda: jvp(pb.sin, A, A), RuntimeError, "Expected primals to be a tuple"),
     "tangents": (lambda: jvp(pb.sin, (A,), (A, A)), RuntimeError, "same python structure"),
     "tangent shape": (lambda: jvp(pb.sin, (A,), (pb.ones(3),)), RuntimeError, "different size"),
     "primal": (lambda: jvp(pb.sin, (3.0,), (A,)), RuntimeError, "primals to only contain Tensors"),
     "no primal": (lambda: jvp(pb.sin, (), ()), RuntimeError, "at least one Tensor"),
     "strict": (
-        lambda: jvp(lambda a: pb.ones(2), (A,), (A,), strict=True), RuntimeError,
-        "independent of the inputs"),
+        lambda: jvp(lambda a: pb.ones(2), (A,), (A,), strict=True),
+        RuntimeError,
+        "independent of the inputs",
+    ),
     "integer": (lambda: grad(lambda a: a.sum() * 2.0)(I), RuntimeError, "only Tensors of floating"),
     "integer of vjp": (lambda: vjp(lambda a: a * 2.0, I), RuntimeError, "only Tensors of floating"),
     "integer of jvp": (lambda: jvp(lambda a: a * 2.0, (I,), (I,)), ValueError, "Expected primal"),
     "integer tangent": (lambda: jvp(pb.sin, (A,), (I,)), ValueError, "Expected tangent to be"),
     "complex of grad": (lambda: grad(lambda a: a.sum() * 1j)(A), RuntimeError, "real scalar outp"),
     "complex of grad inside": (
-        lambda: jacfwd(grad(lambda a: a.sum() ** 2 * 1j))(A), RuntimeError, "real scalar outputs"),
+        lambda: jacfwd(grad(lambda a: a.sum() ** 2 * 1j))(A),
+        RuntimeError,
+        "real scalar outputs",
+    ),
     "chunk_size": (lambda: jacrev(pb.sin, chunk_size=0), ValueError, "greater than 0"),
     "linear shape": (
-        lambda: linearize(pb.sin, A)[1](pb.ones(3)), RuntimeError, "doesn't match the shape"),
+        lambda: linearize(pb.sin, A)[1](pb.ones(3)),
+        RuntimeError,
+        "doesn't match the shape",
+    ),
     "linear structure": (lambda: linearize(pb.sin, A)[1](A, A), RuntimeError, "argspec"),
 }
 
@@ -299,17 +317,24 @@ def test_refused(name):
 
 # ---- what transforms refuse ----------------------------------------------------------------------
 
+
 def backward_inside(x):
     y = x * x
     y.backward()
     return y
 
 
-@pytest.mark.parametrize("transform", [
-    func.grad(backward_inside), lambda x: func.vjp(backward_inside, x),
-    func.jacrev(backward_inside), func.hessian(backward_inside),
-    lambda x: func.jvp(backward_inside, (x,), (x,)),
-    lambda x: func.vmap(backward_inside)(x.expand(2))])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        func.grad(backward_inside),
+        lambda x: func.vjp(backward_inside, x),
+        func.jacrev(backward_inside),
+        func.hessian(backward_inside),
+        lambda x: func.jvp(backward_inside, (x,), (x,)),
+        lambda x: func.vmap(backward_inside)(x.expand(2)),
+    ],
+)
 def test_backward_inside_a_transform(transform):
     with pytest.raises(RuntimeError, match=r"backward\(\) called inside a functorch transform"):
         transform(pb.tensor(2.0))
@@ -323,21 +348,30 @@ def test_autograd_grad_inside_a_transform():
     assert func.grad(slope)(pb.tensor(2.0)).item() == 12.0
 
 
-@pytest.mark.parametrize(("jacobian", "function", "x", "what"), [
-    (func.jacrev, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
-    (func.jacfwd, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
-    (func.jacrev, lambda x: x * 1j, pb.ones(2), "outputs"),
-    (func.jacfwd, lambda x: (x, x * 1j), pb.ones(2), "outputs"),
-    (func.hessian, lambda x: x.abs().sum(), pb.ones(2, dtype=pb.complex64), "inputs"),
-])
+@pytest.mark.parametrize(
+    ("jacobian", "function", "x", "what"),
+    [
+        (func.jacrev, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
+        (func.jacfwd, lambda x: x * 2, pb.ones(2, dtype=pb.complex64), "inputs"),
+        (func.jacrev, lambda x: x * 1j, pb.ones(2), "outputs"),
+        (func.jacfwd, lambda x: (x, x * 1j), pb.ones(2), "outputs"),
+        (func.hessian, lambda x: x.abs().sum(), pb.ones(2, dtype=pb.complex64), "inputs"),
+    ],
+)
 def test_jacobian_of_complex_numbers(jacobian, function, x, what):
     with pytest.raises(RuntimeError, match=f"Expected all {what} to be real but received complex"):
         jacobian(function)(x)
 
 
-@pytest.mark.parametrize("run", [
-    lambda f, x: func.vjp(f, x), lambda f, x: func.jvp(f, (x,), (x,)),
-    lambda f, x: func.jacrev(f)(x), lambda f, x: func.jacfwd(f)(x)])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f, x: func.vjp(f, x),
+        lambda f, x: func.jvp(f, (x,), (x,)),
+        lambda f, x: func.jacrev(f)(x),
+        lambda f, x: func.jacfwd(f)(x),
+    ],
+)
 def test_function_without_output(run):
     with pytest.raises(RuntimeError, match=r"non-empty output \(got output = \(\)\)"):
         run(lambda x: (), pb.ones(2))
@@ -366,6 +400,7 @@ SLOPES = {
 @pytest.mark.parametrize("outer", SLOPES)
 def test_results_have_no_history_of_a_finished_transform(outer, inner):
     """The inner one differentiates by a constant; the outer one by what the inner one captures."""
+
     def of_captured(e):
         return SLOPES[inner](lambda a: (a * a * e.sum()).sin().sum(), A).sum()
 
@@ -400,7 +435,7 @@ def test_a_tensor_of_the_outer_function_is_captured_by_the_inner_one():
 
         def inner(a):
             made = grad(lambda c: (c * c).sum())(a)
-            made.mul_(a)                # made after the inner transform began
+            made.mul_(a)  # made after the inner transform began
             return (kept.mul_(a) if write else kept * made).sum()
 
         return grad(inner)(x).sum()
@@ -422,7 +457,7 @@ def test_no_history_is_asked_for_where_the_caller_does_not_record():
 
     row = FirstRow.apply(pb.ones(2, 3, requires_grad=True))
     with pb.no_grad():
-        row.pow_(2)                 # since then its history is out of date
+        row.pow_(2)  # since then its history is out of date
         value, pull = pb.func.vjp(lambda a: a.exp().sum(), row)
         assert pb.allclose(pull(pb.tensor(1.0))[0], row.exp())
         assert pb.allclose(pb.func.grad(lambda a: a.exp().sum())(row), row.exp())

@@ -596,8 +596,9 @@ class TestRefused:
             with pytest.raises(RuntimeError, match=text):
                 call(function, lambda x, y=output: y, B)
 
-    @pytest.mark.parametrize(("function", "name"), [
-        (jacobian, "strategy"), (hessian, "outer_jacobian_strategy")])
+    @pytest.mark.parametrize(
+        ("function", "name"), [(jacobian, "strategy"), (hessian, "outer_jacobian_strategy")]
+    )
     def test_strategies(self, function, name):
         f = lambda a: (a**3).sum()  # noqa: E731
         for strategy in ("sideways", None):

@@ -555,8 +555,12 @@ class TestForwardMode:
     @both_modes
     @pytest.mark.parametrize(
         ("undefined", "batched", "both", "calls"),
-        [(False, False, True, 2), (True, False, True, 6), (True, True, True, 12),
-         (True, True, False, 5)],
+        [
+            (False, False, True, 2),
+            (True, False, True, 6),
+            (True, True, True, 12),
+            (True, True, False, 5),
+        ],
     )
     def test_calls_of_jvp(self, fast_mode, undefined, batched, both, calls):
         # For each input: the derivative; tangents of zeros and missing ones; a batch of two and

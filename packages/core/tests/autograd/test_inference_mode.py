@@ -24,6 +24,7 @@ def inside():
 
 # ---- the mode ------------------------------------------------------------------------------------
 
+
 def test_sets_both_modes_and_restores_them():
     with pb.inference_mode():
         assert pb.is_inference_mode_enabled()
@@ -43,8 +44,10 @@ def test_is_left_by_exceptions():
     assert not pb.is_inference_mode_enabled()
 
 
-@pytest.mark.parametrize("decorate", [
-    pb.inference_mode, pb.inference_mode(), pb.inference_mode(True), pb.inference_mode(mode=True)])
+@pytest.mark.parametrize(
+    "decorate",
+    [pb.inference_mode, pb.inference_mode(), pb.inference_mode(True), pb.inference_mode(mode=True)],
+)
 def test_decorates(decorate):
     assert decorate(lambda x: x * x)(leaf(2.0)).is_inference()
     assert not pb.is_inference_mode_enabled()
@@ -95,9 +98,19 @@ def test_enable_grad_inside_switches_the_flag_but_nothing_records():
 
 # ---- what is made inside -------------------------------------------------------------------------
 
-@pytest.mark.parametrize("make", [
-    lambda: pb.ones(2), lambda: pb.tensor([1.0]), lambda: pb.empty(0), lambda: leaf(1.0) * 2,
-    lambda: leaf(1.0).clone(), lambda: pb.ones(2).view(2, 1), lambda: pb.ones(2).add_(1)])
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pb.ones(2),
+        lambda: pb.tensor([1.0]),
+        lambda: pb.empty(0),
+        lambda: leaf(1.0) * 2,
+        lambda: leaf(1.0).clone(),
+        lambda: pb.ones(2).view(2, 1),
+        lambda: pb.ones(2).add_(1),
+    ],
+)
 def test_results_are_inference_tensors(make):
     with pb.inference_mode():
         found = make()
@@ -124,8 +137,10 @@ def test_has_no_version(inside):
 
 def test_requires_grad_only_inside(inside):
     for change in (inside.requires_grad_, lambda: setattr(inside, "requires_grad", True)):
-        with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor "
-                                               "outside InferenceMode"):
+        with pytest.raises(
+            RuntimeError,
+            match="Setting requires_grad=True on inference tensor outside InferenceMode",
+        ):
             change()
     inside.requires_grad = False
     with pb.inference_mode():
@@ -134,8 +149,11 @@ def test_requires_grad_only_inside(inside):
 
 
 def test_is_not_written_outside(inside):
-    for write in (lambda: inside.add_(1), lambda: inside.__setitem__(0, 1),
-                  lambda: pb.mul(pb.ones(2), 2, out=inside)):
+    for write in (
+        lambda: inside.add_(1),
+        lambda: inside.__setitem__(0, 1),
+        lambda: pb.mul(pb.ones(2), 2, out=inside),
+    ):
         with pytest.raises(RuntimeError, match=WRITE):
             write()
     assert inside.tolist() == [1.0, 1.0]
@@ -217,6 +235,7 @@ def test_backward_inside_gives_normal_gradients():
 
 # ---- normal tensors inside -----------------------------------------------------------------------
 
+
 def test_normal_tensor_written_inside_counts_versions():
     x = leaf(1.0, 2.0)
     y = x * 1
@@ -246,8 +265,10 @@ def test_such_a_view_is_not_written_outside():
     with pb.inference_mode():
         view = base[0]
         view.add_(1)
-    with pytest.raises(RuntimeError, match="A view was created in inference mode and is being "
-                                           "modified inplace in normal mode"):
+    with pytest.raises(
+        RuntimeError,
+        match="A view was created in inference mode and is being modified inplace in normal mode",
+    ):
         view.add_(1)
 
 
@@ -257,8 +278,11 @@ def test_such_a_view_has_no_history_once_its_base_was_written():
         view = base[0]
     base.add_(1)
     assert view.requires_grad
-    with pytest.raises(RuntimeError, match="A view was created in inference mode and its base or "
-                                           "another view of its base has been modified inplace"):
+    with pytest.raises(
+        RuntimeError,
+        match="A view was created in inference mode and its base or "
+        "another view of its base has been modified inplace",
+    ):
         view.grad_fn
 
 
@@ -286,8 +310,10 @@ TRANSFORMS = {
     "linearize": (lambda x, c: pb.func.linearize(lambda a: a * a * c, x)[1](c), [2.0, 4.0]),
     "jacrev": (lambda x, c: pb.func.jacrev(lambda a: a * a * c)(x).diagonal(), [2.0, 4.0]),
     "jacfwd": (lambda x, c: pb.func.jacfwd(lambda a: a * a * c)(x).diagonal(), [2.0, 4.0]),
-    "hessian": (lambda x, c: pb.func.hessian(lambda a: (a**3 * c).sum())(x).diagonal(),
-                [6.0, 12.0]),
+    "hessian": (
+        lambda x, c: pb.func.hessian(lambda a: (a**3 * c).sum())(x).diagonal(),
+        [6.0, 12.0],
+    ),
 }
 
 

@@ -83,16 +83,16 @@ class TestDoubleBackwardThroughAView:
         x = pb.tensor([[0.1, 0.2], [0.3, 0.4]], dtype=pb.float64, requires_grad=True)
         y = x * 1
         y.t().exp_()
-        g, = pb.autograd.grad(y.sum(), x, create_graph=True)
+        (g,) = pb.autograd.grad(y.sum(), x, create_graph=True)
         weights = pb.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=pb.float64)
-        second, = pb.autograd.grad((g * weights).sum(), x, retain_graph=True)
+        (second,) = pb.autograd.grad((g * weights).sum(), x, retain_graph=True)
         assert pb.allclose(second, weights * x.exp())
 
     def test_of_a_slice_without_retaining(self):
         x = pb.tensor([1.0, 2.0, 3.0], requires_grad=True)
         y = x * 1
         y[::2].relu_()
-        g, = pb.autograd.grad((y * y).sum(), x, create_graph=True)
+        (g,) = pb.autograd.grad((y * y).sum(), x, create_graph=True)
         (g * g).sum().backward()
         assert_equal(x.grad, [8.0, 16.0, 24.0])
 
@@ -101,8 +101,8 @@ class TestDoubleBackwardThroughAView:
         with pb.autograd.graph.saved_tensors_hooks(lambda t: t.contiguous(), lambda kept: kept):
             y = x * 1
             y.t()[1].exp_()
-            g, = pb.autograd.grad(y.sum(), x, create_graph=True)
-            second, = pb.autograd.grad((g * g).sum(), x)
+            (g,) = pb.autograd.grad(y.sum(), x, create_graph=True)
+            (second,) = pb.autograd.grad((g * g).sum(), x)
         expected = 2 * (2 * x.detach()).exp()
         expected[:, 0] = 0
         assert pb.allclose(second, expected)
@@ -111,8 +111,8 @@ class TestDoubleBackwardThroughAView:
         x = pb.tensor([0.1 + 0.2j], dtype=pb.complex128, requires_grad=True)
         y = x * 1
         y.imag.exp_()
-        g, = pb.autograd.grad(y.imag.sum(), x, create_graph=True)
-        second, = pb.autograd.grad(g.imag.sum(), x)
+        (g,) = pb.autograd.grad(y.imag.sum(), x, create_graph=True)
+        (second,) = pb.autograd.grad(g.imag.sum(), x)
         assert pb.allclose(second.imag, x.detach().imag.exp())
 
     def test_of_many_writes_to_one_base(self):
@@ -143,8 +143,10 @@ class TestDoubleBackwardThroughAView:
         found, expected = written(x), pure(x)
         for _ in range(4):
             assert pb.allclose(found, expected, rtol=1e-9)
-            found, expected = (pb.autograd.grad((value * weights).sum(), x, create_graph=True)[0]
-                               for value in (found, expected))
+            found, expected = (
+                pb.autograd.grad((value * weights).sum(), x, create_graph=True)[0]
+                for value in (found, expected)
+            )
 
     def test_of_a_gradient_that_a_hook_kept(self):
         kept = []
@@ -343,7 +345,6 @@ class TestTangentsThatLieAsTheirPrimals:
 
         found = jvp(function, (x.detach(),), (pb.ones(3, 2),))[1]
         assert_equal(found, [[2.0, 1.0]] * 3)
-
 
     @pytest.mark.parametrize("mode", [contextlib.nullcontext, pb.no_grad, pb.inference_mode])
     def test_of_a_view_that_is_first_read_where_nothing_is_recorded(self, mode):

@@ -16,10 +16,11 @@ from pullback.func import grad, jacfwd, jacrev, jvp, vmap
 from pullback.utils.checkpoint import checkpoint
 
 SHAPE = (3, 4)
-PROGRAMS = 6                # of each nesting
+PROGRAMS = 6  # of each nesting
 generator = pb.Generator().manual_seed(5)
 X, C, X_TANGENT, C_TANGENT = (
-    pb.randn(shape, dtype=pb.float64, generator=generator) / 2 for shape in (SHAPE, 12) * 2)
+    pb.randn(shape, dtype=pb.float64, generator=generator) / 2 for shape in (SHAPE, 12) * 2
+)
 TANGENTS = X_TANGENT, C_TANGENT
 
 VIEWS = [
@@ -47,11 +48,15 @@ WRITES = [
     (lambda t, v: t.zero_(), lambda t, v: pb.zeros_like(t)),
     (lambda t, v: t.lerp_(v, 0.25), lambda t, v: t + (v - t) / 4),
     (lambda t, v: t.cumsum_(0), lambda t, v: t.cumsum(0)),
-    (lambda t, v: t.masked_fill_(t.detach() > 0, v.mean()),
-     lambda t, v: pb.where(t.detach() > 0, v.mean(), t)),
+    (
+        lambda t, v: t.masked_fill_(t.detach() > 0, v.mean()),
+        lambda t, v: pb.where(t.detach() > 0, v.mean(), t),
+    ),
     (lambda t, v: t.__setitem__(0, v[0]), lambda t, v: pb.cat([v[:1], t[1:]])),
-    (lambda t, v: t.index_add_(0, pb.tensor([0, 0]), pb.stack([v[0], v[-1]])),
-     lambda t, v: pb.cat([t[:1] + v[:1] + v[-1:], t[1:]])),
+    (
+        lambda t, v: t.index_add_(0, pb.tensor([0, 0]), pb.stack([v[0], v[-1]])),
+        lambda t, v: pb.cat([t[:1] + v[:1] + v[-1:], t[1:]]),
+    ),
 ]
 
 
@@ -77,7 +82,7 @@ def program(seed):
             try:
                 if VIEWS[what](places[number]).numel() == 0:
                     continue
-            except (IndexError, RuntimeError):      # no such dim, or another geometry
+            except (IndexError, RuntimeError):  # no such dim, or another geometry
                 continue
         elif places[number].ndim == 0:
             continue
@@ -102,7 +107,7 @@ def written(steps, x, c):
         elif kind == "use":
             used = used + (tensor * 1).sin().sum()
         else:
-            WRITES[what][0](tensor, c[:tensor.numel()].reshape(tensor.shape))
+            WRITES[what][0](tensor, c[: tensor.numel()].reshape(tensor.shape))
     return total_of(tensors) + used
 
 
@@ -116,12 +121,13 @@ def replaced(steps, x, c):
         if kind == "use":
             used = used + values.sin().sum()
         elif kind == "write":
-            new = WRITES[what][1](values, c[:values.numel()].reshape(values.shape))
+            new = WRITES[what][1](values, c[: values.numel()].reshape(values.shape))
             vector = vector.index_copy(0, where, new.reshape(-1))
     return total_of([vector.index_select(0, p.reshape(-1)) for p in places]) + used
 
 
 # ---- nestings ------------------------------------------------------------------------------------
+
 
 def inner(found, weights):
     return sum([(one * weight).sum() for one, weight in zip(found, weights)])
@@ -131,6 +137,7 @@ def under_hooks(function):
     def run(x, c):
         with saved_tensors_hooks(lambda t: t.clone(), lambda kept: kept):
             return function(x, c)
+
     return run
 
 
@@ -142,11 +149,13 @@ MODES = {
     "jvp of c": lambda f: lambda x, c: jvp(lambda c: f(x, c), (c,), (C_TANGENT,))[1],
     "jacrev": lambda f: lambda *v: (jacrev(f)(*v) * X_TANGENT).sum(),
     "jacfwd": lambda f: lambda *v: (jacfwd(f, 1)(*v) * C_TANGENT).sum(),
-    "vmap": lambda f: lambda x, c: vmap(f, (1, 0))(
-        pb.stack([x, x / 2], 1), pb.stack([c, c * c])).prod(),
+    "vmap": lambda f: (
+        lambda x, c: vmap(f, (1, 0))(pb.stack([x, x / 2], 1), pb.stack([c, c * c])).prod()
+    ),
     "vmap of c": lambda f: lambda x, c: vmap(f, (None, -1))(x, pb.stack([c, c / 3], -1)).sum(),
-    "vmap of jvp": lambda f: lambda x, c: vmap(
-        lambda s: jvp(f, (x, c), (X_TANGENT * s, C_TANGENT))[1])(C[:3]).sum(),
+    "vmap of jvp": lambda f: (
+        lambda x, c: vmap(lambda s: jvp(f, (x, c), (X_TANGENT * s, C_TANGENT))[1])(C[:3]).sum()
+    ),
     "hooks": under_hooks,
 }
 NESTINGS = [(), *itertools.product(MODES), *itertools.product(MODES, MODES)]
@@ -164,7 +173,8 @@ def test_derivatives_are_those_of_the_program_without_writes(nesting):
     for seed in range(first, first + PROGRAMS):
         found, expected = (
             grad(nested(partial(run, program(seed)), nesting), (0, 1))(X, C)
-            for run in (written, replaced))
+            for run in (written, replaced)
+        )
         for one, other in zip(found, expected):
             pb.testing.assert_close(one, other, rtol=1e-8, atol=1e-10, msg=f"program({seed})")
 

@@ -7,7 +7,7 @@ import pytest
 
 import pullback as pb
 
-N = 5000        # elements: enough for the pass to look where gradients go
+N = 5000  # elements: enough for the pass to look where gradients go
 
 
 def leaf(seed, *shape, dtype=pb.float64):
@@ -26,8 +26,9 @@ def test_gradients_of_several_uses_add_up():
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", [pb.float32, pb.float64, pb.float16, pb.complex128],
-                         ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize(
+    "dtype", [pb.float32, pb.float64, pb.float16, pb.complex128], ids=lambda dtype: dtype.name
+)
 def test_a_second_pass_adds_to_the_same_memory(dtype):
     x, y = leaf(0, dtype=dtype), constant(1, dtype=dtype)
     (x * y).sum().abs().backward()
@@ -89,7 +90,8 @@ def test_factors_of_other_shapes(shape):
     expected = np.broadcast_to(4 * y.detach().numpy(), (100, 50))
     np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(
-        y.grad.numpy(), 4 * x.detach().sum_to_size(shape).numpy(), rtol=1e-10)
+        y.grad.numpy(), 4 * x.detach().sum_to_size(shape).numpy(), rtol=1e-10
+    )
 
 
 def test_grad_in_another_layout():

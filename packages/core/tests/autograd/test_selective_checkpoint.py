@@ -97,7 +97,7 @@ def test_what_is_kept_does_not_run_again(x, w):
         level = levels.enter_watch(count)
         try:
             runs.clear()
-            y.grad_fn._saved_self       # computes again
+            y.grad_fn._saved_self  # computes again
             return list(runs)
         finally:
             levels.exit_level(level)
@@ -130,7 +130,7 @@ def test_policy_may_keep_only_some_calls_of_an_op(x, w):
 
     def policy(ctx, op, *args):
         calls.append(op)
-        return calls.count(op) == 2     # the second product
+        return calls.count(op) == 2  # the second product
 
     y = checkpoint(product, x, w, context_fn=keeping(policy))
     assert same(grad(y.sum(), (x, w)), expected)
@@ -215,7 +215,7 @@ def test_a_region_is_gone_through_once(x, w):
         grad(y.sum(), x)
     y = checkpoint(product, x, w, context_fn=keeping([]))
     grad(y.sum(), x, retain_graph=True)
-    grad(y.sum(), x)                    # nothing was kept
+    grad(y.sum(), x)  # nothing was kept
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -255,8 +255,14 @@ def test_what_is_no_policy():
 
 
 def test_policies_are_those_of_torch():
-    names = ["MUST_SAVE", "PREFER_SAVE", "MUST_RECOMPUTE", "PREFER_RECOMPUTE",
-             "MUST_CPU_OFFLOAD", "PREFER_CPU_OFFLOAD"]
+    names = [
+        "MUST_SAVE",
+        "PREFER_SAVE",
+        "MUST_RECOMPUTE",
+        "PREFER_RECOMPUTE",
+        "MUST_CPU_OFFLOAD",
+        "PREFER_CPU_OFFLOAD",
+    ]
     assert [policy.name for policy in CheckpointPolicy] == names
     assert pb.Tensor.detach in SAC_IGNORED_OPS
 

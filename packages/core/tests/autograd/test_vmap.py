@@ -32,7 +32,8 @@ class TestPlaces:
             return {"sum": pair[0] + options["k"], "same": [pair[1]]}
 
         found = vmap(function, in_dims=((0, None), {"k": 1}), out_dims={"sum": 1, "same": 0})(
-            (X, W), {"k": X.t()})
+            (X, W), {"k": X.t()}
+        )
         assert pb.equal(found["sum"], (X + X).t())
         assert found["same"][0].shape == (3, 2, 2)
 
@@ -107,13 +108,21 @@ REFUSED = {
     "tolist": (lambda: vmap(lambda a: a.tolist())(X), RuntimeError, r"calling \.tolist\(\)"),
     "truth": (lambda: vmap(lambda a: a if a else -a)(X[:, 0]), RuntimeError, "control flow"),
     "requires_grad_": (
-        lambda: vmap(lambda a: a.requires_grad_())(X), RuntimeError, "requires_grad_"),
+        lambda: vmap(lambda a: a.requires_grad_())(X),
+        RuntimeError,
+        "requires_grad_",
+    ),
     "backward": (
         lambda: vmap(lambda a: (a * W.clone().requires_grad_()).sum().backward())(X),
-        RuntimeError, "use pullback.func.grad"),
+        RuntimeError,
+        "use pullback.func.grad",
+    ),
     "in place": (lambda: vmap(lambda a: pb.zeros(2).add_(a))(X), RuntimeError, "not possible"),
-    "out": (lambda: vmap(lambda a: pb.add(a, 1, out=pb.zeros(2)))(X), NotImplementedError,
-            "vmap with add_out"),
+    "out": (
+        lambda: vmap(lambda a: pb.add(a, 1, out=pb.zeros(2)))(X),
+        NotImplementedError,
+        "vmap with add_out",
+    ),
     "shapes": (lambda: vmap(pb.nonzero)(X), RuntimeError, "dynamic shape"),
     "in_dim": (lambda: vmap(pb.sin, in_dims=2)(X), ValueError, "Got in_dim=2 for some input"),
     "in_dim text": (lambda: vmap(pb.sin, in_dims=("x",))(X), ValueError, "Got in_dim=x"),
@@ -121,20 +130,31 @@ REFUSED = {
     "in_dims None": (lambda: vmap(pb.sin, in_dims=None)(X), ValueError, "expected `in_dims`"),
     "none mapped": (lambda: vmap(pb.sin, in_dims=(None,))(X), ValueError, "every in_dim is None"),
     "sizes": (
-        lambda: vmap(lambda a, b: a)(X, pb.ones(2)), ValueError,
-        "same size in the mapped dimension"),
+        lambda: vmap(lambda a, b: a)(X, pb.ones(2)),
+        ValueError,
+        "same size in the mapped dimension",
+    ),
     "no tensor": (lambda: vmap(lambda a: a)(3), ValueError, "cannot vmap over non-Tensor"),
     "zero dims": (lambda: vmap(pb.sin)(pb.tensor(1.0)), ValueError, "dimensionality 0"),
     "no inputs": (lambda: vmap(lambda: 1)(), ValueError, "got no inputs"),
     "result": (lambda: vmap(lambda a: 3)(X), ValueError, "must only return Tensors"),
     "result None": (
-        lambda: vmap(lambda a: a, out_dims=None)(X), ValueError, "can not return a BatchedTensor"),
+        lambda: vmap(lambda a: a, out_dims=None)(X),
+        ValueError,
+        "can not return a BatchedTensor",
+    ),
     "out_dim": (lambda: vmap(lambda a: a, out_dims=3)(X), IndexError, "Dimension out of range"),
     "out_dims": (
-        lambda: vmap(lambda a: a, out_dims=(0, 1))(X), ValueError, "out_dims is not compatible"),
+        lambda: vmap(lambda a: a, out_dims=(0, 1))(X),
+        ValueError,
+        "out_dims is not compatible",
+    ),
     "out_dims text": (lambda: vmap(lambda a: a, out_dims="x")(X), ValueError, "must be an int"),
     "randomness": (
-        lambda: vmap(pb.sin, randomness="x"), RuntimeError, "Only allowed values for randomness"),
+        lambda: vmap(pb.sin, randomness="x"),
+        RuntimeError,
+        "Only allowed values for randomness",
+    ),
     "chunk_size": (lambda: vmap(pb.sin, chunk_size=0), ValueError, "greater than 0"),
 }
 
@@ -156,13 +176,16 @@ def test_escaped_tensor():
         escaped[0].item()
     with pytest.raises(RuntimeError, match="escaped"):
         vmap(lambda a: a + escaped[0])(X)
-    assert (escaped[0] * 2).device.type == "meta"       # no memory: nothing to see
+    assert (escaped[0] * 2).device.type == "meta"  # no memory: nothing to see
 
 
 class TestRandomness:
     def test_error(self):
-        for draw in (lambda a: pb.randn(2), lambda a: a.clone().normal_(),
-                     lambda a: pb.nn.functional.dropout(a)):
+        for draw in (
+            lambda a: pb.randn(2),
+            lambda a: a.clone().normal_(),
+            lambda a: pb.nn.functional.dropout(a),
+        ):
             with pytest.raises(RuntimeError, match="randomness error mode"):
                 vmap(draw)(X)
 
@@ -175,8 +198,7 @@ class TestRandomness:
     def test_different(self):
         found = vmap(lambda a: a.clone().uniform_(), randomness="different")(X)
         assert not pb.equal(found[0], found[1])
-        found = vmap(lambda a: pb.bernoulli(a * 0 + 0.5), randomness="different")(
-            pb.zeros(3, 64))
+        found = vmap(lambda a: pb.bernoulli(a * 0 + 0.5), randomness="different")(pb.zeros(3, 64))
         assert not pb.equal(found[0], found[1])
 
     def test_different_in_place_needs_a_batch(self):
@@ -260,10 +282,11 @@ class TestFunction:
         mapped = {"in_dims": (0, None)}
         for transform in (lambda f: grad(f, (0, 1)), lambda f: jacfwd(f, (0, 1))):
             pb.testing.assert_close(
-                vmap(transform(of), **mapped)(X, X[1]), vmap(transform(plain), **mapped)(X, X[1]))
+                vmap(transform(of), **mapped)(X, X[1]), vmap(transform(plain), **mapped)(X, X[1])
+            )
         b = X[1].clone().requires_grad_()
         vmap(of, **mapped)(X, b).sum().backward()
-        expected, = pb.autograd.grad((X * b).sum(1) @ X.sum(1), b)
+        (expected,) = pb.autograd.grad((X * b).sum(1) @ X.sum(1), b)
         pb.testing.assert_close(b.grad, expected)
 
     def test_own_rule(self):
@@ -305,12 +328,12 @@ class TestFunction:
 
             @staticmethod
             def backward(ctx, g):
-                x, = ctx.saved_tensors
+                (x,) = ctx.saved_tensors
                 assert g.shape == x.shape
                 return 2 * x * g
 
         x = pb.tensor([1.0, 2.0], requires_grad=True)
-        found, = pb.autograd.grad(Square.apply(x), x, pb.eye(2), is_grads_batched=True)
+        (found,) = pb.autograd.grad(Square.apply(x), x, pb.eye(2), is_grads_batched=True)
         assert pb.equal(found, pb.diag(2 * x).detach())
 
 
@@ -403,7 +426,7 @@ def test_a_write_to_a_view_of_an_element_changes_the_batch(name):
         x = sample.args[0].detach().clone() + 1
         try:
             rows = [write(sample, x.clone()), write(sample, x * 2)]
-        except RuntimeError:            # it repeats elements, or another geometry is meant
+        except RuntimeError:  # it repeats elements, or another geometry is meant
             continue
         found = pb.vmap(lambda x, sample=sample: write(sample, x))(pb.stack([x, x * 2]))
         pb.testing.assert_close(found, pb.stack(rows))

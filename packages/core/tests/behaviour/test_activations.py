@@ -36,8 +36,9 @@ def test_gradient_at_kinks(name, arguments, points, expected):
     assert slopes(lambda x: getattr(F, name)(x, *arguments), *points) == expected
 
 
-@pytest.mark.parametrize("name", ["elu", "celu", "hardtanh", "relu6", "hardswish", "hardshrink",
-                                  "softshrink"])
+@pytest.mark.parametrize(
+    "name", ["elu", "celu", "hardtanh", "relu6", "hardswish", "hardshrink", "softshrink"]
+)
 def test_gradient_at_nan_is_one(name):
     assert slopes(getattr(F, name), NAN) == [1.0]
 
@@ -51,8 +52,8 @@ def test_nan_stays(name):
 @pytest.mark.parametrize("name", ["elu", "celu", "selu", "mish", "softplus", "logsigmoid"])
 def test_second_derivative_is_finite_far_out(name):
     x = pb.tensor([-2000.0, 2000.0], dtype=pb.float64, requires_grad=True)
-    first, = pb.autograd.grad(getattr(F, name)(x).sum(), x, create_graph=True)
-    second, = pb.autograd.grad(first.sum(), x)
+    (first,) = pb.autograd.grad(getattr(F, name)(x).sum(), x, create_graph=True)
+    (second,) = pb.autograd.grad(first.sum(), x)
     assert pb.isfinite(first).all()
     assert pb.isfinite(second).all()
 
@@ -211,11 +212,12 @@ def test_gelu_of_negative_numbers_keeps_its_digits():
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 @pytest.mark.parametrize(
-    ("dtype", "far"), [(pb.float16, 300), (pb.float32, 1e20), (pb.float64, 50)])
+    ("dtype", "far"), [(pb.float16, 300), (pb.float32, 1e20), (pb.float64, 50)]
+)
 def test_second_derivative_of_gelu_far_out_is_zero(approximate, dtype, far):
     x = pb.tensor([far, -far, 30.0, -30.0], dtype=dtype, requires_grad=True)
-    slope, = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
-    curve, = pb.autograd.grad(slope.sum(), x)
+    (slope,) = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
+    (curve,) = pb.autograd.grad(slope.sum(), x)
     assert slope.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-100)
     assert curve.abs().max().item() < 1e-100
 

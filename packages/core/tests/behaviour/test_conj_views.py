@@ -47,9 +47,15 @@ def test_writes_go_through_in_both_directions():
     assert e.tolist() == [2 - 4j] and e._version == d._version == 1
 
 
-@pytest.mark.parametrize("turn", [
-    lambda x: x.H, lambda x: x.mH, lambda x: x.adjoint(), pb.adjoint,
-])
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.H,
+        lambda x: x.mH,
+        lambda x: x.adjoint(),
+        pb.adjoint,
+    ],
+)
 def test_adjoints_are_views(turn):
     c = numbers()
     turned = turn(c)
@@ -73,12 +79,26 @@ def test_imag_of_a_conjugate_is_the_negative_of_real_memory():
     assert again.imag.tolist() == c.imag.tolist()
 
 
-@pytest.mark.parametrize("part", [
-    lambda x: x.t(), lambda x: x[0], lambda x: x.reshape(-1), lambda x: x.expand(2, 2, 2),
-    lambda x: x.unbind()[1], lambda x: x.diagonal(), lambda x: x.view(4), lambda x: x[None],
-    lambda x: x.detach(), lambda x: x.data, copy.copy, lambda x: x.contiguous(),
-    lambda x: x.as_strided((2,), (2,), 1), lambda x: x.to(pb.complex128), lambda x: x.chunk(2)[0],
-])
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: x.t(),
+        lambda x: x[0],
+        lambda x: x.reshape(-1),
+        lambda x: x.expand(2, 2, 2),
+        lambda x: x.unbind()[1],
+        lambda x: x.diagonal(),
+        lambda x: x.view(4),
+        lambda x: x[None],
+        lambda x: x.detach(),
+        lambda x: x.data,
+        copy.copy,
+        lambda x: x.contiguous(),
+        lambda x: x.as_strided((2,), (2,), 1),
+        lambda x: x.to(pb.complex128),
+        lambda x: x.chunk(2)[0],
+    ],
+)
 def test_views_stay_lazy(part):
     c = numbers()
     assert part(c.conj()).is_conj()
@@ -87,13 +107,25 @@ def test_views_stay_lazy(part):
     assert part(c._neg_view()).tolist() == part(-c).tolist()
 
 
-@pytest.mark.parametrize("copied", [
-    lambda x: x.clone(), lambda x: x.resolve_conj(), pb.resolve_conj, lambda x: x.to(pb.complex64),
-    lambda x: x.t().contiguous(), lambda x: x.clone(memory_format=pb.contiguous_format),
-    lambda x: x + 0, lambda x: pb.cat([x, x])[:2], lambda x: x.to(x.dtype, copy=True),
-    lambda x: pb.tensor(x.tolist()), lambda x: pickle.loads(pickle.dumps(x)),
-    lambda x: x.conj_physical().conj_physical(), pb.zeros_like, pb.empty_like,
-])
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda x: x.clone(),
+        lambda x: x.resolve_conj(),
+        pb.resolve_conj,
+        lambda x: x.to(pb.complex64),
+        lambda x: x.t().contiguous(),
+        lambda x: x.clone(memory_format=pb.contiguous_format),
+        lambda x: x + 0,
+        lambda x: pb.cat([x, x])[:2],
+        lambda x: x.to(x.dtype, copy=True),
+        lambda x: pb.tensor(x.tolist()),
+        lambda x: pickle.loads(pickle.dumps(x)),
+        lambda x: x.conj_physical().conj_physical(),
+        pb.zeros_like,
+        pb.empty_like,
+    ],
+)
 def test_copies_are_not_lazy(copied):
     view = numbers().conj()
     found = copied(view)
@@ -219,17 +251,25 @@ def test_nodes_have_torchs_names():
     assert c.clone().conj_physical_().grad_fn.name() == "ConjPhysicalBackward1"
 
 
-@pytest.mark.parametrize("view", [
-    lambda x: x.conj(), lambda x: x.mH, lambda x: x.imag, lambda x: x.conj().imag,
-    lambda x: x.conj()[0], lambda x: x.conj()._neg_view(), lambda x: x.conj()._neg_view().real,
-    lambda x: x._neg_view()[:, 1],
-])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.conj(),
+        lambda x: x.mH,
+        lambda x: x.imag,
+        lambda x: x.conj().imag,
+        lambda x: x.conj()[0],
+        lambda x: x.conj()._neg_view(),
+        lambda x: x.conj()._neg_view().real,
+        lambda x: x._neg_view()[:, 1],
+    ],
+)
 def test_in_place_writes_to_views_are_differentiated(view):
     def function(x, y):
         base = x * 1
         part = view(base)
         part.mul_(y if part.is_complex() else y.real)
-        base.mul_(base.clone())     # the view follows
+        base.mul_(base.clone())  # the view follows
         return base, part * 1
 
     leaf = numbers(requires_grad=True)
@@ -241,7 +281,7 @@ def test_in_place_writes_to_views_are_differentiated(view):
 @pytest.mark.parametrize("view", [lambda x: x.conj(), lambda x: x.imag, lambda x: x.conj().imag])
 def test_a_base_may_be_lazy_itself(view):
     def function(x):
-        base = x.conj_physical().conj().detach() * 0 + x    # plain
+        base = x.conj_physical().conj().detach() * 0 + x  # plain
         base = base.conj_physical().conj()
         own = base.view_as(base)
         part = view(own)
@@ -267,8 +307,14 @@ def test_tangents_of_lazy_primals_and_their_views():
     primal, tangent = numbers().conj().detach(), numbers() * 2j
     with pb.autograd.forward_ad.dual_level():
         dual = pb.autograd.forward_ad.make_dual(primal, tangent)
-        for view in (lambda x: x, lambda x: x.conj(), lambda x: x.imag, lambda x: x.conj().real,
-                     lambda x: pb.view_as_real(x.conj()), lambda x: x.mH[0]):
+        for view in (
+            lambda x: x,
+            lambda x: x.conj(),
+            lambda x: x.imag,
+            lambda x: x.conj().real,
+            lambda x: pb.view_as_real(x.conj()),
+            lambda x: x.mH[0],
+        ):
             found = pb.autograd.forward_ad.unpack_dual(view(dual)).tangent
             assert found.tolist() == view(tangent.conj().clone().conj()).tolist()
         work = dual.clone()
@@ -298,7 +344,8 @@ def test_what_is_saved_keeps_its_kind_and_notices_writes():
     with pb.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
         packed = (view * view).sum()
     assert grad(packed, leaf, pb.tensor(1 + 0j, dtype=pb.complex128))[0].tolist() == (
-        (2 * leaf.conj()).tolist())
+        (2 * leaf.conj()).tolist()
+    )
     out = view * view
     c.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -333,7 +380,8 @@ def test_gradients_in_grad_are_plain_memory():
 
 def test_second_derivatives_go_through_conjugates():
     assert pb.autograd.gradgradcheck(
-        lambda x: (x.conj() * x.mH).imag, (numbers(requires_grad=True),))
+        lambda x: (x.conj() * x.mH).imag, (numbers(requires_grad=True),)
+    )
 
 
 def test_transforms_keep_what_is_lazy():
@@ -353,9 +401,15 @@ def test_transforms_keep_what_is_lazy():
     assert pb.func.grad(lambda x: x.conj().imag.sum())(c).tolist() == [[-1j, -1j], [-1j, -1j]]
 
 
-@pytest.mark.parametrize("view", [
-    lambda x: x.conj(), lambda x: x.mH, lambda x: x.conj().imag, lambda x: x._neg_view()[1],
-])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.conj(),
+        lambda x: x.mH,
+        lambda x: x.conj().imag,
+        lambda x: x._neg_view()[1],
+    ],
+)
 def test_writes_to_views_in_batches_and_with_tangents_are_those_of_one(view):
     def write(x):
         y = x * 1
@@ -371,7 +425,8 @@ def test_writes_to_views_in_batches_and_with_tangents_are_those_of_one(view):
     for found, wanted in zip(pb.func.vmap(write)(batch), zip(*[write(x) for x, _ in pairs])):
         assert found.tolist() == [x.tolist() for x in wanted]
     for found, wanted in zip(
-            pb.func.vmap(push)(batch, tangents), zip(*[push(x, t) for x, t in pairs])):
+        pb.func.vmap(push)(batch, tangents), zip(*[push(x, t) for x, t in pairs])
+    ):
         assert found.tolist() == [x.tolist() for x in wanted]
 
 
@@ -404,8 +459,12 @@ def test_products_take_conjugates(n, dtype):
     pb.manual_seed(0)
     a, b = (pb.randn(2, n, n + 1, dtype=dtype) for _ in range(2))
     v = pb.randn(n, dtype=dtype)
-    kinds = {"plain": lambda x: x, "conj": lambda x: x.conj(), "neg": lambda x: x._neg_view(),
-             "both": lambda x: x.conj()._neg_view()}
+    kinds = {
+        "plain": lambda x: x,
+        "conj": lambda x: x.conj(),
+        "neg": lambda x: x._neg_view(),
+        "both": lambda x: x.conj()._neg_view(),
+    }
 
     def agrees(function, *operands):
         found = function(*operands)

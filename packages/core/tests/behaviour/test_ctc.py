@@ -26,17 +26,19 @@ def test_one_step_is_the_probability_of_its_label():
     assert F.ctc_loss(logs, pb.tensor([[1]]), (1,), (1,)).item() == pytest.approx(-math.log(0.3))
     assert F.ctc_loss(logs, pb.tensor([[1]]), (1,), (0,)).item() == pytest.approx(-math.log(0.5))
     assert F.ctc_loss(logs, pb.tensor([[1]]), (1,), (1,), blank=2).item() == pytest.approx(
-        -math.log(0.3))
+        -math.log(0.3)
+    )
 
 
 def test_two_steps_add_up_their_alignments():
     first, second = [0.5, 0.3, 0.2], [0.1, 0.6, 0.3]
     logs = pb.tensor([[first], [second]], dtype=pb.float64).log()
-    expected = 0.5 * 0.6 + 0.3 * 0.1 + 0.3 * 0.6        # "-a", "a-" and "aa"
+    expected = 0.5 * 0.6 + 0.3 * 0.1 + 0.3 * 0.6  # "-a", "a-" and "aa"
     assert F.ctc_loss(logs, pb.tensor([[1]]), (2,), (1,)).item() == pytest.approx(
-        -math.log(expected))
+        -math.log(expected)
+    )
     repeated = F.ctc_loss(logs, pb.tensor([[1, 1]]), (2,), (2,), reduction="none")
-    assert repeated.tolist() == [INF]                   # needs a blank between
+    assert repeated.tolist() == [INF]  # needs a blank between
 
 
 def test_lengths_and_targets_in_every_form():
@@ -46,8 +48,10 @@ def test_lengths_and_targets_in_every_form():
     for lengths in (tensors, tuple(n.int() for n in tensors), tuple(map(list, LENGTHS))):
         assert loss_of(x, lengths=lengths).item() == expected
     assert loss_of(x, [1, 2, 2, 3, 1]).item() == expected
-    assert F.ctc_loss(x.log_softmax(2), pb.tensor(TARGETS, dtype=pb.int32),
-                      *tensors).item() == expected
+    assert (
+        F.ctc_loss(x.log_softmax(2), pb.tensor(TARGETS, dtype=pb.int32), *tensors).item()
+        == expected
+    )
 
 
 def test_reductions():
@@ -79,16 +83,18 @@ def test_gradient_by_scores_is_the_derivative(options, lengths):
 
 def test_gradient_by_log_probabilities_assumes_log_softmax():
     logs = scores(6, 2, 4).log_softmax(2).detach().requires_grad_()
-    grad, = pb.autograd.grad(F.ctc_loss(logs, pb.tensor(TARGETS), *LENGTHS, reduction="sum"), logs)
+    (grad,) = pb.autograd.grad(
+        F.ctc_loss(logs, pb.tensor(TARGETS), *LENGTHS, reduction="sum"), logs
+    )
     assert grad.sum(2).abs().max().item() < 1e-12
-    assert not grad[5, 1].any()                 # beyond the input's length
+    assert not grad[5, 1].any()  # beyond the input's length
 
 
 def test_a_label_of_probability_0_has_a_finite_gradient():
     x = scores(5, 1, 4).detach()
     x[2, 0, 1] = -INF
     x.requires_grad_()
-    grad, = pb.autograd.grad(loss_of(x, [[1, 2]], ((5,), (2,))), x)
+    (grad,) = pb.autograd.grad(loss_of(x, [[1, 2]], ((5,), (2,))), x)
     assert grad.isfinite().all()
 
 
@@ -97,11 +103,11 @@ def test_a_target_that_is_too_long():
     lengths = (2, 5), (3, 2)
     each = loss_of(x, lengths=lengths, reduction="none")
     assert each[0].item() == INF and each[1].isfinite()
-    grad, = pb.autograd.grad(each.sum(), x)
+    (grad,) = pb.autograd.grad(each.sum(), x)
     assert grad[:2, 0].isnan().all() and not grad[2:, 0].any() and grad[:, 1].isfinite().all()
     cut = loss_of(x, lengths=lengths, reduction="none", zero_infinity=True)
     assert cut.tolist() == [0.0, each[1].item()]
-    grad, = pb.autograd.grad(cut.sum(), x)
+    (grad,) = pb.autograd.grad(cut.sum(), x)
     assert not grad[:, 0].any() and grad[:5, 1].any()
 
 
@@ -112,14 +118,14 @@ def test_no_steps_fit_no_labels_only():
 
 def test_there_is_no_second_derivative():
     x = scores(6, 2, 4)
-    grad, = pb.autograd.grad(loss_of(x), x, create_graph=True)
+    (grad,) = pb.autograd.grad(loss_of(x), x, create_graph=True)
     with pytest.raises(RuntimeError, match="derivative for ctc_loss_backward is not implemented"):
         grad.sum().backward()
 
 
 def test_forward_mode_agrees():
     x, direction = scores(6, 2, 4), scores(6, 2, 4, seed=1).detach()
-    grad, = pb.autograd.grad(loss_of(x), x)
+    (grad,) = pb.autograd.grad(loss_of(x), x)
     with pb.autograd.forward_ad.dual_level():
         out = loss_of(pb.autograd.forward_ad.make_dual(x.detach(), direction))
         tangent = pb.autograd.forward_ad.unpack_dual(out).tangent
@@ -158,8 +164,11 @@ def ctc(lengths=LENGTHS, targets=TARGETS, shape=(6, 2, 4), dtype=pb.float64, **o
         (lambda: ctc(targets=[[1, 2, 4], [1, 1, 1]]), RuntimeError, r"targets to be in \[0, 4\)"),
         (lambda: ctc(((6,), (3, 2))), RuntimeError, "input_lengths must be of size batch_size"),
         (lambda: ctc(((6, 5), (3,))), RuntimeError, "target_lengths must be of size batch_size"),
-        (lambda: ctc((pb.tensor([6.0, 5.0]), pb.tensor([3, 2]))), RuntimeError,
-         "input_lengths must be integral"),
+        (
+            lambda: ctc((pb.tensor([6.0, 5.0]), pb.tensor([3, 2]))),
+            RuntimeError,
+            "input_lengths must be integral",
+        ),
         (lambda: ctc(((6, 5), pb.tensor([3, 2]))), TypeError, "both be Tensors or both be tuples"),
         (lambda: ctc((6, 5)), TypeError, "both be Tensors or both be tuples"),
         (lambda: ctc(shape=(0, 2, 4)), RuntimeError, "log_probs tensor must not be empty"),

@@ -22,8 +22,9 @@ def same(actual, expected):
     """Compare elements, the signs of zeros included; NaN equals NaN."""
     actual, expected = np.array(actual.tolist()), np.array(expected)
     np.testing.assert_array_equal(actual, expected)
-    np.testing.assert_array_equal(np.signbit(actual)[~np.isnan(actual)],
-                                  np.signbit(expected)[~np.isnan(expected)])
+    np.testing.assert_array_equal(
+        np.signbit(actual)[~np.isnan(actual)], np.signbit(expected)[~np.isnan(expected)]
+    )
 
 
 @pytest.mark.parametrize("dtype", [pb.float32, pb.float64, pb.float16, pb.bfloat16])
@@ -117,17 +118,26 @@ def test_under_vmap():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: pb.div(x, x, rounding_mode="round"), RuntimeError,
-         "rounding_mode to be one of None, 'trunc', or 'floor' but found 'round'"),
+        (
+            lambda x: pb.div(x, x, rounding_mode="round"),
+            RuntimeError,
+            "rounding_mode to be one of None, 'trunc', or 'floor' but found 'round'",
+        ),
         (lambda x: pb.div(x, x, rounding_mode=1), TypeError, "rounding_mode"),
         (lambda x: pb.div(x, x, "floor"), TypeError, r"div\(\) takes 2 positional"),
-        (lambda x: pb.div(x, rounding_mode="floor"), TypeError,
-         r'div\(\) missing 1 required positional arguments: "other"'),
+        (
+            lambda x: pb.div(x, rounding_mode="floor"),
+            TypeError,
+            r'div\(\) missing 1 required positional arguments: "other"',
+        ),
         (lambda x: pb.div(x, None, rounding_mode="floor"), TypeError, r"div\(\): argument 'other'"),
         (lambda x: x.div_(None, rounding_mode="floor"), TypeError, r"div_\(\): argument 'other'"),
         (lambda x: pb.div(x, x, rounding="floor"), TypeError, "keyword argument 'rounding'"),
-        (lambda x: pb.div(x.bool(), x.bool(), rounding_mode="trunc"), NotImplementedError,
-         "\"div_trunc_cpu\" not implemented for 'Bool'"),
+        (
+            lambda x: pb.div(x.bool(), x.bool(), rounding_mode="trunc"),
+            NotImplementedError,
+            "\"div_trunc_cpu\" not implemented for 'Bool'",
+        ),
         (lambda x: pb.div(x, 1j, rounding_mode="floor"), NotImplementedError, "'ComplexFloat'"),
         (lambda x: pb.tensor([1]).div_(2.0, rounding_mode="floor"), RuntimeError, "can't be cast"),
         (lambda x: pb.tensor([1]).div_(2, rounding_mode=None), RuntimeError, "can't be cast"),

@@ -125,9 +125,9 @@ IMPORTS = {
     "pullback first": "import pullback, einops",
     "einops first": "import einops, pullback",
     "through another module": "import pullback, importlib; "
-                              "einops = importlib.import_module('einops')",
+    "einops = importlib.import_module('einops')",
     "einops reloaded": "import pullback, einops, importlib; "
-                       "importlib.reload(einops._backends); importlib.reload(einops)",
+    "importlib.reload(einops._backends); importlib.reload(einops)",
 }
 
 

@@ -54,13 +54,22 @@ def test_max_norm_scales_taken_rows_in_place():
         (lambda: F.embedding_bag(indices(1), TABLE), ValueError, "a 1D Tensor but got None"),
         (lambda: F.embedding_bag(indices(1), TABLE, indices(1)), RuntimeError, "has to be 0"),
         (lambda: F.embedding_bag(indices(1), TABLE, indices(0, 2)), RuntimeError, "greater than"),
-        (lambda: F.embedding_bag(indices(1, 4), TABLE, indices(0)), RuntimeError,
-         r"Index 1 of input takes value 4 which is not in the valid range \[0, 4\)"),
+        (
+            lambda: F.embedding_bag(indices(1, 4), TABLE, indices(0)),
+            RuntimeError,
+            r"Index 1 of input takes value 4 which is not in the valid range \[0, 4\)",
+        ),
         (lambda: F.embedding_bag(indices(1), TABLE, indices(0), mode="min"), ValueError, "mode"),
-        (lambda: F.embedding_bag(indices(1), TABLE, indices(0), per_sample_weights=pb.ones(1)),
-         NotImplementedError, "only supported for mode='sum'"),
-        (lambda: F.embedding_bag(indices(1), TABLE, indices(0), padding_idx=4), RuntimeError,
-         "-4 through 3, but got 4"),
+        (
+            lambda: F.embedding_bag(indices(1), TABLE, indices(0), per_sample_weights=pb.ones(1)),
+            NotImplementedError,
+            "only supported for mode='sum'",
+        ),
+        (
+            lambda: F.embedding_bag(indices(1), TABLE, indices(0), padding_idx=4),
+            RuntimeError,
+            "-4 through 3, but got 4",
+        ),
         (lambda: F.one_hot(indices(-1)), RuntimeError, "Class values must be non-negative"),
         (lambda: F.one_hot(indices(1), 1), RuntimeError, "must be smaller than num_classes"),
         (lambda: F.one_hot(indices()), RuntimeError, "Can not infer total number of classes"),
@@ -74,30 +83,36 @@ def test_wrong_arguments(call, error, message):
 
 @pytest.mark.parametrize(
     ("mode", "expected"),
-    [("sum", [[3, 5, 7], [0] * 3, [9, 10, 11]]),
-     ("mean", [[1.5, 2.5, 3.5], [0] * 3, [9, 10, 11]]),
-     ("max", [[3, 4, 5], [0] * 3, [9, 10, 11]])],
+    [
+        ("sum", [[3, 5, 7], [0] * 3, [9, 10, 11]]),
+        ("mean", [[1.5, 2.5, 3.5], [0] * 3, [9, 10, 11]]),
+        ("max", [[3, 4, 5], [0] * 3, [9, 10, 11]]),
+    ],
 )
 def test_bags(mode, expected):
     found = F.embedding_bag(indices(0, 1, 3), TABLE, indices(0, 2, 2), mode=mode)
     assert found.tolist() == expected
     found = F.embedding_bag(indices(0, 1, 2, 3), TABLE, indices(0, 2, 2), mode=mode, padding_idx=2)
     assert found.tolist() == expected
-    found = F.embedding_bag(indices(0, 1, 3), TABLE, indices(0, 2, 2, 3), mode=mode,
-                            include_last_offset=True)
+    found = F.embedding_bag(
+        indices(0, 1, 3), TABLE, indices(0, 2, 2, 3), mode=mode, include_last_offset=True
+    )
     assert found.tolist() == expected
 
 
 def test_the_first_of_equal_maxima_gets_the_gradient():
-    found = gradient(lambda w: F.embedding_bag(indices(2, 1, 2), w, indices(0), mode="max"),
-                     pb.tensor([[9.0, 9.0], [1.0, 2.0], [1.0, 0.0]]))
+    found = gradient(
+        lambda w: F.embedding_bag(indices(2, 1, 2), w, indices(0), mode="max"),
+        pb.tensor([[9.0, 9.0], [1.0, 2.0], [1.0, 0.0]]),
+    )
     assert found == [[0, 0], [0, 1], [1, 0]]
 
 
 def test_weights_of_samples_have_gradients():
     weights = pb.ones(3, requires_grad=True)
-    found = F.embedding_bag(indices(0, 1, 3), TABLE, indices(0, 2), mode="sum",
-                            per_sample_weights=weights)
+    found = F.embedding_bag(
+        indices(0, 1, 3), TABLE, indices(0, 2), mode="sum", per_sample_weights=weights
+    )
     assert pb.autograd.grad(found.sum(), weights)[0].tolist() == [3, 12, 30]
 
 
@@ -132,8 +147,7 @@ def test_a_query_that_sees_nothing_has_gradients_of_zero():
 def test_grouped_queries_share_keys():
     q, k, v = pb.randn(1, 4, 2, 3), pb.randn(1, 2, 5, 3), pb.randn(1, 2, 5, 3)
     found = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    wanted = F.scaled_dot_product_attention(
-        q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
+    wanted = F.scaled_dot_product_attention(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1))
     pb.testing.assert_close(found, wanted)
     with pytest.raises(RuntimeError, match="Number of heads in key and value must divide"):
         F.scaled_dot_product_attention(q[:, :3], k, v, enable_gqa=True)

@@ -658,6 +658,7 @@ def test_boxed_grads_call_hands_over_one_list():
 
 # ---- the ctx before it is a node -----------------------------------------------------------------
 
+
 def test_ctx_in_forward_answers_as_a_node_without_a_graph():
     class Ask(pb.autograd.Function):
         @staticmethod
@@ -667,9 +668,12 @@ def test_ctx_in_forward_answers_as_a_node_without_a_graph():
             assert ctx._input_metadata == []
             assert not hasattr(ctx, "metadata")
             assert not hasattr(ctx, "variable")
-            for use in (ctx._sequence_nr, lambda: ctx.register_hook(print),
-                        lambda: ctx.register_prehook(print),
-                        lambda: pb.autograd.backward(pb.autograd.graph.GradientEdge(ctx, 0))):
+            for use in (
+                ctx._sequence_nr,
+                lambda: ctx.register_hook(print),
+                lambda: ctx.register_prehook(print),
+                lambda: pb.autograd.backward(pb.autograd.graph.GradientEdge(ctx, 0)),
+            ):
                 with pytest.raises(RuntimeError, match="AskBackward is no node of a graph"):
                     use()
             with pytest.raises(TypeError, match="expected 0 arguments"):
@@ -724,12 +728,16 @@ def test_an_interrupt_around_forward_leaves_grad_mode_on(monkeypatch, after):
     def interrupted(function):
         def call(*args):
             function(*args)
-            if args != (True,):     # turning it on again
+            if args != (True,):  # turning it on again
                 raise KeyboardInterrupt
+
         return call
 
-    module, name = {"hide": ("levels", "hide_all_levels"), "restore": ("levels", "restore_levels"),
-                    "turning off": ("state", "swap_grad_enabled")}[after]
+    module, name = {
+        "hide": ("levels", "hide_all_levels"),
+        "restore": ("levels", "restore_levels"),
+        "turning off": ("state", "swap_grad_enabled"),
+    }[after]
     owner = getattr(pb.autograd.function, module)
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, interrupted(getattr(owner, name)))

@@ -151,7 +151,7 @@ def test_a_leaf_that_is_a_view_refuses_writes_through_its_views():
         with pytest.raises(RuntimeError, match="leaf Variable that requires grad is being used"):
             call()
     part = pb.zeros(2, 2)[0]
-    part.mul_(pb.ones(2, requires_grad=True))           # no leaf requires grad here
+    part.mul_(pb.ones(2, requires_grad=True))  # no leaf requires grad here
     assert part.grad_fn is not None
 
 
@@ -185,13 +185,15 @@ def test_resize_of_a_part_reads_on():
     part.resize_(10)
     assert part[:4].tolist() == [2, 3, 4, 5]
     part.zero_()
-    assert x.tolist() == [0, 1, 2, 3, 4, 5]             # what grows gets memory of its own
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]  # what grows gets memory of its own
 
 
 def test_resize_under_vmap():
     rows = pb.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     assert pb.func.vmap(lambda x: x.clone().resize_(2, 1))(rows).tolist() == [
-        [[1], [2]], [[4], [5]]]
+        [[1], [2]],
+        [[4], [5]],
+    ]
     assert pb.func.vmap(lambda x: x.clone().resize_(4)[:3])(rows).tolist() == rows.tolist()
 
 

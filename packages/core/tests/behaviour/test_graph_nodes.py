@@ -287,6 +287,7 @@ def test_edge_of_view_after_a_write_is_the_new_one():
 
 # ---- calling a node ------------------------------------------------------------------------------
 
+
 def test_call_runs_the_formula():
     x = pb.tensor([3.0], requires_grad=True)
     first, second = (x * x).grad_fn(pb.tensor([2.0]))
@@ -308,12 +309,15 @@ def test_call_of_a_node_of_several_outputs():
     assert x.unbind()[0].grad_fn(None, pb.tensor([1.0, 2.0])).tolist() == [[0, 0], [1, 2]]
 
 
-@pytest.mark.parametrize(("grads", "error", "message"), [
-    ((), TypeError, "expected 1 arguments, got 0 instead"),
-    ((pb.ones(1), pb.ones(1)), TypeError, "expected 1 arguments, got 2 instead"),
-    ((1.0,), TypeError, "argument 0 is not a Tensor but float"),
-    ((pb.ones(3),), RuntimeError, r"output 0 must have shape \[1\], got \[3\]"),
-])
+@pytest.mark.parametrize(
+    ("grads", "error", "message"),
+    [
+        ((), TypeError, "expected 1 arguments, got 0 instead"),
+        ((pb.ones(1), pb.ones(1)), TypeError, "expected 1 arguments, got 2 instead"),
+        ((1.0,), TypeError, "argument 0 is not a Tensor but float"),
+        ((pb.ones(3),), RuntimeError, r"output 0 must have shape \[1\], got \[3\]"),
+    ],
+)
 def test_call_with_wrong_gradients(grads, error, message):
     with pytest.raises(error, match="MulBackward0: .*" + message):
         (pb.ones(1, requires_grad=True) * 2).grad_fn(*grads)

@@ -542,8 +542,11 @@ def test_multi_grad_hook_counts_tensors_that_are_gone_as_not_reached():
 )
 def test_node_hooks_are_given_no_gradients_of_trailing_indices(op):
     x = pb.tensor([[1.4, -0.8, 0.3]], requires_grad=True)
-    results = pb.linalg.svd(x, full_matrices=False) if op == "svd" else getattr(pb, op)(
-        x, *{"topk": [2], "kthvalue": [1], "frexp": []}.get(op, [1]))
+    results = (
+        pb.linalg.svd(x, full_matrices=False)
+        if op == "svd"
+        else getattr(pb, op)(x, *{"topk": [2], "kthvalue": [1], "frexp": []}.get(op, [1]))
+    )
     differentiable = sum(result.dtype.is_floating_point for result in results)
     assert all(result.requires_grad for result in results[:differentiable])
     values, node, seen = results[0], results[0].grad_fn, []

@@ -127,8 +127,13 @@ def test_more_views_than_memory_holds_are_refused_at_once():
 
 def test_dtypes_are_checked_where_arguments_are_placed():
     x = pb.ones(2)
-    for name, function in (("zeros", pb.zeros), ("cumsum", x.cumsum), ("sum", x.sum),
-                           ("softmax", x.softmax), ("rand_like", partial(pb.rand_like, x))):
+    for name, function in (
+        ("zeros", pb.zeros),
+        ("cumsum", x.cumsum),
+        ("sum", x.sum),
+        ("softmax", x.softmax),
+        ("rand_like", partial(pb.rand_like, x)),
+    ):
         for wrong in ("float32", 3, str, np.dtype("f4"), x):
             with pytest.raises(TypeError, match=rf"^{name}\(\): argument 'dtype' .*must be"):
                 function(0, dtype=wrong) if "like" not in name else function(dtype=wrong)
@@ -147,8 +152,15 @@ class ClaimsToBeAList:
 @pytest.mark.parametrize("device", ["meta", None])
 def test_what_only_claims_to_be_a_list_is_refused(device):
     x = pb.ones(1, 1, 2, 2, device=device)
-    for function in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d, pb.split, pb.tensor_split,
-                     pb.pixel_shuffle, F.interpolate, F.upsample_nearest):
+    for function in (
+        F.adaptive_avg_pool2d,
+        F.adaptive_max_pool2d,
+        pb.split,
+        pb.tensor_split,
+        pb.pixel_shuffle,
+        F.interpolate,
+        F.upsample_nearest,
+    ):
         with pytest.raises(TypeError, match=r"\(\): argument .* must be"):
             function(x, ClaimsToBeAList())
 

@@ -578,8 +578,11 @@ def test_indices_written_after_use_are_noticed(op):
     index = pb.tensor([0, 1])
     y = op(x * 1, index)
     index.add_(1)
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation: "
-                                           r"\[pullback.int64 \[2\]\]"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"modified by an inplace operation: "
+        r"\[pullback.int64 \[2\]\]",
+    ):
         y.sum().backward()
 
 

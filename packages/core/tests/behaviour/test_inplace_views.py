@@ -494,6 +494,7 @@ def test_write_through_data_is_invisible_to_the_check():
 
 # ---- views whose history cannot follow -----------------------------------------------------------
 
+
 def no_grad_view(base):
     with pb.no_grad():
         return base[0]
@@ -501,14 +502,21 @@ def no_grad_view(base):
 
 UNFOLLOWED = {
     "no_grad": (no_grad_view, "A view was created in no_grad mode and {} with grad mode enabled"),
-    "multi": (lambda base: base.unbind()[0], "Output 0 of Unbind is a view and {}. This view is "
-                                             "the output of a function that returns multiple"),
-    "multi of no_grad": (lambda base: no_grad_view(base.view(1, -1)).unbind()[0],
-                         "Output 0 of Unbind is a view and {}. This view is the output of a "
-                         "function that returns multiple views"),
-    "view of no_grad": (lambda base: no_grad_view(base).view(1),
-                        "Output 0 of View is a view of a view which was created in no_grad mode "
-                        "and {} with grad mode enabled"),
+    "multi": (
+        lambda base: base.unbind()[0],
+        "Output 0 of Unbind is a view and {}. This view is "
+        "the output of a function that returns multiple",
+    ),
+    "multi of no_grad": (
+        lambda base: no_grad_view(base.view(1, -1)).unbind()[0],
+        "Output 0 of Unbind is a view and {}. This view is the output of a "
+        "function that returns multiple views",
+    ),
+    "view of no_grad": (
+        lambda base: no_grad_view(base).view(1),
+        "Output 0 of View is a view of a view which was created in no_grad mode "
+        "and {} with grad mode enabled",
+    ),
 }
 
 
@@ -532,8 +540,11 @@ def test_view_whose_base_was_written(view, message):
             use()
 
 
-@pytest.mark.parametrize("base", [pb.ones(2, requires_grad=True),
-                                  pb.ones(2, requires_grad=True) * 1], ids=["leaf", "non-leaf"])
+@pytest.mark.parametrize(
+    "base",
+    [pb.ones(2, requires_grad=True), pb.ones(2, requires_grad=True) * 1],
+    ids=["leaf", "non-leaf"],
+)
 def test_view_under_no_grad_requires_grad_as_its_base_does(base):
     view = no_grad_view(base)
     assert view.requires_grad
@@ -615,7 +626,11 @@ class TestGradientsThatOthersSee:
         y = base * 1
         found = grad(y.sum(), [y, pb.autograd.graph.GradientEdge(node, 0), first, x])
         assert [g.tolist() for g in found] == [
-            [1.0, 1.0, 1.0], [1.0, 7.0, 7.0], [5.0, 7.0, 7.0], [5.0, 7.0, 7.0]]
+            [1.0, 1.0, 1.0],
+            [1.0, 7.0, 7.0],
+            [5.0, 7.0, 7.0],
+            [5.0, 7.0, 7.0],
+        ]
         assert middle.grad_fn is not node
 
     def test_what_hooks_keep_and_what_retain_grad_keeps(self):
@@ -633,7 +648,11 @@ class TestGradientsThatOthersSee:
         assert x.grad.tolist() == [5.0, 7.0, 7.0]
         assert base.grad.tolist() == [1.0, 1.0, 1.0]
         assert [g.tolist() for g in kept] == [
-            [1.0, 1.0, 1.0], [1.0, 7.0, 7.0], [5.0, 7.0, 7.0], [1.0, 7.0, 7.0]]
+            [1.0, 1.0, 1.0],
+            [1.0, 7.0, 7.0],
+            [5.0, 7.0, 7.0],
+            [1.0, 7.0, 7.0],
+        ]
 
     def test_two_users_of_one_gradient(self):
         x = leaf(1.0, 2.0)

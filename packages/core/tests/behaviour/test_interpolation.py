@@ -296,12 +296,14 @@ def test_refused_grids(name):
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_images_of_bytes_are_rounded_after_each_dim(mode, align_corners):
     """Halves are rounded up; rows are resampled first, as Pillow does."""
+
     def resampled(x, size):
         found = F.interpolate(x.double(), size=size, mode=mode, align_corners=align_corners)
         return (found + 0.5 + 1e-9).floor().clamp(0, 255)
 
-    x = pb.tensor([[255, 0, 255, 0], [0, 0, 255, 9], [7, 255, 3, 255], [1, 2, 4, 250]],
-                  dtype=pb.uint8).reshape(1, 1, 4, 4)
+    x = pb.tensor(
+        [[255, 0, 255, 0], [0, 0, 255, 9], [7, 255, 3, 255], [1, 2, 4, 250]], dtype=pb.uint8
+    ).reshape(1, 1, 4, 4)
     found = F.interpolate(x, size=(3, 7), mode=mode, align_corners=align_corners)
     assert found.dtype == pb.uint8
     assert found.tolist() == resampled(resampled(x, (4, 7)), (3, 7)).tolist()

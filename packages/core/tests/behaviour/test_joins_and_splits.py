@@ -271,8 +271,13 @@ def test_joined_tensors_are_on_one_device(join):
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_many_parts_of_all_layouts(dim):
     square = pb.arange(9.0).reshape(3, 3)
-    parts = [square, square.t(), square[::2, ::2].repeat(2, 2)[:3, :3], square.flip(0),
-             square[:1].expand(3, 3)] * 50
+    parts = [
+        square,
+        square.t(),
+        square[::2, ::2].repeat(2, 2)[:3, :3],
+        square.flip(0),
+        square[:1].expand(3, 3),
+    ] * 50
     arrays = [part.numpy() for part in parts]
     assert pb.cat(parts, dim).tolist() == np.concatenate(arrays, dim).tolist()
     assert pb.stack(parts, dim).tolist() == np.stack(arrays, dim).tolist()

@@ -44,8 +44,9 @@ def test_complex_factors_are_conjugated_in_gradients():
     x = pb.ones(1, 1, dtype=pb.complex64, requires_grad=True)
     y = pb.ones(1, 1, dtype=pb.complex64, requires_grad=True)
     g = pb.ones(1, 1, dtype=pb.complex64)
-    grads = pb.autograd.grad(pb.addmm(x, y, ones(1, 1, dtype=pb.complex64), beta=1j, alpha=2j),
-                             (x, y), g)
+    grads = pb.autograd.grad(
+        pb.addmm(x, y, ones(1, 1, dtype=pb.complex64), beta=1j, alpha=2j), (x, y), g
+    )
     assert [grad.item() for grad in grads] == [-1j, -2j]
     assert pb.autograd.grad(pb.add(x, y, alpha=1j), y, g)[0].item() == -1j
 
@@ -155,9 +156,13 @@ def test_solve_names_the_equation_that_does_not_fit():
 def test_einsum_forms_agree():
     x, y = pb.randn(2, 3), pb.randn(3, 4)
     wanted = x @ y
-    for found in (pb.einsum("ij,jk->ik", x, y), pb.einsum("ij,jk", [x, y]),
-                  pb.einsum(" i j , j k -> i k ", (x, y)), pb.einsum(x, [0, 1], y, [1, 2]),
-                  pb.einsum(x, [0, 1], y, [1, 2], [0, 2])):
+    for found in (
+        pb.einsum("ij,jk->ik", x, y),
+        pb.einsum("ij,jk", [x, y]),
+        pb.einsum(" i j , j k -> i k ", (x, y)),
+        pb.einsum(x, [0, 1], y, [1, 2]),
+        pb.einsum(x, [0, 1], y, [1, 2], [0, 2]),
+    ):
         pb.testing.assert_close(found, wanted)
 
 

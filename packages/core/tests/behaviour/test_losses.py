@@ -16,8 +16,10 @@ def leaf(*values):
 
 
 def gradient(loss, *inputs):
-    return [None if g is None else g.tolist()
-            for g in pb.autograd.grad(loss.sum(), inputs, allow_unused=True)]
+    return [
+        None if g is None else g.tolist()
+        for g in pb.autograd.grad(loss.sum(), inputs, allow_unused=True)
+    ]
 
 
 @pytest.mark.parametrize("loss", ELEMENTWISE)
@@ -69,8 +71,10 @@ def test_means_with_weights_are_weighted_but_not_that_of_huber_loss():
         (lambda x: F.smooth_l1_loss(x, x.detach()), "SmoothL1LossBackward0"),
         (lambda x: F.huber_loss(x, x.detach()), "HuberLossBackward0"),
         (lambda x: F.binary_cross_entropy(x, x.detach()), "BinaryCrossEntropyBackward0"),
-        (lambda x: F.binary_cross_entropy_with_logits(x, x.detach()),
-         "BinaryCrossEntropyWithLogitsBackward0"),
+        (
+            lambda x: F.binary_cross_entropy_with_logits(x, x.detach()),
+            "BinaryCrossEntropyWithLogitsBackward0",
+        ),
         (lambda x: F.soft_margin_loss(x, x.detach()), "SoftMarginLossBackward0"),
     ],
 )
@@ -131,8 +135,9 @@ def test_logits_never_overflow():
 def test_logits_are_cross_entropies_of_probabilities():
     x, y = pb.randn(3, 4, dtype=pb.float64), pb.rand(3, 4, dtype=pb.float64)
     positive = pb.tensor([1.0, 2.0, 3.0, 4.0], dtype=pb.float64)
-    pb.testing.assert_close(F.binary_cross_entropy_with_logits(x, y),
-                            F.binary_cross_entropy(x.sigmoid(), y))
+    pb.testing.assert_close(
+        F.binary_cross_entropy_with_logits(x, y), F.binary_cross_entropy(x.sigmoid(), y)
+    )
     by_hand = -(positive * y * x.sigmoid().log() + (1 - y) * (1 - x.sigmoid()).log())
     found = F.binary_cross_entropy_with_logits(x, y, pos_weight=positive, reduction="none")
     pb.testing.assert_close(found, by_hand)
@@ -165,8 +170,9 @@ def test_embedding_losses():
     assert found.tolist() == pytest.approx([1.0, 1.0])
     with pytest.raises(RuntimeError, match="1D target tensor expects 2D input tensors"):
         F.cosine_embedding_loss(x[0], y[0], pb.tensor([1]))
-    assert F.hinge_embedding_loss(pb.tensor([0.25, 0.25]), pb.tensor([1, -1]),
-                                  reduction="none").tolist() == [0.25, 0.75]
+    assert F.hinge_embedding_loss(
+        pb.tensor([0.25, 0.25]), pb.tensor([1, -1]), reduction="none"
+    ).tolist() == [0.25, 0.75]
     with pytest.raises(RuntimeError, match="All input tensors should have same dimension"):
         F.margin_ranking_loss(pb.ones(2, 1), pb.ones(2), pb.ones(2))
 
@@ -177,7 +183,8 @@ def test_triplets():
     assert F.triplet_margin_loss(a, p, n).item() == pytest.approx(by_hand, abs=1e-5)
     assert F.triplet_margin_loss(a, p, n, swap=True).item() == pytest.approx(5.5, abs=1e-5)
     found = F.triplet_margin_with_distance_loss(
-        a, p, n, distance_function=lambda x, y: (x - y).abs().sum(-1), margin=2.0)
+        a, p, n, distance_function=lambda x, y: (x - y).abs().sum(-1), margin=2.0
+    )
     assert found.item() == 1.5
     with pytest.raises(ValueError, match="margin must be greater than 0, got -1"):
         F.triplet_margin_loss(a, p, n, margin=-1)
@@ -202,9 +209,11 @@ def test_gaussian_nll_loss_limits_variances_but_not_their_gradient():
     loss = F.gaussian_nll_loss(x, pb.zeros(2, dtype=pb.float64), v, eps=0.5, reduction="none")
     assert loss.tolist() == pytest.approx([0.5 * (math.log(0.5) + 2), 2.0])
     assert gradient(loss, v) == [pytest.approx([0.5 * (2 - 4), 0.5 * (1 - 4)])]
-    for variance, message in ((pb.tensor([-1.0, 1.0]), "var has negative entry/entries"),
-                              (-1.0, "var has negative entry/entries"),
-                              (pb.ones(3), "var is of incorrect size")):
+    for variance, message in (
+        (pb.tensor([-1.0, 1.0]), "var has negative entry/entries"),
+        (-1.0, "var has negative entry/entries"),
+        (pb.ones(3), "var is of incorrect size"),
+    ):
         with pytest.raises(ValueError, match=message):
             F.gaussian_nll_loss(pb.ones(2), pb.ones(2), variance)
 
@@ -253,8 +262,9 @@ def test_nll_loss_weighs_and_ignores():
     assert loss.item() == -2.75
     loss.backward()
     assert x.grad.tolist() == [[0.0, -0.75], [0.0, 0.0], [-0.25, 0.0]]
-    assert F.nll_loss(x.detach(), pb.tensor([1, 0, 1], dtype=pb.uint8), ignore_index=0,
-                      reduction="none").tolist() == [-2.0, 0.0, -6.0]
+    assert F.nll_loss(
+        x.detach(), pb.tensor([1, 0, 1], dtype=pb.uint8), ignore_index=0, reduction="none"
+    ).tolist() == [-2.0, 0.0, -6.0]
     assert math.isnan(F.nll_loss(x, pb.full((3,), -100)).item())
 
 

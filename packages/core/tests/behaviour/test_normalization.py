@@ -65,10 +65,16 @@ def test_two_forward_passes_before_backward():
         (lambda x: F.batch_norm(x[:1], None, None, training=True), ValueError, "more than 1"),
         (lambda x: F.batch_norm(x, pb.ones(2), pb.ones(3)), RuntimeError, "contain 3 elements"),
         (lambda x: F.batch_norm(x, None, None, pb.ones(2), None, True), RuntimeError, "weight"),
-        (lambda x: F.batch_norm(x, pb.ones(3, requires_grad=True), pb.ones(3)), RuntimeError,
-         "not differentiable with respect to argument 'running_mean'"),
-        (lambda x: F.batch_norm(x.to(pb.int64), pb.ones(3), pb.ones(3)), NotImplementedError,
-         "\"batch_norm\" not implemented for 'Long'"),
+        (
+            lambda x: F.batch_norm(x, pb.ones(3, requires_grad=True), pb.ones(3)),
+            RuntimeError,
+            "not differentiable with respect to argument 'running_mean'",
+        ),
+        (
+            lambda x: F.batch_norm(x.to(pb.int64), pb.ones(3), pb.ones(3)),
+            NotImplementedError,
+            "\"batch_norm\" not implemented for 'Long'",
+        ),
         (lambda x: F.batch_norm(x.double(), pb.ones(3), pb.ones(3)), RuntimeError, "mixed dtype"),
         (lambda x: F.instance_norm(x), ValueError, "more than 1 spatial element"),
         (lambda x: F.instance_norm(x[..., None], use_input_stats=False), RuntimeError, "defined"),
@@ -94,9 +100,11 @@ def test_forms_outside_nn_take_their_arguments_in_another_order():
     mean, variance = pb.randn(3), pb.rand(3)
     pb.testing.assert_close(
         pb.batch_norm(x, weight, bias, mean, variance, False, 0.1, 1e-5, False),
-        F.batch_norm(x, mean, variance, weight, bias))
-    pb.testing.assert_close(pb.layer_norm(x, (3,), weight, bias, 1e-5, False),
-                            F.layer_norm(x, (3,), weight, bias))
+        F.batch_norm(x, mean, variance, weight, bias),
+    )
+    pb.testing.assert_close(
+        pb.layer_norm(x, (3,), weight, bias, 1e-5, False), F.layer_norm(x, (3,), weight, bias)
+    )
 
 
 def test_rms_norm_adds_the_epsilon_of_the_dtype():

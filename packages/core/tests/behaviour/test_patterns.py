@@ -79,7 +79,7 @@ def test_linspace_ends_exactly_and_is_symmetric(dtype):
         line = pb.linspace(-0.3, 0.3, steps, dtype=dtype)
         end = pb.tensor(0.3, dtype=dtype)
         assert line[-1] == end
-        half = steps // 2               # the step is rounded: the middle may miss 0 by a little
+        half = steps // 2  # the step is rounded: the middle may miss 0 by a little
         assert (line[:half] == -line.flip(0)[:half]).all()
 
 

@@ -34,7 +34,7 @@ def same(actual, expected):
 def test_signbit_sees_the_sign_of_zero_and_nan(dtype):
     x = pb.tensor([0.0, -0.0, 1.0, -INF, NAN], dtype=dtype)
     assert pb.signbit(x).tolist() == [False, True, False, True, False]
-    if dtype != pb.bfloat16:            # whose NaN is always the same one
+    if dtype != pb.bfloat16:  # whose NaN is always the same one
         assert pb.signbit(-x).tolist() == [True, False, True, False, True]
 
 
@@ -64,22 +64,36 @@ def test_copysign_has_gradient_zero_at_zero():
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_nextafter_agrees_with_numpy(dtype):
     info = np.finfo(dtype)
-    values = [0.0, -0.0, 1.0, -1.0, info.max, -info.max, info.tiny, info.smallest_subnormal, INF,
-              -INF, NAN, 2.5]
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        info.max,
+        -info.max,
+        info.tiny,
+        info.smallest_subnormal,
+        INF,
+        -INF,
+        NAN,
+        2.5,
+    ]
     x = np.array(values, dtype)
     first, second = np.meshgrid(x, x)
     with np.errstate(all="ignore"):
         expected = np.nextafter(first, second)
     actual = pb.nextafter(pb.tensor(first), pb.tensor(second)).numpy()
     np.testing.assert_array_equal(actual, expected)
-    moved = first != second             # of equal zeros NumPy's float16 gives the first
+    moved = first != second  # of equal zeros NumPy's float16 gives the first
     np.testing.assert_array_equal(np.signbit(actual)[moved], np.signbit(expected)[moved])
 
 
 def test_nextafter_of_bfloat16():
     x = pb.tensor([1.0, 0.0, -1.0], dtype=pb.bfloat16)
-    same(pb.nextafter(x, pb.tensor([2.0, -1.0, 0.0], dtype=pb.bfloat16)),
-         [1 + 2**-7, -(2.0**-133), -1 + 2**-8])
+    same(
+        pb.nextafter(x, pb.tensor([2.0, -1.0, 0.0], dtype=pb.bfloat16)),
+        [1 + 2**-7, -(2.0**-133), -1 + 2**-8],
+    )
     with pytest.raises(NotImplementedError, match="nextafter"):
         pb.nextafter(pb.tensor([1]), pb.tensor([2]))
 
@@ -434,10 +448,12 @@ def test_special_functions_are_precise():
     ends = 1 - 10.0 ** -rng.uniform(0, 15, 500)
     near = np.concatenate([rng.uniform(-20, 20, 500), rng.uniform(0.01, 3, 500)])
     for name, values, expected in (
-            ("erfinv", np.concatenate([ends, -ends]), special.erfinv),
-            ("erfc", near, special.erfc), ("i0", near, special.i0),
-            ("lgamma", near[near > 2.2], special.gammaln),
-            ("digamma", near[near > 1.6], special.psi)):
+        ("erfinv", np.concatenate([ends, -ends]), special.erfinv),
+        ("erfc", near, special.erfc),
+        ("i0", near, special.i0),
+        ("lgamma", near[near > 2.2], special.gammaln),
+        ("digamma", near[near > 1.6], special.psi),
+    ):
         found = getattr(pb, name)(pb.tensor(values)).numpy()
         np.testing.assert_allclose(found, expected(values), rtol=1e-13)
 
@@ -508,7 +524,8 @@ def test_complex_keeps_infinities_apart():
     assert z.tolist() == [complex(INF, 1), complex(1, INF)]
     assert pb.complex(pb.ones(2, 1), pb.ones(3)).shape == (2, 3)
     assert pb.complex(pb.ones(1, dtype=pb.float64), pb.ones(1, dtype=pb.float64)).dtype == (
-        pb.complex128)
+        pb.complex128
+    )
 
 
 @pytest.mark.parametrize("name", ["complex", "polar"])

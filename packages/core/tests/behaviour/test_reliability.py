@@ -135,9 +135,14 @@ def test_any_exception_in_a_function_leaves_modes_alone(error, where):
     assert x.grad.tolist() == [2.0, 2.0]
 
 
-@pytest.mark.parametrize(("where", "error"), [
-    ("backward", "KeyError"), ("hook", "KeyError"), ("result", "RuntimeError"),
-])
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("backward", "KeyError"),
+        ("hook", "KeyError"),
+        ("result", "RuntimeError"),
+    ],
+)
 def test_the_first_exception_survives_the_end_of_its_graph(where, error, run_script):
     assert run_script("first_exception", where).strip() == error
 

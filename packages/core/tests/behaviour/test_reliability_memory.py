@@ -137,7 +137,7 @@ def test_memory_does_not_grow(step, count):
         in_use = pb.memory_stats()["allocated_bytes.all.current"]
         return resident(), len(gc.get_objects()), in_use
 
-    run(count)                          # garbage waits for the collector: reach its high-water mark
+    run(count)  # garbage waits for the collector: reach its high-water mark
     memory, objects, in_use = run(count // 4)
     after, objects_after, in_use_after = run(count)
     # An object kept per step would show as `count` of them and at least 100 bytes each. The core
@@ -155,7 +155,7 @@ def test_the_peak_starts_again_at_what_is_in_use():
     stats = pb.memory_stats()
     assert stats["allocated_bytes.all.peak"] == stats["allocated_bytes.all.current"]
     x = pb.empty(1 << 20)
-    if pb.get_default_device().type == "cpu":           # ref keeps no statistics
+    if pb.get_default_device().type == "cpu":  # ref keeps no statistics
         peak = pb.memory_stats()["allocated_bytes.all.peak"]
         assert peak >= stats["allocated_bytes.all.current"] + x.nbytes
     assert "Allocated memory" in pb.memory_summary()

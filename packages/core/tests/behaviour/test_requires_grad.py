@@ -213,13 +213,16 @@ def test_real_operand_gets_the_real_part():
     assert x.grad.tolist() == [pytest.approx(10**0.5)]
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("data", "Deleting tensor data is not allowed"),
-    ("requires_grad", "requires_grad must be a bool"),
-    ("_grad_fn", "Deletion of _grad_fn not allowed"),
-    ("_backward_hooks", "Deletion of _backward_hooks not allowed"),
-    ("_post_accumulate_grad_hooks", "Deletion of _post_accumulate_grad_hooks not allowed"),
-])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("data", "Deleting tensor data is not allowed"),
+        ("requires_grad", "requires_grad must be a bool"),
+        ("_grad_fn", "Deletion of _grad_fn not allowed"),
+        ("_backward_hooks", "Deletion of _backward_hooks not allowed"),
+        ("_post_accumulate_grad_hooks", "Deletion of _post_accumulate_grad_hooks not allowed"),
+    ],
+)
 def test_attributes_that_are_not_deleted(name, message):
     x = pb.ones(1, requires_grad=True)
     with pytest.raises(RuntimeError, match=message):

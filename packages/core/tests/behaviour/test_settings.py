@@ -93,7 +93,7 @@ else:
     raise AssertionError("a second call was let through")
 print(found)
 """
-ONES = "pb.ones(300, 300, dtype=pb.complex64)"      # what is certain to be done by BLAS or LAPACK
+ONES = "pb.ones(300, 300, dtype=pb.complex64)"  # what is certain to be done by BLAS or LAPACK
 PRODUCT = f"assert ({ONES} @ {ONES})[0, 0].item() == 300"
 SYSTEM = f"assert pb.linalg.solve(pb.eye(300) + 0 * {ONES}, {ONES})[0, 0].item() == 1"
 

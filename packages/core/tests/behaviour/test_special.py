@@ -37,8 +37,9 @@ def test_further_derivatives_of_the_bessel_function_of_order_1_near_0():
     terms = [(1, 2), (3, 16), (5, 384), (7, 18432), (9, 1474560), (11, 176947200)]
     for order, numbers in enumerate(found, 1):
         for at, number in zip(x.tolist(), numbers):
-            expected = sum(math.perm(n, order) * at ** max(n - order, 0) / d for n, d in terms
-                           if n >= order)
+            expected = sum(
+                math.perm(n, order) * at ** max(n - order, 0) / d for n, d in terms if n >= order
+            )
             assert number == pytest.approx(expected, rel=1e-11, abs=1e-13)
 
 
@@ -55,7 +56,8 @@ def test_zeta():
     assert y.tolist() == pytest.approx([math.pi**2 / 6, math.pi**2 / 6 - 1])
     assert y.grad_fn.name() == "SpecialZetaBackward1"
     assert pb.autograd.grad(S.zeta(pb.tensor([2.0, 2.0]), x).sum(), x)[0].tolist() == (
-        pb.autograd.grad(y.sum(), x)[0].tolist())
+        pb.autograd.grad(y.sum(), x)[0].tolist()
+    )
     order = pb.tensor([2.0, 3.0], requires_grad=True)
     with pytest.raises(RuntimeError, match="derivative for special_zeta is not implemented"):
         S.zeta(order, 1.0).sum().backward()
@@ -65,7 +67,7 @@ def test_entropy_at_the_edges():
     x = pb.tensor([0.0, -1.0, NAN, 1.0, INF], requires_grad=True)
     y = S.entr(x)
     assert str(y.tolist()) == str([0.0, -INF, NAN, -0.0, -INF])
-    grad, = pb.autograd.grad(y.sum(), x)
+    (grad,) = pb.autograd.grad(y.sum(), x)
     assert str(grad.tolist()) == str([INF, NAN, NAN, -1.0, -INF])
     assert S.entr(pb.tensor([1, 0, -2])).tolist() == [0.0, 0.0, -INF]
     with pytest.raises(NotImplementedError, match="ComplexFloat"):
@@ -78,7 +80,7 @@ def test_xlog1py_at_the_edges():
     out = S.xlog1py(x, y)
     assert str(out[:5].tolist()) == str([0.0, 0.0, -INF, NAN, NAN])
     assert out[5].item() == pytest.approx(2 * math.log(4))
-    grad, = pb.autograd.grad(out[:2].sum(), x)
+    (grad,) = pb.autograd.grad(out[:2].sum(), x)
     assert grad[:2].tolist() == [0.0, 0.0]
     names = [S.xlog1py(a, b).grad_fn.name() for a, b in ((x, y), (x, 2), (2, x))]
     assert names == [f"SpecialXlog1PyBackward{k}" for k in (0, 2, 1)]

@@ -34,8 +34,10 @@ def test_factors_multiply_to_the_matrix(shape, dtype, full):
     assert values.dtype == dtype.to_real() and values.shape == (*shape[:-2], count)
     assert (values.diff(dim=-1) <= 0).all() and (values >= 0).all()
     found = u[..., :count] * values.unsqueeze(-2) @ vh[..., :count, :]
-    tolerance = {"rtol": 0, "atol": 1e-5 if dtype.itemsize in (4, 8) and dtype != pb.float64
-                 else 1e-12}
+    tolerance = {
+        "rtol": 0,
+        "atol": 1e-5 if dtype.itemsize in (4, 8) and dtype != pb.float64 else 1e-12,
+    }
     assert pb.allclose(found, a, **tolerance)
     for columns_of in (u, vh.mH):
         one = columns_of.mH @ columns_of
@@ -58,7 +60,10 @@ def test_empty_matrices():
     u, values, vh = L.svd(pb.zeros(0, 3))
     assert u.shape == (0, 0) and values.shape == (0,) and vh.tolist() == pb.eye(3).tolist()
     assert [tuple(part.shape) for part in L.svd(pb.zeros(0, 3, 2))] == [
-        (0, 3, 3), (0, 2), (0, 2, 2)]
+        (0, 3, 3),
+        (0, 2),
+        (0, 2, 2),
+    ]
     assert L.svdvals(pb.zeros(2, 0)).shape == (0,)
 
 
@@ -94,8 +99,8 @@ def test_phases_of_complex_vectors_have_no_derivative():
 
 def test_full_factors_derive_like_thin_ones():
     a = matrix(3, 2).requires_grad_()
-    full, = pb.autograd.grad(L.svd(a).U[:, :2].sin().sum(), a)
-    thin, = pb.autograd.grad(L.svd(a, full_matrices=False).U.sin().sum(), a)
+    (full,) = pb.autograd.grad(L.svd(a).U[:, :2].sin().sum(), a)
+    (thin,) = pb.autograd.grad(L.svd(a, full_matrices=False).U.sin().sum(), a)
     assert pb.allclose(full, thin)
     assert L.svd(a).S.grad_fn.name() == "LinalgSvdBackward0"
 
@@ -127,7 +132,7 @@ def test_nuclear_norm():
 def test_nuclear_norm_of_a_singular_matrix_has_a_subgradient():
     for a in (pb.zeros(2, 2, dtype=pb.float64), pb.ones(2, 2, dtype=pb.float64)):
         a.requires_grad_()
-        grad, = pb.autograd.grad(a.norm("nuc"), a)
+        (grad,) = pb.autograd.grad(a.norm("nuc"), a)
         assert L.svdvals(grad).max().item() <= 1 + 1e-12
         assert (grad * a).sum().item() == pytest.approx(a.norm("nuc").item())
 
@@ -142,7 +147,8 @@ def test_norms_of_matrices(order):
     found = L.matrix_norm(batch, order, dim=(0, 2), keepdim=True)
     assert found.shape == (1, 3, 1)
     assert found.flatten().tolist() == pytest.approx(
-        np.linalg.norm(batch.numpy(), order, (0, 2)).tolist())
+        np.linalg.norm(batch.numpy(), order, (0, 2)).tolist()
+    )
     pb.autograd.gradcheck(lambda a: L.matrix_norm(a, order), (a.requires_grad_(),))
 
 

@@ -161,7 +161,7 @@ def test_registering_hooks_while_others_run_backward():
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_no_contribution_is_lost_where_a_gradient_is_made_or_replaced(create_graph):
     for _ in range(10):
-        x = pb.ones(400_000, requires_grad=True)      # large: kernels let go of the lock
+        x = pb.ones(400_000, requires_grad=True)  # large: kernels let go of the lock
 
         def work(i, x=x):
             x.sum().backward(create_graph=create_graph)

@@ -9,9 +9,15 @@ X = pb.arange(12.0).reshape(3, 4)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int16", "uint8", "float64", "int64", "complex64"])
-@pytest.mark.parametrize("part", [
-    lambda x: x, lambda x: x[::2], lambda x: x[:, 2:], lambda x: x[:0],
-])
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: x,
+        lambda x: x[::2],
+        lambda x: x[:, 2:],
+        lambda x: x[:0],
+    ],
+)
 def test_agrees_with_numpy(dtype, part):
     found = part(X).view(getattr(pb, dtype))
     expected = part(X.numpy()).view(dtype)
@@ -35,13 +41,16 @@ def test_zero_dims():
     assert np.float32(1.0).view("int32") == 0x3F800000
 
 
-@pytest.mark.parametrize(("x", "dtype", "message"), [
-    (X[:, :3], pb.float64, r"self\.size\(-1\) must be divisible by 2 to view Float as Double"),
-    (X.t(), pb.int16, r"self\.stride\(-1\) must be 1 to view Float as Short"),
-    (X[:, 1:3], pb.float64, r"self\.storage_offset\(\) must be divisible by 2"),
-    (pb.zeros(3, 0), pb.float64, r"self\.stride\(0\) must be divisible by 2"),
-    (pb.tensor(1.0), pb.int16, r"self\.dim\(\) cannot be 0"),
-])
+@pytest.mark.parametrize(
+    ("x", "dtype", "message"),
+    [
+        (X[:, :3], pb.float64, r"self\.size\(-1\) must be divisible by 2 to view Float as Double"),
+        (X.t(), pb.int16, r"self\.stride\(-1\) must be 1 to view Float as Short"),
+        (X[:, 1:3], pb.float64, r"self\.storage_offset\(\) must be divisible by 2"),
+        (pb.zeros(3, 0), pb.float64, r"self\.stride\(0\) must be divisible by 2"),
+        (pb.tensor(1.0), pb.int16, r"self\.dim\(\) cannot be 0"),
+    ],
+)
 def test_refused(x, dtype, message):
     with pytest.raises(RuntimeError, match=message):
         x.view(dtype)

@@ -26,7 +26,8 @@ def test_out_that_shares_memory_with_an_operand(layout):
     base = numbers(5, 4)
     x = base[:4]
     out = {"same": x, "shifted": base[1:], "turned": x.T, "view": base.view(20)[:16].view(4, 4)}[
-        layout]
+        layout
+    ]
     expected = (x * 3).tolist()
     if layout in ("shifted", "turned"):
         with pytest.raises(RuntimeError, match="single memory location"):
@@ -59,10 +60,16 @@ def test_out_is_not_for_recorded_operands_nor_for_shared_elements():
         assert pb.add(x, 1, out=pb.empty(3)).tolist() == [2, 3, 4]
 
 
-@pytest.mark.parametrize("dtype", [pb.float16, pb.bfloat16, pb.float32, pb.float64, pb.int32,
-                                   pb.complex64], ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)),
-                                    ((0, 3), (3,))], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [pb.float16, pb.bfloat16, pb.float32, pb.float64, pb.int32, pb.complex64],
+    ids=lambda dtype: dtype.name,
+)
+@pytest.mark.parametrize(
+    "shapes",
+    [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2,)), ((0, 3), (3,))],
+    ids=str,
+)
 def test_sum_with_a_factor(dtype, shapes):
     x, y = (numbers(*shape, dtype=dtype) for shape in shapes)
     assert pb.add(x, y, alpha=3).tolist() == (x + y * 3).tolist()
@@ -82,8 +89,9 @@ def test_factors_of_other_number_types(alpha):
     assert pb.addcmul(x, y, y, value=alpha).tolist() == (x + y * y * float(alpha)).tolist()
 
 
-@pytest.mark.parametrize("alpha", ["2", None, [2], pb.ones(1), pb.tensor(2.0, requires_grad=True)],
-                         ids=str)
+@pytest.mark.parametrize(
+    "alpha", ["2", None, [2], pb.ones(1), pb.tensor(2.0, requires_grad=True)], ids=str
+)
 def test_what_is_no_factor(alpha):
     with pytest.raises(TypeError, match="'alpha' must be Number, not"):
         pb.add(numbers(3), numbers(3), alpha=alpha)
@@ -102,7 +110,8 @@ def test_sum_with_a_factor_in_place_and_into_out():
 def test_derivatives_of_a_sum_with_a_factor():
     x, y = (numbers(2, 2, dtype=pb.float64).requires_grad_() for _ in range(2))
     assert pb.autograd.gradcheck(
-        lambda x, y: pb.add(x, y, alpha=0.3) * pb.sub(x, y, alpha=2), (x, y))
+        lambda x, y: pb.add(x, y, alpha=0.3) * pb.sub(x, y, alpha=2), (x, y)
+    )
     assert pb.autograd.gradcheck(lambda x, y: (x * 1).addcmul_(x, y, value=0.3), (x, y))
 
 
@@ -122,7 +131,8 @@ def test_terms_are_added_in_place():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "factor"), [(pb.float32, 1e300), (pb.int8, 300), (pb.int32, 2**40)], ids=str)
+    ("dtype", "factor"), [(pb.float32, 1e300), (pb.int8, 300), (pb.int32, 2**40)], ids=str
+)
 def test_factors_that_do_not_fit(dtype, factor):
     x = numbers(3, dtype=dtype)
     with pytest.raises(RuntimeError, match="without overflow"):

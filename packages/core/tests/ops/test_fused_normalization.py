@@ -29,8 +29,7 @@ def test_gradients_agree(name, affine, transposed):
     parameters = [None, None]
     if affine:
         size = channels if isinstance(channels, tuple) else (channels,)
-        parameters = [pb.rand(*size, dtype=pb.float64).add_(0.5).requires_grad_()
-                      for _ in range(2)]
+        parameters = [pb.rand(*size, dtype=pb.float64).add_(0.5).requires_grad_() for _ in range(2)]
     inputs = [one for one in (x, *parameters) if one is not None]
     out = function(x, *parameters)
     grad = pb.randn(*shape, dtype=pb.float64)

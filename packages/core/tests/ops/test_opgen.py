@@ -149,7 +149,8 @@ def test_keywords_of_an_overload_are_another_signature(package_stub):
     first, second = definitions(package_stub, "div_")
     assert ast.unparse(first.args) == "self, other: Tensor | _Number"
     assert ast.unparse(second.args) == (
-        "self, other: Tensor | _Number, *, rounding_mode: _str | None")
+        "self, other: Tensor | _Number, *, rounding_mode: _str | None"
+    )
 
 
 def test_one_stub_and_the_files_it_came_from(tmp_path):

@@ -141,13 +141,26 @@ def build_grad_with_history(x, probe):
 
 
 @pytest.mark.filterwarnings("ignore:Using backward")
-@pytest.mark.parametrize("build", [
-    build_own_hook, build_downstream_hook, build_diamond_hook, build_leaf_hook, build_node_hook,
-    build_metadata, build_attribute, build_context, build_grad_with_history,
-    build_hook_of_function, build_node_hook_of_function, build_context_seen_in_backward,
-    build_context_kept_in_forward, build_attributes_without_references,
-    build_grad_with_history_through_function,
-])
+@pytest.mark.parametrize(
+    "build",
+    [
+        build_own_hook,
+        build_downstream_hook,
+        build_diamond_hook,
+        build_leaf_hook,
+        build_node_hook,
+        build_metadata,
+        build_attribute,
+        build_context,
+        build_grad_with_history,
+        build_hook_of_function,
+        build_node_hook_of_function,
+        build_context_seen_in_backward,
+        build_context_kept_in_forward,
+        build_attributes_without_references,
+        build_grad_with_history_through_function,
+    ],
+)
 def test_cycle_is_collected(build):
     x = pb.ones(2, requires_grad=True)
     probe = Probe()
@@ -192,7 +205,7 @@ def test_collections_do_not_visit_functions_that_only_the_graph_holds():
         y = Plain.apply(y)
     nodes = [o for o in gc.get_objects() if type(o).__name__ == "PlainBackward"]
     assert nodes == []
-    assert y.grad_fn in gc.get_objects()        # user code may put it into a cycle
+    assert y.grad_fn in gc.get_objects()  # user code may put it into a cycle
     y.sum().backward()
     assert x.grad.tolist() == [2.0**100] * 2
 

@@ -51,10 +51,14 @@ BY_PRODUCTS = {
     "baddbmm": lambda a: pb.baddbmm((a @ a.mT)[None], a[None], a.mT[None]),
 }
 BY_SUMS = {
-    **{f"matrix_norm {order}": lambda a, order=order: L.matrix_norm(a, order)
-       for order in ("fro", 1, -1, INF, -INF)},
-    **{f"vector_norm {order}": lambda a, order=order: L.vector_norm(a, order)
-       for order in (1, 2, 3, 0.5, INF, -INF)},
+    **{
+        f"matrix_norm {order}": lambda a, order=order: L.matrix_norm(a, order)
+        for order in ("fro", 1, -1, INF, -INF)
+    },
+    **{
+        f"vector_norm {order}": lambda a, order=order: L.vector_norm(a, order)
+        for order in (1, 2, 3, 0.5, INF, -INF)
+    },
 }
 
 
@@ -77,7 +81,7 @@ def check_strange(a, what, value):
             assert np.isnan(found).all(), (name, what, found)
     products = {**BY_PRODUCTS, **BY_SUMS}
     for name, call in products.items():
-        low = "-1" in name or "-inf" in name        # the least of several is a number
+        low = "-1" in name or "-inf" in name  # the least of several is a number
         found = run(f"{name} {what}", call, a)
         assert (math.isinf(value) and low) or not np.isfinite(found).all(), (name, what, found)
     if a.shape[0] == a.shape[1]:
@@ -107,8 +111,11 @@ def check_scaled(a, scale, what):
         run(f"{name} {what}", call, scaled)
 
 
-for dtype, huge, tiny in ((pb.float64, 2.0**1020, 2.0**-1060), (pb.float32, 2.0**120, 2.0**-136),
-                          (pb.complex128, 2.0**1020, 2.0**-1060)):
+for dtype, huge, tiny in (
+    (pb.float64, 2.0**1020, 2.0**-1060),
+    (pb.float32, 2.0**120, 2.0**-136),
+    (pb.complex128, 2.0**1020, 2.0**-1060),
+):
     for shape in ((1, 1), (2, 2), (3, 3), (3, 2), (2, 4), (20, 20), (40, 7)):
         values = rng.standard_normal(shape)
         if dtype.is_complex:
@@ -119,11 +126,11 @@ for dtype, huge, tiny in ((pb.float64, 2.0**1020, 2.0**-1060), (pb.float32, 2.0*
             for place in sorted(places):
                 strange = values.copy()
                 strange[place] = value
-                check_strange(pb.tensor(strange, dtype=dtype), f"{dtype} {shape} {value} {place}",
-                              value)
+                check_strange(
+                    pb.tensor(strange, dtype=dtype), f"{dtype} {shape} {value} {place}", value
+                )
             everywhere = np.full(shape, value)
             check_strange(pb.tensor(everywhere, dtype=dtype), f"{dtype} {shape} {value}", value)
         regular = values / np.abs(values).max()
         for scale in (huge, tiny):
-            check_scaled(pb.tensor(regular, dtype=dtype), scale,
-                         f"{dtype} {shape} {scale}")
+            check_scaled(pb.tensor(regular, dtype=dtype), scale, f"{dtype} {shape} {scale}")

@@ -169,9 +169,7 @@ HANDLES = []
 def hooks():
     seen = []
     HANDLES.append(X.register_hook(lambda g: g * 2))
-    HANDLES.append(
-        X.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.sum().item()))
-    )
+    HANDLES.append(X.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.sum().item())))
     y = (X * 2).exp()
     y.register_hook(lambda g: g + 1)
     y.retain_grad()
@@ -337,8 +335,11 @@ def clear():
 
 def modes():
     return (
-        pb.is_grad_enabled(), pb.is_inference_mode_enabled(), pb.is_anomaly_enabled(),
-        str(pb.get_default_device()), str(pb.get_default_dtype()),
+        pb.is_grad_enabled(),
+        pb.is_inference_mode_enabled(),
+        pb.is_anomaly_enabled(),
+        str(pb.get_default_device()),
+        str(pb.get_default_dtype()),
     )
 
 
@@ -358,7 +359,7 @@ def unexplained(before):
     """
     found = []
     for number, (tensor, count) in enumerate(zip((*ARGUMENTS, ARRAY), before)):
-        more = sys.getrefcount(tensor) - 2 - count      # those of the loop
+        more = sys.getrefcount(tensor) - 2 - count  # those of the loop
         seen = sum(
             part is tensor for holder in gc.get_referrers(tensor)
             for part in gc.get_referents(holder)
@@ -372,7 +373,7 @@ def unexplained(before):
 def attempt(function, k, burst):
     """Let the k-th allocation fail; return whether there was one, the error, and where it arose."""
     error, compiled = "", False
-    gc.collect()                            # empties the interpreter's lists of free objects
+    gc.collect()  # empties the interpreter's lists of free objects
     begin_failing(k, k + burst - 1)
     try:
         function()
@@ -402,7 +403,7 @@ def describe(error):
     if isinstance(error, MemoryError):
         return "MemoryError"
     if isinstance(error, pickle.PicklingError):
-        return "MemoryError"                # what pickle makes of any failed look-up
+        return "MemoryError"  # what pickle makes of any failed look-up
     return "".join(traceback.format_exception(error))[-1500:]
 
 
@@ -413,7 +414,7 @@ def examine(function, expected, before, error, compiled):
     if counts() != before:
         gc.collect()
         more = unexplained(before)
-        found += more if compiled else []   # else it is the interpreter's own
+        found += more if compiled else []  # else it is the interpreter's own
         before[:] = counts()
     if modes() != MODES:
         found.append(f"modes {modes()}, were {MODES}")

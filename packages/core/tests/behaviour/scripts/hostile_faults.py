@@ -36,7 +36,7 @@ def spoil(value):
 def grow(value):
     kept = []
     while True:
-        kept.append(numpy.empty(1 << 26, numpy.uint8))      # whose pages are not touched
+        kept.append(numpy.empty(1 << 26, numpy.uint8))  # whose pages are not touched
 
 
 for function in (crash, hang, break_the_rules, leave_a_mode, spoil, grow):
