@@ -48,8 +48,9 @@ FUNCTIONS = {
     "atanh": Function(mpmath.atanh, (-0.999, 0.999), (-0.999, 0.999), 0.999, 0.999),
     "cos": Function(mpmath.cos, (-20, 20), (-20, 20), 1e6, 1e6),
     "cosh": Function(mpmath.cosh, (-4, 4), (-4, 4), 89, 710),
-    "digamma": Function(lambda x: mpmath.psi(0, x), (1, 2), (1, 2), 1e6, 1e15, positive=True,
-                        count=1000),
+    "digamma": Function(
+        lambda x: mpmath.psi(0, x), (1, 2), (1, 2), 1e6, 1e15, positive=True, count=1000
+    ),
     "erf": Function(mpmath.erf, (-4, 4), (-6, 6), 10, 10, count=2000),
     "erfc": Function(mpmath.erfc, (-4, 10), (-4, 26), 9, 26, count=2000),
     "exp": Function(mpmath.exp, (-104, 89), (-745, 709), 88, 700),

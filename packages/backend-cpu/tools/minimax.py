@@ -68,7 +68,8 @@ def exchange(fit: Fit, points: list, fixed: dict[int, mpf], start: dict[int, mpf
     for _ in range(30):
         errors = [
             w * (t - sum(c * p for c, p in zip(coefficients, row, strict=True)))
-            for w, t, row in zip(weights, targets, powers, strict=True)]
+            for w, t, row in zip(weights, targets, powers, strict=True)
+        ]
         worst = max(map(fabs, errors))
         if worst < smallest:
             best, smallest = dict(zip(free, coefficients, strict=True)), worst
@@ -100,8 +101,11 @@ def minimax(fit: Fit) -> tuple[list[mpf], mpf]:
     """Return rounded coefficients, and the largest weighted error that they leave."""
     low, high = mpf(fit.low), mpf(fit.high)
     size = 24 * len(fit.exponents) + 1
-    points = [(low + high - (high - low) * cos(pi * (k + mpf(1) / 2) / size)) / 2
-              for k in range(size) if 2 * k + 1 != size]
+    points = [
+        (low + high - (high - low) * cos(pi * (k + mpf(1) / 2) / size)) / 2
+        for k in range(size)
+        if 2 * k + 1 != size
+    ]
     fixed: dict[int, mpf] = {}
     free = dict.fromkeys(fit.exponents, mpf(0))
     while free:
@@ -110,46 +114,75 @@ def minimax(fit: Fit) -> tuple[list[mpf], mpf]:
         fixed[lowest] = round_to(free.pop(lowest), fit.bits)
     worst = max(
         fabs(fit.weight(x) * (fit.function(x) - sum(c * x**e for e, c in fixed.items())))
-        for x in points)
+        for x in points
+    )
     return list(fixed.values()), worst
 
 
 def even(function: Real, terms: int, top: Any, bits: int) -> Fit:
     """Return the fit of (function(x) / x - 1) / x**2 in the variable x**2."""
     return Fit(
-        lambda u: (function(sqrt(u)) / sqrt(u) - 1) / u, 0, mpf(top) ** 2, range(terms),
-        lambda u: u * sqrt(u) / function(sqrt(u)), bits)
+        lambda u: (function(sqrt(u)) / sqrt(u) - 1) / u,
+        0,
+        mpf(top) ** 2,
+        range(terms),
+        lambda u: u * sqrt(u) / function(sqrt(u)),
+        bits,
+    )
 
 
 def exp_fit(terms: int, bits: int) -> Fit:
     """Return the fit of what follows 1 + r in exp(r)."""
-    return Fit(lambda r: (exp(r) - 1 - r) / r**2, -HALF, HALF, range(terms),
-               lambda r: r**2 / exp(r), bits)
+    return Fit(
+        lambda r: (exp(r) - 1 - r) / r**2, -HALF, HALF, range(terms), lambda r: r**2 / exp(r), bits
+    )
 
 
 def log_fit(terms: int, bits: int) -> Fit:
     """Return the fit of what follows f - f**2 / 2 in log(1 + f)."""
-    return Fit(lambda f: (log1p(f) - f + f**2 / 2) / f**3, *ROOTS, range(terms),
-               lambda f: f**3 / log1p(f), bits)
+    return Fit(
+        lambda f: (log1p(f) - f + f**2 / 2) / f**3,
+        *ROOTS,
+        range(terms),
+        lambda f: f**3 / log1p(f),
+        bits,
+    )
 
 
 def cos_fit(terms: int, top: Any, bits: int) -> Fit:
     """Return the fit of what follows 1 - x**2 / 2 in cos(x), in the variable x**2."""
-    return Fit(lambda u: (cos(sqrt(u)) - 1 + u / 2) / u**2, 0, mpf(top) ** 2, range(terms),
-               lambda u: u**2 / cos(sqrt(u)), bits)
+    return Fit(
+        lambda u: (cos(sqrt(u)) - 1 + u / 2) / u**2,
+        0,
+        mpf(top) ** 2,
+        range(terms),
+        lambda u: u**2 / cos(sqrt(u)),
+        bits,
+    )
 
 
 def halved(fit: Fit, power: int) -> Fit:
     """Return the fit in half the variable, when a power of the variable multiplies it."""
-    return Fit(lambda h: 2**power * fit.function(2 * h), fit.low, fit.high / 2, fit.exponents,
-               lambda h: fit.weight(2 * h) / 2**power, fit.bits)
+    return Fit(
+        lambda h: 2**power * fit.function(2 * h),
+        fit.low,
+        fit.high / 2,
+        fit.exponents,
+        lambda h: fit.weight(2 * h) / 2**power,
+        fit.bits,
+    )
 
 
 def short_log_fit(terms: int, base: int, start: Real, bits: int) -> Fit:
     """Return the fit of log(1 + f) / f - start(f), to another base."""
     unit = log(mpf(base))
-    return Fit(lambda f: log1p(f) / (unit * f) - start(f), *ROOTS, range(terms),
-               lambda f: f * unit / log1p(f), bits)
+    return Fit(
+        lambda f: log1p(f) / (unit * f) - start(f),
+        *ROOTS,
+        range(terms),
+        lambda f: f * unit / log1p(f),
+        bits,
+    )
 
 
 def erf_fit(terms: int, top: Any, centre: Any, bits: int) -> Fit:
@@ -159,12 +192,16 @@ def erf_fit(terms: int, top: Any, centre: Any, bits: int) -> Fit:
         return sqrt(v + mpf(centre))
 
     return Fit(
-        lambda v: erf(back(v)) / back(v) - 1, -mpf(centre), mpf(top) ** 2 - mpf(centre),
-        range(terms), lambda v: back(v) / erf(back(v)), bits)
+        lambda v: erf(back(v)) / back(v) - 1,
+        -mpf(centre),
+        mpf(top) ** 2 - mpf(centre),
+        range(terms),
+        lambda v: back(v) / erf(back(v)),
+        bits,
+    )
 
 
-def erfcx_fit(
-        terms: int, centre: Any, low: Any, high: Any, weight: Real, bits: int = 53) -> Fit:
+def erfcx_fit(terms: int, centre: Any, low: Any, high: Any, weight: Real, bits: int = 53) -> Fit:
     """Return the fit of exp(z**2) erfc(z) (z + centre) in t = (z - centre) / (z + centre)."""
     centre, low, high = mpf(centre), mpf(low), mpf(high)
 
@@ -176,8 +213,13 @@ def erfcx_fit(
         return exp(z * z) * erfc(z) * (z + centre)
 
     return Fit(
-        function, (low - centre) / (low + centre), (high - centre) / (high + centre), range(terms),
-        lambda t: weight(back(t)) / function(t), bits)
+        function,
+        (low - centre) / (low + centre),
+        (high - centre) / (high + centre),
+        range(terms),
+        lambda t: weight(back(t)) / function(t),
+        bits,
+    )
 
 
 HALF = LN2 / 2 + mpf(2) ** -20
@@ -191,7 +233,8 @@ FITS = {
     "log10_f32": short_log_fit(10, 10, lambda f: mpf(3) / 8, 24),
     "erf_f32 centre": erf_fit(8, "1.03", "0.5", 24),
     "erf_f32 tail": Fit(
-        lambda z: log(erfc(z)), "1.03", 4, range(7), lambda z: erfc(z) / erf(z), 24),
+        lambda z: log(erfc(z)), "1.03", 4, range(7), lambda z: erfc(z) / erf(z), 24
+    ),
     "tanh_f32": even(tanh, 7, "0.9375", 24),
     "sin_f32": halved(even(sin, 3, QUARTER, 24), 1),
     "cos_f32": halved(cos_fit(3, QUARTER, 24), 2),
@@ -204,18 +247,29 @@ FITS = {
     "tan_f32": even(tan, 7, pi / 4, 24),
     "sinh_wide": even(sinh, 3, HALF, 53),
     "cosh_wide": Fit(
-        lambda u: (cosh(sqrt(u)) - 1) / u, 0, HALF**2, range(4),
-        lambda u: u / cosh(sqrt(u)), 53),
+        lambda u: (cosh(sqrt(u)) - 1) / u, 0, HALF**2, range(4), lambda u: u / cosh(sqrt(u)), 53
+    ),
     "erfc_wide": erfcx_fit(12, 3, 0, "10.1", lambda z: 1),
     "softplus_f32": Fit(
-        lambda u: (log1p(u) - u + u**2 / 2) / u**3, 0, 1, range(9), lambda u: u**3 / log1p(u), 24),
+        lambda u: (log1p(u) - u + u**2 / 2) / u**3, 0, 1, range(9), lambda u: u**3 / log1p(u), 24
+    ),
     "exp_f64": exp_fit(10, 53),
     "log_f64": Fit(
-        lambda w: (log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w, 0, mpf("0.1716") ** 2,
-        range(7), lambda w: w / 2, 53),
+        lambda w: (log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w,
+        0,
+        mpf("0.1716") ** 2,
+        range(7),
+        lambda w: w / 2,
+        53,
+    ),
     "pow_f64": Fit(
         lambda w: ((log((1 + sqrt(w)) / (1 - sqrt(w))) / sqrt(w) - 2) / w - mpf(2) / 3) / w,
-        0, mpf("0.1716") ** 2, range(8), lambda w: w**2 / 2, 53),
+        0,
+        mpf("0.1716") ** 2,
+        range(8),
+        lambda w: w**2 / 2,
+        53,
+    ),
     "sin_f64": even(sin, 6, pi / 4, 53),
     "cos_f64": cos_fit(6, pi / 4, 53),
     "tanh_f64": even(tanh, 11, "0.55", 53),
@@ -225,8 +279,13 @@ FITS = {
     # The first five in two numbers each, and the others rounded.
     "erfc_f64": erfcx_fit(23, 3, 0, "27.5", lambda z: exp(z * z) * erfc(z) * (z + 3), 106),
     "digamma": Fit(
-        lambda u: psi(0, u + 1.5) / (u + 1.5 - DIGAMMA_ROOT), mpf("-0.5"), mpf("0.5"), range(22),
-        lambda u: (u + 1.5 - DIGAMMA_ROOT) / psi(0, u + 1.5), 53),
+        lambda u: psi(0, u + 1.5) / (u + 1.5 - DIGAMMA_ROOT),
+        mpf("-0.5"),
+        mpf("0.5"),
+        range(22),
+        lambda u: (u + 1.5 - DIGAMMA_ROOT) / psi(0, u + 1.5),
+        53,
+    ),
 }
 
 
@@ -247,9 +306,16 @@ def piece(function: Real, width: mpf, terms: int, number: int) -> list[mpf]:
     centre = accurate_float(function, middle) if number else mpf(0)
     value = round_to(function(centre), 24)
     low, high = max(middle - width / 2, mpf(0)) - centre, middle + width / 2 - centre
-    coefficients, _ = minimax(Fit(
-        lambda d: (function(centre + d) - value) / d, low, high, range(terms),
-        lambda d: d / function(centre + d), 24))
+    coefficients, _ = minimax(
+        Fit(
+            lambda d: (function(centre + d) - value) / d,
+            low,
+            high,
+            range(terms),
+            lambda d: d / function(centre + d),
+            24,
+        )
+    )
     return [centre, value, *coefficients]
 
 

@@ -16,7 +16,7 @@ def numbers(**options):
 
 def peak_of(run):
     """Return the bytes that a call takes beside what there was before, its result included."""
-    run()       # what is set up once is not counted
+    run()  # what is set up once is not counted
     pb.reset_peak_memory_stats()
     before = pb.memory_stats()["allocated_bytes.all.current"]
     result = run()

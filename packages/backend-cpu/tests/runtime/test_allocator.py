@@ -104,9 +104,9 @@ def test_small_blocks_do_not_overlap_and_their_memory_goes_back(nbytes):
     random.Random(1).shuffle(blocks)
     for block in blocks:
         release(block, nbytes)
-    assert stats()[2] <= held + 10 * MEBIBYTE   # a few empty arenas stay for the next need
+    assert stats()[2] <= held + 10 * MEBIBYTE  # a few empty arenas stay for the next need
     BACKEND.empty_cache(BACKEND.self, 0)
-    assert stats()[2] <= held + 2 * MEBIBYTE    # slabs that other tests' sizes still hold
+    assert stats()[2] <= held + 2 * MEBIBYTE  # slabs that other tests' sizes still hold
 
 
 @pytest.mark.parametrize("nbytes", [32, 4096, 100_000, 2**25])

@@ -50,7 +50,7 @@ def test_a_signal_ends_a_long_call(name):
     gc.collect()
     found = interrupt(name, seconds=SECONDS)
     gc.collect()
-    assert found.ended or found.left < QUICK    # a short call may end by itself
+    assert found.ended or found.left < QUICK  # a short call may end by itself
     assert found.latency < max(QUICK, found.left / 2)
     assert found.kept <= 0
     assert small_result(name) == expected
@@ -76,7 +76,7 @@ def test_sigint_raises_keyboard_interrupt_out_of_a_kernel():
     start = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         x.amax()
-    assert time.perf_counter() - start < 10      # it would take minutes
+    assert time.perf_counter() - start < 10  # it would take minutes
     timer.join()
     assert pb.ones(1 << 20).sum().item() == 1 << 20
 
@@ -87,7 +87,7 @@ def test_a_handler_that_does_not_raise_lets_the_kernel_go_on():
     seen = []
 
     def handler(number, frame):
-        seen.append(pb.ones(200_000).sum().item())      # a kernel, while another one runs
+        seen.append(pb.ones(200_000).sum().item())  # a kernel, while another one runs
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
@@ -170,7 +170,7 @@ def stopped_soon():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert time.perf_counter() - start < 10      # it would take minutes
+    assert time.perf_counter() - start < 10  # it would take minutes
     assert modes == (pb.is_grad_enabled(), pb.is_inference_mode_enabled(), pb.is_anomaly_enabled())
     x = pb.ones(300, 300, requires_grad=True)
     (x @ x).sum().backward()

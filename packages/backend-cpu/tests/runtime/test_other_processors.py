@@ -39,7 +39,11 @@ def rerun(config: pytest.Config, setting: tuple[str, str], *arguments: object) -
     options += [f"-W{rule}" for rule in config.getoption("pythonwarnings") or ()]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *map(str, arguments)],
-        cwd=config.rootpath, env={**os.environ, name: value}, capture_output=True, text=True)
+        cwd=config.rootpath,
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
 
 
@@ -51,5 +55,13 @@ def test_kernels_with(setting, pytestconfig):
 
 @pytest.mark.parametrize("setting", SETTINGS, ids="=".join)
 def test_conformance_with(setting, pytestconfig):
-    rerun(pytestconfig, setting, "-k", CONFORMANCE, "--pyargs", "pullback.testing.suite",
-          "--pullback-device", "cpu")
+    rerun(
+        pytestconfig,
+        setting,
+        "-k",
+        CONFORMANCE,
+        "--pyargs",
+        "pullback.testing.suite",
+        "--pullback-device",
+        "cpu",
+    )

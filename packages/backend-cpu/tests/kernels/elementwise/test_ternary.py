@@ -74,8 +74,11 @@ def test_ternary_with_numbers(primitive, dtype, scalars):
 def test_addcdiv_by_a_complex_zero_is_infinite(dtype):
     kind = DTYPES[dtype]
     out = np.zeros(3, kind)
-    run_kernel("addcdiv", out, [np.ones(3, kind), np.full(3, 1 - 2j, kind), np.zeros(3, kind),
-                                Scalar(kind.type(2))])
+    run_kernel(
+        "addcdiv",
+        out,
+        [np.ones(3, kind), np.full(3, 1 - 2j, kind), np.zeros(3, kind), Scalar(kind.type(2))],
+    )
     np.testing.assert_array_equal(out.real, np.inf)
     np.testing.assert_array_equal(out.imag, -np.inf)
 

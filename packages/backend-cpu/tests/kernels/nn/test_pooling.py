@@ -82,7 +82,7 @@ def case(name):
 def test_largest_elements(dtype, name, step):
     sizes, counts, sides = case(name)
     source = sample(dtype, (2, *sizes), seed=1)
-    if step:                                        # so that many are equal
+    if step:  # so that many are equal
         source = np.round(source).astype(source.dtype)
     values, places = np.empty((2, *counts), source.dtype), np.empty((2, *counts), np.int64)
     run_kernel("max_windows", [values, places], [source], geometry_of(sides))

@@ -23,8 +23,10 @@ def standardized(source, weight, bias, groups, channels, inner, eps):
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
-@pytest.mark.parametrize(("samples", "groups", "channels", "inner"), [
-    (5, 1, 1, 1), (4, 1, 10, 1), (3, 1, 200, 1), (2, 4, 3, 50), (3, 2, 1, 7), (40, 2, 5, 300)])
+@pytest.mark.parametrize(
+    ("samples", "groups", "channels", "inner"),
+    [(5, 1, 1, 1), (4, 1, 10, 1), (3, 1, 200, 1), (2, 4, 3, 50), (3, 2, 1, 7), (40, 2, 5, 300)],
+)
 @pytest.mark.parametrize("given", [0, 1, 2, 3])  # fmt: skip
 def test_rows(dtype, samples, groups, channels, inner, given):
     source = sample(dtype, (samples, groups * channels, inner), seed=1)

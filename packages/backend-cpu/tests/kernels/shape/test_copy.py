@@ -60,11 +60,11 @@ def test_copy_transposes_what_no_cache_holds(dtype, offset):
     values = sample(dtype, (1613, 2 * 1408)).transpose()
     room = np.zeros(values.size + 64, DTYPES[dtype])
     start = (-room.ctypes.data // room.itemsize) % (64 // room.itemsize) + offset
-    out = room[start:start + values.size].reshape(values.shape)
+    out = room[start : start + values.size].reshape(values.shape)
     run_kernel("copy", out, [values])
     np.testing.assert_array_equal(out, values)
     assert (room[:start] == 0).all()
-    assert (room[start + values.size:] == 0).all()
+    assert (room[start + values.size :] == 0).all()
     side = np.zeros((2 * 1408, 1616), DTYPES[dtype])[:, :1613]
     run_kernel("copy", side, [values])
     np.testing.assert_array_equal(side, values)
