@@ -179,8 +179,15 @@ def run(kernels_of, family, primitive, name, inputs, shape=None, to=None, **opti
     shape = np.broadcast_shapes(*(x.shape for x in inputs if not isinstance(x, Scalar)))
     arrays = [x if isinstance(x, Scalar) else np.broadcast_to(x, shape) for x in inputs]
     out = placed(np.zeros(shape, STORED[to]))
-    launch(kernels_of(family), f"{primitive}_{CLASSES[name]}", out, arrays, (name, to),
-           options.pop("pack", PACKS[CLASSES[name]]), **options)
+    launch(
+        kernels_of(family),
+        f"{primitive}_{CLASSES[name]}",
+        out,
+        arrays,
+        (name, to),
+        options.pop("pack", PACKS[CLASSES[name]]),
+        **options,
+    )
     return widen(out, to)
 
 
@@ -212,4 +219,5 @@ def assert_near(found, wanted, size, name, ulps):
         allowed = np.maximum(size.astype(float) * ulps * 2.0**-digits, tiny)
         worst = np.argmax(np.where(finite, error / allowed, 0))
     assert not np.any((error > allowed) & finite), (
-        f"{found.flat[worst]!r} instead of {wanted.flat[worst]!r}")
+        f"{found.flat[worst]!r} instead of {wanted.flat[worst]!r}"
+    )

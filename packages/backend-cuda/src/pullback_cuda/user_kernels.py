@@ -262,8 +262,7 @@ def _make_function(kernel: ElementwiseKernel):
 
     def vmap(info, in_dims, *inputs):
         most = max(
-            value.dim() - (where is not None)
-            for value, where in zip(inputs, in_dims, strict=True)
+            value.dim() - (where is not None) for value, where in zip(inputs, in_dims, strict=True)
         )
         moved = []
         for value, where in zip(inputs, in_dims, strict=True):

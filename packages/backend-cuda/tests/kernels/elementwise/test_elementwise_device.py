@@ -41,14 +41,22 @@ def test_rows_of_all_sizes(kernels, name, misaligned):
         out = placed(np.zeros(n + 2, STORED[name]), misaligned[0])
         pack = PACKS[CLASSES[name]]
         arrays = [placed(x, misaligned[1]), placed(y, misaligned[2])]
-        aligned = n >= pack and not any(m * x.itemsize % min(16, pack * x.itemsize)
-                                        for m in misaligned)
+        aligned = n >= pack and not any(
+            m * x.itemsize % min(16, pack * x.itemsize) for m in misaligned
+        )
         with np.errstate(all="ignore"):
             wanted = narrow(widen(x, name) + widen(y, name), name)
-        launch(kernels("binary"), f"add_{CLASSES[name]}", out[:n], arrays, (name, name), pack,
-               packed=aligned)
+        launch(
+            kernels("binary"),
+            f"add_{CLASSES[name]}",
+            out[:n],
+            arrays,
+            (name, name),
+            pack,
+            packed=aligned,
+        )
         np.testing.assert_array_equal(widen(out[:n], name), widen(wanted, name))
-        assert not out[n:].any()        # nothing is written behind the end
+        assert not out[n:].any()  # nothing is written behind the end
 
 
 LAYOUTS = {
@@ -79,15 +87,26 @@ def test_broadcast(kernels, name, layout):
 def test_strides(kernels, name):
     rng = np.random.default_rng(3)
     x, y = random_values(rng, name, (40, 48)), random_values(rng, name, (48, 40))
-    for a, b in ((x, y.T), (x[::-1, ::2], y.T[:, :24]), (x[:, ::-1], y.T[::-1]),
-                 (x[1:, 1:], x[:-1, :-1]), (x[:, 4:20], y.T[:, 8:24])):
+    for a, b in (
+        (x, y.T),
+        (x[::-1, ::2], y.T[:, :24]),
+        (x[:, ::-1], y.T[::-1]),
+        (x[1:, 1:], x[:-1, :-1]),
+        (x[:, 4:20], y.T[:, 8:24]),
+    ):
         with np.errstate(all="ignore"):
             wanted = widen(narrow(widen(a.copy(), name) * widen(b.copy(), name), name), name)
         found = run(kernels, "binary", "mul", name, [a, b])
         assert_close(found, wanted, name, 2)
     out = placed(np.zeros((40, 60), STORED[name]))
-    launch(kernels("unary"), f"neg_{CLASSES[name]}", out[:, 5:53], [x], (name, name),
-           PACKS[CLASSES[name]])
+    launch(
+        kernels("unary"),
+        f"neg_{CLASSES[name]}",
+        out[:, 5:53],
+        [x],
+        (name, name),
+        PACKS[CLASSES[name]],
+    )
     np.testing.assert_array_equal(widen(out[:, 5:53].copy(), name), -widen(x, name))
     assert not out[:, :5].any() and not out[:, 53:].any()
 
@@ -118,6 +137,12 @@ def test_output_is_an_input(kernels, name, misaligned):
         with np.errstate(all="ignore"):
             first, second = (widen(array.copy(), name) for array in inputs)
             wanted = widen(narrow(first - second, name), name)
-        launch(kernels("binary"), f"sub_{CLASSES[name]}", place, inputs, (name, name),
-               PACKS[CLASSES[name]])
+        launch(
+            kernels("binary"),
+            f"sub_{CLASSES[name]}",
+            place,
+            inputs,
+            (name, name),
+            PACKS[CLASSES[name]],
+        )
         np.testing.assert_array_equal(widen(place, name), wanted)
