@@ -91,6 +91,7 @@ class Library:
 
 # ---- workloads -----------------------------------------------------------------------------------
 
+
 def scaled(count: float, factor: float) -> int:
     """Return a number of elements, smaller in quick runs."""
     return max(64, int(count * factor))
@@ -280,6 +281,7 @@ ROWS = [
 
 
 # ---- measuring -----------------------------------------------------------------------------------
+
 
 def time_once(library: Library, run: Callable[[], Any], calls: int, wait: bool) -> float:
     """Return the seconds of one call among several."""

@@ -24,9 +24,7 @@ DOCUMENTS = sorted(
 # The CUDA backend's own tests run these, where there is a device or a fake one.
 ON_A_DEVICE = ("docs/howto/use-cuda.md", "packages/backend-cuda/README.md")
 SNIPPETS = [
-    name
-    for name in DOCUMENTS
-    if ">>> " in (ROOT / name).read_text() and name not in ON_A_DEVICE
+    name for name in DOCUMENTS if ">>> " in (ROOT / name).read_text() and name not in ON_A_DEVICE
 ]
 
 

@@ -103,7 +103,7 @@ class Difference:
     pullback: object
     program: str = field(repr=False)
     torch_step: dict = field(repr=False)
-    failed: bool = False    # a backward pass before it failed
+    failed: bool = False  # a backward pass before it failed
 
     def key(self):
         """Return what differences with one cause share, roughly."""

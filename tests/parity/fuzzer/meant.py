@@ -272,10 +272,12 @@ MEANT = {
         or (d.path == "error" and re.search(HOOKED, f"{d.torch} {d.pullback}"))
     ),
     "a written view of all of a base that nobody else holds is no view": lambda d: (
-        (d.path.endswith((".view", ".base"))
-        and d.torch
-        and not d.pullback
-        and re.search(r"\w_\(", d.statement))
+        (
+            d.path.endswith((".view", ".base"))
+            and d.torch
+            and not d.pullback
+            and re.search(r"\w_\(", d.statement)
+        )
         or (d.path.endswith(".view") and re.search(r"body\('(index|scatter)'\)", d.program))
     ),
     "a view of a view that is made anew is one as_strided()": lambda d: (
