@@ -8,9 +8,21 @@ import math
 from pullback._c.graph.tensor import Tensor
 
 __all__ = [
-    "is_conj", "is_inference", "is_neg", "is_same_size", "is_signed", "sym_float", "sym_int",
-    "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum", "typename",
-]  # fmt: skip
+    "is_conj",
+    "is_inference",
+    "is_neg",
+    "is_same_size",
+    "is_signed",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+    "typename",
+]
 
 _NUMBERS = (builtins.int, builtins.float)
 

@@ -18,8 +18,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     new = commands.add_parser("new", help="write a package that adds a device")
     new.add_argument("name", help="the device type, for example 'mine'")
-    new.add_argument("--into", type=Path, metavar="FOLDER",
-                     help="the folder to make; pullback-NAME if it is not given")  # fmt: skip
+    new.add_argument(
+        "--into",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder to make; pullback-NAME if it is not given",
+    )
     explain = commands.add_parser("explain", help="tell how an op is served on a device")
     explain.add_argument("op")
     explain.add_argument("--device")

@@ -108,8 +108,14 @@ def normalize(out: Array, x: Array, mean: Array, scale: Array, weight: Array, bi
         store(out, unit * widen(weight)[..., None] + widen(bias)[..., None])
 
 
-def normalize_backward(outs: tuple[Array, Array, Array], grad: Array, x: Array, mean: Array,
-                       scale: Array, weight: Array) -> None:  # fmt: skip
+def normalize_backward(
+    outs: tuple[Array, Array, Array],
+    grad: Array,
+    x: Array,
+    mean: Array,
+    scale: Array,
+    weight: Array,
+) -> None:
     """Compute the gradients of the elements, the weight and the bias."""
     dims = (2, 3) if len(mean) == len(x) else (0, 2, 3)
     g = widen(grad)
@@ -117,15 +123,26 @@ def normalize_backward(outs: tuple[Array, Array, Array], grad: Array, x: Array, 
         unit = _standardized(x, mean, scale)
         inner = g * widen(weight)[..., None]
         count = np.prod([x.shape[d] for d in dims])
-        slope = (inner - inner.sum(axis=dims, keepdims=True) / count
-                 - unit * ((inner * unit).sum(axis=dims, keepdims=True) / count))  # fmt: skip
+        slope = (
+            inner
+            - inner.sum(axis=dims, keepdims=True) / count
+            - unit * ((inner * unit).sum(axis=dims, keepdims=True) / count)
+        )
         store(outs[0], slope * widen(scale)[..., None, None])
         store(outs[1], (g * unit).sum(axis=(0, 3)))
         store(outs[2], g.sum(axis=(0, 3)))
 
 
-def standardize(outs: tuple[Array, Array, Array], x: Array, *parameters: Array, groups: int,
-                channels: int, inner: int, eps: float, given: int) -> None:  # fmt: skip
+def standardize(
+    outs: tuple[Array, Array, Array],
+    x: Array,
+    *parameters: Array,
+    groups: int,
+    channels: int,
+    inner: int,
+    eps: float,
+    given: int,
+) -> None:
     """Standardize every row by its own mean and variance, scale and shift."""
     rows = widen(x).reshape(-1, groups, channels, inner)
     with np.errstate(all="ignore"):

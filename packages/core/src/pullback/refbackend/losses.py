@@ -23,9 +23,14 @@ def _picked(x: Array, target: Array, weight: Array | None, ignored: int) -> tupl
 
 
 def nll_loss(
-    out: Array, x: Array, target: Array, weight: Array | None = None, *, ignored: int,
+    out: Array,
+    x: Array,
+    target: Array,
+    weight: Array | None = None,
+    *,
+    ignored: int,
     reduction: int,
-) -> None:  # fmt: skip
+) -> None:
     """Pick the elements of the target classes."""
     dim = min(1, x.ndim - 1)
     with np.errstate(all="ignore"):
@@ -40,9 +45,14 @@ def nll_loss(
 
 
 def nll_loss_adjoint(
-    out: Array, grad: Array, target: Array, weight: Array | None = None, *, ignored: int,
+    out: Array,
+    grad: Array,
+    target: Array,
+    weight: Array | None = None,
+    *,
+    ignored: int,
     reduction: int,
-) -> None:  # fmt: skip
+) -> None:
     """Write gradients to the elements of the target classes."""
     total = np.zeros(out.shape)
     with np.errstate(all="ignore"):

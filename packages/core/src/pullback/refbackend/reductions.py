@@ -122,8 +122,9 @@ def _running_extreme(name: str, function: np.ufunc) -> Kernel:
     def kernel(outs: tuple[Array, Array], x: Array, *, dim: int) -> None:
         wide = np.atleast_1d(widen(x))
         values = function.accumulate(wide, axis=dim)
-        places = np.arange(wide.shape[dim]).reshape([-1 if d == dim % wide.ndim else 1
-                                                     for d in range(wide.ndim)])  # fmt: skip
+        places = np.arange(wide.shape[dim]).reshape(
+            [-1 if d == dim % wide.ndim else 1 for d in range(wide.ndim)]
+        )
         records = np.where((wide == values) | (wide != wide), places, 0)
         store(outs[0], values.reshape(x.shape))
         outs[1][...] = np.maximum.accumulate(records, axis=dim).reshape(x.shape)

@@ -39,13 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pullback.testing", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--check", nargs="+", choices=list(CHECKS), metavar="NAME",
-                        help=f"some of: {', '.join(CHECKS)}")  # fmt: skip
+    parser.add_argument(
+        "--check",
+        nargs="+",
+        choices=list(CHECKS),
+        metavar="NAME",
+        help=f"some of: {', '.join(CHECKS)}",
+    )
     parser.add_argument("--gradcheck", action="store_true", help="derivatives only")
     parser.add_argument("--op", nargs="+", metavar="NAME", help="only these ops")
     parser.add_argument("--device", help="where to run; the default device otherwise")
-    parser.add_argument("--mode", choices=list(MODES), default="plain",
-                        help="run every check under a mode")  # fmt: skip
+    parser.add_argument(
+        "--mode", choices=list(MODES), default="plain", help="run every check under a mode"
+    )
     parser.add_argument("--quiet", action="store_true", help="totals and failures only")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the matrix as a page")
     given = parser.parse_args(arguments)

@@ -215,10 +215,22 @@ def shadow_of(tensor: pb.Tensor) -> pb.Tensor:
 
 # Ops of which an operand gives no elements to the others: it says a shape or a device, is copied
 # from anywhere, or has a result of its own.
-APART = frozenset({
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "clone_beside", "copy_",
-    "expand_as", "reshape_as", "resize_as_", "tensor_split", "to", "view_as",
-})  # fmt: skip
+APART = frozenset(
+    {
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+        "broadcast_tensors",
+        "clone_beside",
+        "copy_",
+        "expand_as",
+        "reshape_as",
+        "resize_as_",
+        "tensor_split",
+        "to",
+        "view_as",
+    }
+)
 
 
 def check_devices(sample: Sample) -> None:

@@ -171,8 +171,11 @@ def _dot(n: int) -> Call:
 
 
 def _images(n: int) -> pb.Tensor:
-    return _numbers(16 * 64 * 64, pb.float32).reshape(1, 16, 64, 64).expand(
-        -(-n // (16 * 64 * 64 * 16)), 16, 64, 64)  # fmt: skip
+    return (
+        _numbers(16 * 64 * 64, pb.float32)
+        .reshape(1, 16, 64, 64)
+        .expand(-(-n // (16 * 64 * 64 * 16)), 16, 64, 64)
+    )
 
 
 def _conv(n: int) -> Call:
@@ -402,8 +405,9 @@ def _sized(build: Build, device: str, seconds: float, memory: int) -> tuple[Call
         n = int(n * max(growth, 1.5))
 
 
-def interrupt(name: str, device: str = "cpu", seconds: float = 0.8,
-              memory: int = 1 << 29) -> Interrupted:  # fmt: skip
+def interrupt(
+    name: str, device: str = "cpu", seconds: float = 0.8, memory: int = 1 << 29
+) -> Interrupted:
     """Start a call that takes so many seconds, and interrupt it after an eighth of them.
 
     The signal is that of a timer, whose handler raises KeyboardInterrupt as Ctrl-C does. A call

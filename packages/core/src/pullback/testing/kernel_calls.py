@@ -13,14 +13,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FUNCTION", "Array", "Call", "KernelCall", "KernelError", "Param", "Scalar",
-           "call_kernel", "dtype_code", "pointer_of"]  # fmt: skip
+__all__ = [
+    "FUNCTION",
+    "Array",
+    "Call",
+    "KernelCall",
+    "KernelError",
+    "Param",
+    "Scalar",
+    "call_kernel",
+    "dtype_code",
+    "pointer_of",
+]
 
 HOST, WRITE = 1, 2  # flags of an array: a scalar in host memory; an output
 OK, E_RUNTIME, E_MEMORY, E_INDEX, E_VALUE, E_DTYPE, E_PYTHON = range(7)
 MESSAGE_SIZE = 256
-_DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
-           "float64", "complex64", "complex128")  # fmt: skip
+_DTYPES = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 _INTS = ctypes.POINTER(ctypes.c_int64)
 
 
@@ -139,9 +161,16 @@ def _array(operand: np.ndarray | Scalar, flags: int = 0) -> Array:
         raise ValueError("an output is read-only")
     shape = _numbers(operand.shape)
     strides = _numbers([step // operand.itemsize for step in operand.strides])
-    array = Array(size=ctypes.sizeof(Array), dtype=dtype_code(operand.dtype), flags=flags,
-                  ndim=operand.ndim, data=operand.ctypes.data, base=operand.ctypes.data,
-                  shape=ctypes.cast(shape, _INTS), strides=ctypes.cast(strides, _INTS))  # fmt: skip
+    array = Array(
+        size=ctypes.sizeof(Array),
+        dtype=dtype_code(operand.dtype),
+        flags=flags,
+        ndim=operand.ndim,
+        data=operand.ctypes.data,
+        base=operand.ctypes.data,
+        shape=ctypes.cast(shape, _INTS),
+        strides=ctypes.cast(strides, _INTS),
+    )
     array.alive = (operand, shape, strides)
     return array
 
@@ -183,21 +212,32 @@ class KernelCall:
     Raises: TypeError and ValueError for what no kernel can be given, OverflowError for large ints.
     """
 
-    def __init__(self, kernel: object, outs: Sequence[np.ndarray],
-                 ins: Sequence[np.ndarray | Scalar],
-                 params: Sequence[float | tuple[int, ...]] = ()):  # fmt: skip
-        self.function = (kernel if isinstance(kernel, FUNCTION)
-                         else FUNCTION(pointer_of(kernel, b"int (pb_call *)")))  # fmt: skip
+    def __init__(
+        self,
+        kernel: object,
+        outs: Sequence[np.ndarray],
+        ins: Sequence[np.ndarray | Scalar],
+        params: Sequence[float | tuple[int, ...]] = (),
+    ):
+        self.function = (
+            kernel
+            if isinstance(kernel, FUNCTION)
+            else FUNCTION(pointer_of(kernel, b"int (pb_call *)"))
+        )
         self.outs = [_array(operand, WRITE) for operand in outs]
         self.ins = [_array(operand) for operand in ins]
         self._described = list(map(_param, params))
         self.message = ctypes.create_string_buffer(MESSAGE_SIZE)
         self.call = Call(
-            size=ctypes.sizeof(Call), nout=len(self.outs), nin=len(self.ins), nparam=len(params),
-            out=_pointers(self.outs), in_=_pointers(self.ins),
+            size=ctypes.sizeof(Call),
+            nout=len(self.outs),
+            nin=len(self.ins),
+            nparam=len(params),
+            out=_pointers(self.outs),
+            in_=_pointers(self.ins),
             param=(Param * max(1, len(params)))(*self._described),
             message=ctypes.cast(self.message, ctypes.POINTER(ctypes.c_char)),
-        )  # fmt: skip
+        )
         self.reference = ctypes.byref(self.call)
 
     def run(self) -> None:
@@ -211,9 +251,12 @@ class KernelCall:
             raise KernelError(code, self.message.value.decode(errors="replace"))
 
 
-def call_kernel(kernel: object, outs: np.ndarray | Sequence[np.ndarray],
-                ins: Sequence[np.ndarray | Scalar],
-                *params: float | tuple[int, ...]) -> None:  # fmt: skip
+def call_kernel(
+    kernel: object,
+    outs: np.ndarray | Sequence[np.ndarray],
+    ins: Sequence[np.ndarray | Scalar],
+    *params: float | tuple[int, ...],
+) -> None:
     """Call a kernel on arrays; one output needs no list around it.
 
     Raises: KernelError if it fails.

@@ -45,14 +45,24 @@ TOTALS = pytest.StashKey[SuiteTotals]()
 
 def pytest_addoption(parser):
     group = parser.getgroup("pullback")
-    group.addoption("--pullback-device", metavar="NAME",
-                    help="where the suite of ops runs; else on the default device")  # fmt: skip
-    group.addoption("--pullback-mode", metavar="NAME", default="plain",
-                    help="under which mode it runs: plain, anomaly, hooks, thread, no-fallback, "
-                         "vmap, checkpoint")  # fmt: skip
-    group.addoption("--pullback-share", metavar="I/N",
-                    help="every N-th op, from number I on (0 to N-1, or auto: another one after "
-                         "each change of the core)")  # fmt: skip
+    group.addoption(
+        "--pullback-device",
+        metavar="NAME",
+        help="where the suite of ops runs; else on the default device",
+    )
+    group.addoption(
+        "--pullback-mode",
+        metavar="NAME",
+        default="plain",
+        help="under which mode it runs: plain, anomaly, hooks, thread, no-fallback, "
+        "vmap, checkpoint",
+    )
+    group.addoption(
+        "--pullback-share",
+        metavar="I/N",
+        help="every N-th op, from number I on (0 to N-1, or auto: another one after "
+        "each change of the core)",
+    )
 
 
 def pytest_configure(config):
@@ -73,10 +83,11 @@ def pytest_collection_modifyitems(config, items):
     except ValueError as error:
         raise pytest.UsageError(f"--pullback-share: {error}") from None
     others = [
-        item for item in items
+        item
+        for item in items
         if getattr(item, "function", None) is test_op
         and item.callspec.params["entry"].name not in names
-    ]  # fmt: skip
+    ]
     config.hook.pytest_deselected(items=others)
     left_out = set(others)
     items[:] = [item for item in items if item not in left_out]

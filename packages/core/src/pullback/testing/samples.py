@@ -26,9 +26,19 @@ __all__ = [
 ]
 
 DTYPES = (
-    pb.bool, pb.uint8, pb.int8, pb.int16, pb.int32, pb.int64,
-    pb.float16, pb.bfloat16, pb.float32, pb.float64, pb.complex64, pb.complex128,
-)  # fmt: skip
+    pb.bool,
+    pb.uint8,
+    pb.int8,
+    pb.int16,
+    pb.int32,
+    pb.int64,
+    pb.float16,
+    pb.bfloat16,
+    pb.float32,
+    pb.float64,
+    pb.complex64,
+    pb.complex128,
+)
 
 Entry = Any
 

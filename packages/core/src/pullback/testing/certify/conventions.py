@@ -44,8 +44,16 @@ class Kink(NamedTuple):
     tangents: tuple = ()
 
 
-def _k(op: str, *args: Any, to: Any, curves: Any = "zero", outside: str = "", differs: str = "",
-       tangents: tuple = (), **kwargs: Any) -> Kink:  # fmt: skip
+def _k(
+    op: str,
+    *args: Any,
+    to: Any,
+    curves: Any = "zero",
+    outside: str = "",
+    differs: str = "",
+    tangents: tuple = (),
+    **kwargs: Any,
+) -> Kink:
     slopes = to if isinstance(to, tuple) else (to,)
     curves = (curves,) if isinstance(curves, list) else curves
     return Kink(op, args, slopes, curves, kwargs, outside, differs, tangents)
@@ -354,10 +362,13 @@ KINKS = (*_TURNS, *_PAIRS, *_CHOSEN, *_NORMS, *_LOSSES, *_WRITTEN)
 _ENDINGS = ("_kernel", "_unit", "_of", "_all", "_along", "_batch", "_with_indices", "_backward")
 # Ops that are made of others: what holds for these holds for them.
 MADE_OF = {
-    "div_rounded": "div", "euclidean_dist": "cdist", "max_windows": "max_pool2d",
-    "vector_norm": "linalg_vector_norm", "grid_sampler": "grid_sample",
+    "div_rounded": "div",
+    "euclidean_dist": "cdist",
+    "max_windows": "max_pool2d",
+    "vector_norm": "linalg_vector_norm",
+    "grid_sampler": "grid_sample",
     "triplet_margin_with_distance_loss": "triplet_margin_loss",
-}  # fmt: skip
+}
 
 
 def _any_zero(*arrays: np.ndarray) -> bool:
@@ -374,14 +385,25 @@ def _any_small(*arrays: np.ndarray) -> bool:
 
 # Where the function is smooth, and torch's formula takes it as another nevertheless.
 OTHERWISE: dict[str, Callable[..., bool]] = {
-    "hardshrink": _any_zero, "softshrink": _any_zero, "nextafter": _any_equal,
-    "at_least": lambda *arrays: True, "gaussian_nll_loss": _any_small,
-}  # fmt: skip
+    "hardshrink": _any_zero,
+    "softshrink": _any_zero,
+    "nextafter": _any_equal,
+    "at_least": lambda *arrays: True,
+    "gaussian_nll_loss": _any_small,
+}
 # Those that write: of several elements at one place the last one stays, and each has a gradient.
 WRITERS = (
-    "index_put", "index_copy", "put", "scatter", "scatter_values", "scatter_planes",
-    "unpool_planes", "max_unpool1d", "max_unpool2d", "max_unpool3d",
-)  # fmt: skip
+    "index_put",
+    "index_copy",
+    "put",
+    "scatter",
+    "scatter_values",
+    "scatter_planes",
+    "unpool_planes",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
+)
 
 
 def base_of(name: str) -> str:

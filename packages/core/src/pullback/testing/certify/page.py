@@ -157,11 +157,12 @@ def page(founds: Mapping[str, Found]) -> str:
         *table(["times", "why"], [[number, why] for why, number in sorted(skipped.items())]),
         "",
         f"Public ops without a derivative, {len(without())}: "
-        + ", ".join(f"`{name}`" for name in without()) + ".",
+        + ", ".join(f"`{name}`" for name in without())
+        + ".",
         "",
         *conventions(),
         "",
-    ]  # fmt: skip
+    ]
     return "\n".join(lines)
 
 
@@ -179,9 +180,10 @@ def conventions() -> list[str]:
 def without() -> list[str]:
     """Return the public ops that have no derivative."""
     return sorted(
-        name for name, entry in ENTRIES.items()
+        name
+        for name, entry in ENTRIES.items()
         if not op_of(entry).differentiable and (entry.method or entry.function)
-    )  # fmt: skip
+    )
 
 
 def stated(kink: Kink) -> list[str]:

@@ -25,14 +25,32 @@ __all__ = ["SECONDS", "Call", "attempt", "check_world", "draw_call", "targets"]
 
 SECONDS = 5.0  # of processor time that one call may take
 HONEST = (
-    TypeError, ValueError, IndexError, RuntimeError, MemoryError, OverflowError, BufferError,
-    AttributeError, KeyError, ZeroDivisionError, Lie,
-)  # fmt: skip
+    TypeError,
+    ValueError,
+    IndexError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    BufferError,
+    AttributeError,
+    KeyError,
+    ZeroDivisionError,
+    Lie,
+)
 ASSERTED = ("embedding", "embedding_bag")  # whose padding index torch asserts, too
 NEVER = (
-    bytes, bytearray, memoryview, dict, set, slice, object, type, type(print), type(...),
+    bytes,
+    bytearray,
+    memoryview,
+    dict,
+    set,
+    slice,
+    object,
+    type,
+    type(print),
+    type(...),
     type(NotImplemented),
-)  # fmt: skip
+)
 REFUSED: dict[str, tuple[type, ...]] = {
     "Tensor": (*NEVER, str, list, tuple, range, pb.dtype),
     "Operand": (*NEVER, str, list, tuple, range, pb.dtype),
@@ -249,9 +267,13 @@ def nonsense_in(call: Call) -> str | None:
 def world() -> tuple[Any, ...]:
     """Return the modes of this thread and the defaults of the process."""
     return (
-        pb.is_grad_enabled(), pb.is_inference_mode_enabled(), pb.is_anomaly_enabled(),
-        level_count(), str(pb.get_default_dtype()), str(pb.get_default_device()),
-    )  # fmt: skip
+        pb.is_grad_enabled(),
+        pb.is_inference_mode_enabled(),
+        pb.is_anomaly_enabled(),
+        level_count(),
+        str(pb.get_default_dtype()),
+        str(pb.get_default_device()),
+    )
 
 
 def under(call: Call) -> Any:
@@ -319,20 +341,27 @@ def check_world(device: str) -> None:
         (gradient * gradient).sum().backward()
         image = pb.arange(9.0).reshape(1, 1, 3, 3)
         found = [
-            y.item(), gradient.tolist(), pb.sort(x.detach().flatten(), descending=True)[0].tolist(),
+            y.item(),
+            gradient.tolist(),
+            pb.sort(x.detach().flatten(), descending=True)[0].tolist(),
             ops.conv2d(image, pb.ones(1, 1, 2, 2)).flatten().tolist(),
             pb.func.vmap(pb.func.grad(lambda v: (v * v).sum()))(x.detach()).tolist(),
             pb.func.jvp(pb.sin, (pb.zeros(2),), (pb.ones(2),))[1].tolist(),
             ops.linalg_solve(pb.eye(2) * 2, pb.ones(2)).tolist(),
             x.detach()[x.detach() > 2].tolist(),
-        ]  # fmt: skip
+        ]
     rounded = [pb.tensor(part, device="ref").mul(100).round().tolist() for part in found]
     assert rounded == EXPECTED, f"a known result became {rounded}"
 
 
 INDEX = [0, 1]
 EXPECTED = [
-    8100.0, [[1500.0, 2200.0], [1000.0, 1500.0]], [400.0, 300.0, 200.0, 100.0],
-    [800.0, 1200.0, 2000.0, 2400.0], [[200.0, 400.0], [600.0, 800.0]], [100.0, 100.0],
-    [50.0, 50.0], [300.0, 400.0],
-]  # fmt: skip
+    8100.0,
+    [[1500.0, 2200.0], [1000.0, 1500.0]],
+    [400.0, 300.0, 200.0, 100.0],
+    [800.0, 1200.0, 2000.0, 2400.0],
+    [[200.0, 400.0], [600.0, 800.0]],
+    [100.0, 100.0],
+    [50.0, 50.0],
+    [300.0, 400.0],
+]

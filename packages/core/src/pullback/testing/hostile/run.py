@@ -132,9 +132,19 @@ def run_process(
         place, errors = Path(folder, "place"), Path(folder, "errors")
         place.write_bytes(PLACE.pack(-1))
         command = [
-            *COMMAND, "--device", device, "--seed", str(seed), "--first", str(first),
-            "--count", str(count), "--worker", str(place), *(["--op", *ops] if ops else []),
-        ]  # fmt: skip
+            *COMMAND,
+            "--device",
+            device,
+            "--seed",
+            str(seed),
+            "--first",
+            str(first),
+            "--count",
+            str(count),
+            "--worker",
+            str(place),
+            *(["--op", *ops] if ops else []),
+        ]
         output = Path(folder, "output")
         with output.open("wb") as out, errors.open("wb") as err:
             child = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder)
