@@ -8,8 +8,19 @@ import pullback as pb
 
 F = pb.nn.functional
 INF, NAN = math.inf, math.nan
-WITH_INPLACE = ("elu", "celu", "selu", "hardsigmoid", "hardswish", "hardtanh", "relu6",
-                "leaky_relu", "rrelu", "silu", "mish")  # fmt: skip
+WITH_INPLACE = (
+    "elu",
+    "celu",
+    "selu",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "relu6",
+    "leaky_relu",
+    "rrelu",
+    "silu",
+    "mish",
+)
 
 
 def slopes(function, *numbers):
@@ -18,20 +29,23 @@ def slopes(function, *numbers):
     return [round(value, 6) for value in x.grad.tolist()]
 
 
-@pytest.mark.parametrize(("name", "arguments", "points", "expected"), [
-    ("elu", (2.0,), (0.0, -0.0), [2.0, 2.0]),
-    ("celu", (2.0,), (0.0, -0.0), [1.0, 1.0]),
-    ("selu", (), (0.0,), [1.758099]),
-    ("leaky_relu", (0.1,), (0.0, -1.0), [0.1, 0.1]),
-    ("hardtanh", (), (-1.0, 0.0, 1.0), [0.0, 1.0, 0.0]),
-    ("relu6", (), (0.0, 3.0, 6.0), [0.0, 1.0, 0.0]),
-    ("hardsigmoid", (), (-3.0, 0.0, 3.0), [0.0, 0.166667, 0.0]),
-    ("hardswish", (), (-3.0, 3.0), [0.0, 1.0]),
-    ("hardshrink", (), (-0.5, 0.5, 0.6), [0.0, 0.0, 1.0]),
-    ("softshrink", (), (-0.5, 0.5, 0.6), [0.0, 0.0, 1.0]),
-    ("threshold", (1.0, 7.0), (1.0, 1.5), [0.0, 1.0]),
-    ("softplus", (1.0, 2.0), (2.0, 3.0), [0.880797, 1.0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "arguments", "points", "expected"),
+    [
+        ("elu", (2.0,), (0.0, -0.0), [2.0, 2.0]),
+        ("celu", (2.0,), (0.0, -0.0), [1.0, 1.0]),
+        ("selu", (), (0.0,), [1.758099]),
+        ("leaky_relu", (0.1,), (0.0, -1.0), [0.1, 0.1]),
+        ("hardtanh", (), (-1.0, 0.0, 1.0), [0.0, 1.0, 0.0]),
+        ("relu6", (), (0.0, 3.0, 6.0), [0.0, 1.0, 0.0]),
+        ("hardsigmoid", (), (-3.0, 0.0, 3.0), [0.0, 0.166667, 0.0]),
+        ("hardswish", (), (-3.0, 3.0), [0.0, 1.0]),
+        ("hardshrink", (), (-0.5, 0.5, 0.6), [0.0, 0.0, 1.0]),
+        ("softshrink", (), (-0.5, 0.5, 0.6), [0.0, 0.0, 1.0]),
+        ("threshold", (1.0, 7.0), (1.0, 1.5), [0.0, 1.0]),
+        ("softplus", (1.0, 2.0), (2.0, 3.0), [0.880797, 1.0]),
+    ],
+)
 def test_gradient_at_kinks(name, arguments, points, expected):
     assert slopes(lambda x: getattr(F, name)(x, *arguments), *points) == expected
 
@@ -43,8 +57,19 @@ def test_gradient_at_nan_is_one(name):
     assert slopes(getattr(F, name), NAN) == [1.0]
 
 
-@pytest.mark.parametrize("name", [*WITH_INPLACE, "gelu", "softplus", "softsign", "hardshrink",
-                                  "softshrink", "tanhshrink", "logsigmoid"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        *WITH_INPLACE,
+        "gelu",
+        "softplus",
+        "softsign",
+        "hardshrink",
+        "softshrink",
+        "tanhshrink",
+        "logsigmoid",
+    ],
+)
 def test_nan_stays(name):
     assert math.isnan(getattr(F, name)(pb.tensor(NAN)).item())
 
@@ -77,33 +102,40 @@ def test_inplace_with_a_negative_slope_has_its_derivative():
     assert x.grad.tolist() == [1.0, -0.5]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda x: F.gelu(x, approximate="foo"), RuntimeError, "none or tanh"),
-    (lambda x: F.gelu(x, approximate=None), TypeError, "must be str"),
-    (lambda x: F.gelu(x, "tanh"), TypeError, "positional"),
-    (lambda x: F.celu(x, 0), RuntimeError, "alpha cannot be 0"),
-    (lambda x: F.elu(x, "a"), TypeError, "'alpha' .*must be Number"),
-    (lambda x: F.elu(x, 1j), RuntimeError, "without overflow"),
-    (lambda x: F.softshrink(x, -1), RuntimeError, "lambda must be in range"),
-    (lambda x: F.hardtanh(x, 1, -1), ValueError, "min_val cannot be greater"),
-    (lambda x: F.hardtanh(x > 0), RuntimeError, "Bool inputs"),
-    (lambda x: F.hardtanh(x.to(pb.uint8)), RuntimeError, "unsigned type with negative"),
-    (lambda x: F.hardtanh(x.to(pb.complex64)), NotImplementedError, "complex"),
-    (lambda x: F.rrelu(x, 0.3, 0.1), RuntimeError, "Lower bound"),
-    (lambda x: F.threshold(x, "a", 1), TypeError, "'threshold' .*must be Number"),
-    (lambda x: F.softplus(x.long()), NotImplementedError, "softplus"),
-    (lambda x: F.softsign(x > 0), NotImplementedError, "for 'Bool'"),
-    (lambda x: F.glu(x[0]), RuntimeError, "scalars"),
-    (lambda x: F.glu(pb.ones(3)), RuntimeError, "must be even, but dimension 0 is size 3"),
-    (lambda x: F.glu(x, 1), IndexError, "Dimension out of range"),
-    (lambda x: F.prelu(x, 0.5), TypeError, "weight"),
-    (lambda x: F.prelu(x, pb.ones(2)), RuntimeError, "parameter numbers = 2 and channel size = 1"),
-    (lambda x: F.prelu(x, pb.ones(1, 1)), RuntimeError, "scalar or 1D tensor"),
-    (lambda x: F.prelu(x, pb.ones(1).double()), RuntimeError, "Type promoting not supported"),
-    (lambda x: F.prelu(x[0], pb.ones(2)), RuntimeError, "zero-dim"),
-    (lambda x: F.gumbel_softmax(x.long()), NotImplementedError, "gumbel_softmax"),
-    (lambda x: F.gumbel_softmax(x, dim=3), IndexError, "Dimension out of range"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: F.gelu(x, approximate="foo"), RuntimeError, "none or tanh"),
+        (lambda x: F.gelu(x, approximate=None), TypeError, "must be str"),
+        (lambda x: F.gelu(x, "tanh"), TypeError, "positional"),
+        (lambda x: F.celu(x, 0), RuntimeError, "alpha cannot be 0"),
+        (lambda x: F.elu(x, "a"), TypeError, "'alpha' .*must be Number"),
+        (lambda x: F.elu(x, 1j), RuntimeError, "without overflow"),
+        (lambda x: F.softshrink(x, -1), RuntimeError, "lambda must be in range"),
+        (lambda x: F.hardtanh(x, 1, -1), ValueError, "min_val cannot be greater"),
+        (lambda x: F.hardtanh(x > 0), RuntimeError, "Bool inputs"),
+        (lambda x: F.hardtanh(x.to(pb.uint8)), RuntimeError, "unsigned type with negative"),
+        (lambda x: F.hardtanh(x.to(pb.complex64)), NotImplementedError, "complex"),
+        (lambda x: F.rrelu(x, 0.3, 0.1), RuntimeError, "Lower bound"),
+        (lambda x: F.threshold(x, "a", 1), TypeError, "'threshold' .*must be Number"),
+        (lambda x: F.softplus(x.long()), NotImplementedError, "softplus"),
+        (lambda x: F.softsign(x > 0), NotImplementedError, "for 'Bool'"),
+        (lambda x: F.glu(x[0]), RuntimeError, "scalars"),
+        (lambda x: F.glu(pb.ones(3)), RuntimeError, "must be even, but dimension 0 is size 3"),
+        (lambda x: F.glu(x, 1), IndexError, "Dimension out of range"),
+        (lambda x: F.prelu(x, 0.5), TypeError, "weight"),
+        (
+            lambda x: F.prelu(x, pb.ones(2)),
+            RuntimeError,
+            "parameter numbers = 2 and channel size = 1",
+        ),
+        (lambda x: F.prelu(x, pb.ones(1, 1)), RuntimeError, "scalar or 1D tensor"),
+        (lambda x: F.prelu(x, pb.ones(1).double()), RuntimeError, "Type promoting not supported"),
+        (lambda x: F.prelu(x[0], pb.ones(2)), RuntimeError, "zero-dim"),
+        (lambda x: F.gumbel_softmax(x.long()), NotImplementedError, "gumbel_softmax"),
+        (lambda x: F.gumbel_softmax(x, dim=3), IndexError, "Dimension out of range"),
+    ],
+)
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call(pb.ones(2))

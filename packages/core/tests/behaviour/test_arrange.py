@@ -22,18 +22,36 @@ REFUSED = {
     "repeat negative": (lambda x: x.repeat(2, -1), RuntimeError, "negative dimension -3"),
     "repeat float": (lambda x: x.repeat(2, 1.5), TypeError, "must be int"),
     "repeats negative": (lambda x: x.repeat_interleave(-1, 0), RuntimeError, "non-negative"),
-    "repeats count": (lambda x: x.repeat_interleave(pb.tensor([1, 2]), 1), RuntimeError,
-                      "same size as input along dim"),
-    "repeats dims": (lambda x: x.repeat_interleave(pb.ones(2, 2, dtype=pb.int64), 0), RuntimeError,
-                     "0-dim or 1-dim"),
-    "repeats values": (lambda x: x.repeat_interleave(pb.tensor([1, -2]), 0), RuntimeError,
-                       "can not be negative"),
-    "repeats dtype": (lambda x: x.repeat_interleave(pb.tensor([1.0, 2.0]), 0), NotImplementedError,
-                      "'Float'"),
-    "repeats size": (lambda x: x.repeat_interleave(pb.tensor([1, 2]), 0, output_size=4),
-                     RuntimeError, "does not match required size"),
-    "output size": (lambda x: x.repeat_interleave(2, 0, output_size=5), RuntimeError,
-                    "expected 4 but got 5"),
+    "repeats count": (
+        lambda x: x.repeat_interleave(pb.tensor([1, 2]), 1),
+        RuntimeError,
+        "same size as input along dim",
+    ),
+    "repeats dims": (
+        lambda x: x.repeat_interleave(pb.ones(2, 2, dtype=pb.int64), 0),
+        RuntimeError,
+        "0-dim or 1-dim",
+    ),
+    "repeats values": (
+        lambda x: x.repeat_interleave(pb.tensor([1, -2]), 0),
+        RuntimeError,
+        "can not be negative",
+    ),
+    "repeats dtype": (
+        lambda x: x.repeat_interleave(pb.tensor([1.0, 2.0]), 0),
+        NotImplementedError,
+        "'Float'",
+    ),
+    "repeats size": (
+        lambda x: x.repeat_interleave(pb.tensor([1, 2]), 0, output_size=4),
+        RuntimeError,
+        "does not match required size",
+    ),
+    "output size": (
+        lambda x: x.repeat_interleave(2, 0, output_size=5),
+        RuntimeError,
+        "expected 4 but got 5",
+    ),
     "tril vector": (lambda x: x[0].tril(), RuntimeError, "at least 2 dimensions"),
     "triu float": (lambda x: x.triu(1.5), TypeError, "must be int"),
     "unflatten none": (lambda x: x.unflatten(0, ()), RuntimeError, "must be non-empty"),
@@ -43,7 +61,7 @@ REFUSED = {
     "adjoint": (lambda x: x[0].adjoint(), RuntimeError, "matrices or batches of matrices"),
     "mH": (lambda x: x[0].mH, RuntimeError, "tensor.mH is only supported on matrices"),
     "H": (lambda x: x.unsqueeze(0).H, RuntimeError, "tensor.H is only supported on matrices"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("call, error, message", REFUSED.values(), ids=list(REFUSED))
@@ -97,13 +115,23 @@ def test_rolls_of_one_dim_add_up():
 def test_spellings_of_repeats():
     x = counted(2, 2)
     whole = [[1, 2, 1, 2], [3, 4, 3, 4]]
-    for result in (x.repeat(1, 2), x.repeat((1, 2)), x.repeat([1, 2]), x.tile(2), x.tile((1, 2)),
-                   pb.tile(x, (2,))):  # fmt: skip
+    for result in (
+        x.repeat(1, 2),
+        x.repeat((1, 2)),
+        x.repeat([1, 2]),
+        x.tile(2),
+        x.tile((1, 2)),
+        pb.tile(x, (2,)),
+    ):
         assert result.tolist() == whole
     each = [[1, 1, 2, 2], [3, 3, 4, 4]]
-    for result in (x.repeat_interleave(2, 1), x.repeat_interleave(2, dim=-1),
-                   x.repeat_interleave(pb.tensor(2), 1), x.repeat_interleave(pb.tensor([2]), 1),
-                   pb.repeat_interleave(x, pb.tensor([2, 2], dtype=pb.int32), 1)):  # fmt: skip
+    for result in (
+        x.repeat_interleave(2, 1),
+        x.repeat_interleave(2, dim=-1),
+        x.repeat_interleave(pb.tensor(2), 1),
+        x.repeat_interleave(pb.tensor([2]), 1),
+        pb.repeat_interleave(x, pb.tensor([2, 2], dtype=pb.int32), 1),
+    ):
         assert result.tolist() == each
     indices = pb.repeat_interleave(pb.tensor([1, 0, 3], dtype=pb.int32))
     assert indices.tolist() == [0, 2, 2, 2]

@@ -200,69 +200,118 @@ def zeros(*shape, dtype=None):
 
 
 REFUSED = {
-    "too few dims": (lambda: F.conv2d(zeros(3, 3), zeros(1, 1, 2, 2)),
-                     r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d"),
-    "too many dims": (lambda: F.conv1d(zeros(1, 1, 3, 3), zeros(1, 1, 2)),
-                      r"Expected 2D \(unbatched\) or 3D \(batched\) input to conv1d"),
-    "channels": (lambda: F.conv2d(zeros(1, 2, 3, 3), zeros(1, 1, 2, 2)),
-                 r"expected input\[1, 2, 3, 3\] to have 1 channels, but got 2 channels instead"),
-    "groups": (lambda: F.conv2d(zeros(1, 4, 3, 3), zeros(3, 2, 2, 2), groups=2),
-               "expected weight to be divisible by 2 at dimension 0"),
-    "no groups": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), groups=0),
-                  "non-positive groups is not supported"),
-    "bias": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), zeros(2)),
-             "expected bias to be 1-dimensional with 1 elements"),
-    "kernel": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 4, 4)),
-               "Kernel size can't be greater than actual input size"),
-    "dilated kernel": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), dilation=3),
-                       r"Calculated padded input size per channel: \(3 x 3\). Kernel size: "
-                       r"\(4 x 4\)"),
-    "stride": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), stride=0),
-               "non-positive stride is not supported"),
-    "padding": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), padding=-1),
-                "negative padding is not supported"),
-    "dilation": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), dilation=0),
-                 "dilation should be greater than zero"),
-    "many strides": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), stride=(1, 2, 3)),
-                     "expected stride to be a single integer value or a list of 2 values"),
-    "word": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), padding="foo"),
-             "Invalid padding string: 'foo'"),
+    "too few dims": (
+        lambda: F.conv2d(zeros(3, 3), zeros(1, 1, 2, 2)),
+        r"Expected 3D \(unbatched\) or 4D \(batched\) input to conv2d",
+    ),
+    "too many dims": (
+        lambda: F.conv1d(zeros(1, 1, 3, 3), zeros(1, 1, 2)),
+        r"Expected 2D \(unbatched\) or 3D \(batched\) input to conv1d",
+    ),
+    "channels": (
+        lambda: F.conv2d(zeros(1, 2, 3, 3), zeros(1, 1, 2, 2)),
+        r"expected input\[1, 2, 3, 3\] to have 1 channels, but got 2 channels instead",
+    ),
+    "groups": (
+        lambda: F.conv2d(zeros(1, 4, 3, 3), zeros(3, 2, 2, 2), groups=2),
+        "expected weight to be divisible by 2 at dimension 0",
+    ),
+    "no groups": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), groups=0),
+        "non-positive groups is not supported",
+    ),
+    "bias": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), zeros(2)),
+        "expected bias to be 1-dimensional with 1 elements",
+    ),
+    "kernel": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 4, 4)),
+        "Kernel size can't be greater than actual input size",
+    ),
+    "dilated kernel": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), dilation=3),
+        r"Calculated padded input size per channel: \(3 x 3\). Kernel size: "
+        r"\(4 x 4\)",
+    ),
+    "stride": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), stride=0),
+        "non-positive stride is not supported",
+    ),
+    "padding": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), padding=-1),
+        "negative padding is not supported",
+    ),
+    "dilation": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), dilation=0),
+        "dilation should be greater than zero",
+    ),
+    "many strides": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), stride=(1, 2, 3)),
+        "expected stride to be a single integer value or a list of 2 values",
+    ),
+    "word": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), padding="foo"),
+        "Invalid padding string: 'foo'",
+    ),
     "same with stride": (
         lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 3, 3), padding="same", stride=2),
-        "padding='same' is not supported for strided convolutions"),
-    "weight's dtype": (lambda: F.conv2d(zeros(1, 1, 3, 3),
-                                        zeros(1, 1, 2, 2, dtype=pb.float64)),
-                       "expected scalar type Float but found Double"),
-    "bias's dtype": (lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2),
-                                      zeros(1, dtype=pb.float64)),
-                     r"Input type \(float.*\) and bias type \((double|float64)\)"),
-    "transposed channels": (lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(3, 3, 2, 2)),
-                            "Given transposed=1, weight of size .* to have 3 channels"),
+        "padding='same' is not supported for strided convolutions",
+    ),
+    "weight's dtype": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2, dtype=pb.float64)),
+        "expected scalar type Float but found Double",
+    ),
+    "bias's dtype": (
+        lambda: F.conv2d(zeros(1, 1, 3, 3), zeros(1, 1, 2, 2), zeros(1, dtype=pb.float64)),
+        r"Input type \(float.*\) and bias type \((double|float64)\)",
+    ),
+    "transposed channels": (
+        lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(3, 3, 2, 2)),
+        "Given transposed=1, weight of size .* to have 3 channels",
+    ),
     "output padding": (
         lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), output_padding=1),
-        "output padding must be smaller than either stride or dilation"),
+        "output padding must be smaller than either stride or dilation",
+    ),
     "negative output padding": (
         lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), output_padding=-1),
-        "negative output_padding is not supported"),
-    "small output": (lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), padding=5),
-                     "Output size is too small"),
-    "transposed bias": (lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), zeros(2)),
-                        "expected bias to be 1-dimensional with 3 elements"),
-    "unfold": (lambda: F.unfold(zeros(1, 2, 5, 5), 7),
-               "calculated shape of the array of sliding blocks as"),
-    "unfold stride": (lambda: F.unfold(zeros(1, 2, 5, 5), 3, stride=0),
-                      "stride should be greater than zero"),
-    "unfold padding": (lambda: F.unfold(zeros(1, 2, 5, 5), 3, padding=-1),
-                       "padding should be non-negative"),
-    "unfold kernel": (lambda: F.unfold(zeros(1, 2, 5, 5), (3,)),
-                      "It is expected kernel_size equals to 2, but got size 1"),
-    "fold channels": (lambda: F.fold(zeros(1, 17, 9), 5, 3),
-                      "to be divisible by the product of kernel_size"),
-    "fold windows": (lambda: F.fold(zeros(1, 18, 8), 5, 3),
-                     r"sliding blocks 3 \* 3 = 9, but got input.size\(2\)=8"),
+        "negative output_padding is not supported",
+    ),
+    "small output": (
+        lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), padding=5),
+        "Output size is too small",
+    ),
+    "transposed bias": (
+        lambda: F.conv_transpose2d(zeros(1, 2, 3, 3), zeros(2, 3, 2, 2), zeros(2)),
+        "expected bias to be 1-dimensional with 3 elements",
+    ),
+    "unfold": (
+        lambda: F.unfold(zeros(1, 2, 5, 5), 7),
+        "calculated shape of the array of sliding blocks as",
+    ),
+    "unfold stride": (
+        lambda: F.unfold(zeros(1, 2, 5, 5), 3, stride=0),
+        "stride should be greater than zero",
+    ),
+    "unfold padding": (
+        lambda: F.unfold(zeros(1, 2, 5, 5), 3, padding=-1),
+        "padding should be non-negative",
+    ),
+    "unfold kernel": (
+        lambda: F.unfold(zeros(1, 2, 5, 5), (3,)),
+        "It is expected kernel_size equals to 2, but got size 1",
+    ),
+    "fold channels": (
+        lambda: F.fold(zeros(1, 17, 9), 5, 3),
+        "to be divisible by the product of kernel_size",
+    ),
+    "fold windows": (
+        lambda: F.fold(zeros(1, 18, 8), 5, 3),
+        r"sliding blocks 3 \* 3 = 9, but got input.size\(2\)=8",
+    ),
     "window": (lambda: zeros(4).unfold(0, 5, 1), "maximum size for tensor at dimension 0 is 4"),
     "step": (lambda: zeros(4).unfold(0, 2, 0), "step is 0 but must be > 0"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

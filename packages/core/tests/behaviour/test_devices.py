@@ -147,6 +147,7 @@ except RuntimeError as error:
 
 
 def test_memory_can_be_pinned_for_an_accelerator_only():
-    done = subprocess.run([sys.executable, "-c", UNPINNED], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", UNPINNED], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

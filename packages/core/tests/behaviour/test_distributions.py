@@ -51,20 +51,29 @@ def test_seed_repeats_and_generator_is_independent(draw):
 REFUSED = {
     "bernoulli above": (lambda: pb.bernoulli(pb.ones(2) * 2), RuntimeError, "p_in >= 0 && p_in"),
     "bernoulli nan": (lambda: pb.bernoulli(pb.ones(2) * math.nan), RuntimeError, "p_in >= 0"),
-    "bernoulli int": (lambda: pb.bernoulli(pb.ones(2, dtype=pb.int64)), NotImplementedError,
-                      "'Long'"),
+    "bernoulli int": (
+        lambda: pb.bernoulli(pb.ones(2, dtype=pb.int64)),
+        NotImplementedError,
+        "'Long'",
+    ),
     "bernoulli p": (lambda: pb.ones(2).bernoulli(2), RuntimeError, r"\[0, 1\], but got p=2"),
     "bernoulli_": (lambda: pb.ones(2).bernoulli_(pb.tensor([1.0, 2.0])), RuntimeError, "p_in"),
     "bernoulli_ shape": (lambda: pb.ones(2).bernoulli_(pb.ones(3)), RuntimeError, "must match"),
-    "bernoulli_ complex": (lambda: pb.ones(2, dtype=pb.complex64).bernoulli_(0.5),
-                           NotImplementedError, "ComplexFloat"),
+    "bernoulli_ complex": (
+        lambda: pb.ones(2, dtype=pb.complex64).bernoulli_(0.5),
+        NotImplementedError,
+        "ComplexFloat",
+    ),
     "normal std": (lambda: pb.normal(0.0, -1.0, (2,)), RuntimeError, "expects std >= 0.0"),
     "normal stds": (lambda: pb.normal(pb.ones(2), -pb.ones(2)), RuntimeError, "all elements of"),
     "normal nan": (lambda: pb.normal(0.0, pb.tensor(math.nan)), RuntimeError, "all elements of"),
     "normal shapes": (lambda: pb.normal(pb.ones(2), pb.ones(3)), RuntimeError, "must match"),
     "normal int": (lambda: pb.normal(pb.ones(2, dtype=pb.int64), 1.0), NotImplementedError, "Long"),
-    "normal complex std": (lambda: pb.normal(0.0, pb.ones(1, dtype=pb.complex64)), RuntimeError,
-                           "non-complex"),
+    "normal complex std": (
+        lambda: pb.normal(0.0, pb.ones(1, dtype=pb.complex64)),
+        RuntimeError,
+        "non-complex",
+    ),
     "normal no size": (lambda: pb.normal(0.0, 1.0), TypeError, "size"),
     "normal both": (lambda: pb.normal(pb.ones(2), 1.0, (2,)), TypeError, "size"),
     "normal no mean": (lambda: pb.normal(std=pb.ones(2)), TypeError, "mean"),
@@ -72,51 +81,93 @@ REFUSED = {
     "poisson nan": (lambda: pb.poisson(pb.tensor([math.nan])), RuntimeError, "non-negative"),
     "poisson int": (lambda: pb.poisson(pb.ones(1, dtype=pb.int64)), NotImplementedError, "Long"),
     "multinomial dims": (lambda: pb.multinomial(pb.ones(1, 1, 1), 1), RuntimeError, "1 or 2 dim"),
-    "multinomial int": (lambda: pb.multinomial(pb.ones(2, dtype=pb.int64), 1), RuntimeError,
-                        "only supports floating-point dtypes for input, got: Long"),
+    "multinomial int": (
+        lambda: pb.multinomial(pb.ones(2, dtype=pb.int64), 1),
+        RuntimeError,
+        "only supports floating-point dtypes for input, got: Long",
+    ),
     "multinomial none": (lambda: pb.multinomial(pb.ones(2), 0), RuntimeError, "n_sample <= 0"),
-    "multinomial many": (lambda: pb.multinomial(pb.ones(2), 3), RuntimeError,
-                         "without replacement"),
-    "multinomial negative": (lambda: pb.multinomial(-pb.ones(2), 1), RuntimeError,
-                             "either `inf`, `nan` or element < 0"),
-    "multinomial nan": (lambda: pb.multinomial(pb.tensor([1, math.nan]), 5, True), RuntimeError,
-                        "entry < 0"),
-    "multinomial inf": (lambda: pb.multinomial(pb.tensor([1, math.inf]), 5, True), RuntimeError,
-                        "infinity or NaN"),
-    "multinomial zero": (lambda: pb.multinomial(pb.tensor([[1.0, 0], [0, 0]]), 1), RuntimeError,
-                         "sum of probabilities <= 0"),
+    "multinomial many": (
+        lambda: pb.multinomial(pb.ones(2), 3),
+        RuntimeError,
+        "without replacement",
+    ),
+    "multinomial negative": (
+        lambda: pb.multinomial(-pb.ones(2), 1),
+        RuntimeError,
+        "either `inf`, `nan` or element < 0",
+    ),
+    "multinomial nan": (
+        lambda: pb.multinomial(pb.tensor([1, math.nan]), 5, True),
+        RuntimeError,
+        "entry < 0",
+    ),
+    "multinomial inf": (
+        lambda: pb.multinomial(pb.tensor([1, math.inf]), 5, True),
+        RuntimeError,
+        "infinity or NaN",
+    ),
+    "multinomial zero": (
+        lambda: pb.multinomial(pb.tensor([[1.0, 0], [0, 0]]), 1),
+        RuntimeError,
+        "sum of probabilities <= 0",
+    ),
     "multinomial float": (lambda: pb.multinomial(pb.ones(2), 1.5), TypeError, "must be int"),
     "randperm": (lambda: pb.randperm(-1), RuntimeError, "negative dimension -1"),
     "randperm large": (lambda: pb.randperm(300, dtype=pb.uint8), RuntimeError, "without overflow"),
-    "randperm half": (lambda: pb.randperm(4000, dtype=pb.float16), RuntimeError,
-                      "n cannot be greater than 2049 for Half"),
+    "randperm half": (
+        lambda: pb.randperm(4000, dtype=pb.float16),
+        RuntimeError,
+        "n cannot be greater than 2049 for Half",
+    ),
     "randperm bool": (lambda: pb.randperm(2, dtype=pb.bool), NotImplementedError, "'Bool'"),
     "exponential_": (lambda: pb.ones(2).exponential_(0), RuntimeError, "lambda > 0.0"),
-    "exponential_ int": (lambda: pb.ones(2, dtype=pb.int64).exponential_(), RuntimeError,
-                         "continuous probability distribution"),
+    "exponential_ int": (
+        lambda: pb.ones(2, dtype=pb.int64).exponential_(),
+        RuntimeError,
+        "continuous probability distribution",
+    ),
     "geometric_": (lambda: pb.ones(2).geometric_(1.0), RuntimeError, r"in \(0, 1\)"),
     "geometric_ no p": (lambda: pb.ones(2).geometric_(), TypeError, "missing 1 required"),
-    "geometric_ bool": (lambda: pb.ones(2, dtype=pb.bool).geometric_(0.5), NotImplementedError,
-                        "Bool"),
+    "geometric_ bool": (
+        lambda: pb.ones(2, dtype=pb.bool).geometric_(0.5),
+        NotImplementedError,
+        "Bool",
+    ),
     "cauchy_": (lambda: pb.ones(2).cauchy_(0, 0), RuntimeError, "sigma > 0.0"),
-    "cauchy_ tensor": (lambda: pb.ones(3).cauchy_(pb.zeros(0, 1)), TypeError,
-                       r"argument 'median' \(position 1\) must be float, not Tensor"),
-    "cauchy_ word": (lambda: pb.ones(3).cauchy_(0, "a"), TypeError,
-                     r"argument 'sigma' \(position 2\) must be float, not str"),
+    "cauchy_ tensor": (
+        lambda: pb.ones(3).cauchy_(pb.zeros(0, 1)),
+        TypeError,
+        r"argument 'median' \(position 1\) must be float, not Tensor",
+    ),
+    "cauchy_ word": (
+        lambda: pb.ones(3).cauchy_(0, "a"),
+        TypeError,
+        r"argument 'sigma' \(position 2\) must be float, not str",
+    ),
     "log_normal_": (lambda: pb.ones(2).log_normal_(0, 0), RuntimeError, "std > 0.0"),
-    "log_normal_ tensor": (lambda: pb.ones(2).log_normal_(0, pb.ones(2)), TypeError,
-                           r"argument 'std' \(position 2\) must be float, not Tensor"),
+    "log_normal_ tensor": (
+        lambda: pb.ones(2).log_normal_(0, pb.ones(2)),
+        TypeError,
+        r"argument 'std' \(position 2\) must be float, not Tensor",
+    ),
     "normal_ tensor": (lambda: pb.ones(2).normal_(pb.ones(2)), TypeError, "must be float"),
     "uniform_ word": (lambda: pb.ones(2).uniform_("a"), TypeError, "argument 'from' "),
     "random_ empty": (lambda: pb.ones(2).random_(3, 2), RuntimeError, "from=3 >= to=2"),
     "random_ zero": (lambda: pb.ones(2).random_(0), RuntimeError, "from=0 >= to=0"),
-    "random_ large": (lambda: pb.ones(2, dtype=pb.uint8).random_(300), RuntimeError,
-                      "to - 1 is out of bounds"),
-    "random_ complex": (lambda: pb.ones(2, dtype=pb.complex64).random_(), NotImplementedError,
-                        "ComplexFloat"),
+    "random_ large": (
+        lambda: pb.ones(2, dtype=pb.uint8).random_(300),
+        RuntimeError,
+        "to - 1 is out of bounds",
+    ),
+    "random_ complex": (
+        lambda: pb.ones(2, dtype=pb.complex64).random_(),
+        NotImplementedError,
+        "ComplexFloat",
+    ),
     "leaf": (lambda: pb.ones(2, requires_grad=True).exponential_(), RuntimeError, "leaf"),
     "overlap": (lambda: pb.ones(1).expand(3).exponential_(), RuntimeError, "single memory"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("call, error, message", REFUSED.values(), ids=list(REFUSED))
@@ -150,12 +201,15 @@ MOMENTS = {
     "poisson huge": (lambda: pb.poisson(zeros(pb.float64) + 1e8) - 1e8, 0, 1e8),
     "exponential_": (lambda: zeros().exponential_(2), 0.5, 0.25),
     "geometric_": (lambda: zeros(pb.int32).geometric_(0.25), 4, 12),
-    "log_normal_": (lambda: zeros().log_normal_(0, 0.5), math.exp(0.125),
-                    (math.exp(0.25) - 1) * math.exp(0.25)),
+    "log_normal_": (
+        lambda: zeros().log_normal_(0, 0.5),
+        math.exp(0.125),
+        (math.exp(0.25) - 1) * math.exp(0.25),
+    ),
     "random_": (lambda: zeros(pb.int64).random_(-2, 4), 0.5, 35 / 12),
     "uniform_": (lambda: zeros().uniform_(-1, 2), 0.5, 0.75),
     "normal_": (lambda: zeros().normal_(2, 3), 2, 9),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("draw, mean, variance", MOMENTS.values(), ids=list(MOMENTS))
@@ -188,8 +242,10 @@ def test_certain_results():
 
 def test_multinomial_frequencies():
     weights = pb.tensor([1.0, 0.0, 3.0, 6.0])
-    for found in (pb.multinomial(weights, COUNT, True),
-                  pb.multinomial(weights.expand(COUNT, 4), 1)):  # fmt: skip
+    for found in (
+        pb.multinomial(weights, COUNT, True),
+        pb.multinomial(weights.expand(COUNT, 4), 1),
+    ):
         for index, share in enumerate((0.1, 0, 0.3, 0.6)):
             seen = (found == index).to(pb.float64).mean().item()
             assert abs(seen - share) <= 4 * math.sqrt(share * (1 - share) / COUNT)
@@ -284,8 +340,13 @@ def test_bernoulli_with_p_has_no_derivative():
 
 def test_samples_on_the_meta_device():
     x = pb.full((2, 3), 0.5, device="meta")
-    for result in (x.bernoulli(), pb.poisson(x), pb.normal(x, x), x.multinomial(2),
-                   x.exponential_()):  # fmt: skip
+    for result in (
+        x.bernoulli(),
+        pb.poisson(x),
+        pb.normal(x, x),
+        x.multinomial(2),
+        x.exponential_(),
+    ):
         assert result.device.type == "meta"
 
 

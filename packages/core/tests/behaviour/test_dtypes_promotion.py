@@ -299,9 +299,7 @@ def test_indices_are_written_as_integers_only(call, message):
         call(pb.ones(3), (pb.empty(0), pb.empty(0)))
 
 
-@pytest.mark.parametrize(
-    "name", ["abs", "ceil", "floor", "frac", "neg", "round", "sign", "trunc"]
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["abs", "ceil", "floor", "frac", "neg", "round", "sign", "trunc"])
 def test_functions_that_keep_the_dtype_write_to_it_only(name):
     x = pb.ones(2, dtype=pb.float64)
     for dtype, called in ((pb.float32, "Float"), (pb.complex128, "ComplexDouble")):

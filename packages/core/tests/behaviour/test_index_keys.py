@@ -43,8 +43,14 @@ def test_a_uint8_tensor_is_a_mask_of_any_number_of_dims():
 
 def test_a_list_of_slices_or_lists_is_a_tuple_with_a_warning():
     x = pb.arange(27).reshape(3, 3, 3)
-    for key in ([slice(None), [0, 2]], [[0, 1], [1, 2]], [pb.tensor(0), pb.tensor(1)], [None, 0],
-                [..., 0], [(0, 1), 0]):  # fmt: skip
+    for key in (
+        [slice(None), [0, 2]],
+        [[0, 1], [1, 2]],
+        [pb.tensor(0), pb.tensor(1)],
+        [None, 0],
+        [..., 0],
+        [(0, 1), 0],
+    ):
         with pytest.warns(UserWarning, match="non-tuple sequence"):
             found = x[key]
         assert found.tolist() == x[tuple(key)].tolist()

@@ -534,9 +534,15 @@ def test_each_ellipsis_takes_all_free_dims(key, shape):
 
 
 @pytest.mark.parametrize(
-    "key", [(..., ..., 0), (..., ..., pb.tensor([0])), (..., ..., pb.tensor([True])),
-            (..., ..., True), (..., ..., None)]
-)  # fmt: skip
+    "key",
+    [
+        (..., ..., 0),
+        (..., ..., pb.tensor([0])),
+        (..., ..., pb.tensor([True])),
+        (..., ..., True),
+        (..., ..., None),
+    ],
+)
 def test_parts_behind_the_last_dim_are_refused(key):
     x = pb.zeros(2, 3)
     with pytest.raises(IndexError):

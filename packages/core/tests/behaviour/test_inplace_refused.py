@@ -142,8 +142,11 @@ def test_operands_that_share_part_of_the_target_are_refused(write):
 
 def test_the_same_elements_in_another_order_are_refused():
     x = pb.ones(2, 2)
-    for write in (lambda: x.copysign_(x.t()), lambda: pb.exp(x.t(), out=x),
-                  lambda: pb.exp(x.reshape(4), out=x)):  # fmt: skip
+    for write in (
+        lambda: x.copysign_(x.t()),
+        lambda: pb.exp(x.t(), out=x),
+        lambda: pb.exp(x.reshape(4), out=x),
+    ):
         with pytest.raises(RuntimeError, match=SHARED):
             write()
 

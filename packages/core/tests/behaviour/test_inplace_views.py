@@ -698,10 +698,15 @@ def test_pairs_of_a_written_complex_tensor_are_made_anew_as_they_were():
     assert part.grad_fn.name() == "AsStridedBackward0"
 
 
-@pytest.mark.parametrize(("view", "name"), [
-    (lambda x: x.squeeze(), "Squeeze"), (lambda x: x.squeeze(0), "Squeeze1"),
-    (lambda x: x.squeeze((0,)), "Squeeze2"), (lambda x: x[0:1], "Slice"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("view", "name"),
+    [
+        (lambda x: x.squeeze(), "Squeeze"),
+        (lambda x: x.squeeze(0), "Squeeze1"),
+        (lambda x: x.squeeze((0,)), "Squeeze2"),
+        (lambda x: x[0:1], "Slice"),
+    ],
+)
 def test_a_refused_view_is_named_with_the_number_of_its_overload(view, name):
     part = pb.ones(2, 3, requires_grad=True).sigmoid().split(1)[0]
     with pytest.raises(RuntimeError, match=rf"^Output 0 of {name} is a view and is being modified"):

@@ -103,10 +103,12 @@ def test_gradients_of_interpolate(shape, args, options):
 
 def test_node_names():
     x = draw(1, 1, 3, 3)
-    for mode, name in (("nearest", "UpsampleNearest2DBackward0"),
-                       ("bilinear", "UpsampleBilinear2DBackward0"),
-                       ("bicubic", "UpsampleBicubic2DBackward0"),
-                       ("nearest-exact", "UpsampleNearestExact2DBackward0")):  # fmt: skip
+    for mode, name in (
+        ("nearest", "UpsampleNearest2DBackward0"),
+        ("bilinear", "UpsampleBilinear2DBackward0"),
+        ("bicubic", "UpsampleBicubic2DBackward0"),
+        ("nearest-exact", "UpsampleNearestExact2DBackward0"),
+    ):
         assert F.interpolate(x, 5, mode=mode).grad_fn.name() == name
 
 
@@ -160,17 +162,29 @@ REFUSED = {
     "no size": (ValueError, "either size or scale_factor should be defined", (), {}),
     "both": (ValueError, "only one of size or scale_factor should be defined", (8, 2), {}),
     "size's length": (ValueError, "must have the same number of spatial dimensions", ((8,),), {}),
-    "scales' length": (ValueError, "must have the same number of spatial dimensions", (),
-                       {"scale_factor": (2.0,)}),
+    "scales' length": (
+        ValueError,
+        "must have the same number of spatial dimensions",
+        (),
+        {"scale_factor": (2.0,)},
+    ),
     "zero size": (RuntimeError, "Input and output sizes should be greater than 0", (0,), {}),
     "mode": (NotImplementedError, "got foo", (8,), {"mode": "foo"}),
-    "rank": (NotImplementedError, "Got 4D input, but linear mode needs 3D input", (8,),
-             {"mode": "linear"}),
+    "rank": (
+        NotImplementedError,
+        "Got 4D input, but linear mode needs 3D input",
+        (8,),
+        {"mode": "linear"},
+    ),
     "corners": (ValueError, "align_corners option can only be set", (8,), {"align_corners": True}),
     "antialias": (ValueError, "Anti-alias option is restricted", (8,), {"antialias": True}),
-    "recompute": (ValueError, "recompute_scale_factor is not meaningful with an explicit size",
-                  (8,), {"recompute_scale_factor": True}),
-}  # fmt: skip
+    "recompute": (
+        ValueError,
+        "recompute_scale_factor is not meaningful with an explicit size",
+        (8,),
+        {"recompute_scale_factor": True},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -262,27 +276,53 @@ def sample(shape, grid, *args):
 
 GRID_REFUSED = {
     "mode": (ValueError, "expected mode to be", lambda: sample((1, 1, 2, 2), (1, 1, 1, 2), "foo")),
-    "padding": (ValueError, "expected padding_mode to be",
-                lambda: sample((1, 1, 2, 2), (1, 1, 1, 2), "nearest", "foo")),
-    "batch": (RuntimeError, "to have same batch size",
-              lambda: sample((1, 1, 2, 2), (2, 1, 1, 2))),
-    "last dim": (RuntimeError, "to have size 2 in last dimension",
-                 lambda: sample((1, 1, 2, 2), (1, 1, 1, 3))),
-    "empty": (RuntimeError, "non-empty spatial dimensions",
-              lambda: sample((1, 1, 0, 2), (1, 1, 1, 2))),
-    "bicubic volume": (RuntimeError, "bicubic interpolation only supports 4D input",
-                       lambda: sample((1, 1, 2, 2, 2), (1, 1, 1, 1, 3), "bicubic")),
-    "theta": (ValueError, "Expected a batch of 2D affine matrices of shape Nx2x3",
-              lambda: F.affine_grid(pb.zeros(1, 3, 4), (1, 1, 2, 2))),
-    "theta's dtype": (ValueError, "Expected theta to have floating point type",
-                      lambda: F.affine_grid(pb.zeros(1, 2, 3, dtype=pb.int64), (1, 1, 2, 2))),
-    "size": (ValueError, "Expected non-zero, positive output size",
-             lambda: F.affine_grid(pb.zeros(1, 2, 3), (1, 1, 0, 2))),
-    "size's length": (NotImplementedError, "affine_grid only supports 4D and 5D sizes",
-                      lambda: F.affine_grid(pb.zeros(1, 2, 3), (1, 1, 2))),
-    "theta's batch": (RuntimeError, "Expected size for first two dimensions of batch2",
-                      lambda: F.affine_grid(pb.zeros(1, 2, 3), (2, 1, 2, 2), align_corners=True)),
-}  # fmt: skip
+    "padding": (
+        ValueError,
+        "expected padding_mode to be",
+        lambda: sample((1, 1, 2, 2), (1, 1, 1, 2), "nearest", "foo"),
+    ),
+    "batch": (RuntimeError, "to have same batch size", lambda: sample((1, 1, 2, 2), (2, 1, 1, 2))),
+    "last dim": (
+        RuntimeError,
+        "to have size 2 in last dimension",
+        lambda: sample((1, 1, 2, 2), (1, 1, 1, 3)),
+    ),
+    "empty": (
+        RuntimeError,
+        "non-empty spatial dimensions",
+        lambda: sample((1, 1, 0, 2), (1, 1, 1, 2)),
+    ),
+    "bicubic volume": (
+        RuntimeError,
+        "bicubic interpolation only supports 4D input",
+        lambda: sample((1, 1, 2, 2, 2), (1, 1, 1, 1, 3), "bicubic"),
+    ),
+    "theta": (
+        ValueError,
+        "Expected a batch of 2D affine matrices of shape Nx2x3",
+        lambda: F.affine_grid(pb.zeros(1, 3, 4), (1, 1, 2, 2)),
+    ),
+    "theta's dtype": (
+        ValueError,
+        "Expected theta to have floating point type",
+        lambda: F.affine_grid(pb.zeros(1, 2, 3, dtype=pb.int64), (1, 1, 2, 2)),
+    ),
+    "size": (
+        ValueError,
+        "Expected non-zero, positive output size",
+        lambda: F.affine_grid(pb.zeros(1, 2, 3), (1, 1, 0, 2)),
+    ),
+    "size's length": (
+        NotImplementedError,
+        "affine_grid only supports 4D and 5D sizes",
+        lambda: F.affine_grid(pb.zeros(1, 2, 3), (1, 1, 2)),
+    ),
+    "theta's batch": (
+        RuntimeError,
+        "Expected size for first two dimensions of batch2",
+        lambda: F.affine_grid(pb.zeros(1, 2, 3), (2, 1, 2, 2), align_corners=True),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", GRID_REFUSED)

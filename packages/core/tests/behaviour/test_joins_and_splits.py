@@ -12,15 +12,21 @@ REFUSED = {
     "hstack nothing": (lambda: pb.hstack([]), RuntimeError, "non-empty TensorList"),
     "hstack tensor": (lambda: pb.hstack(counted(2)), TypeError, "must be tuple of Tensors"),
     "vstack sizes": (lambda: pb.vstack([counted(2), counted(3)]), RuntimeError, "must match"),
-    "block_diag": (lambda: pb.block_diag(counted(1), counted(1, 1, 1)), RuntimeError,
-                   "Input 1 has 3 dimensions"),
+    "block_diag": (
+        lambda: pb.block_diag(counted(1), counted(1, 1, 1)),
+        RuntimeError,
+        "Input 1 has 3 dimensions",
+    ),
     "block_diag int": (lambda: pb.block_diag(1), TypeError, "expected Tensor as element 0"),
     "no sections": (lambda: counted(3).tensor_split(0), RuntimeError, "larger than 0"),
     "0-d split": (lambda: counted().tensor_split(2), RuntimeError, "at least a 1-dimensional"),
     "float split": (lambda: counted(3).tensor_split(1.5), TypeError, "must be int"),
     "two splits": (lambda: counted(3).tensor_split(2, indices=(1,)), TypeError, "expected one of"),
-    "split by matrix": (lambda: counted(3).tensor_split(pb.ones(1, 1, dtype=pb.int64)),
-                        RuntimeError, "zero-dimensional or one-dimensional"),
+    "split by matrix": (
+        lambda: counted(3).tensor_split(pb.ones(1, 1, dtype=pb.int64)),
+        RuntimeError,
+        "zero-dimensional or one-dimensional",
+    ),
     "split by floats": (lambda: counted(3).tensor_split(pb.ones(1)), RuntimeError, "dtype of long"),
     "hsplit": (lambda: counted(5).hsplit(2), RuntimeError, "not divisible by the split_size 2"),
     "hsplit 0-d": (lambda: counted().hsplit(1), RuntimeError, "at least 1 dimension"),
@@ -28,39 +34,75 @@ REFUSED = {
     "dsplit": (lambda: counted(4, 2).dsplit(2), RuntimeError, "at least 3 dimension"),
     "unsafe_chunk": (lambda: counted(4).unsafe_chunk(0), RuntimeError, "greater than 0"),
     "unsafe_split": (lambda: counted(4).unsafe_split((1, 3)), TypeError, "must be int"),
-    "broadcast": (lambda: pb.broadcast_tensors(counted(2), counted(3)), RuntimeError,
-                  r"The size of tensor a \(2\) must match the size of tensor b \(3\)"),
-    "meshgrid matrix": (lambda: pb.meshgrid(counted(2, 2), indexing="ij"), RuntimeError,
-                        "Expected 0D or 1D tensor"),
-    "meshgrid dtypes": (lambda: pb.meshgrid(counted(2), pb.ones(2), indexing="ij"), RuntimeError,
-                        "same dtype"),
+    "broadcast": (
+        lambda: pb.broadcast_tensors(counted(2), counted(3)),
+        RuntimeError,
+        r"The size of tensor a \(2\) must match the size of tensor b \(3\)",
+    ),
+    "meshgrid matrix": (
+        lambda: pb.meshgrid(counted(2, 2), indexing="ij"),
+        RuntimeError,
+        "Expected 0D or 1D tensor",
+    ),
+    "meshgrid dtypes": (
+        lambda: pb.meshgrid(counted(2), pb.ones(2), indexing="ij"),
+        RuntimeError,
+        "same dtype",
+    ),
     "meshgrid word": (lambda: pb.meshgrid(counted(2), indexing="ji"), RuntimeError, "must be one"),
     "meshgrid nothing": (lambda: pb.meshgrid(indexing="ij"), RuntimeError, "non-empty"),
-    "cartesian_prod": (lambda: pb.cartesian_prod(counted(2, 2)), RuntimeError,
-                       "Expect a 1D vector, but got shape"),
+    "cartesian_prod": (
+        lambda: pb.cartesian_prod(counted(2, 2)),
+        RuntimeError,
+        "Expect a 1D vector, but got shape",
+    ),
     "combinations": (lambda: pb.combinations(counted(3), -1), RuntimeError, "non-negative"),
-    "combinations of many": (lambda: pb.combinations(counted(60), 30), RuntimeError,
-                             "integer multiplication overflow"),
-    "combinations again": (lambda: pb.combinations(counted(2), 10**6, True), RuntimeError,
-                           "integer multiplication overflow"),
+    "combinations of many": (
+        lambda: pb.combinations(counted(60), 30),
+        RuntimeError,
+        "integer multiplication overflow",
+    ),
+    "combinations again": (
+        lambda: pb.combinations(counted(2), 10**6, True),
+        RuntimeError,
+        "integer multiplication overflow",
+    ),
     "combinations 0-d": (lambda: pb.combinations(counted()), RuntimeError, "1D vector"),
     "diag": (lambda: counted(1, 1, 1).diag(), RuntimeError, "Supports 1D or 2D tensors. Got 3D"),
     "diag_embed": (lambda: counted(2).diag_embed(0, 1, -1), RuntimeError, "cannot be identical"),
-    "diag_embed far": (lambda: pb.zeros(0, 1).diag_embed(2**62), RuntimeError,
-                       "Stride calculation overflowed"),
+    "diag_embed far": (
+        lambda: pb.zeros(0, 1).diag_embed(2**62),
+        RuntimeError,
+        "Stride calculation overflowed",
+    ),
     "diag_embed 0-d": (lambda: counted().diag_embed(), IndexError, "Dimension out of range"),
     "fill_diagonal_": (lambda: counted(3).fill_diagonal_(1), RuntimeError, "larger than 1"),
-    "fill_diagonal_ sizes": (lambda: counted(2, 2, 3).fill_diagonal_(1), RuntimeError,
-                             "of equal length"),
-    "select_scatter": (lambda: counted(2, 3).select_scatter(counted(2), 0, 0), RuntimeError,
-                       r"src size = \[2\], slice size = \[3\]"),
-    "slice_scatter": (lambda: counted(3).slice_scatter(counted(1), 0, 0, 3, 0), RuntimeError,
-                      "step must be positive"),
-    "diagonal_scatter": (lambda: counted(3, 3).diagonal_scatter(counted(2)), RuntimeError,
-                         "expected src to have a size"),
-    "as_strided_scatter": (lambda: counted(3).as_strided_scatter(counted(2), (2,), (3,)),
-                           RuntimeError, "out of bounds for storage"),
-}  # fmt: skip
+    "fill_diagonal_ sizes": (
+        lambda: counted(2, 2, 3).fill_diagonal_(1),
+        RuntimeError,
+        "of equal length",
+    ),
+    "select_scatter": (
+        lambda: counted(2, 3).select_scatter(counted(2), 0, 0),
+        RuntimeError,
+        r"src size = \[2\], slice size = \[3\]",
+    ),
+    "slice_scatter": (
+        lambda: counted(3).slice_scatter(counted(1), 0, 0, 3, 0),
+        RuntimeError,
+        "step must be positive",
+    ),
+    "diagonal_scatter": (
+        lambda: counted(3, 3).diagonal_scatter(counted(2)),
+        RuntimeError,
+        "expected src to have a size",
+    ),
+    "as_strided_scatter": (
+        lambda: counted(3).as_strided_scatter(counted(2), (2,), (3,)),
+        RuntimeError,
+        "out of bounds for storage",
+    ),
+}
 
 
 @pytest.mark.parametrize("call, error, message", REFUSED.values(), ids=list(REFUSED))
@@ -69,8 +111,11 @@ def test_refused_calls(call, error, message):
         call()
 
 
-@pytest.mark.parametrize("join", [pb.hstack, pb.vstack, pb.dstack, pb.column_stack, pb.block_diag],
-                         ids=lambda join: join.__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "join",
+    [pb.hstack, pb.vstack, pb.dstack, pb.column_stack, pb.block_diag],
+    ids=lambda join: join.__name__,
+)
 def test_joins_promote_dtypes(join):
     tensors = [pb.ones(2, dtype=pb.int8), pb.ones(2, dtype=pb.float16)]
     assert join(*tensors if join is pb.block_diag else (tensors,)).dtype == pb.float16
@@ -125,7 +170,10 @@ def test_at_least_so_many_dims():
     assert pb.atleast_2d(matrix) is matrix
     assert pb.atleast_1d(number)._base is number
     assert [tuple(x.shape) for x in pb.atleast_3d(number, vector, matrix)] == [
-        (1, 1, 1), (1, 2, 1), (2, 3, 1)]  # fmt: skip
+        (1, 1, 1),
+        (1, 2, 1),
+        (2, 3, 1),
+    ]
     assert isinstance(pb.atleast_1d([number]), tuple)
     assert pb.atleast_1d() == ()
 

@@ -175,14 +175,23 @@ def test_elements_beside_an_infinite_one_have_the_gradient_zero():
         pytest.param(F.elu, [0.0, -1.0, 1.0], [0.0, math.exp(-1), 0.0], id="elu"),
         pytest.param(F.celu, [0.0, -1.0, 1.0], [0.0, math.exp(-1), 0.0], id="celu"),
         pytest.param(lambda x: F.selu(x) / 1.7580993408473766, [0.0], [0.0], id="selu"),
-        pytest.param(lambda x: F.huber_loss(x, x.detach() * 0, reduction="none"),
-                     [1.0, -1.0, 0.5], [0.0, 0.0, 1.0], id="huber-at-delta"),
-        pytest.param(lambda x: F.binary_cross_entropy(x, x.detach(), reduction="none"),
-                     [0.0, 1.0], [0.0, 0.0], id="binary-cross-entropy"),
-        pytest.param(pb.sinc, [0.0, 0.5], [-(math.pi**2) / 3, 16 / math.pi - 2 * math.pi],
-                     id="sinc"),
+        pytest.param(
+            lambda x: F.huber_loss(x, x.detach() * 0, reduction="none"),
+            [1.0, -1.0, 0.5],
+            [0.0, 0.0, 1.0],
+            id="huber-at-delta",
+        ),
+        pytest.param(
+            lambda x: F.binary_cross_entropy(x, x.detach(), reduction="none"),
+            [0.0, 1.0],
+            [0.0, 0.0],
+            id="binary-cross-entropy",
+        ),
+        pytest.param(
+            pb.sinc, [0.0, 0.5], [-(math.pi**2) / 3, 16 / math.pi - 2 * math.pi], id="sinc"
+        ),
     ],
-)  # fmt: skip
+)
 def test_second_derivative_at_the_kink(function, points, expected):
     x = pb.tensor(points, dtype=pb.float64, requires_grad=True)
     (g,) = pb.autograd.grad(function(x).sum(), x, create_graph=True)

@@ -189,8 +189,9 @@ def test_rows_far_from_zero_are_standardized(dtype):
     wide = F.layer_norm(x.to(pb.float64), (32,))
     pb.testing.assert_close(F.layer_norm(x, (32,)).to(pb.float64), wide, rtol=1e-2, atol=1e-2)
     grouped = F.group_norm(x.reshape(2, 4, 8), 2).to(pb.float64)
-    pb.testing.assert_close(grouped, F.group_norm(x.to(pb.float64).reshape(2, 4, 8), 2),
-                            rtol=1e-2, atol=1e-2)  # fmt: skip
+    pb.testing.assert_close(
+        grouped, F.group_norm(x.to(pb.float64).reshape(2, 4, 8), 2), rtol=1e-2, atol=1e-2
+    )
 
 
 def test_batch_norm_of_nothing_in_one_dim():

@@ -67,8 +67,11 @@ def test_modes_of_two_and_three_dims():
     assert F.pad(x, (1, 0, 0, 1), "circular").tolist() == [[[1, 0, 1], [3, 2, 3], [1, 0, 1]]]
     assert F.pad(x, (1, 1, 1, 1), "reflect").shape == (1, 4, 4)
     assert F.pad(counted(1, 2, 2, 2), (1, 1, 1, 1, 1, 1), "replicate")[0, 0, 0].tolist() == [
-        0, 0, 1, 1
-    ]  # fmt: skip
+        0,
+        0,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("dtype", [pb.float64, pb.complex128])
@@ -87,29 +90,59 @@ def test_node_names():
 
 
 REFUSED = {
-    "odd": (RuntimeError, "Padding length must be divisible by 2",
-            lambda: F.pad(counted(2, 3), (1,))),
-    "too many": (RuntimeError, "less than or equal to two times the input dimension",
-                 lambda: F.pad(counted(3), (1, 1, 1, 1))),
-    "nothing left": (RuntimeError, "length must be non-negative",
-                     lambda: F.pad(counted(1, 4), (-3, -2))),
-    "mode": (NotImplementedError, "Unrecognised padding mode foo",
-             lambda: F.pad(counted(1, 4), (1, 1), "foo")),
-    "value": (RuntimeError, 'Padding mode "reflect" doesn\'t take in value argument',
-              lambda: F.pad(counted(1, 4), (1, 1), "reflect", 1.0)),
-    "reflect too far": (RuntimeError, "Padding size should be less than the corresponding input",
-                        lambda: F.pad(counted(1, 4), (4, 0), "reflect")),
-    "wrapped twice": (RuntimeError, "wrapping around more than once",
-                      lambda: F.pad(counted(1, 4), (5, 0), "circular")),
-    "rank": (NotImplementedError, "Padding size 2 is not supported for 4D input tensor",
-             lambda: F.pad(counted(1, 1, 2, 3), (1, 1), "reflect")),
-    "empty": (RuntimeError, "possibly 0 batch size and other non-zero dimensions",
-              lambda: F.pad(counted(2, 3, 0), (1, 1), "replicate")),
+    "odd": (
+        RuntimeError,
+        "Padding length must be divisible by 2",
+        lambda: F.pad(counted(2, 3), (1,)),
+    ),
+    "too many": (
+        RuntimeError,
+        "less than or equal to two times the input dimension",
+        lambda: F.pad(counted(3), (1, 1, 1, 1)),
+    ),
+    "nothing left": (
+        RuntimeError,
+        "length must be non-negative",
+        lambda: F.pad(counted(1, 4), (-3, -2)),
+    ),
+    "mode": (
+        NotImplementedError,
+        "Unrecognised padding mode foo",
+        lambda: F.pad(counted(1, 4), (1, 1), "foo"),
+    ),
+    "value": (
+        RuntimeError,
+        'Padding mode "reflect" doesn\'t take in value argument',
+        lambda: F.pad(counted(1, 4), (1, 1), "reflect", 1.0),
+    ),
+    "reflect too far": (
+        RuntimeError,
+        "Padding size should be less than the corresponding input",
+        lambda: F.pad(counted(1, 4), (4, 0), "reflect"),
+    ),
+    "wrapped twice": (
+        RuntimeError,
+        "wrapping around more than once",
+        lambda: F.pad(counted(1, 4), (5, 0), "circular"),
+    ),
+    "rank": (
+        NotImplementedError,
+        "Padding size 2 is not supported for 4D input tensor",
+        lambda: F.pad(counted(1, 1, 2, 3), (1, 1), "reflect"),
+    ),
+    "empty": (
+        RuntimeError,
+        "possibly 0 batch size and other non-zero dimensions",
+        lambda: F.pad(counted(2, 3, 0), (1, 1), "replicate"),
+    ),
     "int": (TypeError, "must be tuple of ints, not int", lambda: F.pad(counted(2), 1)),
     "float": (TypeError, "must be tuple of ints", lambda: F.pad(counted(2), (1.5, 1))),
-    "constant_pad_nd": (RuntimeError, "Length of pad must be even",
-                        lambda: pb.constant_pad_nd(counted(2), [1])),
-}  # fmt: skip
+    "constant_pad_nd": (
+        RuntimeError,
+        "Length of pad must be even",
+        lambda: pb.constant_pad_nd(counted(2), [1]),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

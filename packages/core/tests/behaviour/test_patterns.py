@@ -9,30 +9,45 @@ REFUSED = {
     "eye": (lambda: pb.eye(-1), RuntimeError, "n must be greater or equal to 0, got -1"),
     "eye m": (lambda: pb.eye(1, -2), RuntimeError, "m must be greater or equal to 0"),
     "eye float": (lambda: pb.eye(2.5), TypeError, "must be int"),
-    "eye grad": (lambda: pb.eye(2, dtype=pb.int64, requires_grad=True), RuntimeError,
-                 "can require gradients"),
+    "eye grad": (
+        lambda: pb.eye(2, dtype=pb.int64, requires_grad=True),
+        RuntimeError,
+        "can require gradients",
+    ),
     "linspace steps": (lambda: pb.linspace(0, 1, -1), RuntimeError, "must be non-negative"),
-    "linspace vector": (lambda: pb.linspace(pb.zeros(1), 1, 3), RuntimeError,
-                        "only supports 0-dimensional start and end"),
+    "linspace vector": (
+        lambda: pb.linspace(pb.zeros(1), 1, 3),
+        RuntimeError,
+        "only supports 0-dimensional start and end",
+    ),
     "linspace word": (lambda: pb.linspace("a", 1, 3), TypeError, "must be Number"),
     "linspace bool": (lambda: pb.linspace(0, 1, 3, dtype=pb.bool), NotImplementedError, "'Bool'"),
-    "linspace complex": (lambda: pb.linspace(0, 1j, 3, dtype=pb.float32), RuntimeError,
-                         "can't be safely cast"),
+    "linspace complex": (
+        lambda: pb.linspace(0, 1j, 3, dtype=pb.float32),
+        RuntimeError,
+        "can't be safely cast",
+    ),
     "logspace": (lambda: pb.logspace(0, 1, 2.5), TypeError, "must be int"),
     "vander": (lambda: pb.vander(pb.ones(2, 2)), RuntimeError, "one-dimensional"),
     "vander N": (lambda: pb.vander(pb.ones(2), -1), RuntimeError, "N must be non-negative"),
     "empty_strided": (lambda: pb.empty_strided((2, 3), (1,)), RuntimeError, "must match dim"),
     "empty_permuted": (lambda: pb.empty_permuted((2, 3), (0, 0)), RuntimeError, "Duplicate dim"),
-    "empty_permuted range": (lambda: pb.empty_permuted((2, 3), (0, -1)), RuntimeError,
-                             "expected to be between 0 and 1, but got -1"),
+    "empty_permuted range": (
+        lambda: pb.empty_permuted((2, 3), (0, -1)),
+        RuntimeError,
+        "expected to be between 0 and 1, but got -1",
+    ),
     "tril_indices": (lambda: pb.tril_indices(-1, 2), RuntimeError, "row must be non-negative"),
-    "tril_indices dtype": (lambda: pb.tril_indices(2, 2, dtype=pb.float32), NotImplementedError,
-                           "'Float'"),
+    "tril_indices dtype": (
+        lambda: pb.tril_indices(2, 2, dtype=pb.float32),
+        NotImplementedError,
+        "'Float'",
+    ),
     "unravel floats": (lambda: pb.unravel_index(pb.ones(1), (2,)), TypeError, "integer dtype"),
     "unravel bools": (lambda: pb.unravel_index(pb.tensor(True), (2,)), TypeError, "integer dtype"),
     "unravel shape": (lambda: pb.unravel_index(pb.tensor(1), (2, -1)), ValueError, "negative"),
     "unravel sizes": (lambda: pb.unravel_index(pb.tensor(1), (2, 1.5)), TypeError, "only contain"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("call, error, message", REFUSED.values(), ids=list(REFUSED))
@@ -54,12 +69,19 @@ def test_dtype_of_new_tensors():
 
 
 def test_requires_grad_and_device():
-    for made in (pb.eye(2, requires_grad=True), pb.linspace(0, 1, 3, requires_grad=True),
-                 pb.empty_strided((2,), (1,), requires_grad=True)):  # fmt: skip
+    for made in (
+        pb.eye(2, requires_grad=True),
+        pb.linspace(0, 1, 3, requires_grad=True),
+        pb.empty_strided((2,), (1,), requires_grad=True),
+    ):
         assert made.requires_grad
         assert made.is_leaf
-    for made in (pb.eye(2, device="meta"), pb.logspace(0, 1, 3, device="meta"),
-                 pb.tril_indices(3, 3, device="meta"), pb.randperm(3, device="meta")):  # fmt: skip
+    for made in (
+        pb.eye(2, device="meta"),
+        pb.logspace(0, 1, 3, device="meta"),
+        pb.tril_indices(3, 3, device="meta"),
+        pb.randperm(3, device="meta"),
+    ):
         assert made.device.type == "meta"
 
 

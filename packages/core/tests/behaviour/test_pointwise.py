@@ -234,7 +234,10 @@ def test_xlogy_at_zero():
     same(pb.xlogy(pb.tensor([0, 2]), 1), [0.0, 0.0])
     nodes = [pb.xlogy(x.requires_grad_(), y), pb.xlogy(2, x), pb.xlogy(x, 2)]
     assert [type(out.grad_fn).__name__ for out in nodes] == [
-        "XlogyBackward0", "XlogyBackward1", "XlogyBackward2"]  # fmt: skip
+        "XlogyBackward0",
+        "XlogyBackward1",
+        "XlogyBackward2",
+    ]
 
 
 # ---- clamp ---------------------------------------------------------------------------------------
@@ -270,10 +273,13 @@ def test_clamp_nodes_and_dtypes():
     same(pb.tensor([1.0]).clamp(NAN), [NAN])
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), [
-    ((), RuntimeError, "At least one of 'min' or 'max'"),
-    (("a",), TypeError, "clamp"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((), RuntimeError, "At least one of 'min' or 'max'"),
+        (("a",), TypeError, "clamp"),
+    ],
+)
 def test_clamp_refuses(arguments, error, message):
     with pytest.raises(error, match=message):
         pb.ones(2).clamp(*arguments)
@@ -342,12 +348,15 @@ def test_lerp_reaches_both_ends():
     assert pb.lerp(start, end, pb.tensor([1.0, 0.0])).tolist() == [1.0, start[1].item()]
 
 
-@pytest.mark.parametrize(("end", "weight", "message"), [
-    (pb.ones(2, dtype=pb.float64), 0.5, "float32 for `end` but got dtype float64"),
-    (pb.ones(2), pb.ones(2, dtype=pb.float64), "float32 for `weight` but got dtype float64"),
-    (pb.ones(2), pb.tensor([1, 2]), "float32 for `weight` but got dtype int64"),
-    (pb.ones(2), 1j, "without overflow"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("end", "weight", "message"),
+    [
+        (pb.ones(2, dtype=pb.float64), 0.5, "float32 for `end` but got dtype float64"),
+        (pb.ones(2), pb.ones(2, dtype=pb.float64), "float32 for `weight` but got dtype float64"),
+        (pb.ones(2), pb.tensor([1, 2]), "float32 for `weight` but got dtype int64"),
+        (pb.ones(2), 1j, "without overflow"),
+    ],
+)
 def test_lerp_wants_one_dtype(end, weight, message):
     with pytest.raises(RuntimeError, match=message):
         pb.lerp(pb.ones(2), end, weight)
@@ -479,18 +488,25 @@ def test_polygamma_far_below_zero():
         np.testing.assert_allclose(found, special.polygamma(n, x), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda x: pb.polygamma(-1, x), RuntimeError, "negative n"),
-    (lambda x: pb.polygamma(1.5, x), TypeError, "argument 'n' .* must be int"),
-    (lambda x: x.polygamma(x), TypeError, "argument 'n' .* must be int"),
-    (lambda x: pb.mvlgamma(x, 0), RuntimeError, "p has to be greater than or equal to 1"),
-    (lambda x: pb.mvlgamma(x, 2.5), TypeError, "argument 'p' .* must be int"),
-    (lambda x: pb.mvlgamma(x > 0, 1), RuntimeError, "boolean"),
-    pytest.param(lambda x: pb.mvlgamma(x * 1e9, 2**30), RuntimeError, "p must be at most",
-                 marks=pytest.mark.beyond_torch),
-    (lambda x: pb.logit(x, eps="a"), TypeError, "'eps' must be float"),
-    (lambda x: pb.lgamma(x.to(pb.complex64)), NotImplementedError, "lgamma"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: pb.polygamma(-1, x), RuntimeError, "negative n"),
+        (lambda x: pb.polygamma(1.5, x), TypeError, "argument 'n' .* must be int"),
+        (lambda x: x.polygamma(x), TypeError, "argument 'n' .* must be int"),
+        (lambda x: pb.mvlgamma(x, 0), RuntimeError, "p has to be greater than or equal to 1"),
+        (lambda x: pb.mvlgamma(x, 2.5), TypeError, "argument 'p' .* must be int"),
+        (lambda x: pb.mvlgamma(x > 0, 1), RuntimeError, "boolean"),
+        pytest.param(
+            lambda x: pb.mvlgamma(x * 1e9, 2**30),
+            RuntimeError,
+            "p must be at most",
+            marks=pytest.mark.beyond_torch,
+        ),
+        (lambda x: pb.logit(x, eps="a"), TypeError, "'eps' must be float"),
+        (lambda x: pb.lgamma(x.to(pb.complex64)), NotImplementedError, "lgamma"),
+    ],
+)
 def test_special_functions_refuse(call, error, message):
     with pytest.raises(error, match=message):
         call(pb.ones(2))
@@ -569,10 +585,18 @@ def test_sgn_of_complex_zero_has_no_slope():
 # ---- powers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "name"), [
-    (pb.uint8, "uint8_t"), (pb.int8, "int8_t"), (pb.int16, "int16_t"), (pb.int32, "int"),
-    (pb.int64, "int64_t"), (pb.float16, "c10::Half"), (pb.bfloat16, "c10::BFloat16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        (pb.uint8, "uint8_t"),
+        (pb.int8, "int8_t"),
+        (pb.int16, "int16_t"),
+        (pb.int32, "int"),
+        (pb.int64, "int64_t"),
+        (pb.float16, "c10::Half"),
+        (pb.bfloat16, "c10::BFloat16"),
+    ],
+)
 def test_exponents_must_fit_the_dtype(dtype, name):
     x = pb.tensor([2, 3], dtype=dtype)
     largest = pb.iinfo(dtype).max + 1 if not dtype.is_floating_point else 1e300
@@ -602,8 +626,11 @@ def test_powers_of_bools_by_bools():
 @pytest.mark.parametrize("name", ["isclose", "allclose", "equal"])
 def test_comparisons_want_two_tensors(name):
     function = getattr(pb, name)
-    with pytest.raises(TypeError, match=rf"{name}\(\): argument 'other' \(position 2\) must be "
-                                        "Tensor, not int"):  # fmt: skip
+    with pytest.raises(
+        TypeError,
+        match=rf"{name}\(\): argument 'other' \(position 2\) must be "
+        "Tensor, not int",
+    ):
         function(pb.ones(2), 1)
     with pytest.raises(TypeError, match=r"argument 'input' \(position 1\) must be Tensor, not int"):
         function(1, pb.ones(2))

@@ -233,43 +233,73 @@ def zeros(*shape, dtype=None):
 IMAGE = (1, 2, 6, 6)
 REFUSED = {
     "stride": (lambda: F.max_pool2d(zeros(*IMAGE), 3, 0), "stride should not be zero"),
-    "negative stride": (lambda: F.avg_pool2d(zeros(*IMAGE), 3, -1),
-                        "stride should be greater than zero, but got dH: -1 dW: -1"),
-    "kernel": (lambda: F.max_pool2d(zeros(*IMAGE), -1),
-               "kernel size should be greater than zero, but got kH: -1 kW: -1"),
-    "padding": (lambda: F.max_pool2d(zeros(*IMAGE), 3, padding=2),
-                "pad should be at most half of effective kernel size, but got pad=2"),
-    "negative padding": (lambda: F.avg_pool2d(zeros(*IMAGE), 3, padding=-1),
-                         "pad must be non-negative, but got pad: -1"),
-    "dilation": (lambda: F.max_pool2d(zeros(*IMAGE), 3, dilation=0),
-                 "dilation should be greater than zero"),
-    "large kernel": (lambda: F.max_pool2d(zeros(*IMAGE), 7),
-                     r"Given input size: \(2x6x6\). Calculated output size: \(2x0x0\). Output size "
-                     "is too small"),
+    "negative stride": (
+        lambda: F.avg_pool2d(zeros(*IMAGE), 3, -1),
+        "stride should be greater than zero, but got dH: -1 dW: -1",
+    ),
+    "kernel": (
+        lambda: F.max_pool2d(zeros(*IMAGE), -1),
+        "kernel size should be greater than zero, but got kH: -1 kW: -1",
+    ),
+    "padding": (
+        lambda: F.max_pool2d(zeros(*IMAGE), 3, padding=2),
+        "pad should be at most half of effective kernel size, but got pad=2",
+    ),
+    "negative padding": (
+        lambda: F.avg_pool2d(zeros(*IMAGE), 3, padding=-1),
+        "pad must be non-negative, but got pad: -1",
+    ),
+    "dilation": (
+        lambda: F.max_pool2d(zeros(*IMAGE), 3, dilation=0),
+        "dilation should be greater than zero",
+    ),
+    "large kernel": (
+        lambda: F.max_pool2d(zeros(*IMAGE), 7),
+        r"Given input size: \(2x6x6\). Calculated output size: \(2x0x0\). Output size "
+        "is too small",
+    ),
     "large kernel, mean": (lambda: F.avg_pool2d(zeros(*IMAGE), 7), "Output size is too small"),
-    "kernel's length": (lambda: F.max_pool2d(zeros(*IMAGE), (3, 3, 3)),
-                        "max_pool2d: kernel_size must either be a single int, or a tuple of two"),
-    "stride's length": (lambda: F.avg_pool2d(zeros(*IMAGE), 3, (1, 2, 3)),
-                        "avg_pool2d: stride must either be omitted, a single int, or a tuple"),
+    "kernel's length": (
+        lambda: F.max_pool2d(zeros(*IMAGE), (3, 3, 3)),
+        "max_pool2d: kernel_size must either be a single int, or a tuple of two",
+    ),
+    "stride's length": (
+        lambda: F.avg_pool2d(zeros(*IMAGE), 3, (1, 2, 3)),
+        "avg_pool2d: stride must either be omitted, a single int, or a tuple",
+    ),
     "rank": (lambda: F.max_pool2d(zeros(6, 6), 3), "non-empty 3D or 4D"),
-    "no channels": (lambda: F.max_pool2d(zeros(1, 0, 6, 6), 3),
-                    "optional 0 dim batch size for input, but got:"),
-    "one dim's kernel": (lambda: F.max_pool1d(zeros(1, 2, 6), 0),
-                         r"max_pool1d\(\) kernel_size must be greater than zero, but got 0"),
-    "one dim's padding": (lambda: F.max_pool1d(zeros(1, 2, 6), 3, padding=2),
-                          r"max_pool1d\(\) padding should be at most half of kernel size"),
+    "no channels": (
+        lambda: F.max_pool2d(zeros(1, 0, 6, 6), 3),
+        "optional 0 dim batch size for input, but got:",
+    ),
+    "one dim's kernel": (
+        lambda: F.max_pool1d(zeros(1, 2, 6), 0),
+        r"max_pool1d\(\) kernel_size must be greater than zero, but got 0",
+    ),
+    "one dim's padding": (
+        lambda: F.max_pool1d(zeros(1, 2, 6), 3, padding=2),
+        r"max_pool1d\(\) padding should be at most half of kernel size",
+    ),
     "one dim's size": (lambda: F.max_pool1d(zeros(1, 2, 6), 7), "Invalid computed output size: 0"),
     "one dim's rank": (lambda: F.avg_pool1d(zeros(1, 2, 6, 6), 3), "Expected 2 to 3 dimensions"),
-    "volume": (lambda: F.avg_pool3d(zeros(1, 1, 4, 4, 4), 5, padding=2),
-               "smaller than kernel size"),
-    "adaptive sizes": (lambda: F.adaptive_avg_pool2d(zeros(*IMAGE), (1, 2, 3)),
-                       "adaptive_avg_pool2d: output_size must be 2"),
+    "volume": (
+        lambda: F.avg_pool3d(zeros(1, 1, 4, 4, 4), 5, padding=2),
+        "smaller than kernel size",
+    ),
+    "adaptive sizes": (
+        lambda: F.adaptive_avg_pool2d(zeros(*IMAGE), (1, 2, 3)),
+        "adaptive_avg_pool2d: output_size must be 2",
+    ),
     "adaptive rank": (lambda: F.adaptive_max_pool2d(zeros(6, 6), 2), "Expected 3D or 4D tensor"),
-    "adaptive empty": (lambda: F.adaptive_max_pool2d(zeros(1, 2, 0, 6), 2),
-                       "Expected input to have non-zero size for non-batch dimensions"),
-    "adaptive negative": (lambda: F.adaptive_avg_pool2d(zeros(*IMAGE), -1),
-                          "elements of output_size must be greater than or equal to 0"),
-}  # fmt: skip
+    "adaptive empty": (
+        lambda: F.adaptive_max_pool2d(zeros(1, 2, 0, 6), 2),
+        "Expected input to have non-zero size for non-batch dimensions",
+    ),
+    "adaptive negative": (
+        lambda: F.adaptive_avg_pool2d(zeros(*IMAGE), -1),
+        "elements of output_size must be greater than or equal to 0",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -281,13 +311,21 @@ def test_refused(name):
 
 def test_refused_types():
     x = zeros(*IMAGE)
-    for call in (lambda: F.max_pool2d(x, 1.5), lambda: F.max_pool2d(x, None),
-                 lambda: F.avg_pool2d(x, True), lambda: F.max_pool2d(x, 2, 1.5),
-                 lambda: F.adaptive_avg_pool1d(x[0], 1.5)):  # fmt: skip
+    for call in (
+        lambda: F.max_pool2d(x, 1.5),
+        lambda: F.max_pool2d(x, None),
+        lambda: F.avg_pool2d(x, True),
+        lambda: F.max_pool2d(x, 2, 1.5),
+        lambda: F.adaptive_avg_pool1d(x[0], 1.5),
+    ):
         with pytest.raises(TypeError):
             call()
-    for dtype, pool in ((pb.bool, F.max_pool2d), (pb.complex64, F.max_pool2d),
-                        (pb.int32, F.avg_pool2d), (pb.int64, F.adaptive_avg_pool2d)):  # fmt: skip
+    for dtype, pool in (
+        (pb.bool, F.max_pool2d),
+        (pb.complex64, F.max_pool2d),
+        (pb.int32, F.avg_pool2d),
+        (pb.int64, F.adaptive_avg_pool2d),
+    ):
         with pytest.raises(NotImplementedError):
             pool(x.to(dtype), 2)
 
@@ -295,9 +333,13 @@ def test_refused_types():
 def test_what_equals_an_accepted_argument_is_refused_too():
     x = zeros(1, 1, 4, 4)
     F.avg_pool2d(x, 1), F.max_pool2d(x, (2, 2), 1), F.adaptive_max_pool2d(x, (1, 2))
-    for call in (lambda: F.avg_pool2d(x, True), lambda: F.avg_pool2d(x, 1.0),
-                 lambda: F.max_pool2d(x, (2.0, 2), 1), lambda: F.max_pool2d(x, (2, 2), True),
-                 lambda: F.adaptive_max_pool2d(x, (True, 2))):  # fmt: skip
+    for call in (
+        lambda: F.avg_pool2d(x, True),
+        lambda: F.avg_pool2d(x, 1.0),
+        lambda: F.max_pool2d(x, (2.0, 2), 1),
+        lambda: F.max_pool2d(x, (2, 2), True),
+        lambda: F.adaptive_max_pool2d(x, (True, 2)),
+    ):
         with pytest.raises(TypeError):
             call()
 
@@ -341,9 +383,11 @@ def test_internal_ops_refuse_places_that_do_not_fit():
     from pullback.ops import ops
 
     places = pb.tensor([[0, 1]])
-    for call in (lambda: ops.unpool_planes(pb.ones(1, 1), places, (5,)),
-                 lambda: ops.unpool_planes(pb.ones(1, 2), places.to(pb.int32), (5,)),
-                 lambda: ops.scatter_planes(pb.ones(1, 1), places, (5,)),
-                 lambda: ops.gather_planes(pb.ones(1, 1), places, 1)):  # fmt: skip
+    for call in (
+        lambda: ops.unpool_planes(pb.ones(1, 1), places, (5,)),
+        lambda: ops.unpool_planes(pb.ones(1, 2), places.to(pb.int32), (5,)),
+        lambda: ops.scatter_planes(pb.ones(1, 1), places, (5,)),
+        lambda: ops.gather_planes(pb.ones(1, 1), places, 1),
+    ):
         with pytest.raises(RuntimeError):
             call()

@@ -22,9 +22,15 @@ def _defaults():
 # ---- determinism ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "warn_only", "debug_mode"), [
-    (True, False, 2), (True, True, 1), (False, True, 0), (False, False, 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "warn_only", "debug_mode"),
+    [
+        (True, False, 2),
+        (True, True, 1),
+        (False, True, 0),
+        (False, False, 0),
+    ],
+)
 def test_deterministic_algorithms(mode, warn_only, debug_mode):
     pb.use_deterministic_algorithms(mode, warn_only=warn_only)
     assert pb.are_deterministic_algorithms_enabled() is mode
@@ -32,29 +38,41 @@ def test_deterministic_algorithms(mode, warn_only, debug_mode):
     assert pb.get_deterministic_debug_mode() == debug_mode
 
 
-@pytest.mark.parametrize(("given", "kept"), [
-    ("error", 2), ("warn", 1), ("default", 0), (2, 2), (1, 1), (0, 0), (True, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("error", 2),
+        ("warn", 1),
+        ("default", 0),
+        (2, 2),
+        (1, 1),
+        (0, 0),
+        (True, 1),
+    ],
+)
 def test_debug_mode(given, kept):
     pb.set_deterministic_debug_mode(given)
     assert pb.get_deterministic_debug_mode() == kept
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda: pb.use_deterministic_algorithms(1), TypeError, "'mode' must be bool, not int"),
-    (lambda: pb.use_deterministic_algorithms(True, warn_only=1), TypeError, "'warn_only'"),
-    (lambda: pb.use_deterministic_algorithms(True, True), TypeError, "positional"),
-    (lambda: pb.set_deterministic_debug_mode("foo"), RuntimeError, "one of `default`"),
-    (lambda: pb.set_deterministic_debug_mode(3), RuntimeError, "expected 0, 1, or 2"),
-    (lambda: pb.set_deterministic_debug_mode(1.5), TypeError, "must be str or int"),
-    (lambda: pb.set_float32_matmul_precision(1), RuntimeError, "expects a str"),
-    (lambda: pb.set_num_threads(0), RuntimeError, "positive integer"),
-    (lambda: pb.set_num_threads(True), RuntimeError, "expects an int, but got bool"),
-    (lambda: pb.set_num_threads(1.5), RuntimeError, "expects an int, but got float"),
-    (lambda: pb.set_num_threads(2**40), ValueError, "Overflow"),
-    (lambda: pb.set_num_interop_threads(-1), RuntimeError, "positive integer"),
-    (lambda: pb.set_warn_always(1), RuntimeError, "expects a bool, but got int"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: pb.use_deterministic_algorithms(1), TypeError, "'mode' must be bool, not int"),
+        (lambda: pb.use_deterministic_algorithms(True, warn_only=1), TypeError, "'warn_only'"),
+        (lambda: pb.use_deterministic_algorithms(True, True), TypeError, "positional"),
+        (lambda: pb.set_deterministic_debug_mode("foo"), RuntimeError, "one of `default`"),
+        (lambda: pb.set_deterministic_debug_mode(3), RuntimeError, "expected 0, 1, or 2"),
+        (lambda: pb.set_deterministic_debug_mode(1.5), TypeError, "must be str or int"),
+        (lambda: pb.set_float32_matmul_precision(1), RuntimeError, "expects a str"),
+        (lambda: pb.set_num_threads(0), RuntimeError, "positive integer"),
+        (lambda: pb.set_num_threads(True), RuntimeError, "expects an int, but got bool"),
+        (lambda: pb.set_num_threads(1.5), RuntimeError, "expects an int, but got float"),
+        (lambda: pb.set_num_threads(2**40), ValueError, "Overflow"),
+        (lambda: pb.set_num_interop_threads(-1), RuntimeError, "positive integer"),
+        (lambda: pb.set_warn_always(1), RuntimeError, "expects a bool, but got int"),
+    ],
+)
 def test_settings_refuse(call, error, message):
     with pytest.raises(error, match=message):
         call()
@@ -101,8 +119,7 @@ SYSTEM = f"assert pb.linalg.solve(pb.eye(300) + 0 * {ONES}, {ONES})[0, 0].item()
 @pytest.mark.parametrize("call", [PRODUCT, SYSTEM], ids=["product", "system"])
 def test_threads_are_told_to_the_backend(call):
     code = THREADS.format(before=1, call=call)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     if str(pb.get_default_device()) == "cpu":
         assert done.stdout.strip() in ("[1, 2]", "[None, None]")
@@ -116,22 +133,34 @@ def test_warn_always_is_kept():
 # ---- defaults ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "dtype"), [
-    ("torch.DoubleTensor", "float64"), ("pullback.HalfTensor", "float16"),
-    ("torch.BFloat16Tensor", "bfloat16"), ("torch.FloatTensor", "float32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("torch.DoubleTensor", "float64"),
+        ("pullback.HalfTensor", "float16"),
+        ("torch.BFloat16Tensor", "bfloat16"),
+        ("torch.FloatTensor", "float32"),
+    ],
+)
 def test_default_tensor_type(name, dtype):
     pb.set_default_tensor_type(name)
     assert pb.get_default_dtype().name == dtype
     assert pb.ones(1).dtype.name == dtype
 
 
-@pytest.mark.parametrize(("given", "error"), [
-    ("foo", ModuleNotFoundError), ("numpy.FloatTensor", ModuleNotFoundError),
-    ("torch.IntTensor", TypeError), ("torch.ComplexFloatTensor", AttributeError),
-    ("torch.nowhere.FloatTensor", TypeError), (pb.float32, TypeError), (5, TypeError),
-    (pb.Tensor, TypeError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("foo", ModuleNotFoundError),
+        ("numpy.FloatTensor", ModuleNotFoundError),
+        ("torch.IntTensor", TypeError),
+        ("torch.ComplexFloatTensor", AttributeError),
+        ("torch.nowhere.FloatTensor", TypeError),
+        (pb.float32, TypeError),
+        (5, TypeError),
+        (pb.Tensor, TypeError),
+    ],
+)
 def test_default_tensor_type_refuses(given, error):
     with pytest.raises(error):
         pb.set_default_tensor_type(given)
@@ -177,13 +206,19 @@ def test_symbolic_functions_of_numbers():
     assert pb.sym_int(pb.tensor(3.7)) == 3
 
 
-@pytest.mark.parametrize(("call", "error"), [
-    (lambda: pb.sym_float("a"), ValueError), (lambda: pb.sym_int(None), TypeError),
-    (lambda: pb.sym_max("a", 2), AssertionError), (lambda: pb.sym_sqrt(-1), ValueError),
-    (lambda: pb.sym_ite(1, 1, 2), AssertionError),
-    (lambda: pb.sym_ite(True, 1, 2.0), AssertionError),
-    (lambda: pb.is_signed(1), TypeError), (lambda: pb.is_same_size(pb.ones(1), 1), TypeError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: pb.sym_float("a"), ValueError),
+        (lambda: pb.sym_int(None), TypeError),
+        (lambda: pb.sym_max("a", 2), AssertionError),
+        (lambda: pb.sym_sqrt(-1), ValueError),
+        (lambda: pb.sym_ite(1, 1, 2), AssertionError),
+        (lambda: pb.sym_ite(True, 1, 2.0), AssertionError),
+        (lambda: pb.is_signed(1), TypeError),
+        (lambda: pb.is_same_size(pb.ones(1), 1), TypeError),
+    ],
+)
 def test_small_functions_refuse(call, error):
     with pytest.raises(error):
         call()

@@ -150,10 +150,11 @@ def test_factors_that_do_not_fit(dtype, factor):
         pytest.param(lambda x: pb.div(x, x * 2, rounding_mode="floor"), id="div-rounded"),
         pytest.param(lambda x: pb.linalg.vector_norm(x, 1), id="norm-1"),
         pytest.param(lambda x: pb.cdist(x.unsqueeze(0), x.unsqueeze(0) + 1, p=1), id="cdist-1"),
-        pytest.param(lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "prod"),
-                     id="scatter_reduce-prod"),
+        pytest.param(
+            lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "prod"), id="scatter_reduce-prod"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_result_that_no_formula_reads_may_be_written(function):
     x = pb.tensor([1.0, 3.0], requires_grad=True)
     (expected,) = pb.autograd.grad(function(x).sum() * 2, x)
@@ -165,8 +166,12 @@ def test_a_result_that_no_formula_reads_may_be_written(function):
 
 def test_a_result_that_a_formula_reads_may_not_be_written():
     x = pb.tensor([1.0, 3.0], requires_grad=True)
-    for function in (pb.exp, lambda x: pb.std_mean(x)[0], lambda x: pb.linalg.vector_norm(x, 3),
-                     lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "amax")):  # fmt: skip
+    for function in (
+        pb.exp,
+        lambda x: pb.std_mean(x)[0],
+        lambda x: pb.linalg.vector_norm(x, 3),
+        lambda x: x.scatter_reduce(0, pb.tensor([0]), x[:1], "amax"),
+    ):
         y = function(x)
         y.mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -69,9 +69,10 @@ def offered(module):
 
 def test_stub_lists_the_public_names_of_the_package(package_stub):
     modules = {
-        name for name, value in vars(pb).items()
+        name
+        for name, value in vars(pb).items()
         if inspect.ismodule(value) and value.__name__ not in sys.stdlib_module_names
-    }  # fmt: skip
+    }
     actual = offered(pb) - HIDDEN
     stubbed = public_names(package_stub.body)
     # Submodules that an import elsewhere has put there are no names of the package's own.
@@ -100,12 +101,18 @@ def test_stub_lists_the_special_methods_of_tensors(package_stub):
 @pytest.mark.parametrize("name", ["finfo", "iinfo", "Generator", "device", "dtype"])
 def test_stub_lists_the_attributes_of_other_classes(package_stub, name):
     examples = {
-        "finfo": pb.finfo(), "iinfo": pb.iinfo(pb.int8), "Generator": pb.Generator(),
-        "device": pb.device("meta"), "dtype": pb.float32,
-    }  # fmt: skip
+        "finfo": pb.finfo(),
+        "iinfo": pb.iinfo(pb.int8),
+        "Generator": pb.Generator(),
+        "device": pb.device("meta"),
+        "dtype": pb.float32,
+    }
     stubbed = public_names(class_body(package_stub, name))
-    stubbed |= {node.name for node in class_body(package_stub, name)
-                if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}  # fmt: skip
+    stubbed |= {
+        node.name
+        for node in class_body(package_stub, name)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
     assert [attribute for attribute in stubbed if not hasattr(examples[name], attribute)] == []
 
 
@@ -120,15 +127,23 @@ def test_python_functions_have_the_stubs_arguments(package_stub):
             continue
         value = getattr(pb, node.name)
         if inspect.isfunction(value):
-            found = (*node.args.posonlyargs, *node.args.args, node.args.vararg,
-                     *node.args.kwonlyargs, node.args.kwarg)  # fmt: skip
+            found = (
+                *node.args.posonlyargs,
+                *node.args.args,
+                node.args.vararg,
+                *node.args.kwonlyargs,
+                node.args.kwarg,
+            )
             expected = [argument.arg for argument in found if argument]
             assert list(inspect.signature(value).parameters) == expected, node.name
 
 
 def test_signature_becomes_annotations(package_stub):
-    (add,) = (node for node in package_stub.body
-              if isinstance(node, ast.FunctionDef) and node.name == "add")  # fmt: skip
+    (add,) = (
+        node
+        for node in package_stub.body
+        if isinstance(node, ast.FunctionDef) and node.name == "add"
+    )
     assert ast.unparse(add.args) == (
         "input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number=1, "
         "out: Tensor | None=None"
@@ -138,9 +153,10 @@ def test_signature_becomes_annotations(package_stub):
 
 def test_sizes_can_be_spread(package_stub):
     first, second = (
-        node for node in class_body(package_stub, "Tensor")
+        node
+        for node in class_body(package_stub, "Tensor")
         if isinstance(node, ast.FunctionDef) and node.name == "reshape"
-    )  # fmt: skip
+    )
     assert ast.unparse(first.args) == "self, *shape: _int"
     assert ast.unparse(second.args) == "self, shape: _Sizes"
 

@@ -131,8 +131,9 @@ def test_lost_derivative_is_noticed():
 
 
 def test_formula_that_compiles_to_something_else_is_noticed():
-    (sample,) = samples_of(ENTRIES["add"]._replace(samples=[case(T(3), T(3))]), pb.float64,
-                           requires_grad=True)  # fmt: skip
+    (sample,) = samples_of(
+        ENTRIES["add"]._replace(samples=[case(T(3), T(3))]), pb.float64, requires_grad=True
+    )
     derivatives = iter([[pb.ones(3)], [pb.ones(3) + 1e-7]])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "derivatives", lambda sample: next(derivatives))

@@ -70,9 +70,10 @@ def check(tmp_path_factory):
     package = folder / "path" / "pullback"
     # A copy beside the stubs stands for an installed package, wherever this one runs from.
     shutil.copytree(
-        Path(pb.__file__).parent, package,
+        Path(pb.__file__).parent,
+        package,
         ignore=shutil.ignore_patterns("_c", "include", "__pycache__", "*.pyi"),
-    )  # fmt: skip
+    )
     subprocess.run([sys.executable, TOOL, "--stubs", folder / "path"], check=True)
 
     def run(program):
@@ -80,9 +81,11 @@ def check(tmp_path_factory):
         options = ["--strict", "--follow-imports=silent", "--no-error-summary", "--config-file="]
         done = subprocess.run(
             [sys.executable, "-m", "mypy", *options, "program.py"],
-            capture_output=True, text=True, cwd=folder,
+            capture_output=True,
+            text=True,
+            cwd=folder,
             env={"MYPYPATH": str(folder / "path"), "PATH": ""},
-        )  # fmt: skip
+        )
         return done.stdout + done.stderr
 
     return run

@@ -31,8 +31,15 @@ def recorded(answer=0, text=b""):
         arrays += [call.in_[i].contents for i in range(call.nin)]
         for array in arrays:
             dims = range(array.ndim)
-            seen.append((array.dtype, array.flags, [array.shape[d] for d in dims],
-                         [array.strides[d] for d in dims], array.data))  # fmt: skip
+            seen.append(
+                (
+                    array.dtype,
+                    array.flags,
+                    [array.shape[d] for d in dims],
+                    [array.strides[d] for d in dims],
+                    array.data,
+                )
+            )
         for param in call.param[: call.nparam]:
             values = [param.i, param.d, param.ints[: param.count] if param.kind == 2 else None]
             seen.append(values[param.kind])

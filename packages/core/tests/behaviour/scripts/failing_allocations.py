@@ -361,9 +361,10 @@ def unexplained(before):
     for number, (tensor, count) in enumerate(zip((*ARGUMENTS, ARRAY), before)):
         more = sys.getrefcount(tensor) - 2 - count  # those of the loop
         seen = sum(
-            part is tensor for holder in gc.get_referrers(tensor)
+            part is tensor
+            for holder in gc.get_referrers(tensor)
             for part in gc.get_referents(holder)
-        )  # fmt: skip
+        )
         if more > seen - EXPLAINED[number]:
             found.append(f"argument {number} has {more} references more, {seen} are seen")
         EXPLAINED[number] = seen

@@ -43,10 +43,12 @@ def replaced(value, path, new):
     if not path:
         return new
     if type(value) is dict:
-        return {k: replaced(item, path[1:], new) if k == path[0] else item
-                for k, item in value.items()}  # fmt: skip
-    return type(value)(replaced(item, path[1:], new) if k == path[0] else item
-                       for k, item in enumerate(value))  # fmt: skip
+        return {
+            k: replaced(item, path[1:], new) if k == path[0] else item for k, item in value.items()
+        }
+    return type(value)(
+        replaced(item, path[1:], new) if k == path[0] else item for k, item in enumerate(value)
+    )
 
 
 def run(sample):
