@@ -19,9 +19,20 @@ from pullback_cpu.runtime import threads
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
 
-DISTINCT = ("pow, transposed", "sum", "sort", "scatter_add", "matmul", "matmul, complex", "conv2d",
-            "svd", "solve", "backward", "index_put, wide rows",
-            "matmul, long sums")  # fmt: skip
+DISTINCT = (
+    "pow, transposed",
+    "sum",
+    "sort",
+    "scatter_add",
+    "matmul",
+    "matmul, complex",
+    "conv2d",
+    "svd",
+    "solve",
+    "backward",
+    "index_put, wide rows",
+    "matmul, long sums",
+)
 ALL = os.environ.get("PULLBACK_TEST_INTERRUPTS") == "all"  # `nox -s interrupts`
 SECONDS = 1.2
 QUICK = 0.3  # where machines are busy; benchmarks/interrupts.py measures
@@ -244,8 +255,9 @@ except KeyboardInterrupt:
     sys.exit(3)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
-                          text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout) == (3, "ended\n"), done.stderr
 
 
@@ -268,8 +280,9 @@ for _ in range(5):
         print(time.perf_counter() - start < 0.5, len(os.listdir("/proc/self/task")) - before < 3)
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
-                          text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
     assert (done.returncode, done.stdout) == (0, "True True\n" * 5), done.stderr
 
 
@@ -290,6 +303,7 @@ assert (x @ x)[0, 0] == 300
 pb.ones(3).numpy()
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
-                          text=True, timeout=120)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr

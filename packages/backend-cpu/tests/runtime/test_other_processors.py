@@ -27,8 +27,12 @@ LOOPS = [
 # They are about processes and threads, or choose an instruction set themselves.
 SKIPPED = "not thread and not import and not load and not blas and not memory"
 CONFORMANCE = "linalg or bmm or addmm or matmul or solve_batch or svd or conv2d or atan"
-SETTINGS = [(VARIABLE, "baseline"), (VARIABLE, "avx2"), ("OPENBLAS_CORETYPE", "Nehalem"),
-            ("OPENBLAS_CORETYPE", "Zen")]  # fmt: skip
+SETTINGS = [
+    (VARIABLE, "baseline"),
+    (VARIABLE, "avx2"),
+    ("OPENBLAS_CORETYPE", "Nehalem"),
+    ("OPENBLAS_CORETYPE", "Zen"),
+]
 
 
 def rerun(config: pytest.Config, setting: tuple[str, str], *arguments: object) -> None:

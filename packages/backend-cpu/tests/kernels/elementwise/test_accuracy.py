@@ -17,9 +17,20 @@ BOUND = {"f32": 1.0, "f64": 1.05}
 OTHERS = {
     "f32": {"sigmoid": 1.3 if ISA == "baseline" else 1, "softplus": 1.05},
     "f64": {
-        "cos": 1.4, "cosh": 2.5, "digamma": 3, "exp": 1.15, "exp2": 1.15, "lgamma": 4, "log2": 1.3,
-        "pow": 1.15, "sigmoid": 1.3 if ISA == "baseline" else 1.05, "sin": 1.4, "softplus": 1.5,
-        "tanh": 1.6}}  # fmt: skip
+        "cos": 1.4,
+        "cosh": 2.5,
+        "digamma": 3,
+        "exp": 1.15,
+        "exp2": 1.15,
+        "lgamma": 4,
+        "log2": 1.3,
+        "pow": 1.15,
+        "sigmoid": 1.3 if ISA == "baseline" else 1.05,
+        "sin": 1.4,
+        "softplus": 1.5,
+        "tanh": 1.6,
+    },
+}
 
 
 def bound_of(primitive: str, dtype: str) -> float:

@@ -149,10 +149,12 @@ def test_every_thread_checks_bounds(count, place, limit_threads):
     index = np.zeros(100_000, np.int64)
     index[place] = 7
     source = np.zeros(100_000)
-    calls = [("gather", source, [np.zeros(5), index], 0),
-             ("scatter_add", np.zeros(5), [index, source], 0),
-             ("index", source, [np.zeros(5), index]),
-             ("index_put", np.zeros(5), [source, index], 1)]  # fmt: skip
+    calls = [
+        ("gather", source, [np.zeros(5), index], 0),
+        ("scatter_add", np.zeros(5), [index, source], 0),
+        ("index", source, [np.zeros(5), index]),
+        ("index_put", np.zeros(5), [source, index], 1),
+    ]
     for primitive, out, *rest in calls:
         with pytest.raises(KernelError) as info:
             run_kernel(primitive, out, *rest)

@@ -114,6 +114,7 @@ assert out.ravel().tolist() == [1, 1]
 print([n for n in sys.modules if n.startswith("scipy.linalg")])
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env=environment)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+    )
     assert done.stdout.strip() == "[]", done.stderr

@@ -97,11 +97,23 @@ def check(case: Case) -> None:
     sizes, places = case.absolute(), math.prod(case.kernel)
     for primitive, like, first, second, definition, terms in (
         ("conv", case.windows, case.image, case.weight, Case.map, places * case.weight.shape[1]),
-        ("conv_adjoint", case.image, case.windows, case.weight, Case.adjoint,
-         places * (len(case.weight) // case.groups)),
-        ("conv_weight", case.weight, case.image, case.windows, Case.weights,
-         len(case.image) * math.prod(case.counts)),
-    ):  # fmt: skip
+        (
+            "conv_adjoint",
+            case.image,
+            case.windows,
+            case.weight,
+            Case.adjoint,
+            places * (len(case.weight) // case.groups),
+        ),
+        (
+            "conv_weight",
+            case.weight,
+            case.image,
+            case.windows,
+            Case.weights,
+            len(case.image) * math.prod(case.counts),
+        ),
+    ):
         out = np.full_like(like, np.nan)
         run_kernel(primitive, out, [first, second], case.geometry)
         expected, room = definition(case), definition(sizes)

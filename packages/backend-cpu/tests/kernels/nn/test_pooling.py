@@ -187,15 +187,20 @@ def test_many_planes_are_like_one():
 
 
 def test_nothing():
-    run_kernel("max_windows", [np.empty((0, 2)), np.empty((0, 2), np.int64)], [np.empty((0, 5))],
-               (2, 2, 0, 1))  # fmt: skip
+    run_kernel(
+        "max_windows",
+        [np.empty((0, 2)), np.empty((0, 2), np.int64)],
+        [np.empty((0, 5))],
+        (2, 2, 0, 1),
+    )
     back = np.full((2, 3), np.nan)
     run_kernel("mean_windows_adjoint", back, [np.empty((2, 0))], (2, 2, 0, 1), 0, 0)
     assert (back == 0).all()
 
 
-@pytest.mark.parametrize("geometry", [(1, 1, 0), (1,) * 16, (2, 0, 0, 1), (-1, 1, 0, 1),
-                                      (2, 1, 0, 0), (2, 1, -1, 1), ()])  # fmt: skip
+@pytest.mark.parametrize(
+    "geometry", [(1, 1, 0), (1,) * 16, (2, 0, 0, 1), (-1, 1, 0, 1), (2, 1, 0, 0), (2, 1, -1, 1), ()]
+)
 def test_geometry_that_fits_nothing(geometry):
     out = [np.empty((2, 2, 2, 2)), np.empty((2, 2, 2, 2), np.int64)]
     with pytest.raises(KernelError):

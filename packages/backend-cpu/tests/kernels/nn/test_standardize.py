@@ -27,7 +27,7 @@ def standardized(source, weight, bias, groups, channels, inner, eps):
     ("samples", "groups", "channels", "inner"),
     [(5, 1, 1, 1), (4, 1, 10, 1), (3, 1, 200, 1), (2, 4, 3, 50), (3, 2, 1, 7), (40, 2, 5, 300)],
 )
-@pytest.mark.parametrize("given", [0, 1, 2, 3])  # fmt: skip
+@pytest.mark.parametrize("given", [0, 1, 2, 3])
 def test_rows(dtype, samples, groups, channels, inner, given):
     source = sample(dtype, (samples, groups * channels, inner), seed=1)
     weight = sample(dtype, (groups * channels,), seed=2) if given & 1 else None

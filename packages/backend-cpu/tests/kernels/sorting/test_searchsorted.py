@@ -55,8 +55,10 @@ def halve(bounds, value, right):
 @given(st.lists(st.floats(width=32), max_size=40), st.lists(st.floats(width=32), max_size=5))
 @settings(deadline=None)
 def test_searchsorted_halves_any_row(bounds, values):
-    found = [find(np.array([bounds], np.float32), np.array([values], np.float32), right)
-             for right in (0, 1)]  # fmt: skip
+    found = [
+        find(np.array([bounds], np.float32), np.array([values], np.float32), right)
+        for right in (0, 1)
+    ]
     for right in (0, 1):
         assert found[right].tolist() == [[halve(bounds, value, right) for value in values]]
 
