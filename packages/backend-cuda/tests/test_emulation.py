@@ -466,15 +466,24 @@ STUCK = "block (0, 0, 0): no thread can go on: of 64 threads "
     "name, message",
     [
         ("returns_early", STUCK + "3 have returned, 61 wait at the barrier of wrong.cu:4"),
-        ("skips", STUCK + "0 have returned, 32 wait at the barrier of wrong.cu:7, lanes 0x55555555 "
+        (
+            "skips",
+            STUCK + "0 have returned, 32 wait at the barrier of wrong.cu:7, lanes 0x55555555 "
             "of warp 0 wait in __syncwarp with the mask 0xffffffff of wrong.cu:8, lanes 0x55555555 "
-            "of warp 1 wait"),
-        ("two_barriers", "thread (32, 0, 0): the barrier of wrong.cu:14 is reached while 32 "
-            "threads wait at that of wrong.cu:12"),
+            "of warp 1 wait",
+        ),
+        (
+            "two_barriers",
+            "thread (32, 0, 0): the barrier of wrong.cu:14 is reached while 32 "
+            "threads wait at that of wrong.cu:12",
+        ),
         ("not_in_mask", "lane 4 calls a shuffle at wrong.cu:16 with the mask 0x0000000f, which"),
         ("lanes_missing", "lanes 0x000000ff of warp 0 wait in a shuffle with the mask 0xffffffff"),
-        ("two_kinds", "lane 1 calls a vote at wrong.cu:25, but lanes 0x00000001 of the same mask "
-            "wait in __syncwarp at wrong.cu:27"),
+        (
+            "two_kinds",
+            "lane 1 calls a vote at wrong.cu:25, but lanes 0x00000001 of the same mask "
+            "wait in __syncwarp at wrong.cu:27",
+        ),
         ("unaligned", "a pointer that is null or not aligned to its type at wrong.cu:29"),
         ("outside", "thread (4, 0, 0): an index outside of the array at wrong.cu:30"),
         ("divides", "an integer division by zero at wrong.cu:31"),
@@ -482,7 +491,7 @@ STUCK = "block (0, 0, 0): no thread can go on: of 64 threads "
         ("casts", "a number that the integer type cannot hold at wrong.cu:33"),
         ("traps", "__trap"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_ends_the_process(wrong, name, message):
     said = what_is_said(wrong, name)
     assert f"CUDA emulation: kernel {name}, block (0, 0, 0)" in said

@@ -13,8 +13,13 @@ import pullback as pb
 from pullback_cuda.runtime import cubin_loader, devices
 
 MOST = 4  # inputs of one kernel
-CLASSES = {"int": "ints", "long": "longs", "float": "floats", "double": "doubles",
-           "complex": "complexes"}  # fmt: skip
+CLASSES = {
+    "int": "ints",
+    "long": "longs",
+    "float": "floats",
+    "double": "doubles",
+    "complex": "complexes",
+}
 NUMBERS = ("UNARY", "BINARY", "TERNARY", "QUATERNARY")
 LETTERS = "xyzv"  # what elementwise_driver.cuh calls the inputs
 
@@ -57,8 +62,11 @@ class ElementwiseKernel:
     """A differentiable op that ``elementwise_kernel`` made; called with tensors and numbers."""
 
     def __init__(self, signature: str, expression: str, derivatives: Mapping, preamble: str):
-        for name, value in (("signature", signature), ("expression", expression),
-                            ("preamble", preamble)):  # fmt: skip
+        for name, value in (
+            ("signature", signature),
+            ("expression", expression),
+            ("preamble", preamble),
+        ):
             if not isinstance(value, str):
                 raise TypeError(
                     f"elementwise_kernel(): argument {name!r} must be str, not "
@@ -272,9 +280,12 @@ def _make_function(kernel: ElementwiseKernel):
         return kernel._function.apply(*moved), 0
 
     methods: dict[str, Callable] = {
-        "forward": forward, "setup_context": setup_context, "backward": backward, "jvp": jvp,
+        "forward": forward,
+        "setup_context": setup_context,
+        "backward": backward,
+        "jvp": jvp,
         "vmap": vmap,
-    }  # fmt: skip
+    }
     name = "".join(part.capitalize() for part in kernel.__name__.split("_"))
     body: dict[str, Any] = {key: staticmethod(value) for key, value in methods.items()}
     return type(name, (pb.autograd.Function,), body)

@@ -33,13 +33,27 @@ LIBRARIES = {
     "libcusolver.so.12": ["cusolver.c", "cusolver_svd.c", "dense.c", "library.c"],
 }
 DRIVER_SOURCES = [
-    "contexts.c", "control.c", "copies.c", "devices.c", "errors.c", "lookup.c", "memory.c",
-    "modules.c", "streams.c",
-]  # fmt: skip
+    "contexts.c",
+    "control.c",
+    "copies.c",
+    "devices.c",
+    "errors.c",
+    "lookup.c",
+    "memory.c",
+    "modules.c",
+    "streams.c",
+]
 FLAGS = [
-    "-std=gnu11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fcx-fortran-rules",
-    "-pthread", "-Wall", "-Wextra",
-]  # fmt: skip
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fcx-fortran-rules",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+]
 
 
 def compiler() -> str | None:

@@ -246,9 +246,12 @@ def test_copies_between_devices(cuda, context, control):
 
     def copy(target, target_context, source, source_context):
         return lib.cuMemcpyPeer(
-            ctypes.c_uint64(int(target)), ctypes.c_void_p(target_context.handle),
-            ctypes.c_uint64(int(source)), ctypes.c_void_p(source_context.handle), size,
-        )  # fmt: skip
+            ctypes.c_uint64(int(target)),
+            ctypes.c_void_p(target_context.handle),
+            ctypes.c_uint64(int(source)),
+            ctypes.c_void_p(source_context.handle),
+            size,
+        )
 
     other.push()
     there = cuda.mem_alloc(40)
@@ -328,11 +331,19 @@ def test_launches_in_every_way(cuda, context, control, functions):
     for launch in (
         lambda: scale._launch_kernel((4, 1, 1), (256, 1, 1), arguments, 0, stream),
         lambda: scale.prepared_async_call(
-            (4, 1), (256, 1, 1), stream, int(source), int(target), 1000, 2.0, 0),
+            (4, 1), (256, 1, 1), stream, int(source), int(target), 1000, 2.0, 0
+        ),
         lambda: scale.prepared_call((4, 1), (256, 1, 1), int(source), int(target), 1000, 2.0, 0),
-        lambda: scale(source, target, np.int64(1000), np.float32(2), np.int32(0),
-                      grid=(4, 1), block=(256, 1, 1)),
-    ):  # fmt: skip
+        lambda: scale(
+            source,
+            target,
+            np.int64(1000),
+            np.float32(2),
+            np.int32(0),
+            grid=(4, 1),
+            block=(256, 1, 1),
+        ),
+    ):
         scale.prepare("PPqfi")
         cuda.memset_d8(target, 0, 4000)
         launch()
@@ -406,12 +417,18 @@ def test_what_modules_hold(cuda, context, control, image):
     assert control.counter("live_modules") == live - 1
 
 
-@pytest.mark.parametrize("image, match", [
-    (b"\x50\xed\x55\xba" + bytes(60), "no kernel image is available"),  # a fatbin
-    (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(44), "no kernel image"),
-    (b".version 9.0\n" + bytes(64), "kernel image is invalid"),
-    (bytes(64), "kernel image is invalid"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "image, match",
+    [
+        (b"\x50\xed\x55\xba" + bytes(60), "no kernel image is available"),  # a fatbin
+        (
+            b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(44),
+            "no kernel image",
+        ),
+        (b".version 9.0\n" + bytes(64), "kernel image is invalid"),
+        (bytes(64), "kernel image is invalid"),
+    ],
+)
 def test_images_for_devices_cannot_be_loaded(cuda, context, image, match):
     with pytest.raises(cuda.Error, match=match):
         cuda.module_from_buffer(image)

@@ -35,8 +35,13 @@ def test_every_entry_point_is_there(control):
     assert lib.cuGraphCreate(None, 0) == lib.cuTexRefCreate(None) == 801
     found, status = ctypes.c_void_p(), ctypes.c_int()
     ask = lib.cuGetProcAddress_v2
-    ask.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64,
-                    ctypes.c_void_p]  # fmt: skip
+    ask.argtypes = [
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_uint64,
+        ctypes.c_void_p,
+    ]
     for name, exported in (
         (b"cuMemAlloc", "cuMemAlloc_v2"),
         (b"cuInit", "cuInit"),
@@ -134,8 +139,11 @@ def test_programs_are_run_as_python_does(cuda, tmp_path):
     for command, folder in (([str(program)], None), (["-m", "program"], tmp_path)):
         done = subprocess.run(
             [sys.executable, runner, *command, "a", "-b"],
-            capture_output=True, text=True, timeout=60, cwd=folder,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=folder,
+        )
         assert (done.stdout, done.stderr) == ("__main__ ['a', '-b'] neighbour\n", "")
 
 

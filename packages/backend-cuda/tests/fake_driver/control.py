@@ -12,10 +12,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 COUNTERS = (
-    "allocations", "frees", "live_blocks", "live_bytes", "peak_bytes", "bad_frees",
-    "leaked_blocks", "overruns", "writes_after_free", "launches", "copies", "copied_bytes",
-    "memsets", "live_streams", "live_events", "live_modules", "live_contexts",
-)  # fmt: skip
+    "allocations",
+    "frees",
+    "live_blocks",
+    "live_bytes",
+    "peak_bytes",
+    "bad_frees",
+    "leaked_blocks",
+    "overruns",
+    "writes_after_free",
+    "launches",
+    "copies",
+    "copied_bytes",
+    "memsets",
+    "live_streams",
+    "live_events",
+    "live_modules",
+    "live_contexts",
+)
 CODES = {
     "INVALID_VALUE": 1,
     "OUT_OF_MEMORY": 2,
@@ -177,10 +191,14 @@ class Control:
             of = of.contents
             found.append(
                 Launch(
-                    of.name.decode(), tuple(of.grid), tuple(of.block), of.shared, of.device,
+                    of.name.decode(),
+                    tuple(of.grid),
+                    tuple(of.block),
+                    of.shared,
+                    of.device,
                     of.stream,
                 )
-            )  # fmt: skip
+            )
         return found[::-1]
 
     def check_memory(self) -> int:

@@ -68,10 +68,14 @@ def test_all_targets_by_default(tmp_path, compile_in):
 def test_chosen_targets(tmp_path, compile_in):
     (tmp_path / "own.cu").write_text("")
     compile_in("own.cu", arguments=["--targets", "sm_89,compute_90,sm_103a"])
-    assert (tmp_path / "out" / "own.fatbin").read_text().endswith(
-        " -gencode arch=compute_75,code=[sm_89] -gencode arch=compute_90,code=[compute_90]"
-        " -gencode arch=compute_103a,code=[sm_103a]"
-    )  # fmt: skip
+    assert (
+        (tmp_path / "out" / "own.fatbin")
+        .read_text()
+        .endswith(
+            " -gencode arch=compute_75,code=[sm_89] -gencode arch=compute_90,code=[compute_90]"
+            " -gencode arch=compute_103a,code=[sm_103a]"
+        )
+    )
     said = compile_in("own.cu", code=2, arguments=["--targets", "sm_90,gfx90a"])
     assert "'gfx90a' is no target: it is named as sm_90 or compute_75" in said
 
@@ -169,10 +173,15 @@ UNARY(half_float, floats, x / 2)
     for text, width in zip(kernels, ("v4", "v2", "v4"), strict=True):
         assert re.search(rf"ld\.global[.\w]*\.{width}\.", text)
         assert re.search(rf"st\.global[.\w]*\.{width}\.", text)
-    done = subprocess.run([*command, "-cubin", "-Xptxas", "-v", "-o", tmp_path / "own.cubin"],
-                          check=True, capture_output=True, text=True)  # fmt: skip
-    usage = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill.*\n.*Used (\d+) registers",
-                       done.stderr)  # fmt: skip
+    done = subprocess.run(
+        [*command, "-cubin", "-Xptxas", "-v", "-o", tmp_path / "own.cubin"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    usage = re.findall(
+        r"(\d+) bytes stack frame, (\d+) bytes spill.*\n.*Used (\d+) registers", done.stderr
+    )
     assert len(usage) == 3
     for stack, spilled, registers in usage:
         assert (int(stack), int(spilled)) == (0, 0)

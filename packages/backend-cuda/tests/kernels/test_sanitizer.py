@@ -30,8 +30,9 @@ def run(arguments, **more):
 
 
 def test_accesses_of_every_family_stay_inside(fake_cuda):
-    result = run(["-m", "pullback.testing", "--device", "cuda", "--check", "value", "--quiet",
-                  "--op", *OPS])  # fmt: skip
+    result = run(
+        ["-m", "pullback.testing", "--device", "cuda", "--check", "value", "--quiet", "--op", *OPS]
+    )
     assert "AddressSanitizer" not in result.stderr, result.stderr[-4000:]
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
     totals = re.search(r"value: (\d+) ops, \d+ samples, (\d+) failures", result.stdout)

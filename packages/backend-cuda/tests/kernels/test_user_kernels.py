@@ -120,9 +120,10 @@ def test_preamble_and_four_arguments():
     from pullback_cuda import elementwise_kernel
 
     mix = elementwise_kernel(
-        "mix(a, b, c, d)", "twice(a) + b * c - d",
+        "mix(a, b, c, d)",
+        "twice(a) + b * c - d",
         preamble="template <class T> DEVICE T twice(T value) { return value + value; }",
-    )  # fmt: skip
+    )
     a, b, c, d = (pb.rand(33, device="cuda") for _ in range(4))
     assert pb.allclose(mix(a, b, c, d), 2 * a + b * c - d)
     with pytest.raises(RuntimeError, match=r"derivative by 'a'"):

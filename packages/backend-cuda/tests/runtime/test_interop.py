@@ -7,8 +7,19 @@ import pullback as pb
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-          "complex64", "complex128"]  # fmt: skip
+DTYPES = [
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
 
 
 class Lender:
@@ -70,9 +81,10 @@ def test_copies_and_other_places():
     assert pb.tensor(lender).data_ptr() != x.data_ptr()
     assert pb.as_tensor(lender, dtype=pb.float32).tolist() == [0, 1, 2, 3]
     assert pb.as_tensor(lender, device="cpu").device.type == "cpu"
-    assert pb.as_tensor(Lender({**x.__cuda_array_interface__, "data": (x.data_ptr(), True)}))[
-        1
-    ].item() == 1  # fmt: skip
+    assert (
+        pb.as_tensor(Lender({**x.__cuda_array_interface__, "data": (x.data_ptr(), True)}))[1].item()
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,13 @@ from pullback_cuda.runtime.cubin_loader import load_image
 from pullback_cuda.runtime.driver import start_driver
 
 FAILURE_BYTES = 64
-FUNCTIONS = ("cuCtxGetCurrent", "cuCtxSetCurrent", "cuEventCreate", "cuEventRecord",
-             "cuStreamWaitEvent")  # fmt: skip
+FUNCTIONS = (
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuStreamWaitEvent",
+)
 NO_TIMING = 2  # CUDA's flag for events
 NON_BLOCKING = 1  # CUDA's flag for streams, which pycuda does not name
 OLDEST = (7, 5)  # of the compute capabilities that kernels are compiled for

@@ -86,8 +86,12 @@ def _compile_by_nvrtc(nvrtc, text: str, name: str, architecture: str) -> bytes:
         return values[0] if values else None
 
     # Without the last one NVRTC takes lambdas in device code for functions of the host.
-    options = [*OPTIONS, f"--gpu-architecture={architecture}", f"--include-path={PACKAGE}",
-               "-default-device"]  # fmt: skip
+    options = [
+        *OPTIONS,
+        f"--gpu-architecture={architecture}",
+        f"--include-path={PACKAGE}",
+        "-default-device",
+    ]
     program = checked(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
     encoded = [option.encode() for option in options]
     (code,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
@@ -107,8 +111,13 @@ def _compile_by_nvcc(text: str, name: str, architecture: str, reason: Exception)
 
     try:
         return pycuda.compiler.compile(
-            text, options=list(OPTIONS), no_extern_c=True, arch=architecture, cache_dir=False,
-            include_dirs=[str(PACKAGE)])  # fmt: skip
+            text,
+            options=list(OPTIONS),
+            no_extern_c=True,
+            arch=architecture,
+            cache_dir=False,
+            include_dirs=[str(PACKAGE)],
+        )
     except pycuda.driver.CompileError as error:
         raise CompileError(f"{name} does not compile:\n{error.stderr}") from error
     except OSError as error:

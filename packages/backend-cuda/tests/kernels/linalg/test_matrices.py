@@ -10,8 +10,14 @@ import pullback as pb
 pytestmark = pytest.mark.usefixtures("cuda")
 
 FLOATING = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "float64": 1e-12,
-             "complex64": 1e-4, "complex128": 1e-12}  # fmt: skip
+TOLERANCE = {
+    "float16": 2e-2,
+    "bfloat16": 1e-1,
+    "float32": 1e-4,
+    "float64": 1e-12,
+    "complex64": 1e-4,
+    "complex128": 1e-12,
+}
 
 
 def numbers(*shape, dtype="float32"):
@@ -31,8 +37,9 @@ def close(found, expected, dtype):
 def test_products_in_every_dtype(dtype, shape):
     m, k, n = shape
     a, b = numbers(m, k, dtype=dtype), numbers(k, n, dtype=dtype)
-    assert close(a.cuda() @ b.cuda(), a.double() @ b.double() if not a.is_complex() else a @ b,
-                 dtype)  # fmt: skip
+    assert close(
+        a.cuda() @ b.cuda(), a.double() @ b.double() if not a.is_complex() else a @ b, dtype
+    )
 
 
 LAYOUTS = {
@@ -68,7 +75,10 @@ def test_broadcast_batches_and_empty_ones():
     assert (pb.ones(2, 0, device="cuda") @ pb.ones(0, 3, device="cuda")).tolist() == [[0.0] * 3] * 2
     assert (pb.ones(0, 3, device="cuda") @ pb.ones(3, 2, device="cuda")).shape == (0, 2)
     assert pb.bmm(pb.ones(0, 2, 3, device="cuda"), pb.ones(0, 3, 2, device="cuda")).shape == (
-        0, 2, 2)  # fmt: skip
+        0,
+        2,
+        2,
+    )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
@@ -103,9 +113,18 @@ def test_failing_library_is_named(fake_cuda):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize(("batch", "rows", "columns"), [
-    ((), 4, 3), ((5,), 3, 1), ((2, 3), 6, 2), ((), 200, 4), ((2,), 200, 1), ((), 0, 2), ((3,), 4, 0)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns"),
+    [
+        ((), 4, 3),
+        ((5,), 3, 1),
+        ((2, 3), 6, 2),
+        ((), 200, 4),
+        ((2,), 200, 1),
+        ((), 0, 2),
+        ((3,), 4, 0),
+    ],
+)
 def test_systems_of_equations(dtype, batch, rows, columns):
     a = numbers(*batch, rows, rows, dtype=dtype) + 4 * rows * pb.eye(rows, dtype=getattr(pb, dtype))
     b = numbers(*batch, rows, columns, dtype=dtype)

@@ -12,8 +12,17 @@ from pullback.testing.kernel_calls import E_DTYPE, E_INDEX, E_VALUE, KernelError
 TOLERANCES = {"f32": 2**-21, "f64": 2**-46}
 IGNORED = -100
 NONE, MEAN, SUM = range(3)
-SHAPES = [(5,), (1, 1), (7, 3), (3, 4, 5), (2, 9, 3, 2), (400, 10), (3, 8, 700), (6000, 2),
-          (2, 4, 1, 8)]  # fmt: skip
+SHAPES = [
+    (5,),
+    (1, 1),
+    (7, 3),
+    (3, 4, 5),
+    (2, 9, 3, 2),
+    (400, 10),
+    (3, 8, 700),
+    (6000, 2),
+    (2, 4, 1, 8),
+]
 
 
 @pytest.fixture(autouse=True)

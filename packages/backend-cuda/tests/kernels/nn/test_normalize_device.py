@@ -10,9 +10,22 @@ from pullback.testing.kernel_calls import E_DTYPE, E_VALUE, KernelError
 TOLERANCES = {"f32": 2**-18, "f64": 2**-44}
 TYPES = ["f32", "f64"]
 # Samples, groups, channels of a group, elements of a channel.
-SHAPES = [(2, 3, 4, 5), (1, 1, 1, 1), (7, 1, 33, 1), (3, 5, 1, 16), (64, 40, 1, 1), (2, 2, 3, 64),
-          (300, 1, 257, 1), (1, 2, 3, 9000), (2, 1, 30_000, 1), (4, 6, 1, 49), (5, 3, 2, 4),
-          (2000, 3, 2, 1), (3, 600, 1, 1), (2, 1, 1024, 1)]  # fmt: skip
+SHAPES = [
+    (2, 3, 4, 5),
+    (1, 1, 1, 1),
+    (7, 1, 33, 1),
+    (3, 5, 1, 16),
+    (64, 40, 1, 1),
+    (2, 2, 3, 64),
+    (300, 1, 257, 1),
+    (1, 2, 3, 9000),
+    (2, 1, 30_000, 1),
+    (4, 6, 1, 49),
+    (5, 3, 2, 4),
+    (2000, 3, 2, 1),
+    (3, 600, 1, 1),
+    (2, 1, 1024, 1),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +92,16 @@ def test_standardize(name, shape, given):
     parameters = [weight.copy()] * (given & 1) + [bias.copy()] * (given >> 1)
     outs = [tuple(blank(n, x.dtype) for n in (shape, shape[:2], shape[:2])) for _ in range(2)]
     run_primitive("standardize", outs[0], [x, *parameters], *shape[1:], 1e-5, given)
-    REFERENCE["standardize"][1](outs[1], x, *parameters, groups=shape[1], channels=shape[2],
-                                inner=shape[3], eps=1e-5, given=given)  # fmt: skip
+    REFERENCE["standardize"][1](
+        outs[1],
+        x,
+        *parameters,
+        groups=shape[1],
+        channels=shape[2],
+        inner=shape[3],
+        eps=1e-5,
+        given=given,
+    )
     for actual, expected in zip(*outs, strict=True):
         assert_close(actual, expected, TOLERANCES[name])
 

@@ -83,8 +83,15 @@ def test_lengths(primitive, name, length):
 
 @pytest.mark.parametrize(("primitive", "name"), SOME)
 def test_few_long_and_many_short(primitive, name):
-    for shape, dim in (((100_003,), 0), ((2, 50_000), 1), ((20_000, 5), 0), ((5, 20_000), 0),
-                       ((20_000, 5), 1), ((300, 257), 0), ((2, 3000, 3), 1)):  # fmt: skip
+    for shape, dim in (
+        ((100_003,), 0),
+        ((2, 50_000), 1),
+        ((20_000, 5), 0),
+        ((5, 20_000), 0),
+        ((20_000, 5), 1),
+        ((300, 257), 0),
+        ((2, 3000, 3), 1),
+    ):
         check(primitive, name, inputs(primitive, name, shape, dim), dim)
 
 

@@ -32,9 +32,19 @@ TAKEN = {
 }
 CASES = [(primitive, name) for primitive, names in TAKEN.items() for name in names]
 # A primitive for each way to accumulate.
-SOME = [("sum", "f16"), ("sum", "f32"), ("sum", "c128"), ("prod", "i64"), ("amax", "u8"),
-        ("amin", "f32"), ("argmax", "bf16"), ("argmin", "i64"), ("all", "c64"),
-        ("count_nonzero", "u8"), ("moments", "f32")]  # fmt: skip
+SOME = [
+    ("sum", "f16"),
+    ("sum", "f32"),
+    ("sum", "c128"),
+    ("prod", "i64"),
+    ("amax", "u8"),
+    ("amin", "f32"),
+    ("argmax", "bf16"),
+    ("argmin", "i64"),
+    ("all", "c64"),
+    ("count_nonzero", "u8"),
+    ("moments", "f32"),
+]
 LENGTHS = [1, 2, 3, 4, 31, 32, 33, 255, 256, 257, 5000]
 
 

@@ -28,9 +28,18 @@ TAKEN = {
     "cummin": NAMES[:10],
 }
 CASES = [(primitive, name) for primitive, names in TAKEN.items() for name in names]
-SOME = [("cumsum", "u8"), ("cumsum", "f16"), ("cumsum", "f32"), ("cumsum", "f64"),
-        ("cumsum", "c128"), ("cumprod", "f32"), ("cumprod", "i64"), ("logcumsumexp", "f32"),
-        ("cummax", "i8"), ("cummin", "f32")]  # fmt: skip
+SOME = [
+    ("cumsum", "u8"),
+    ("cumsum", "f16"),
+    ("cumsum", "f32"),
+    ("cumsum", "f64"),
+    ("cumsum", "c128"),
+    ("cumprod", "f32"),
+    ("cumprod", "i64"),
+    ("logcumsumexp", "f32"),
+    ("cummax", "i8"),
+    ("cummin", "f32"),
+]
 LENGTHS = [1, 2, 7, 8, 9, 31, 32, 33, 255, 256, 257, 2047, 2048, 5000]
 
 
@@ -94,8 +103,15 @@ def test_lengths(primitive, name, length):
 
 @pytest.mark.parametrize(("primitive", "name"), SOME)
 def test_few_long_and_many_short(primitive, name):
-    for shape, dim in (((90_003,), 0), ((2, 40_000), 1), ((9000, 5), 0), ((5, 9000), 0),
-                       ((9000, 5), 1), ((300, 257), 0), ((2, 3000, 3), 1)):  # fmt: skip
+    for shape, dim in (
+        ((90_003,), 0),
+        ((2, 40_000), 1),
+        ((9000, 5), 0),
+        ((5, 9000), 0),
+        ((9000, 5), 1),
+        ((300, 257), 0),
+        ((2, 3000, 3), 1),
+    ):
         # Numbers near 1, so that products of so many neither vanish nor overflow.
         values = values_for(primitive, name, shape)
         if primitive == "cumprod" and name == "f32":
