@@ -98,9 +98,12 @@ def scaled(count: float, factor: float) -> int:
 
 
 def elementwise(
-    name: str, megabytes_per_element: int, expression: Callable, dtype: str = "float32",
+    name: str,
+    megabytes_per_element: int,
+    expression: Callable,
+    dtype: str = "float32",
     operands: int = 1,
-) -> Row:  # fmt: skip
+) -> Row:
     """Return a row of an expression over vectors of 64 Mi elements."""
     size = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}[dtype]
     count = 64 * MIB
@@ -112,13 +115,22 @@ def elementwise(
         return lambda: expression(lib.module, *values)
 
     return Row(
-        f"elementwise/{name}", make, lambda f: megabytes_per_element * size * scaled(count, f),
-        "GB/s", bandwidth=BANDWIDTH,
-    )  # fmt: skip
+        f"elementwise/{name}",
+        make,
+        lambda f: megabytes_per_element * size * scaled(count, f),
+        "GB/s",
+        bandwidth=BANDWIDTH,
+    )
 
 
-def matrix(name: str, rows: int, columns: int, passes: float, expression: Callable,
-           cupy: Callable | None = None) -> Row:  # fmt: skip
+def matrix(
+    name: str,
+    rows: int,
+    columns: int,
+    passes: float,
+    expression: Callable,
+    cupy: Callable | None = None,
+) -> Row:
     """Return a row of an expression over a float32 matrix, which is read ``passes`` times."""
 
     def make(lib: Library, factor: float):
@@ -216,21 +228,30 @@ def transformer_step(lib: Library, factor: float):
     width, heads = 512, 8
     batch, length = max(1, int(32 * factor)), 128
     x = lib.random(batch, length, width)
-    shapes = {"qkv": (3 * width, width), "out": (width, width), "up": (4 * width, width),
-              "down": (width, 4 * width)}  # fmt: skip
+    shapes = {
+        "qkv": (3 * width, width),
+        "out": (width, width),
+        "up": (4 * width, width),
+        "down": (width, 4 * width),
+    }
     weights = {name: (lib.random(*shape) / 40).requires_grad_() for name, shape in shapes.items()}
     norms = [lib.random(width, grad=True) for _ in range(4)]
 
     def run():
         h = functional.layer_norm(x, (width,), norms[0], norms[1])
-        q, k, v = functional.linear(h, weights["qkv"]).view(
-            batch, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)  # fmt: skip
+        q, k, v = (
+            functional.linear(h, weights["qkv"])
+            .view(batch, length, 3, heads, width // heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
         scores = (q @ k.transpose(-1, -2)) * (width // heads) ** -0.5
         mixed = (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(batch, length, width)
         y = x + functional.linear(mixed, weights["out"])
         h = functional.layer_norm(y, (width,), norms[2], norms[3])
-        y = y + functional.linear(functional.gelu(functional.linear(h, weights["up"])),
-                                  weights["down"])  # fmt: skip
+        y = y + functional.linear(
+            functional.gelu(functional.linear(h, weights["up"])), weights["down"]
+        )
         (y * y).mean().backward()
         with torch.no_grad():
             for parameter in (*weights.values(), *norms):
@@ -250,19 +271,32 @@ ROWS = [
     elementwise("add float16", 3, lambda t, x, y: x + y, "float16", 2),
     elementwise("add float64", 3, lambda t, x, y: x + y, "float64", 2),
     matrix("elementwise/bias", 8192, 8192, 2, lambda t, x: x + x[0], cupy=lambda t, x: x + x[0]),
-    matrix("elementwise/transposed copy", 8192, 8192, 2, lambda t, x: x.t().contiguous(),
-           cupy=lambda t, x: x.T.copy()),
+    matrix(
+        "elementwise/transposed copy",
+        8192,
+        8192,
+        2,
+        lambda t, x: x.t().contiguous(),
+        cupy=lambda t, x: x.T.copy(),
+    ),
     matrix("reductions/sum", 8192, 8192, 1, lambda t, x: x.sum(), cupy=lambda t, x: x.sum()),
     matrix("reductions/sum(0)", 8192, 8192, 1, lambda t, x: x.sum(0), cupy=lambda t, x: x.sum(0)),
     matrix("reductions/sum(1)", 8192, 8192, 1, lambda t, x: x.sum(1), cupy=lambda t, x: x.sum(1)),
     matrix("reductions/amax(1)", 8192, 8192, 1, lambda t, x: x.amax(1), cupy=lambda t, x: x.max(1)),
-    matrix("reductions/argmax(1)", 8192, 8192, 1, lambda t, x: x.argmax(1),
-           cupy=lambda t, x: x.argmax(1)),
+    matrix(
+        "reductions/argmax(1)",
+        8192,
+        8192,
+        1,
+        lambda t, x: x.argmax(1),
+        cupy=lambda t, x: x.argmax(1),
+    ),
     matrix("reductions/var(1)", 8192, 8192, 1, lambda t, x: x.var(1), cupy=lambda t, x: x.var(1)),
     matrix("rows/softmax 1024", 65536, 1024, 2, lambda t, x: t.softmax(x, 1)),
     matrix("rows/log_softmax 32768", 2048, 32768, 2, lambda t, x: t.log_softmax(x, 1)),
-    matrix("rows/cumsum", 8192, 8192, 2, lambda t, x: t.cumsum(x, 1),
-           cupy=lambda t, x: t.cumsum(x, 1)),
+    matrix(
+        "rows/cumsum", 8192, 8192, 2, lambda t, x: t.cumsum(x, 1), cupy=lambda t, x: t.cumsum(x, 1)
+    ),
     matrix("rows/sort 1024", 16384, 1024, 5, lambda t, x: t.sort(x, 1)),
     matrix("rows/topk 8 of 8192", 4096, 8192, 1, lambda t, x: t.topk(x, 8, 1)),
     Row("rows/layer_norm step", layer_norm_step, lambda f: 5 * 4 * 16384 * 1024 * f, "GB/s"),
@@ -277,7 +311,7 @@ ROWS = [
     chain("forward and backward", True, True),
     Row("training/mlp", mlp_step, lambda f: 1, "us/op"),
     Row("training/transformer", transformer_step, lambda f: 1, "us/op"),
-]  # fmt: skip
+]
 
 
 # ---- measuring -----------------------------------------------------------------------------------
@@ -410,8 +444,12 @@ def main(arguments: list[str] | None = None) -> None:
         if row.name.startswith(tuple(options.only)):
             best = measure(row, libraries, factor, 1 if options.quick else options.rounds)
             results[row.name] = {**best, "factor": factor}
-            print(row.name, *(f"{name} {value * 1e6:.1f} us" for name, value in best.items()),
-                  file=sys.stderr, flush=True)  # fmt: skip
+            print(
+                row.name,
+                *(f"{name} {value * 1e6:.1f} us" for name, value in best.items()),
+                file=sys.stderr,
+                flush=True,
+            )
     names = [library.name for library in libraries]
     versions = {library.name: library.version() for library in libraries}
     if options.json:

@@ -6,9 +6,19 @@ import json
 
 import pytest
 
-ABOUT = {"device": "GPU X", "memory": 80 * 2**30, "capability": "9.0", "processors": 132,
-         "driver": 13000, "pycuda": "2026.1", "python": "3.12.1", "numpy": "2.2", "torch": "2.13",
-         "cupy": None, "nvmath": "1.0"}  # fmt: skip
+ABOUT = {
+    "device": "GPU X",
+    "memory": 80 * 2**30,
+    "capability": "9.0",
+    "processors": 132,
+    "driver": 13000,
+    "pycuda": "2026.1",
+    "python": "3.12.1",
+    "numpy": "2.2",
+    "torch": "2.13",
+    "cupy": None,
+    "nvmath": "1.0",
+}
 
 
 @pytest.fixture
@@ -86,10 +96,16 @@ def test_tests_that_fail_are_reported(tool, monkeypatch):
 
 def test_sanitizer_tells_its_summary(tool, monkeypatch):
     monkeypatch.setattr(tool.shutil, "which", lambda name: f"/bin/{name}")
-    commands = answer(monkeypatch, tool, "x\n========= ERROR SUMMARY: 2 errors\n",
-                      "========= RACECHECK SUMMARY: 0 hazards displayed\n")  # fmt: skip
-    assert tool.sanitize() == [("memcheck", "ERROR SUMMARY: 2 errors"),
-                               ("racecheck", "RACECHECK SUMMARY: 0 hazards displayed")]  # fmt: skip
+    commands = answer(
+        monkeypatch,
+        tool,
+        "x\n========= ERROR SUMMARY: 2 errors\n",
+        "========= RACECHECK SUMMARY: 0 hazards displayed\n",
+    )
+    assert tool.sanitize() == [
+        ("memcheck", "ERROR SUMMARY: 2 errors"),
+        ("racecheck", "RACECHECK SUMMARY: 0 hazards displayed"),
+    ]
     assert commands[0][:3] == ["/bin/compute-sanitizer", "--tool", "memcheck"]
     monkeypatch.setattr(tool.shutil, "which", lambda name: None)
     assert tool.sanitize() == [("compute-sanitizer", "not found")]

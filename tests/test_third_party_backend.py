@@ -158,8 +158,9 @@ def test_an_op_with_two_results_is_composed(run):
         "print(half.dtype, half.tolist(), half.device)"
     )
     assert run(code) == [
-        "cummax [1.0, 3.0, 3.0] [0, 1, 1]", "pullback.float16 [2.0, 1.0] example:0"
-    ]  # fmt: skip
+        "cummax [1.0, 3.0, 3.0] [0, 1, 1]",
+        "pullback.float16 [2.0, 1.0] example:0",
+    ]
 
 
 def test_memory_without_optional_methods_has_one_device(run):

@@ -76,8 +76,12 @@ def build() -> float:
         target = BUILD / name
         again = ["--reconfigure"] if (target / "meson-info").exists() else []
         meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
-        run([*meson, "setup", *again, str(target), source, *folders, *options],
-            check=True, env=environment(), stdout=subprocess.DEVNULL)  # fmt: skip
+        run(
+            [*meson, "setup", *again, str(target), source, *folders, *options],
+            check=True,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+        )
         run([*meson, "install", "--quiet", "-C", str(target)], check=True, env=environment())
         write_metadata(source)
     return time.perf_counter() - start
@@ -128,8 +132,13 @@ def sanitize() -> list[tuple[str, str]]:
             *(sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-q", "-x"),
             *(f"{TESTS}/{name}" for name in SANITIZED),
         ]
-        done = run(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                   check=False)  # fmt: skip
+        done = run(
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
         summary = re.findall(r"=+ (?:ERROR|RACECHECK) SUMMARY: .*", done.stdout)
         found.append((tool, summary[-1].strip("= ") if summary else done.stdout[-300:].strip()))
     return found
@@ -139,8 +148,12 @@ def measure(quick: bool) -> tuple[str, dict]:
     """Run the benchmarks; return their table and figures."""
     figures = BUILD / "figures.json"
     command = [sys.executable, "-m", "benchmarks.gpu", "--json", str(figures)]
-    done = run([*command, *(["--quick"] if quick else [])], env=environment(), check=False,
-               stdout=subprocess.PIPE)  # fmt: skip
+    done = run(
+        [*command, *(["--quick"] if quick else [])],
+        env=environment(),
+        check=False,
+        stdout=subprocess.PIPE,
+    )
     if done.returncode:
         return f"The benchmarks failed with exit code {done.returncode}.", {}
     return done.stdout, json.loads(figures.read_text())
@@ -159,8 +172,10 @@ def write_report(path: Path, about: dict, parts: dict) -> None:
         f"{about['processors']} multiprocessors, {about['memory'] / 2**30:.0f} GiB |",
         f"| driver | {about['driver']} |",
         f"| host | {platform.machine()}, {os.cpu_count()} cores, Python {about['python']} |",
-        *(f"| {name} | {about[name] or 'not there'} |"
-          for name in ("pycuda", "nvmath", "numpy", "torch", "cupy")),
+        *(
+            f"| {name} | {about[name] or 'not there'} |"
+            for name in ("pycuda", "nvmath", "numpy", "torch", "cupy")
+        ),
         f"| build | {parts.get('build', 'not run')} |",
         "",
         "## Tests",
@@ -177,7 +192,7 @@ def write_report(path: Path, about: dict, parts: dict) -> None:
         "",
         parts.get("table", "Not run.").strip(),
         "",
-    ]  # fmt: skip
+    ]
     path.write_text("\n".join(lines))
 
 
@@ -193,8 +208,9 @@ def main() -> None:
     parts = json.loads(kept.read_text()) if kept.is_file() else {}
     if "build" in options.steps:
         parts["build"] = f"{build():.0f} s"
-    answer = run([sys.executable, "-c", ABOUT], env=environment(), stdout=subprocess.PIPE,
-                 check=True)  # fmt: skip
+    answer = run(
+        [sys.executable, "-c", ABOUT], env=environment(), stdout=subprocess.PIPE, check=True
+    )
     about = json.loads(answer.stdout.splitlines()[-1])
     if "test" in options.steps:
         code, parts["tests"] = test(*options.tests)

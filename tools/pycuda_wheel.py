@@ -70,8 +70,17 @@ def unpack_source(folder: Path) -> Path:
     """Return the unpacked source distribution."""
     requirement = f"pycuda=={VERSION}"
     environment = {**os.environ, "PATH": path_without_nvcc()}
-    pip("download", "--quiet", "--no-deps", "--no-binary", "pycuda", "--dest", str(folder),
-        requirement, env=environment)  # fmt: skip
+    pip(
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-binary",
+        "pycuda",
+        "--dest",
+        str(folder),
+        requirement,
+        env=environment,
+    )
     (archive,) = folder.glob("pycuda-*.tar.gz")
     with tarfile.open(archive) as opened:
         opened.extractall(folder, filter="data") if hasattr(
@@ -103,8 +112,16 @@ def build(folder: Path) -> Path:
     jobs = str(os.cpu_count() or 1)
     parallel = [sys.executable, "setup.py", "build_ext", "--parallel", jobs]
     subprocess.run(parallel, cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
-    pip("wheel", "--quiet", "--no-build-isolation", "--no-deps", "-w", str(folder), str(source),
-        env=environment)  # fmt: skip
+    pip(
+        "wheel",
+        "--quiet",
+        "--no-build-isolation",
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(source),
+        env=environment,
+    )
     (wheel,) = folder.glob("pycuda-*.whl")
     DIST.mkdir(exist_ok=True)
     return Path(shutil.move(wheel, DIST / wheel.name))

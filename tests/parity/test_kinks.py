@@ -17,8 +17,13 @@ def torchs(name):
     if name in OF_NETWORKS:
         return getattr(F, name)
     linalg = name.removeprefix("linalg_") if name.startswith("linalg_") else ""
-    places = ((F, name), (torch, name), (torch.special, name), (torch.linalg, linalg),
-              (torch.Tensor, name))  # fmt: skip
+    places = (
+        (F, name),
+        (torch, name),
+        (torch.special, name),
+        (torch.linalg, linalg),
+        (torch.Tensor, name),
+    )
     if name in ("norm", "max", "min"):
         places = ((torch, name),)
     return next(getattr(place, name) for place, name in places if hasattr(place, name))

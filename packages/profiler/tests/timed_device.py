@@ -47,8 +47,9 @@ class Device:
     def read(self, device: int, handle: int, offset: int, target: memoryview) -> None:
         target.cast("B")[:] = bytes(target.nbytes)
 
-    def copy(self, device: int, to: int, to_offset: int, source: int, source_offset: int,
-             nbytes: int) -> None:  # fmt: skip
+    def copy(
+        self, device: int, to: int, to_offset: int, source: int, source_offset: int, nbytes: int
+    ) -> None:
         pass
 
     def synchronize(self, device: int) -> None:

@@ -46,8 +46,10 @@ def nothing_saved_was_overwritten(statements, watch, ours, found):
     So what torch refuses because a saved value changed, or could have, is right here. Hooks of the
     program, which would replace those that keep copies, are left out of both runs.
     """
-    plain = [HOOKS.sub("enter(m.autograd.set_multithreading_enabled(True))", statement)
-             for statement in statements]  # fmt: skip
+    plain = [
+        HOOKS.sub("enter(m.autograd.set_multithreading_enabled(True))", statement)
+        for statement in statements
+    ]
     if plain != list(statements):
         statements, ours = plain, run_program(pullback, plain, watch)
         reset()
@@ -76,8 +78,10 @@ def the_rest_is_the_same(statements, watch, ours, found):
     from .meant import accepted
 
     theirs = run_program(torch, statements, watch)
-    traces = [[{**step, "seen": without(step["seen"], FLAGS)} for step in trace]
-              for trace in (theirs, ours)]  # fmt: skip
+    traces = [
+        [{**step, "seen": without(step["seen"], FLAGS)} for step in trace]
+        for trace in (theirs, ours)
+    ]
     other = compare(statements, *traces)
     return other is None or accepted(other) is not None
 
@@ -87,9 +91,13 @@ def without_what_failed(statements, watch, ours, found):
     from .meant import accepted
 
     theirs = run_program(torch, statements, watch)
-    kept = [k for k, statement in enumerate(statements)
-            if not ("backward(" in statement
-                    and "error" in (theirs[k]["outcome"][0], ours[k]["outcome"][0]))]  # fmt: skip
+    kept = [
+        k
+        for k, statement in enumerate(statements)
+        if not (
+            "backward(" in statement and "error" in (theirs[k]["outcome"][0], ours[k]["outcome"][0])
+        )
+    ]
     rest = [statements[k] for k in kept]
     reset()
     theirs = run_program(torch, rest, watch)

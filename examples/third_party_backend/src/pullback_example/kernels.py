@@ -90,16 +90,37 @@ def shift(function, beyond):  # by less than the width; other counts give beyond
     return shifted
 
 
-kernels(INEXACT, exp=np.exp, log=np.log, sqrt=np.sqrt, sin=np.sin, cos=np.cos, atan=np.arctan,
-        div=np.divide)  # fmt: skip
+kernels(
+    INEXACT,
+    exp=np.exp,
+    log=np.log,
+    sqrt=np.sqrt,
+    sin=np.sin,
+    cos=np.cos,
+    atan=np.arctan,
+    div=np.divide,
+)
 kernels(FLOATING, erf=np.vectorize(math.erf, otypes=[np.float64]), atan2=np.arctan2)
-kernels(INTEGRAL | FLOATING, floor=rounding(np.floor), round=rounding(np.rint),
-        floor_divide=nonzero_divisor(np.floor_divide), fmod=nonzero_divisor(np.fmod),
-        remainder=nonzero_divisor(remainder))  # fmt: skip
-kernels(BOOL | INTEGRAL, bitwise_not=np.invert, bitwise_and=np.bitwise_and,
-        bitwise_or=np.bitwise_or, bitwise_xor=np.bitwise_xor)  # fmt: skip
-kernels(INTEGRAL, lshift=shift(np.left_shift, np.zeros_like),
-        rshift=shift(np.right_shift, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)))  # fmt: skip
+kernels(
+    INTEGRAL | FLOATING,
+    floor=rounding(np.floor),
+    round=rounding(np.rint),
+    floor_divide=nonzero_divisor(np.floor_divide),
+    fmod=nonzero_divisor(np.fmod),
+    remainder=nonzero_divisor(remainder),
+)
+kernels(
+    BOOL | INTEGRAL,
+    bitwise_not=np.invert,
+    bitwise_and=np.bitwise_and,
+    bitwise_or=np.bitwise_or,
+    bitwise_xor=np.bitwise_xor,
+)
+kernels(
+    INTEGRAL,
+    lshift=shift(np.left_shift, np.zeros_like),
+    rshift=shift(np.right_shift, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
+)
 kernels(ALL ^ BOOL, sub=np.subtract, pow=power, bmm=np.matmul)
 kernels(ALL, add=np.add, mul=np.multiply, eq=np.equal, copy=lambda x: x, where=np.where)
 kernels(REAL, lt=np.less)
@@ -213,8 +234,12 @@ def scattering(name, put):  # source elements go where indices along a dim say
         put(target, along(index, dim % target.ndim, target), source)
 
 
-kernels(ALL, gather=gather, index=lambda x, *indices: x[checked(x, indices)],
-        nonzero=lambda x: np.argwhere(x != 0))  # fmt: skip
+kernels(
+    ALL,
+    gather=gather,
+    index=lambda x, *indices: x[checked(x, indices)],
+    nonzero=lambda x: np.argwhere(x != 0),
+)
 scattering("scatter", np.ndarray.__setitem__)
 scattering("scatter_add", add_at)
 
