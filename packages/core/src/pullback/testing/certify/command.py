@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import multiprocessing
@@ -76,8 +77,9 @@ def run(names: list[str], device: str, quiet: bool = True, jobs: int = 1) -> Fou
         work = functools.partial(at, device=device)
         results: Iterable[Found] = map(work, names)
         if jobs > 1:
-            pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(jobs))
-            results = pool.imap(work, names)
+            spawn = multiprocessing.get_context("spawn")
+            executor = concurrent.futures.ProcessPoolExecutor(jobs, mp_context=spawn)
+            results = stack.enter_context(executor).map(work, names)
         for name, one in zip(names, results):
             found.merge(one)
             if not quiet:
