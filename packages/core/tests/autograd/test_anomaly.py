@@ -282,4 +282,4 @@ def test_error_after_freeing_shows_the_line(anomaly):
         y.backward()
     line = int(re.search(r"freed by backward\(\) at File \S+ line (\d+)", str(caught.value))[1])
     with open(__file__) as lines:
-        assert lines.readlines()[line - 1] == "    y.backward()        # here\n"
+        assert lines.readlines()[line - 1] == "    y.backward()  # here\n"
