@@ -191,8 +191,9 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def growth(session: nox.Session) -> None:
-    """Measure how cost grows with operations, elements and graph; write the docs' page on it."""
-    install_wheels(session, "core", "cpu", others=("matplotlib",))
+    """Measure how cost grows; write the docs' page on it. `-- --plots DIR` draws it, too."""
+    plots = ("matplotlib",) if "--plots" in session.posargs else ()
+    install_wheels(session, "core", "cpu", others=plots)
     session.run("python", "-m", "benchmarks.growth", *session.posargs)
 
 

@@ -1,4 +1,4 @@
-"""How cost grows: ``python -m benchmarks.growth`` writes docs/concepts/cost.md and its plots.
+"""How cost grows: ``python -m benchmarks.growth`` writes docs/concepts/cost.md.
 
 Time is process CPU time with one thread, the best of a few runs. A series is linear when a unit
 costs the same at its largest size as at its smallest, so the page shows that ratio.
@@ -22,12 +22,11 @@ from benchmarks.worker import load_module
 
 RUNS = 3
 PAGE = ROOT / "docs" / "concepts" / "cost.md"
-IMAGES = ROOT / "docs" / "images"
 Phases = dict[str, float]
 
 
 class Series(NamedTuple):
-    """One plot: sizes, and a function that gives the seconds of each phase at a size."""
+    """One table: sizes, and a function that gives the seconds of each phase at a size."""
 
     name: str
     title: str
@@ -91,8 +90,8 @@ SERIES = (
     Series(
         *("elements", "Elements", "element"),
         *((100_000, 400_000, 1_600_000, 6_400_000, 25_600_000), grow_elements),
-        "`(x * x + x).tanh().exp()`. Small tensors fit in a core's cache, large ones in none: "
-        "the step between them is the memory's.",
+        "`(x * x + x).tanh().exp()`. Small tensors fit in a core's cache, large ones do not: "
+        "the step between them is the cost of main memory.",
     ),
     Series(
         *("graph", "Graph", "node", (1_000, 10_000, 100_000, 400_000), grow_graph),
@@ -101,8 +100,8 @@ SERIES = (
     ),
     Series(
         *("fan-in", "Fan-in", "edge", (100, 1_000, 10_000, 100_000), grow_fan),
-        "One leaf that many operations use, so that many gradients meet in it, and one `stack` "
-        "that takes the results of all.",
+        "One leaf that many operations use, so that many gradients are added up in it, and one "
+        "`stack` of all their results.",
     ),
 )
 
@@ -120,16 +119,15 @@ def measure(series: Series, module: ModuleType, divisor: int) -> list[tuple[int,
 
 
 def growth_of(points: Sequence[tuple[int, Phases]], phase: str) -> float:
-    """Return what a unit costs at the largest size beside the smallest."""
+    """Return the cost of a unit at the largest size divided by that at the smallest."""
     (small, first), (large, last) = points[0], points[-1]
     return (last[phase] / large) / (first[phase] / small)
 
 
 def section(series: Series, points: Sequence[tuple[int, Phases]]) -> str:
-    """Return the text, the picture and the table of a series."""
+    """Return the text and the table of a series."""
     phases = list(points[0][1])
     lines = [f"## {series.title}", "", series.text, ""]
-    lines += [f"![{series.title}](../images/growth-{series.name}.png)", ""]
     lines.append(
         f"| {series.unit}s | " + " | ".join(f"{p}, per {series.unit}" for p in phases) + " |"
     )
@@ -138,7 +136,7 @@ def section(series: Series, points: Sequence[tuple[int, Phases]]) -> str:
         cells = [f"{size:,}", *(format_seconds(seconds[phase] / size) for phase in phases)]
         lines.append("| " + " | ".join(cells) + " |")
     ratios = [f"{growth_of(points, phase):.2f}" for phase in phases]
-    lines.append("| largest beside smallest | " + " | ".join(ratios) + " |")
+    lines.append("| largest / smallest | " + " | ".join(ratios) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -147,9 +145,9 @@ def render(sections: Sequence[str], machine: str) -> str:
     head = f"""# How cost grows
 
 Time grows linearly with the number of operations, of elements, of nodes in a graph and of edges
-that meet in one: nothing is searched, copied or walked again for what was there before. A table's
-last line is what one unit costs at the largest size beside the smallest: 1 is linear, less than 1
-says that more units share a fixed cost.
+that end in one: adding to a program never makes the rest of it slower. The last line of a table is
+the cost of a unit at the largest size divided by that at the smallest: 1 is linear, less than 1
+means that more units share a fixed cost.
 
 Written by `python -m benchmarks.growth` (`nox -s growth`): process CPU time with one thread, the
 best of {RUNS} runs. {machine}
@@ -185,18 +183,19 @@ def draw(series: Series, points: Sequence[tuple[int, Phases]], target: Path) -> 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure every series, write the page and its plots."""
-    parser = argparse.ArgumentParser(description="Measure how cost grows; write docs and plots.")
+    """Measure every series, write the page, and plots where they are wanted."""
+    parser = argparse.ArgumentParser(description="Measure how cost grows; write the docs' page.")
     parser.add_argument("--module", default="pullback", help="what is measured (pullback)")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs")
     parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--images", type=Path, default=IMAGES)
+    parser.add_argument("--plots", type=Path, help="a folder for plots (needs matplotlib)")
     options = parser.parse_args(arguments)
     module = load_module(options.module)
     sections = []
     for series in SERIES:
         points = measure(series, module, 100 if options.quick else 1)
-        draw(series, points, options.images / f"growth-{series.name}.png")
+        if options.plots:
+            draw(series, points, options.plots / f"growth-{series.name}.png")
         sections.append(section(series, points))
         print(sections[-1], flush=True)
     machine = f"{processor_name()}, Python {platform.python_version()}."

@@ -286,14 +286,10 @@ def failures(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def render(
-    rows: Sequence[Row], limits: Sequence[Limit], facts: dict[str, str], picture: str = ""
-) -> str:
+def render(rows: Sequence[Row], limits: Sequence[Limit], facts: dict[str, str]) -> str:
     """Return the text of RESULTS.md."""
     parts = [HEADER]
     parts.append("\n".join(f"- {name}: {value}" for name, value in facts.items()) + "\n")
-    if picture:
-        parts.append(f"![Ratio of every row to torch]({picture})\n")
     if rows:
         parts.append("\n".join(summary_table(rows)) + "\n")
     for name in dict.fromkeys(row.group for row in rows):

@@ -1,4 +1,6 @@
-"""Measure against torch, NumPy and JAX, and write RESULTS.md and RESULTS.png.
+"""Measure against torch, NumPy and JAX, and write RESULTS.md.
+
+With matplotlib a chart of all ratios is drawn into RESULTS.png, which git ignores.
 
 A part (--only, --quick) is printed and written only where --output says.
 
@@ -157,14 +159,13 @@ def measure_rows(
 def write(
     rows: list[report.Row], limits: list[report.Limit], facts: dict[str, str], output: Path | None
 ) -> str:
-    """Write the report and its picture where they are wanted; return the report's text."""
+    """Write the report and a chart beside it, where they are wanted; return the report's text."""
     if output is None:
         return report.render(rows, limits, facts)
     picture = output.with_suffix(".png")
-    if not chart.draw(rows, picture):
-        facts["picture"] = "not drawn: matplotlib is not installed, or no row has a ratio"
+    if not chart.draw(rows, picture):  # without matplotlib, or where no row has a ratio
         picture.unlink(missing_ok=True)  # an old one would not belong to these figures
-    text = report.render(rows, limits, facts, picture.name if picture.exists() else "")
+    text = report.render(rows, limits, facts)
     output.write_text(text)
     return text
 
