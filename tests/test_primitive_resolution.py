@@ -35,7 +35,7 @@ def run_thin(run_lines, write_plugin):
 
 def test_every_optional_primitive_is_decomposed(run_thin):
     code = """
-from pullback.ops.decompositions import DECOMPOSITIONS
+from pullback.ops.table.primitives import DECOMPOSITIONS
 from pullback.ops.table.primitives import PRIMITIVES
 optional = {name for name, p in PRIMITIVES.items() if not p.required and p.inputs}
 print(sorted(optional ^ set(DECOMPOSITIONS)))

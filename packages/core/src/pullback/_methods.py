@@ -11,7 +11,7 @@ from pullback._c.interop import pinned_tensors
 from pullback._c.ops import create
 from pullback._c.ops import indexing as _index
 from pullback.ops import ops
-from pullback.ops.indexing import indexing as _indexing
+from pullback.ops.indexing import index as _indexing
 
 _BY_NAME = {d.name: d for d in _dtype.ALL}
 _SHORT = {

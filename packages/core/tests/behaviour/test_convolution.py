@@ -165,7 +165,7 @@ def test_inputs_that_are_views():
 @pytest.mark.parametrize("dtype", [pb.float64, pb.float16])
 @pytest.mark.parametrize("limit", [1, 150])
 def test_parts_of_a_batch_make_no_difference(monkeypatch, limit, dtype):
-    from pullback.ops.nn import convolution
+    from pullback.ops.decompositions import convolution
 
     x = pb.randn(5, 4, 4, 4, dtype=pb.float64).to(dtype).requires_grad_()
     weight = pb.randn(4, 2, 3, 3, dtype=pb.float64).to(dtype).requires_grad_()

@@ -24,7 +24,7 @@ from pullback._c.ops import ternary, views  # no-cython-lint
 from pullback._c.transforms import transform_dispatch  # no-cython-lint
 from pullback._c.dispatch.call import enable
 from pullback._c.graph.op import register
-from pullback.ops.decompositions import DECOMPOSITIONS
+from pullback.ops.table.primitives import DECOMPOSITIONS
 from pullback.ops.table.schema import camel
 
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,

@@ -1,14 +1,14 @@
 """New tensors with a pattern: identity, sequences, powers, indices of triangles and of elements."""
 
 from pullback.ops.creation.create import (
-    _NEW,
-    _create,
-    _dtype,
-    _factory,
-    _filled,
-    _into,
-    _requires,
-    _run_arange,
+    NEW,
+    factories,
+    factory,
+    full_tensor,
+    put_into,
+    result_dtype,
+    run_arange,
+    with_requires_grad,
 )
 from pullback.ops.rules.dims import (
     cast_to,
@@ -24,7 +24,7 @@ from pullback.ops.table.schema import COMPLEX, FLOATING, NUMBERS, op, ops
 
 
 def _count_up(count, dtype, device):
-    return _run_arange(_create().empty_tensor((count,), dtype, device), 0, 1)
+    return run_arange(factories().empty_tensor((count,), dtype, device), 0, 1)
 
 
 # -- identity --------------------------------------------------------------------------------------
@@ -35,12 +35,12 @@ def _eye(n, m, out, dtype, layout, device, pin_memory, requires_grad):
     for name, size in (("n", n), ("m", m)):
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
-    made = _filled((n, m), 0, _dtype(dtype, out), device, False)
+    made = full_tensor((n, m), 0, result_dtype(dtype, out), device, False)
     ops.fill_(made.diagonal(), 1)
-    return _into(out, _requires(made, requires_grad))
+    return put_into(out, with_requires_grad(made, requires_grad))
 
 
-_factory("eye", "n: int, m: int? = None", _eye,
+factory("eye", "n: int, m: int? = None", _eye,
          "Return a matrix with ones on the diagonal and zeros elsewhere.\n\nRaises: RuntimeError "
          "for a negative size.",
          samples=[case(3, dtype=TESTED), case(2, 3, dtype=TESTED), case(3, 2), case(0), case(0, 2),
@@ -69,7 +69,7 @@ def _ends(name, start, end, steps, out, dtype):
     steps = whole(steps, name, "steps")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    dtype = _dtype(dtype, out)
+    dtype = result_dtype(dtype, out)
     if isinstance(start, complex) or isinstance(end, complex):
         dtype = default_dtype().to_complex() if dtype is None else dtype
         if not dtype.is_complex:
@@ -92,7 +92,7 @@ def _wide(dtype):
 def _line(start, end, steps, dtype, device):
     """Count from both ends, so that the last number is exact and the sequence symmetric."""
     if not dtype.is_complex:
-        return _create().line(_create().empty_tensor((steps,), dtype, device), start, end)
+        return factories().line(factories().empty_tensor((steps,), dtype, device), start, end)
     place = cast_to(_count_up(steps, dtype.to_real(), device), dtype)
     if steps < 2:
         return place * 0 + start
@@ -104,16 +104,16 @@ def _line(start, end, steps, dtype, device):
 def _linspace(start, end, steps, out, dtype, layout, device, pin_memory, requires_grad):
     start, end, steps, dtype = _ends("linspace", start, end, steps, out, dtype)
     made = cast_to(_line(start, end, steps, _wide(dtype), device), dtype)
-    return _into(out, _requires(made, requires_grad))
+    return put_into(out, with_requires_grad(made, requires_grad))
 
 
 def _logspace(start, end, steps, base, out, dtype, layout, device, pin_memory, requires_grad):
     start, end, steps, dtype = _ends("logspace", start, end, steps, out, dtype)
     made = cast_to(ops.pow(base, _line(start, end, steps, _wide(dtype), device)), dtype)
-    return _into(out, _requires(made, requires_grad))
+    return put_into(out, with_requires_grad(made, requires_grad))
 
 
-_factory("linspace", "start: any, end: any, steps: int", _linspace,
+factory("linspace", "start: any, end: any, steps: int", _linspace,
          "Return numbers at equal distances from start to end, both included.\n\nIntegers are cut "
          "towards 0.\nRaises: RuntimeError for a negative number of them.", kernel="linspace",
          samples=[case(5, 0, 6, dtype=TESTED), case(0, 1, 5, dtype=TESTED, only=FLOATING | COMPLEX),
@@ -121,7 +121,7 @@ _factory("linspace", "start: any, end: any, steps: int", _linspace,
                   case(constant(), constant(), 4, only=FLOATING, skip=COUNTED)],
          ref=lambda np, start, end, steps, dtype=None: np.linspace(start, end, steps),
          dtypes=NUMBERS)
-_factory("logspace", "start: any, end: any, steps: int, base: float = 10.0", _logspace,
+factory("logspace", "start: any, end: any, steps: int, base: float = 10.0", _logspace,
          "Return powers of a base whose exponents lie at equal distances.",
          samples=[case(0, 3, 4, 2, dtype=TESTED), case(-1, 1, 5), case(0, 1, 0), case(1, 2, 1),
                   case(0, 2, 3, dtype=TESTED, only=FLOATING | COMPLEX), case(0, 1j, 3)],
@@ -159,11 +159,11 @@ def _empty_strided(size, stride, out, dtype, layout, device, pin_memory, require
     if len(size) != len(stride):
         raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of "
                            f"strides ({len(stride)})")
-    made = _create().empty_strided_tensor(size, stride, _dtype(dtype, out), device)
-    return _requires(made, requires_grad)
+    made = factories().empty_strided_tensor(size, stride, result_dtype(dtype, out), device)
+    return with_requires_grad(made, requires_grad)
 
 
-_factory("empty_strided", "size: int[], stride: int[]", _empty_strided,
+factory("empty_strided", "size: int[], stride: int[]", _empty_strided,
          "Return an uninitialised tensor that lies in memory as the strides say.",
          samples=[case(size, stride, dtype=TESTED, skip=UNFILLED) for size, stride in (
              ((2, 3), (1, 2)), ((), ()), ((0, 2), (2, 1)), ((2, 3), (0, 1)))])
@@ -186,15 +186,15 @@ def _empty_permuted(size, physical_layout, out, dtype, layout, device, pin_memor
     for d in reversed(order):
         stride[d] = step
         step *= max(size[d], 1)
-    made = _create().empty_strided_tensor(size, tuple(stride), _dtype(dtype, out), device)
-    return _requires(made, requires_grad)
+    made = factories().empty_strided_tensor(size, tuple(stride), result_dtype(dtype, out), device)
+    return with_requires_grad(made, requires_grad)
 
 
-_factory("empty_permuted", "size: int[], physical_layout: int[]", _empty_permuted,
+factory("empty_permuted", "size: int[], physical_layout: int[]", _empty_permuted,
          "Return an uninitialised tensor whose dims lie in memory in the given order.",
          samples=[case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
                   case((), (), skip=UNFILLED), case((0, 2), (1, 0), skip=UNFILLED)])
-op(f"new_empty_strided(self: Tensor, size: int[], stride: int[], {_NEW}) -> Tensor",
+op(f"new_empty_strided(self: Tensor, size: int[], stride: int[], {NEW}) -> Tensor",
    function=False,
    composite=lambda self, size, stride, dtype, layout, device, pin_memory, requires_grad:
    ops.empty_strided(
@@ -235,7 +235,7 @@ def _triangle_indices(name, below):
             else (0, min(row, col - offset), max(offset, 0), col))
         count = _count_lower(row, col, offset) if below else (
             row * col - _count_lower(row, col, offset - 1))
-        places = _create().empty_tensor((count, 2), dtype_named("int64"), device)
+        places = factories().empty_tensor((count, 2), dtype_named("int64"), device)
         if count:
             rows = _count_up(bottom - top, places.dtype, device).unsqueeze(1)
             columns = _count_up(right - left, places.dtype, device)

@@ -2,27 +2,3 @@
 
 A function registers itself with ``decomposition``; a few stand beside the op that they are for.
 """
-
-from pullback.ops.decompositions import (
-    activations,
-    elementwise,
-    losses,
-    nn,
-    pooling,
-    reductions,
-    shape,
-    special,
-)
-from pullback.ops.table.primitives import DECOMPOSITIONS
-
-__all__ = [
-    "DECOMPOSITIONS",
-    "activations",
-    "elementwise",
-    "losses",
-    "nn",
-    "pooling",
-    "reductions",
-    "shape",
-    "special",
-]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullback.ops.nn.loss_util import REDUCTIONS, reduced
+from pullback.ops.nn.losses.util import REDUCTIONS, reduced
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
 from pullback.ops.table.schema import ops

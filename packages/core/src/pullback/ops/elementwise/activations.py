@@ -6,7 +6,7 @@ takes ``inplace``. 16-bit dtypes are computed in float32 and rounded once.
 
 import math
 
-from pullback.ops.rules.dims import require, unsupported
+from pullback.ops.rules.dims import require
 from pullback.ops.rules.elementwise_util import look_at, number, wide
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
@@ -15,7 +15,7 @@ _SHAPES = ((3,), (2, 3), (2, 1, 3), (), (1,), (0,), (2, 0))
 F, BOTH = "functional", ("", "functional")
 
 
-def _samples(*numbers, low=-4, high=4):
+def activation_samples(*numbers, low=-4, high=4):
     """Return calls with several shapes and, for each tuple of arguments, special values."""
     made = [case(T(*shape, low=low, high=high), *numbers[0]) for shape in _SHAPES]
     made += [case(T(4, 4, low=low, high=high), *given) for given in numbers]
@@ -23,7 +23,7 @@ def _samples(*numbers, low=-4, high=4):
     return made
 
 
-def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), namespace=F,
+def activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), namespace=F,
                 node=None, inplace=False, inplace_function=False, method=False, low=-4, high=4,
                 dtypes=FLOATING, check=None, out=False, out_dtype="cast", out_overlap=False):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
@@ -37,7 +37,7 @@ def _activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), na
     defaults = "".join(f", {argument}: Scalar = {value}" for argument, value in parameters)
     given = [tuple(value for _, value in parameters),
              *(values for values in others if values)]
-    samples = _samples(*given, low=low, high=high)
+    samples = activation_samples(*given, low=low, high=high)
 
     def run(self, *numbers):
         return forward(require(name, dtypes, self), *numbers)
@@ -88,7 +88,7 @@ def _up_to(self, limit):
 def _unit(name, primitive, vjp, ref, doc):
     """Declare an activation without its numbers, which have their usual values."""
     op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, vjp={"self": vjp}, dtypes=FLOATING,
-       method=False, function=False, doc=doc, samples=_samples(()), ref=ref)
+       method=False, function=False, doc=doc, samples=activation_samples(()), ref=ref)
 
 
 def _slope(name, primitive, vjp, ref, doc, dtypes=FLOATING):
@@ -114,7 +114,7 @@ def _elu(self, alpha):
     return ops.elu_unit(self) if alpha == 1 else _scaled_elu(self, alpha)
 
 
-_activation("elu", _elu,
+activation("elu", _elu,
             lambda g, self, alpha: ops.where(
                 self <= 0, g * (_below(self).exp() * alpha), g),
             lambda np, self, alpha=1.0: np.where(
@@ -135,7 +135,7 @@ def _celu_alpha(self, alpha):
     return (alpha,)
 
 
-_activation("celu", _celu,
+activation("celu", _celu,
             lambda g, self, alpha: ops.where(
                 self <= 0, g * (_below(self) / alpha).exp(), g),
             lambda np, self, alpha=1.0: np.where(
@@ -153,7 +153,7 @@ def _selu(self):
     return ops.where(self > 0, self, ops.expm1(_negative_part(self)) * _ALPHA) * _SCALE
 
 
-_activation("selu", _selu,
+activation("selu", _selu,
             lambda g, self: ops.where(
                 self <= 0, g * (_below(self).exp() * (_ALPHA * _SCALE)), g * _SCALE),
             lambda np, self: _SCALE * np.where(
@@ -177,7 +177,7 @@ _slope("silu_backward", "silu_backward",
            (1 + self * (1 - 1 / (1 + np.exp(-self)))) / (1 + np.exp(-self))),
        "Return grad times the conjugate of the derivative of x * sigmoid(x), "
        "s * (1 + x * (1 - s)) for s = sigmoid(x).", dtypes=FLOAT_COMPLEX)
-_activation("silu", "silu", lambda g, self: ops.silu_backward(g, self),
+activation("silu", "silu", lambda g, self: ops.silu_backward(g, self),
             lambda np, self: self / (1 + np.exp(-self)),
             "Return x * sigmoid(x).", inplace=True, dtypes=FLOAT_COMPLEX, low=-2.5, high=2.5)
 
@@ -192,7 +192,7 @@ def _mish_vjp(g, self):
     return g * (size + self * self.sigmoid() * (1 - size * size))
 
 
-_activation("mish", _mish, _mish_vjp,
+activation("mish", _mish, _mish_vjp,
             lambda np, self: self * np.tanh(np.logaddexp(0, self)),
             "Return x * tanh(log(1 + e**x)).", inplace=True)
 
@@ -254,7 +254,7 @@ def _gelu_vjp(g, self, approximate):
 
 def _gelu_kind(name, primitive, vjp, approximate):
     op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, dtypes=FLOATING, method=False,
-       function=False, node="GeluBackward0", samples=_samples(()), vjp={"self": vjp},
+       function=False, node="GeluBackward0", samples=activation_samples(()), vjp={"self": vjp},
        doc=f"Return gelu with approximate={approximate!r}.",
        ref=lambda np, self: _gelu_reference(np, self, approximate=approximate))
 
@@ -271,164 +271,13 @@ op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", jvp="pointwise", dty
    forward=lambda self, approximate: (
        ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)),
    vjp={"self": _gelu_vjp}, node="GeluBackward0", batch="unary", method=False, function=False,
-   doc="Return gelu of checked arguments.", samples=_samples(("none",), ("tanh",)),
+   doc="Return gelu of checked arguments.", samples=activation_samples(("none",), ("tanh",)),
    ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
 op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu, out=True,
    dtypes=FLOATING, out_dtype="pointwise", method=False, namespace=F, ref=_gelu_reference,
    doc="Return x times the normal distribution's probability of at most x.\n\n"
        "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
-       "by tanh.", samples=[*_samples(()), case(T(2, 3), approximate="tanh")])
-
-
-# -- piecewise linear ------------------------------------------------------------------------------
-
-_activation("hardsigmoid", wide(lambda self: ops.clamp(self + 3, 0, 6) / 6),
-            lambda g, self: ops.where((self > -3) & (self < 3), g / 6, 0),
-            lambda np, self: np.clip(self + 3, 0, 6) / 6,
-            "Return (x + 3) / 6, moved into [0, 1].\n\nDerivative: 0 at -3 and 3.", inplace=True)
-_activation("hardswish", wide(lambda self: self * ops.clamp(self + 3, 0, 6) / 6),
-            lambda g, self: ops.where(
-                self <= -3, 0, ops.where(self < 3, g * (self / 3 + 0.5), g)),
-            lambda np, self: self * np.clip(self + 3, 0, 6) / 6,
-            "Return x * hardsigmoid(x).\n\nDerivative: 0 at -3 and 1 at 3.", inplace=True)
-_activation("leaky_relu", wide(lambda self, slope: ops.where(self > 0, self, self * slope)),
-            lambda g, self, negative_slope: ops.depending(
-                ops.where(self > 0, g, g * negative_slope), self),
-            lambda np, self, negative_slope=0.01: np.where(self > 0, self, self * negative_slope),
-            "Return x, or negative_slope * x of elements up to 0.\n\n"
-            "Derivative: negative_slope at 0.", parameters=(("negative_slope", 0.01),),
-            others=((-0.5,), (2,)), inplace=True, inplace_function=True)
-
-
-def _within(self, lambd):
-    look_at(lambd)
-    return (self >= -lambd) & (self <= lambd)
-
-
-_activation("hardshrink", lambda self, lambd: ops.where(_within(self, lambd), 0, self),
-            lambda g, self, lambd: ops.depending(
-                ops.where(_within(self, lambd), 0, g), self),
-            lambda np, self, lambd=0.5: np.where((self >= -lambd) & (self <= lambd), 0, self),
-            "Return x, or 0 of elements in [-lambd, lambd].", parameters=(("lambd", 0.5),),
-            others=((1,), (0,), (-1.0,)), namespace=BOTH, method=True, out=True,
-            out_dtype="pointwise")
-
-
-def _softshrink_lambda(self, lambd):
-    import pullback
-    if not self.dtype.is_floating_point:
-        raise unsupported("softshrink", self.dtype)
-    limit = pullback.finfo(self.dtype).max
-    if not 0 <= number("softshrink", "lambd", lambd, self) <= limit:
-        raise RuntimeError(f"softshrink(): lambda must be in range [0, {limit:g}] for input dtype "
-                           f"{self.dtype.name}, but found {lambd:g}")
-    return (lambd,)
-
-
-_activation("softshrink",
-            wide(lambda self, lambd: ops.where(
-                _within(self, lambd), 0, self - ops.sign(self) * lambd)),
-            lambda g, self, lambd: ops.depending(
-                ops.where(_within(self, lambd), 0, g), self),
-            lambda np, self, lambd=0.5: np.where(
-                np.abs(self) <= lambd, 0, self - np.sign(self) * lambd),
-            "Return each element moved towards 0 by lambd, and 0 of elements in [-lambd, lambd].",
-            parameters=(("lambd", 0.5),), others=((1,), (0,)), check=_softshrink_lambda, out=True,
-            out_dtype="pointwise")
-
-
-# -- bounded and thresholded, of integers too ------------------------------------------------------
-
-def _limits(name, self, low, high):
-    """Return bounds as numbers of the tensor's dtype."""
-    low, high = number(name, "min_val", low, self), number(name, "max_val", high, self)
-    if self.dtype.name == "bool":
-        raise RuntimeError("Bool inputs not supported for hardtanh")
-    if self.is_complex():
-        raise NotImplementedError("clamp is not supported for complex types")
-    if low > high:
-        raise ValueError("min_val cannot be greater than max_val")
-    if self.dtype.is_floating_point:
-        return low, high
-    if self.dtype.name == "uint8" and (low < 0 or high < 0):
-        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-    return int(low), int(high)
-
-
-_SIGNED_OR_FLOATING = (INTEGRAL | FLOATING) & ~0x002       # all but uint8
-_LIMITED = _samples((0.0, 6.0), low=-2, high=8)
-
-op("hardtanh_kernel(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
-   jvp="pointwise",
-   forward=lambda self, low, high: ops.minimum(ops.maximum(self, low), high),
-   vjp={"self": lambda g, self, low, high: ops.depending(
-       ops.where((self <= low) | (self >= high), 0, g), self)},
-   node="HardtanhBackward0", dtypes=INTEGRAL | FLOATING, inplace=True, batch="unary",
-   method=False, function=False,
-   doc="Return hardtanh of checked arguments.",
-   samples=[*(made._replace(args=(made.args[0], 0, 6)) for made in _LIMITED),
-            case(T(4, 4, low=-3, high=3), -1, 2, only=_SIGNED_OR_FLOATING)],
-   ref=lambda np, self, low, high: np.clip(self, low, high))
-
-
-def _hardtanh(self, min_val, max_val, inplace):
-    limits = _limits("hardtanh", self, min_val, max_val)
-    return (ops.hardtanh_kernel_ if inplace else ops.hardtanh_kernel)(self, *limits)
-
-
-op("hardtanh(self: Tensor, min_val: Scalar = -1.0, max_val: Scalar = 1.0, inplace: bool = False) "
-   "-> Tensor", composite=_hardtanh, dtypes=_SIGNED_OR_FLOATING, method=False, namespace=F,
-   doc="Return each element moved into [min_val, max_val].\n\nDerivative: 0 at the bounds.",
-   samples=[*_samples((), (-2, 1), low=-3, high=3), case(T(3), max_val=0.5, only=FLOATING)],
-   ref=lambda np, self, min_val=-1, max_val=1: np.clip(self, min_val, max_val))
-op("hardtanh_(self: Tensor, min_val: Scalar = -1.0, max_val: Scalar = 1.0) -> Tensor",
-   composite=lambda self, min_val, max_val: _hardtanh(self, min_val, max_val, True),
-   dtypes=_SIGNED_OR_FLOATING, method=False, namespace=F,
-   doc="Replace each element: see `hardtanh`; returns self.",
-   samples=_samples((), (-2, 1), low=-3, high=3),
-   ref=lambda np, self, min_val=-1, max_val=1: np.clip(self, min_val, max_val))
-op("relu6(self: Tensor, inplace: bool = False) -> Tensor", dtypes=INTEGRAL | FLOATING, method=False,
-   composite=lambda self, inplace: _hardtanh(self, 0, 6, inplace), namespace=F,
-   doc="Return each element moved into [0, 6].\n\nDerivative: 0 at the bounds.",
-   samples=_samples((), low=-2, high=8), ref=lambda np, self: np.clip(self, 0, 6))
-
-
-# -- with a value below a threshold ----------------------------------------------------------------
-
-def _threshold_kernel(self, threshold, value):
-    return ops.masked_fill(self, self <= threshold, value)
-
-
-op("threshold_kernel(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
-   jvp="pointwise",
-   forward=_threshold_kernel, dtypes=INTEGRAL | FLOATING, node="ThresholdBackward0", inplace=True,
-   vjp={"self": lambda g, self, threshold: ops.depending(
-       ops.where(self <= threshold, 0, g), self)},
-   batch="unary", method=False, function=False, doc="Return threshold of checked arguments.",
-   samples=_samples((1, 7), (0, 2)),
-   ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))
-
-
-def _threshold(self, threshold, value, inplace=False):
-    require("threshold", INTEGRAL | FLOATING, self)
-    bounds = [number("threshold", name, given, self)
-              for name, given in (("threshold", threshold), ("value", value))]
-    if not self.dtype.is_floating_point:
-        bounds = [int(bound) for bound in bounds]
-    return (ops.threshold_kernel_ if inplace else ops.threshold_kernel)(self, *bounds)
-
-
-_THRESHOLDS = _samples((1, 7), (2, 0))
-
-op("threshold(self: Tensor, threshold: Scalar, value: Scalar, inplace: bool = False) -> Tensor",
-   composite=_threshold, dtypes=INTEGRAL | FLOATING, method=False, namespace=BOTH, out=True,
-   doc="Return x, or value of elements up to the threshold.", samples=_THRESHOLDS,
-   ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))
-op("threshold_(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor", method=False,
-   composite=lambda self, threshold, value: _threshold(self, threshold, value, True),
-   dtypes=INTEGRAL | FLOATING, namespace=BOTH, samples=_THRESHOLDS,
-   doc="Replace elements up to the threshold by value; returns self.",
-   ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self))
+       "by tanh.", samples=[*activation_samples(()), case(T(2, 3), approximate="tanh")])
 
 
 # -- logarithms of sums ----------------------------------------------------------------------------
@@ -450,7 +299,7 @@ def _softplus(self, beta, threshold):
     return _scaled_softplus(self, beta, threshold)
 
 
-_activation("softplus", _softplus,
+activation("softplus", _softplus,
             lambda g, self, beta, threshold: ops.where(
                 self * beta > threshold, g, g * (self * beta).sigmoid()),
             lambda np, self, beta=1.0, threshold=20.0: np.where(
@@ -458,7 +307,7 @@ _activation("softplus", _softplus,
             "Return log(1 + e**(beta * x)) / beta, and x where beta * x exceeds the threshold.",
             parameters=(("beta", 1.0), ("threshold", 20.0)), others=((2, 1), (0.5, 50.0)),
             out=True, out_dtype="pointwise")
-_activation("logsigmoid",
+activation("logsigmoid",
             wide(lambda self: ops.minimum(self, 0) - ops.log1p(ops.exp(-ops.abs(self)))),
             lambda g, self: g * (-self).sigmoid(),
             lambda np, self: -np.logaddexp(0, -self),

@@ -1,9 +1,8 @@
-"""Elementwise ops of two and three operands. Gradients are summed to each operand's shape later."""
+"""Elementwise ops of two operands. Gradients are summed to each operand's shape later."""
 
 import cmath
 import math
 
-from pullback.ops.rules.dims import unsupported
 from pullback.ops.rules.elementwise_util import (
     UNDERIVED,
     is_tensor,
@@ -11,10 +10,9 @@ from pullback.ops.rules.elementwise_util import (
     no_derivative,
     promoted,
 )
-from pullback.ops.table.samples import KINKS, SPECIAL, T, binary, case, fixed, mask
+from pullback.ops.table.samples import SPECIAL, T, binary, case
 from pullback.ops.table.schema import (
     ALL,
-    BOOL,
     COMPLEX,
     FLOAT_COMPLEX,
     FLOATING,
@@ -26,7 +24,7 @@ from pullback.ops.table.schema import (
 )
 
 
-def _binary(name, vjp, doc, *, kernel=None, dtypes=NUMBERS, promote="default", inplace=True,
+def binary_op(name, vjp, doc, *, kernel=None, dtypes=NUMBERS, promote="default", inplace=True,
             **fields):
     op(f"{name}(self: Operand, other: Operand) -> Tensor", kernel=kernel or name, promote=promote,
        dtypes=dtypes, vjp=vjp, inplace=inplace, out=True, doc=doc, **fields)
@@ -64,14 +62,14 @@ op("rsub(self: Tensor, other: Operand, *, alpha: Scalar = 1) -> Tensor", forward
    doc="Return other - alpha * self, elementwise.",
    samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX)],
    ref=lambda np, self, other, alpha=1: np.subtract(other, self if alpha == 1 else self * alpha))
-_binary("mul", {"self": lambda g, other: g * ops.conj(other),
+binary_op("mul", {"self": lambda g, other: g * ops.conj(other),
                 "other": lambda g, self: g * ops.conj(self)},
         "Return self * other, elementwise.", dtypes=ALL, aliases=("multiply",),
         ref="numpy.multiply",
         samples=[*binary(), case(2, T(3)), case(T(3), T(3), only=COMPLEX)])
 
 
-_binary("div", {"self": lambda g, other: g / ops.conj(other),
+binary_op("div", {"self": lambda g, other: g / ops.conj(other),
                 "other": lambda g, self, other: -g * (ops.div(self, other) / other).conj()},
         "Return self / other, elementwise; integers give floats.", dtypes=FLOAT_COMPLEX,
         promote="float", aliases=("divide", "true_divide"), ref="numpy.true_divide",
@@ -120,7 +118,7 @@ op("div_rounded(self: Operand, other: Operand, *, rounding_mode: str?) -> Tensor
        None: np.true_divide, "floor": np.floor_divide,
        "trunc": lambda x, y: np.trunc(np.true_divide(x, y)).astype(np.result_type(x, y))}[
            rounding_mode](self, other))
-_binary("floor_divide", {name: no_derivative("floor_divide", name) for name in ("self", "other")},
+binary_op("floor_divide", {name: no_derivative("floor_divide", name) for name in ("self", "other")},
         "Return floor(self / other), elementwise.", dtypes=INTEGRAL | FLOATING,
         ref="numpy.floor_divide", node="NotImplemented",
         samples=[made._replace(skip={**made.skip, **UNDERIVED})
@@ -137,13 +135,13 @@ def _whole_quotient(self, other, rounding_mode):
     return ops.div_rounded(self, other, rounding_mode=rounding_mode)
 
 
-_binary("fmod",
+binary_op("fmod",
         {"self": lambda g: g,
          "other": lambda g, self, other: -g * _whole_quotient(self, other, "trunc")},
         "Return the remainder with the sign of self, elementwise.", dtypes=INTEGRAL | FLOATING,
         ref="numpy.fmod", node=_of_tensor_or_number("Fmod"),
         samples=binary(second=(0.5, 3)))
-_binary("remainder",
+binary_op("remainder",
         {"self": lambda g: g,
          "other": lambda g, self, other: -g * _whole_quotient(self, other, "floor")},
         "Return the remainder with the sign of other, elementwise.", dtypes=INTEGRAL | FLOATING,
@@ -189,7 +187,7 @@ def _pow_node(self, other):             # kept tensors arrive as None
     return f"PowBackward{2 if self is not None else 1 if other is None else 0}"
 
 
-_binary("pow", {"self": _pow_self_vjp, "other": _pow_other_vjp},
+binary_op("pow", {"self": _pow_self_vjp, "other": _pow_other_vjp},
         "Return self ** other, elementwise.\n\nDerivative: 0 where the exponent is 0.",
         dtypes=NUMBERS, ref="numpy.power", forward="pow", node=_pow_node,
         samples=[*binary((0.3, 3), (0, 3)), case(2, T(3, low=0, high=3)), case(T(3), 0),
@@ -203,7 +201,7 @@ op("is_complex_operand(self: any) -> bool", method=False, function=False,
    doc="Return whether a tensor or number is complex.",
    samples="it answers a question of derivatives and returns no tensor")
 
-_binary("maximum",
+binary_op("maximum",
         {"self": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self < other, 0, g)),
          "other": lambda g, self, other: ops.where(
@@ -211,7 +209,7 @@ _binary("maximum",
         "Return the larger of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
         "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.maximum",
         samples=binary(ties=True))
-_binary("minimum",
+binary_op("minimum",
         {"self": lambda g, self, other: ops.where(
             self == other, g / 2, ops.where(self > other, 0, g)),
          "other": lambda g, self, other: ops.where(
@@ -219,6 +217,8 @@ _binary("minimum",
         "Return the smaller of two operands, elementwise; NaN wins.\n\nDerivative: half to each "
         "where they are equal.", dtypes=REAL, inplace=False, ref="numpy.minimum",
         samples=binary(ties=True))
+
+
 def _turn(g, self, other):
     """g divided by the squared distance from the origin; 0 at the origin, as in torch."""
     square = self * self + other * other
@@ -232,167 +232,3 @@ op("atan2(self: Tensor, other: Tensor) -> Tensor", kernel="atan2", promote="floa
    inplace=True, out=True, aliases=("arctan2",), ref="numpy.arctan2",
    doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
    samples=binary(ties=True, numbers=False))
-
-for _name, _doc, _kinds in (
-        ("eq", "equal", ALL), ("ne", "different", ALL), ("lt", "self < other", REAL),
-        ("le", "self <= other", REAL), ("gt", "self > other", REAL),
-        ("ge", "self >= other", REAL)):
-    _binary(_name, {}, f"Return where the operands are: {_doc}.", promote="bool", dtypes=_kinds,
-            aliases={"ne": ("not_equal",), "lt": ("less",), "le": ("less_equal",),
-                     "gt": ("greater",), "ge": ("greater_equal",)}.get(_name, ()),
-            ref={"eq": "numpy.equal", "ne": "numpy.not_equal", "lt": "numpy.less",
-                 "le": "numpy.less_equal", "gt": "numpy.greater",
-                 "ge": "numpy.greater_equal"}[_name], samples=binary(ties=True))
-
-for _name in ("and", "or", "xor"):
-    _binary(f"bitwise_{_name}", {}, f"Return the bitwise {_name} of integers or bools.",
-            dtypes=BOOL | INTEGRAL, ref=f"numpy.bitwise_{_name}",
-            samples=binary(special=None))
-_binary("bitwise_left_shift", {}, "Return self with its bits moved left by other.",
-        kernel="lshift", dtypes=INTEGRAL, ref="numpy.left_shift",
-        samples=binary(second=(0, 6), special=None))
-_binary("bitwise_right_shift", {}, "Return self with its bits moved right by other.",
-        kernel="rshift", dtypes=INTEGRAL, ref="numpy.right_shift",
-        samples=binary(second=(0, 6), special=None))
-
-
-for _name in ("and", "or", "xor"):
-    op(f"logical_{_name}(self: Tensor, other: Tensor) -> Tensor", inplace=True, out=True,
-       composite=lambda self, other, _name=_name: getattr(ops, f"bitwise_{_name}")(
-           self != 0, other != 0),
-       ref=f"numpy.logical_{_name}", doc=f"Return the logical {_name} of two operands.",
-       samples=binary(numbers=False))
-
-op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
-   forward="where", kernel="where", promote="where", dtypes=ALL, batch="where", out_dtype="exact",
-   method=False, out=True,
-   vjp={"self": lambda g, condition: ops.where(condition, g, 0),
-        "other": lambda g, condition: ops.where(condition, 0, g)},
-   ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
-   "alone: the positions where it holds, as a tuple of one index tensor per dim.",
-   samples=[case(mask(2, 3), T(2, 3), T(2, 3)), case(mask(3), T(2, 1), T()),
-            case(mask(2, 1), T(3), 2),
-            case(mask(2, 3), 1, T(2, 3)), case(mask(), T(2), T(2)), case(mask(0, 3), T(3), T(1))])
-op("where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor", function=False,
-   composite=lambda self, condition, other: ops.where(condition, self, other), method="where",
-   doc="Return self where the condition holds, else other.",
-   samples=[case(T(2, 3), mask(2, 3), T(3)), case(T(2, 1), mask(3), 0), case(T(), mask(), T())],
-   ref=lambda np, self, condition, other: np.where(condition, self, other))
-
-
-op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor",
-   jvp="linear", forward="masked_fill",
-   kernel="where", inplace=True,
-   vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
-        "value": lambda g, mask: ops.where(mask, g, 0).sum()},
-   node=lambda value_shape: f"MaskedFillBackward{1 if isinstance(value_shape, tuple) else 0}",
-   batch="masked_fill", doc="Return self with `value`, cast to its dtype, where the mask holds.",
-   samples=[case(T(2, 3), mask(2, 3), 1), case(T(2, 3), mask(3), 0), case(T(2, 1), mask(3), T()),
-            case(T(), mask(), 1), case(T(0, 3), mask(3), 1)],
-   ref=lambda np, self, mask, value: np.where(mask, value, self).astype(self.dtype))
-
-
-# -- clamp -----------------------------------------------------------------------------------------
-
-def _refuse_clamp(name, *values):
-    """Complex numbers have no order, and torch has no kernel for bools."""
-    for value in values:
-        if value.is_complex() if is_tensor(value) else isinstance(value, complex):
-            raise NotImplementedError(f"{name} is not supported for complex types")
-
-
-def _check_bound(self, bound):
-    """An integer bound must fit the integers; as in C, unsigned ones also wrap around."""
-    kind = self.dtype.kind
-    if kind in "iu" and isinstance(bound, int) and not isinstance(bound, bool):
-        import pullback
-        limits = pullback.iinfo(self.dtype)
-        if bound > limits.max or bound < (limits.min if kind == "i" else -limits.max):
-            raise RuntimeError(f"clamp(): value cannot be converted to type {self.dtype.name} "
-                               f"without overflow: {bound}")
-
-
-def _clamp(self, min, max):
-    if min is None and max is None:
-        raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
-    _refuse_clamp("clamp", self, min, max)
-    for bound in (min, max):
-        _check_bound(self, bound)
-    if min is not None and max is not None:
-        if all(value.dtype.kind == "b" if is_tensor(value) else isinstance(value, bool)
-               for value in (self, min, max)):
-            raise unsupported("clamp", self.dtype)
-        return ops.between(self, min, max)
-    bound = max if min is None else min
-    out = ops.minimum(self, max) if min is None else ops.maximum(self, min)
-    if out.dtype.name == "bool" and not is_tensor(bound):
-        raise unsupported("clamp", out.dtype)
-    return out
-
-
-def _clamp_self_vjp(g, self, min, max):
-    look_at(self)
-    inside = None if min is None else self >= min
-    if max is not None:
-        below = self <= max
-        inside = below if inside is None else inside & below
-    return ops.where(inside, g, 0)
-
-
-def _clamp_min_vjp(g, self, min, max):
-    look_at(self)
-    taken = self < min
-    return ops.where(taken if max is None else taken & (min < max), g, 0)
-
-
-def _clamp_max_vjp(g, self, min, max):
-    look_at(self)
-    taken = self > max
-    return ops.where(taken if min is None else taken | (max < min), g, 0)
-
-
-def _clamp_node(min_shape, max_shape):
-    tensors = isinstance(min_shape, tuple) or isinstance(max_shape, tuple)
-    return f"ClampBackward{0 if tensors else 1}"
-
-
-op("between(self: Tensor, min: Operand, max: Operand) -> Tensor", kernel="clamp",
-   dtypes=INTEGRAL | FLOATING, method=False, function=False,
-   doc="Return minimum(maximum(self, min), max), elementwise.",
-   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(), 0, 2), case(T(0), 0, 1),
-            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING)],
-   ref=lambda np, self, min, max: np.minimum(np.maximum(self, min), max))
-op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor",
-   jvp="pointwise", inplace=True,
-   out=True, forward=_clamp, batch="pointwise", out_dtype="pointwise",
-   aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
-   vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
-   doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"
-       "Derivative: 1 by self at the bounds; to max where min is larger.",
-   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(2, 3), None, 1),
-            case(T(2, 3), min=1), case(T(), 0, 2), case(T(0), 0, 1), case(T(2, 3), 2, 1),
-            case(T(2, 3), T(3)), case(T(2, 3), None, T(2, 3)), case(T(3), T(3), 2),
-            case(T(2, 3), -0.5, 1.5, only=FLOATING),
-            case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS),
-            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING, skip=KINKS)],
-   ref=lambda np, self, min=None, max=None: np.clip(self, min, max),
-   inplace_function=True)
-
-op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=REAL, inplace=True,
-   out=True,
-   vjp={"self": lambda g, self, min: ops.where(self >= min, g, 0),
-        "min": lambda g, self, min: ops.where(self < min, g, 0)},
-   node=lambda min_shape: f"ClampMinBackward{1 if isinstance(min_shape, tuple) else 0}",
-   out_dtype="pointwise", doc="Return each element, or min where that is larger; NaN wins.\n\n"
-       "Derivative: to self where both are equal.",
-   samples=binary(ties=True), ref="numpy.maximum",
-   inplace_function=True)
-op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=REAL, inplace=True,
-   out=True,
-   vjp={"self": lambda g, self, max: ops.where(self <= max, g, 0),
-        "max": lambda g, self, max: ops.where(self > max, g, 0)},
-   node=lambda max_shape: f"ClampMaxBackward{1 if isinstance(max_shape, tuple) else 0}",
-   out_dtype="pointwise", doc="Return each element, or max where that is smaller; NaN wins.\n\n"
-       "Derivative: to self where both are equal.",
-   samples=binary(ties=True), ref="numpy.minimum",
-   inplace_function=True)

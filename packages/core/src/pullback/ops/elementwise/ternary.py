@@ -1,10 +1,25 @@
 """Elementwise ops of three operands: addcmul, addcdiv, lerp."""
 
+
 from pullback.ops.rules.dims import dtype_named, unsupported
-from pullback.ops.rules.elementwise_util import is_tensor, look_at, number, promoted
+from pullback.ops.rules.elementwise_util import (
+    is_tensor,
+    look_at,
+    number,
+    promoted,
+)
 from pullback.ops.table.primitives_api import compiled
-from pullback.ops.table.samples import T, case
-from pullback.ops.table.schema import ALL, FLOAT_COMPLEX, NUMBERS, op, ops
+from pullback.ops.table.samples import KINKS, SPECIAL, T, binary, case, fixed, mask
+from pullback.ops.table.schema import (
+    ALL,
+    FLOAT_COMPLEX,
+    FLOATING,
+    INTEGRAL,
+    NUMBERS,
+    REAL,
+    op,
+    ops,
+)
 
 UINT8 = 0x002
 
@@ -134,3 +149,138 @@ op("lerp(self: Tensor, end: Tensor, weight: Operand) -> Tensor",
    doc="Return self + weight * (end - self), elementwise.\n\n"
        "Raises: RuntimeError when the dtypes differ.",
    samples=_ENDS, ref=lambda np, self, end, weight: self + weight * (end - self))
+
+
+op("where(condition: Tensor, self: Operand? = None, other: Operand? = None) -> Tensor",
+   forward="where", kernel="where", promote="where", dtypes=ALL, batch="where", out_dtype="exact",
+   method=False, out=True,
+   vjp={"self": lambda g, condition: ops.where(condition, g, 0),
+        "other": lambda g, condition: ops.where(condition, 0, g)},
+   ref="numpy.where", doc="Return self where the condition holds, else other.\n\nWith a condition "
+   "alone: the positions where it holds, as a tuple of one index tensor per dim.",
+   samples=[case(mask(2, 3), T(2, 3), T(2, 3)), case(mask(3), T(2, 1), T()),
+            case(mask(2, 1), T(3), 2),
+            case(mask(2, 3), 1, T(2, 3)), case(mask(), T(2), T(2)), case(mask(0, 3), T(3), T(1))])
+op("where_method(self: Operand, condition: Tensor, other: Operand) -> Tensor", function=False,
+   composite=lambda self, condition, other: ops.where(condition, self, other), method="where",
+   doc="Return self where the condition holds, else other.",
+   samples=[case(T(2, 3), mask(2, 3), T(3)), case(T(2, 1), mask(3), 0), case(T(), mask(), T())],
+   ref=lambda np, self, condition, other: np.where(condition, self, other))
+
+
+op("masked_fill(self: Tensor, mask: Tensor, value: Operand) -> Tensor",
+   jvp="linear", forward="masked_fill",
+   kernel="where", inplace=True,
+   vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
+        "value": lambda g, mask: ops.where(mask, g, 0).sum()},
+   node=lambda value_shape: f"MaskedFillBackward{1 if isinstance(value_shape, tuple) else 0}",
+   batch="masked_fill", doc="Return self with `value`, cast to its dtype, where the mask holds.",
+   samples=[case(T(2, 3), mask(2, 3), 1), case(T(2, 3), mask(3), 0), case(T(2, 1), mask(3), T()),
+            case(T(), mask(), 1), case(T(0, 3), mask(3), 1)],
+   ref=lambda np, self, mask, value: np.where(mask, value, self).astype(self.dtype))
+
+
+# -- clamp -----------------------------------------------------------------------------------------
+
+def _refuse_clamp(name, *values):
+    """Complex numbers have no order, and torch has no kernel for bools."""
+    for value in values:
+        if value.is_complex() if is_tensor(value) else isinstance(value, complex):
+            raise NotImplementedError(f"{name} is not supported for complex types")
+
+
+def _check_bound(self, bound):
+    """An integer bound must fit the integers; as in C, unsigned ones also wrap around."""
+    kind = self.dtype.kind
+    if kind in "iu" and isinstance(bound, int) and not isinstance(bound, bool):
+        import pullback
+        limits = pullback.iinfo(self.dtype)
+        if bound > limits.max or bound < (limits.min if kind == "i" else -limits.max):
+            raise RuntimeError(f"clamp(): value cannot be converted to type {self.dtype.name} "
+                               f"without overflow: {bound}")
+
+
+def _clamp(self, min, max):
+    if min is None and max is None:
+        raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
+    _refuse_clamp("clamp", self, min, max)
+    for bound in (min, max):
+        _check_bound(self, bound)
+    if min is not None and max is not None:
+        if all(value.dtype.kind == "b" if is_tensor(value) else isinstance(value, bool)
+               for value in (self, min, max)):
+            raise unsupported("clamp", self.dtype)
+        return ops.between(self, min, max)
+    bound = max if min is None else min
+    out = ops.minimum(self, max) if min is None else ops.maximum(self, min)
+    if out.dtype.name == "bool" and not is_tensor(bound):
+        raise unsupported("clamp", out.dtype)
+    return out
+
+
+def _clamp_self_vjp(g, self, min, max):
+    look_at(self)
+    inside = None if min is None else self >= min
+    if max is not None:
+        below = self <= max
+        inside = below if inside is None else inside & below
+    return ops.where(inside, g, 0)
+
+
+def _clamp_min_vjp(g, self, min, max):
+    look_at(self)
+    taken = self < min
+    return ops.where(taken if max is None else taken & (min < max), g, 0)
+
+
+def _clamp_max_vjp(g, self, min, max):
+    look_at(self)
+    taken = self > max
+    return ops.where(taken if min is None else taken | (max < min), g, 0)
+
+
+def _clamp_node(min_shape, max_shape):
+    tensors = isinstance(min_shape, tuple) or isinstance(max_shape, tuple)
+    return f"ClampBackward{0 if tensors else 1}"
+
+
+op("between(self: Tensor, min: Operand, max: Operand) -> Tensor", kernel="clamp",
+   dtypes=INTEGRAL | FLOATING, method=False, function=False,
+   doc="Return minimum(maximum(self, min), max), elementwise.",
+   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(), 0, 2), case(T(0), 0, 1),
+            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING)],
+   ref=lambda np, self, min, max: np.minimum(np.maximum(self, min), max))
+op("clamp(self: Tensor, min: Operand? = None, max: Operand? = None) -> Tensor",
+   jvp="pointwise", inplace=True,
+   out=True, forward=_clamp, batch="pointwise", out_dtype="pointwise",
+   aliases=("clip",), node=_clamp_node, dtypes=INTEGRAL | FLOATING,
+   vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
+   doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"
+       "Derivative: 1 by self at the bounds; to max where min is larger.",
+   samples=[case(T(2, 3), T(3), T(2, 1)), case(T(2, 3), 1, 2), case(T(2, 3), None, 1),
+            case(T(2, 3), min=1), case(T(), 0, 2), case(T(0), 0, 1), case(T(2, 3), 2, 1),
+            case(T(2, 3), T(3)), case(T(2, 3), None, T(2, 3)), case(T(3), T(3), 2),
+            case(T(2, 3), -0.5, 1.5, only=FLOATING),
+            case(fixed(SPECIAL), -1, 0.5, only=FLOATING, skip=KINKS),
+            case(fixed(SPECIAL), fixed(SPECIAL), fixed(SPECIAL[::-1]), only=FLOATING, skip=KINKS)],
+   ref=lambda np, self, min=None, max=None: np.clip(self, min, max),
+   inplace_function=True)
+
+op("clamp_min(self: Tensor, min: Operand) -> Tensor", kernel="maximum", dtypes=REAL, inplace=True,
+   out=True,
+   vjp={"self": lambda g, self, min: ops.where(self >= min, g, 0),
+        "min": lambda g, self, min: ops.where(self < min, g, 0)},
+   node=lambda min_shape: f"ClampMinBackward{1 if isinstance(min_shape, tuple) else 0}",
+   out_dtype="pointwise", doc="Return each element, or min where that is larger; NaN wins.\n\n"
+       "Derivative: to self where both are equal.",
+   samples=binary(ties=True), ref="numpy.maximum",
+   inplace_function=True)
+op("clamp_max(self: Tensor, max: Operand) -> Tensor", kernel="minimum", dtypes=REAL, inplace=True,
+   out=True,
+   vjp={"self": lambda g, self, max: ops.where(self <= max, g, 0),
+        "max": lambda g, self, max: ops.where(self > max, g, 0)},
+   node=lambda max_shape: f"ClampMaxBackward{1 if isinstance(max_shape, tuple) else 0}",
+   out_dtype="pointwise", doc="Return each element, or max where that is smaller; NaN wins.\n\n"
+       "Derivative: to self where both are equal.",
+   samples=binary(ties=True), ref="numpy.minimum",
+   inplace_function=True)

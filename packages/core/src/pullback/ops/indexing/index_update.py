@@ -1,6 +1,6 @@
-"""Writes to whole slices of a dim, to masked elements and to flat places."""
+"""Writes to whole slices of a dim."""
 
-from pullback.ops.indexing.indexing import _write, scatter_into
+from pullback.ops.indexing.gather import scatter_into
 from pullback.ops.indexing.scatter import (
     _scatter_reduce,
     _scatter_reduce_vjp,
@@ -17,15 +17,15 @@ from pullback.ops.rules.dims import (
     wrap_dim,
 )
 from pullback.ops.table.primitives_api import writable
-from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
+from pullback.ops.table.samples import T, at, case, fixed, references_of
 from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 
 references = references_of("scatter")
 
 _ONE_EACH = {"expanded": "indices that repeat write one place twice"}
 
-# -- slices of a dim -------------------------------------------------------------------------------
 
+# -- slices of a dim -------------------------------------------------------------------------------
 
 def _check_index(name, index):
     if index.ndim > 1:
@@ -244,192 +244,3 @@ op(f"index_reduce(self: Tensor, {_FOLD}) -> Tensor", out=True, out_dtype="exact"
    samples=_FOLDED,
    doc="Return a copy in which source is reduced into the slices of a dim at an index vector.\n\n"
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'; see scatter_reduce.")
-
-
-# -- masked elements -------------------------------------------------------------------------------
-
-def _together(self, mask):
-    """Return two tensors broadcast to one shape."""
-    from pullback.ops.linalg.linalg import _broadcast
-    shape = _broadcast(self.shape, mask.shape)
-    return self.expand(shape), mask.expand(shape)
-
-
-def _masked_select(self, mask):
-    if mask.dtype.name != "bool":
-        raise RuntimeError("masked_select: expected BoolTensor for mask")
-    if self.shape != mask.shape:
-        self, mask = _together(self, mask)
-    return ops.index(as_vector(self), (as_vector(mask),))
-
-
-def _masked_select_vjp(g, self_like, mask):
-    from pullback.ops.linalg.linalg import _broadcast
-    shape = _broadcast(self_like.shape, mask.shape)
-    return ops.masked_scatter(ops.new_zeros(g, shape), mask, g)
-
-
-op("masked_select(self: Tensor, mask: Tensor) -> Tensor", forward=_masked_select, out=True,
-   vjp={"self": lambda g, self_like, mask: _masked_select_vjp(g, self_like, mask)},
-   out_dtype="exact",
-   doc="Return the elements at which a mask holds, as a vector.\n\nBoth are broadcast.\n\nRaises: "
-       "RuntimeError for a mask that is not bool.", ref=references.masked_select,
-   samples=[case(T(2, 3), mask(2, 3), skip=COUNTED), case(T(2, 3), mask(3), skip=COUNTED),
-            case(T(3), mask(2, 1), skip=COUNTED), case(T(), mask(), skip=COUNTED),
-            case(T(0, 3), mask(3), skip=COUNTED)])
-
-
-def _source_places(mask):
-    """Return which source element each masked place takes; others point at one, too."""
-    count = ops.cumsum(cast_to(mask.reshape(-1), dtype_named("int64")), 0)
-    return ops.clamp(count - 1, min=0)
-
-
-def _masked_scatter(self, mask, source):
-    if source.dtype != self.dtype:
-        raise RuntimeError(f"masked_scatter: expected self and source to have same dtypes but got "
-                           f"{type_name(self.dtype)} and {type_name(source.dtype)}")
-    if mask.dtype.name != "bool":
-        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype "
-                           f"{type_name(mask.dtype)}")
-    self, mask = _together(self, mask)
-    if not is_meta(mask) and ops.sum(mask).item() > source.numel():
-        raise RuntimeError("Number of elements of source < number of ones in mask")
-    if not source.numel() or not self.numel():
-        return self.clone()
-    taken = ops.index_select(source.reshape(-1), 0, ops.clamp(
-        _source_places(mask), max=source.numel() - 1)).reshape(self.shape)
-    return ops.where(mask, taken, self)
-
-
-def _masked_source_vjp(g, mask, source_like):
-    from pullback.ops.linalg.linalg import _product
-    size = _product(source_like.shape)
-    if not size or not g.numel():
-        return ops.zeros_of(source_like)
-    places = ops.clamp(_source_places(mask.expand(g.shape)), max=size - 1)
-    shares = ops.where(mask, g, 0).reshape(-1)
-    return ops.scatter_add(ops.new_zeros(g, (size,)), 0, places, shares).reshape(source_like.shape)
-
-
-op("masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor", inplace=True,
-   forward=_masked_scatter, out_overlap=True, ref=references.masked_scatter,
-   vjp={"self": lambda g, mask: g.masked_fill(mask, 0),
-        "source": lambda g, mask, source_like: _masked_source_vjp(g, mask, source_like)},
-   doc="Return self with the elements of source, in order, where a mask holds.\n\nRaises: "
-       "RuntimeError for too few elements and for another dtype.",
-   samples=[case(T(2, 3), mask(2, 3), T(6)), case(T(2, 3), mask(3), T(2, 4)),
-            case(T(3), mask(2, 1), T(6)), case(T(), mask(), T(1)), case(T(0, 3), mask(3), T(0)),
-            case(T(2, 2), mask(2, 2), T(2, 2))])
-
-
-# -- flat places -----------------------------------------------------------------------------------
-
-def _check_flat(name, index, numel):
-    if index.dtype.name != "int64":
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got "
-                           f"{type_name(index.dtype)}")
-    if is_meta(index) or not index.numel():
-        return
-    wrong = (index < -numel) | (index >= numel)
-    if wrong.any().item():
-        first = int(ops.index(index.reshape(-1), (wrong.reshape(-1),))[0].item())
-        raise IndexError(f"out of range: tried to access index {first} on a tensor of {numel} "
-                         f"elements.")
-
-
-def _take(self, index):
-    if not self.numel() and index.numel():
-        raise IndexError("take(): tried to take from an empty tensor")
-    try:
-        if index.dtype.name == "int64":
-            return ops.index(self.reshape(-1), (index,))
-    except IndexError:
-        _check_flat("take", index, self.numel())    # it is told in other words
-        raise                           # of an earlier op, which a device tells late
-    _check_flat("take", index, self.numel())
-    return ops.index(self.reshape(-1), (index,))
-
-
-def _take_vjp(g, self_like, index):
-    from pullback.ops.linalg.linalg import _product
-    return ops.index_backward(g, (_product(self_like.shape),), (index,)).reshape(self_like.shape)
-
-
-op("take(self: Tensor, index: Tensor) -> Tensor", forward=_take, out=True, out_dtype="exact",
-   ref=references.take,
-   vjp={"self": lambda g, self_like, index: _take_vjp(g, self_like, index)},
-   doc="Return the elements at places of the flattened tensor; negative ones count from the end."
-       "\n\nShape: index's.\n\nRaises: IndexError out of range.",
-   samples=[case(T(2, 3), at(4, high=6, low=-6)), case(T(2, 3), at(2, 2, high=6)),
-            case(T(), at(2, high=1)), case(T(0), at(0, high=1)), case(T(3), at(high=3))])
-
-
-def _put(self, index, source, accumulate):
-    if source.dtype != self.dtype:
-        raise RuntimeError(f"put_(): self and source expected to have the same dtype, but got "
-                           f"self.dtype = {type_name(self.dtype)} and source.dtype = "
-                           f"{type_name(source.dtype)}")
-    if index.dtype.name == "int64" and index.numel() != source.numel():
-        raise IndexError(f"put_(): Expected source and index to have the same number of elements, "
-                         f"but got source.numel() = {source.numel()}, index.numel() = "
-                         f"{index.numel()}")
-    _check_flat("put_", index, self.numel())
-    if not index.numel():
-        return self
-    rest, coordinates = index.reshape(-1) % self.numel(), []
-    for size in reversed(as_vector(self).shape):        # views of self need not be flat
-        coordinates.insert(0, rest % size)
-        rest = ops.floor_divide(rest, size)
-    source = kept_apart(self, source).reshape(-1)
-    _write(as_vector(self), tuple(coordinates), source, accumulate)
-    return self
-
-
-_PUTS = [case(T(2, 3), fixed((0, -1, 4), kind="int64"), T(3)),
-         case(T(2, 3), at(5, high=6), T(5), True), case(T(), at(1, high=1), T(1)),
-         case(T(3), at(0, high=3), T(0)), case(T(4), fixed((1, 3), kind="int64"), T(2, 1), False)]
-op("put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
-   forward=_put, inplace="only", function=False, node="PutBackward0", ref=references.put,
-   jvp="linear", vjp={
-       "self": lambda g, index, accumulate: g if accumulate else ops.put(
-           g, index, ops.new_zeros(g, tuple(index.shape))),
-       "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape)},
-   doc="Write source (or add it) at places of the flattened tensor; returns self.", samples=_PUTS)
-op("put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor",
-   composite=lambda self, index, source, accumulate: ops.put_(
-       writable(self, index, source), index, source, accumulate), ref=references.put, samples=_PUTS,
-   doc="Return a copy with source written (or added) at places of the flattened tensor.\n\nRaises: "
-       "IndexError out of range.")
-
-
-def _take_along_dim(self, indices, dim):
-    if indices.dtype.name != "int64":
-        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got "
-                           f"{type_name(indices.dtype)}")
-    if dim is None:
-        self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
-    if self.ndim != indices.ndim:
-        raise RuntimeError(f"torch.take_along_dim(): input and indices should have the same number "
-                           f"of dimensions, but got {self.ndim} dimensions for input, and "
-                           f"{indices.ndim} dimensions for indices")
-    dim = wrap_dim(dim, self.ndim, "take_along_dim")
-    if self.ndim:
-        from pullback.ops.linalg.linalg import _broadcast
-        mine, other = list(self.shape), list(indices.shape)
-        mine[dim] = other[dim] = 1
-        shape = list(_broadcast(mine, other))
-        shape[dim], mine[dim] = self.shape[dim], indices.shape[dim]
-        wide = [indices.shape[d] if d == dim else size for d, size in enumerate(shape)]
-        self, indices = self.expand(tuple(shape)), indices.expand(tuple(wide))
-        indices = indices % max(self.shape[dim], 1)
-    return ops.gather(self, dim, indices)
-
-
-op("take_along_dim(self: Tensor, indices: Tensor, dim: int? = None) -> Tensor", out=True,
-   composite=_take_along_dim, out_dtype="exact", ref=references.take_along_dim,
-   doc="Return the elements at indices along a dim, to which the other dims are broadcast.\n\n"
-       "Without a dim, of the flattened tensors. Indices out of range wrap around.",
-   samples=[case(T(4, 3), at(2, 3, high=4), 0), case(T(4, 3), at(4, 1, high=3), 1),
-            case(T(4, 3), at(1, 2, high=3), -1), case(T(2, 3), at(4, high=6)),
-            case(T(1, 3), at(2, 5, high=3), 1), case(T(4, 3), at(0, 3, high=4), 0)])

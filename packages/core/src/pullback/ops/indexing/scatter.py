@@ -2,7 +2,7 @@
 
 import math
 
-from pullback.ops.indexing.indexing import padded_to, run_along, scatter_into, scatter_operands
+from pullback.ops.indexing.gather import padded_to, run_along, scatter_into, scatter_operands
 from pullback.ops.reductions.sorting import _sort_raw
 from pullback.ops.rules.dims import (
     as_vector,

@@ -107,8 +107,8 @@ def _cdist(x1, x2, p, compute_mode):
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     _check_rows(x1, x2, p)
-    from pullback.ops.linalg.linalg import _broadcast
-    batch = _broadcast(x1.shape[:-2], x2.shape[:-2])
+    from pullback.ops.linalg.matmul import broadcast_shape
+    batch = broadcast_shape(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand((*batch, *x1.shape[-2:])), x2.expand((*batch, *x2.shape[-2:]))
     by_product = _MODES[compute_mode]
     if by_product is None:              # torch's threshold
@@ -222,8 +222,8 @@ def _cosine_similarity(x1, x2, dim, eps):
     if not common.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is "
                            f"{type_name(common)}")
-    from pullback.ops.linalg.linalg import _broadcast
-    shape = _broadcast(x1.shape, x2.shape)
+    from pullback.ops.linalg.matmul import broadcast_shape
+    shape = broadcast_shape(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
     sizes = [ops.clamp_min(ops.norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return ops.sum((x1 / sizes[0]) * (x2 / sizes[1]), dim)

@@ -185,8 +185,8 @@ def _solve_ex(name, self, other, left):
         equation = "AX = B" if left else "XA = B"
         raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} "
                            f"({size}x{size} and {other.shape[-2]}x{other.shape[-1]})")
-    from pullback.ops.linalg.linalg import _broadcast
-    batch = _broadcast(self.shape[:-2], other.shape[:-2])
+    from pullback.ops.linalg.matmul import broadcast_shape
+    batch = broadcast_shape(self.shape[:-2], other.shape[:-2])
     self = self.expand((*batch, size, size))
     other = other.expand((*batch, *other.shape[-2:]))
     if left:

@@ -4,7 +4,7 @@ import math
 from collections import namedtuple
 
 from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
-from pullback.ops.nn.loss_util import all_hold
+from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import cast_to, type_name, unsupported, wrap_dim
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of

@@ -12,7 +12,7 @@ from pullback.ops.table.primitives_api import OWN_DTYPE
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import BOOL, FLOATING, op, ops
 
-references = references_of("windows")
+references = references_of("pooling")
 
 _AVERAGED = FLOATING | 0x020    # and int64, as in torch
 

@@ -2,7 +2,7 @@
 
 import warnings
 
-from pullback.ops.nn.loss_util import all_hold
+from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import cast_to, dtype_named, refuse_dtype, type_name
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of

@@ -9,7 +9,7 @@ from pullback.ops.rules.dims import accumulate_dtype, require, type_name
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
-references = references_of("windows")
+references = references_of("grid_sample")
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")

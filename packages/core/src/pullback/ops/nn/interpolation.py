@@ -11,7 +11,7 @@ from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_pr
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
-references = references_of("windows")
+references = references_of("interpolation")
 
 _UINT8 = 0x002
 _MANY = 1 << 20     # places of a result whose taps take much longer to find than memory

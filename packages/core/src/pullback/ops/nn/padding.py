@@ -6,7 +6,7 @@ from pullback.ops.table.primitives_api import new_empty, new_filled, put
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import ALL, BOOL, NUMBERS, op, ops
 
-references = references_of("windows")
+references = references_of("padding")
 
 
 def _ends(pad):

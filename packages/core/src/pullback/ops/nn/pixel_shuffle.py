@@ -4,7 +4,7 @@ from pullback.ops.table.primitives_api import new_empty, put
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("windows")
+references = references_of("pixel_shuffle")
 
 
 def _copied(self, split, order, shape):

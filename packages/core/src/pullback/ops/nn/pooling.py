@@ -8,7 +8,7 @@ from pullback.ops.table.primitives_api import INT64_DTYPE, OWN_DTYPE, new_filled
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
 
-references = references_of("windows")
+references = references_of("pooling")
 
 # -- the primitives --------------------------------------------------------------------------------
 

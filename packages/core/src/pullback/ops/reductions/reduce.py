@@ -3,18 +3,22 @@
 import math
 from collections import namedtuple
 
+from pullback.ops.decompositions import reductions
 from pullback.ops.decompositions.reductions import logsumexp
 from pullback.ops.rules.dims import (
+    cast_to,
     choose_along,
     default_dtype,
+    dtype_named,
     refuse_dtype,
     refuse_empty_dim,
     restore_chosen,
     share_evenly,
+    type_name,
     wrap_dim,
     wrap_dims,
 )
-from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive
+from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_primitive
 from pullback.ops.table.samples import (
     KINKS,
     SPECIAL,
@@ -254,3 +258,58 @@ op("logsumexp(self: Tensor, dim: int[], keepdim: bool = False) -> Tensor", forwa
             case(fixed((0.0, 700.0, -700.0, 710.0), shape=(2, 2)), 1, only=FLOAT64),
             case(fixed((-math.inf, -math.inf, 0.0, math.inf), shape=(2, 2)), 1,
                  only=FLOATING, skip=KINKS)])
+
+
+# -- sums that leave NaN out -----------------------------------------------------------------------
+
+def _nansum(self, dim, keepdim, dtype):
+    if self.is_complex():
+        raise RuntimeError("nansum does not support complex inputs")
+    if self.is_floating_point() and self.numel() > FEW:
+        self = self if dtype is None else cast_to(self, dtype)
+        if self.is_floating_point():
+            return reduce_by("nansum", self, wrap_dims(dim, self.ndim, "nansum"), keepdim)
+    return reductions.nansum(self, dim, keepdim, dtype)
+
+
+_HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLOATING,
+              skip={"grad": "NaN has no finite difference", "gradgrad": "NaN has none either"})
+_TYPED = case(T(2, 3), 0, dtype=Dtype("float64"))
+op("nansum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL,
+   batch="along", out_overlap=True, ref=references_reduction.nansum,
+   vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
+       g, self_shape, dim, keepdim) * (self == self)},
+   doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"
+       "Raises: RuntimeError for complex tensors.", samples=[*reduction(), _HOLES, _TYPED])
+
+
+def _nanmean(self, dim, keepdim, dtype):
+    if self.dtype.kind not in "fc":
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but "
+                           f"got {type_name(self.dtype)}")
+    count = ops.sum((self == self).detach(), dim, keepdim)
+    return ops.nansum(self, dim, keepdim, dtype=dtype) / count
+
+
+op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+   "-> Tensor", composite=_nanmean, out=True, dtypes=FLOATING, out_overlap=True,
+   ref=references_reduction.nanmean,
+   doc="Return the mean over some dims, or all, of the elements that are not NaN.\n\n"
+       "Raises: RuntimeError for integers, bools and complex tensors.",
+   samples=[*reduction(empty=False), _HOLES, _TYPED])
+
+
+def _count_nonzero(self, dim):
+    if self.numel() <= FEW:
+        return reductions.count_nonzero(self, dim)
+    dims = wrap_dims(dim, self.ndim, "count_nonzero")
+    return reduce_by("count_nonzero", self, dims, False, dtype_named("int64"))
+
+
+op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_nonzero,
+   kernel="count_nonzero",
+   batch="along", ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
+   doc="Return how many elements are not 0, over some dims or all.",
+   samples=[case(T(2, 3, low=-1, high=2, step=1)), case(T(2, 3), 0), case(T(2, 3), (0, -1)),
+            case(T()), case(T(), 0), case(T(0, 3), 0), case(fixed(SPECIAL), only=FLOATING)])

@@ -1,30 +1,25 @@
-"""Reading and writing elements by index tensors."""
+"""Reading and writing with keys and index tensors."""
 
 import warnings
 
-from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart, wrap_dim
+from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, writable
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
 from pullback.ops.table.schema import op, ops
 
 references = references_of("general")
 
-_KEY = (at(5, high=4),)
+KEY = (at(5, high=4),)
 # Without equal indices: which of two writes to a place counts has no derivative.
 _ONCE = (fixed((2, 0, -1), kind="int64"),)
-_WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), _KEY, T(5, 3), True),
+WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), KEY, T(5, 3), True),
            case(T(4, 3), _ONCE, T()),
            case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
            case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
            case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
-_SCATTERS = [case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
-             case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),
-             case(T(4, 3), 1, at(2, 2, high=3), T(3, 3)),
-             case(T(4), 0, at(3, high=4), T(3)),
-             case(T(), 0, at(high=1), T()), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3))]
 
 
-def _as_index(index):
+def as_index(index):
     """Index tensors become int64."""
     if index.dtype.name not in ("int64", "int32", "uint8", "bool"):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -64,7 +59,7 @@ def _expand_masks(self, indices):
                                      f"{list(self.shape)} at index {len(found)}")
             found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
         else:
-            found.append(_as_index(index))
+            found.append(as_index(index))
     if len(found) > self.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got "
                          f"{len(found)})")
@@ -141,16 +136,18 @@ op("index(self: Tensor, indices: any) -> Tensor",
    vjp={"self": lambda g, self_like, indices: ops.index_backward(
        g, self_like.shape, indices)},
    doc="Return the elements at index tensors, one per dim or None; as self[indices].",
-   samples=[case(T(4, 3), _KEY), case(T(4, 3), (None, at(2, high=3))),
+   samples=[case(T(4, 3), KEY), case(T(4, 3), (None, at(2, high=3))),
             case(T(4, 3), (at(2, high=4), at(2, high=3))),
             case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))),
             case(T(4, 3), (mask(4),), skip=COUNTED),
             case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
             case(T(3), (fixed((-1, 0), kind="int64"),))],
    ref=references.index)
+
+
 def _index_backward(self, size, indices):
     zeros = ops.new_zeros(self, size)
-    _write(as_vector(zeros), indices, self, True)
+    write_at(as_vector(zeros), indices, self, True)
     return zeros
 
 
@@ -163,13 +160,13 @@ op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
    function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
    compiled="index_backward", kernel="index_put",
    node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
-   samples=[case(T(5, 3), (4, 3), _KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
+   samples=[case(T(5, 3), (4, 3), KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
             case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
    ref=lambda np, self, size, indices: references.index_put(
        np, np.zeros(size, self.dtype), indices, self, True))
 
 
-def _write(target, indices, values, accumulate):
+def write_at(target, indices, values, accumulate):
     dims, used, shape, at = _plan(target, indices)
     moved = _front(target, dims)
     count = len(dims)
@@ -221,7 +218,7 @@ def _index_put_forward(self, indices, values, accumulate):
     if values.dtype != self.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
                            f"{self.dtype} for the destination and {values.dtype} for the source.")
-    return _write(self, tuple(indices), values, accumulate)
+    return write_at(self, tuple(indices), values, accumulate)
 
 
 def _index_put_self_vjp(g, indices, accumulate):
@@ -236,7 +233,9 @@ op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = Fa
    jvp="linear", vjp={
        "self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
    doc="Write values (or add them) at index tensors; returns self.",
-   samples=_WRITES, ref=references.index_put)
+   samples=WRITES, ref=references.index_put)
+
+
 def _index_put(self, indices, values, accumulate):
     _check_indices(indices)
     return ops.index_put_(writable(self, values, *indices), indices, values, accumulate)
@@ -245,181 +244,7 @@ def _index_put(self, indices, values, accumulate):
 op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
    composite=_index_put, kernel="index_put",
    doc="Return a copy with values written (or added) at index tensors.",
-   samples=_WRITES, ref=references.index_put)
-
-
-# -- along one dim ---------------------------------------------------------------------------------
-
-def _check_gather(name, self, dim, index):
-    """Return the dim, counted from the front, and the index as int64."""
-    if not index.numel():               # as in torch, then its dtype and dims do not matter
-        return wrap_dim(dim, self.ndim, name), ops.cast(index, dtype_named("int64"))
-    if index.dtype.name not in ("int64", "int32"):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
-    dim = wrap_dim(dim, self.ndim, name)
-    if max(index.ndim, 1) != max(self.ndim, 1):
-        whom = "input" if name == "gather" else "self"
-        raise RuntimeError(f"Index tensor must have the same number of dimensions as {whom} tensor")
-    return dim, _as_index(index)
-
-
-def run_along(primitive, outs, ins, *params):
-    """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
-    try:
-        run_primitive(primitive, outs, ins, *params)
-    except IndexError as error:
-        raise RuntimeError(*error.args) from None
-
-
-def _gather(self, dim, index, sparse_grad):
-    dim, index = _check_gather("gather", self, dim, index)
-    for d, (i, s) in enumerate(zip(index.shape, self.shape)):
-        if d != dim and i > s and index.numel():
-            raise RuntimeError(f"Size does not match at dimension {d} expected index "
-                               f"{list(index.shape)} to be no larger than self "
-                               f"{list(self.shape)} apart from dimension {dim}")
-    out = new_empty(self, index.shape)
-    if out.numel():
-        part, index = as_vector(self), as_vector(index)
-        for d, size in enumerate(index.shape):
-            if d != dim:
-                part = part.narrow(d, 0, size)
-        run_along("gather", (as_vector(out),), (part, index), dim)
-    return out
-
-
-op("gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor",
-   jvp="linear",
-   forward=_gather, compiled="gather", kernel="gather", out=True,
-   vjp={"self": lambda g, self_like, dim, index: ops.scatter_add(
-       ops.zeros_of(self_like), dim, index, g)},
-   batch="along", out_dtype="exact",
-   doc="Return out[.., i, ..] = self[.., index[.., i, ..], ..] along a dim.",
-   samples=[case(T(4, 3), 0, at(2, 3, high=4)), case(T(4, 3), -1, at(4, 5, high=3)),
-            case(T(4, 3), 1, at(2, 2, high=3)),
-            case(T(4), 0, at(3, high=4)), case(T(), 0, at(high=1)),
-            case(T(4, 3), 0, at(0, 3, high=4))],
-   ref=references.gather)
-
-
-def padded_to(found, shape):
-    """Return the gradient of the part of a scatter's source that an index of its shape reads."""
-    if found.shape == shape:
-        return found
-    if found.ndim != len(shape):        # one of the two is 0-d
-        return found.reshape(shape) if found.numel() else ops.new_zeros(found, shape)
-    for d, (mine, whole) in enumerate(zip(found.shape, shape)):
-        if mine != whole:
-            size = (*found.shape[:d], whole, *found.shape[d + 1:])
-            found = ops.narrow_backward(found, size, d, 0, mine)
-    return found
-
-
-op("gather_back(self: Tensor, dim: int, index: Tensor, shape: int[]) -> Tensor",
-   composite=lambda self, dim, index, shape: padded_to(self.gather(dim, index), shape),
-   method=False, function=False,
-   doc="Return what lies at an index along a dim, with zeros behind it up to a shape.",
-   samples=[case(T(4, 3), 0, at(2, 3, high=4), (2, 3)),
-            case(T(4, 3), 1, at(2, 2, high=3), (3, 4)), case(T(), 0, at(high=1), ()),
-            case(T(4, 3), 0, at(0, 3, high=4), (2, 3))],
-   ref=references.gather_back)
-
-
-def scatter_operands(name, self, dim, index, src):
-    """Check the arguments of a scatter; return what meets: (target, dim, index, src).
-
-    All have the index's shape but for the target's size along dim; None if there is no index.
-    """
-    dim, index = _check_gather(name, self, dim, index)
-    if src.dtype != self.dtype:
-        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if not index.numel():
-        return None
-    flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
-    if origin.ndim != place.ndim:
-        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
-        if i > s or (d != dim and i > n):
-            raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self "
-                               f"{list(self.shape)} apart from dimension {dim} and to be no "
-                               f"larger size than src {list(src.shape)}")
-    place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
-    for d, size in enumerate(place.shape):
-        origin = origin.narrow(d, 0, size)
-        if d != dim:
-            target = target.narrow(d, 0, size)
-    return target, dim, place, origin
-
-
-def scatter_into(primitive):
-    """Return a forward pass that writes or adds src at an index along a dim of self."""
-    def forward(self, dim, index, src):
-        found = scatter_operands(primitive, self, dim, index, src)
-        if found is not None:
-            target, dim, index, src = found
-            run_along(primitive, (target,), (index, src), dim)
-        return self
-    return forward
-
-
-op("scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   forward=scatter_into("scatter_add"), compiled="scatter_add", kernel="scatter_add",
-   inplace="only", batch="along", function=False,
-   node="ScatterAddBackward0",
-   vjp={"self": lambda g: g,
-        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
-   doc="Add src to self at index along a dim; returns self.",
-   samples=_SCATTERS, ref=references.scatter_add)
-op("scatter_add(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor",
-   composite=lambda self, dim, index, src: ops.scatter_add_(
-       writable(self, index, src), dim, index, src),
-   kernel="scatter_add", out=True,
-                out_dtype="exact", doc="Return self with src added at index along a dim.",
-   samples=_SCATTERS, ref=references.scatter_add)
-
-
-def _index_select(self, dim, index):
-    if index.ndim > 1:
-        raise IndexError("index_select(): Index is supposed to be a vector, but got dim: "
-                         f"{index.ndim}")
-    if index.dtype.name not in ("int64", "int32"):
-        raise RuntimeError("index_select(): Expected dtype int32 or int64 for index")
-    ndim = max(self.ndim, 1)
-    if not -ndim <= dim < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
-                         f"{ndim - 1}], but got {dim})")
-    dim %= ndim
-    part = self if self.ndim else self.reshape(1)
-    index = _as_index(index).reshape(-1)
-    if not self.ndim and index.numel() != 1:
-        raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got "
-                           f"{index.numel()} value(s)")
-    if index.numel() and ndim > 1 and not part.shape[dim]:
-        raise RuntimeError(f"index_select(): there is nothing to select from in dim {dim}, whose "
-                           f"size is 0")
-    shape = (*part.shape[:dim], index.numel(), *part.shape[dim + 1:])
-    out = new_empty(self, shape)
-    if out.numel():                     # gather, unlike index, takes no negative numbers
-        spread = index.reshape((-1,) + (1,) * (ndim - dim - 1)).expand(shape)
-        run_primitive("gather", (out,), (part, spread), dim)
-    return out if self.ndim else out.reshape(())
-
-
-op("index_select(self: Tensor, dim: int, index: Tensor) -> Tensor",
-   jvp="linear", forward=_index_select, compiled="index_select",
-   kernel="gather", out=True, batch="index_select", out_dtype="exact",
-   doc="Return the slices of a dim at an index vector.",
-   vjp={"self": lambda g, self_like, dim, index: ops.index_backward(
-       g, self_like.shape, _at_dim(self_like, dim, index))},
-   samples=[case(T(4, 3), 0, at(5, high=4)), case(T(4, 3), -1, at(2, high=3)),
-            case(T(4), 0, at(0, high=4)),
-            case(T(2, 3), 1, at(high=3)), case(T(), 0, at(high=1))],
-   ref=lambda np, self, dim, index: np.take(self, np.atleast_1d(index), dim)
-   if self.ndim else self)
-
-
-def _at_dim(like, dim, index):
-    return (None,) * (dim % max(len(like.shape), 1)) + (index.reshape(-1),)
+   samples=WRITES, ref=references.index_put)
 
 
 # -- self[key] and self[key] = value ---------------------------------------------------------------

@@ -51,8 +51,8 @@ def broadcast(self, target):
     """Return two tensors in their common shape."""
     if self.shape == target.shape:
         return self, target
-    from pullback.ops.linalg.linalg import _broadcast
-    shape = _broadcast(self.shape, target.shape)
+    from pullback.ops.linalg.matmul import broadcast_shape
+    shape = broadcast_shape(self.shape, target.shape)
     return self.expand(shape), target.expand(shape)
 
 

@@ -1,4 +1,4 @@
-"""Variances, covariances, quantiles, and sums that leave NaN out."""
+"""Variances, standard deviations, covariances."""
 
 import math
 import warnings
@@ -6,47 +6,35 @@ from collections import namedtuple
 
 from pullback.ops.decompositions import reductions
 from pullback.ops.nn.windows import integers
+from pullback.ops.reductions.quantile import SINGLE_DOUBLE
 from pullback.ops.rules.dims import (
     accumulate_dtype,
     cast_to,
     check_number,
-    choose_along,
     count_of,
-    dtype_named,
     is_meta,
-    refuse_dtype,
-    restore_chosen,
-    share_evenly,
     type_name,
-    wrap_dim,
     wrap_dims,
 )
-from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_primitive, whole_batch
+from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import (
     KINKS,
-    SPECIAL,
-    Dtype,
     T,
     at,
     case,
     constant,
     fixed,
-    reduction,
     references_of,
 )
 from pullback.ops.table.schema import (
     FLOAT_COMPLEX,
     FLOATING,
-    HALF,
     INTEGRAL,
-    REAL,
     op,
     ops,
 )
 
 references = references_of("reductions")
-
-SINGLE_DOUBLE = FLOATING & ~HALF
 
 
 # -- variance --------------------------------------------------------------------------------------
@@ -315,232 +303,3 @@ op("corrcoef(self: Tensor) -> Tensor", composite=_corrcoef, dtypes=INTEGRAL | FL
    samples=[case(fixed((1, 5, 2, 7, 8, 3, 4, 1, 9, 2, 4, 4), shape=(3, 4)), skip=KINKS),
             case(fixed((1, 5, 2, 7, 4)), skip=KINKS),
             case(T(3, 5), only=FLOAT_COMPLEX, skip=KINKS)])
-
-
-# -- sums that leave NaN out -----------------------------------------------------------------------
-
-def _nansum(self, dim, keepdim, dtype):
-    if self.is_complex():
-        raise RuntimeError("nansum does not support complex inputs")
-    if self.is_floating_point() and self.numel() > FEW:
-        self = self if dtype is None else cast_to(self, dtype)
-        if self.is_floating_point():
-            return reduce_by("nansum", self, wrap_dims(dim, self.ndim, "nansum"), keepdim)
-    return reductions.nansum(self, dim, keepdim, dtype)
-
-
-_HOLES = case(fixed((1, math.nan, 3, math.nan, 5, 6), shape=(2, 3)), 0, only=FLOATING,
-              skip={"grad": "NaN has no finite difference", "gradgrad": "NaN has none either"})
-_TYPED = case(T(2, 3), 0, dtype=Dtype("float64"))
-op("nansum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", forward=_nansum, kernel="nansum", out=True, dtypes=REAL,
-   batch="along", out_overlap=True, ref=references.nansum,
-   vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
-       g, self_shape, dim, keepdim) * (self == self)},
-   doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"
-       "Raises: RuntimeError for complex tensors.", samples=[*reduction(), _HOLES, _TYPED])
-
-
-def _nanmean(self, dim, keepdim, dtype):
-    if self.dtype.kind not in "fc":
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but "
-                           f"got {type_name(self.dtype)}")
-    count = ops.sum((self == self).detach(), dim, keepdim)
-    return ops.nansum(self, dim, keepdim, dtype=dtype) / count
-
-
-op("nanmean(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", composite=_nanmean, out=True, dtypes=FLOATING, out_overlap=True,
-   ref=references.nanmean,
-   doc="Return the mean over some dims, or all, of the elements that are not NaN.\n\n"
-       "Raises: RuntimeError for integers, bools and complex tensors.",
-   samples=[*reduction(empty=False), _HOLES, _TYPED])
-
-
-def _count_nonzero(self, dim):
-    if self.numel() <= FEW:
-        return reductions.count_nonzero(self, dim)
-    dims = wrap_dims(dim, self.ndim, "count_nonzero")
-    return reduce_by("count_nonzero", self, dims, False, dtype_named("int64"))
-
-
-op("count_nonzero(self: Tensor, dim: int[]? = None) -> Tensor", forward=_count_nonzero,
-   kernel="count_nonzero",
-   batch="along", ref=lambda np, self, dim=None: np.count_nonzero(self, dim if self.ndim else None),
-   doc="Return how many elements are not 0, over some dims or all.",
-   samples=[case(T(2, 3, low=-1, high=2, step=1)), case(T(2, 3), 0), case(T(2, 3), (0, -1)),
-            case(T()), case(T(), 0), case(T(0, 3), 0), case(fixed(SPECIAL), only=FLOATING)])
-
-
-# -- medians and modes -----------------------------------------------------------------------------
-
-def _middle(ignores_nan, rows):
-    """Return (values, indices) of the middle elements of the last dim."""
-    values, indices = ops.sort(rows, -1)
-    count = rows.shape[-1]
-    holes = ops.sum(rows != rows, -1, True)
-    if ignores_nan:
-        place = ops.clamp(ops.floor_divide(count - holes - 1, 2), min=0)
-    else:
-        place = ops.where(holes > 0, count - holes, (count - 1) // 2)
-    return ops.gather(values, -1, place), ops.gather(indices, -1, place)
-
-
-def _median_all(name, ignores_nan):
-    def forward(self):
-        refuse_dtype(name, self, "iuf")
-        if not self.numel():
-            if self.dtype.kind == "f":
-                return ops.full_like(self.reshape(-1).sum(), math.nan)
-            # the lowest int32 or int64, cut to size, is what NaN becomes in torch
-            lowest = -2 ** (8 * self.dtype.itemsize - 1) if self.dtype.itemsize > 2 else 0
-            return ops.new_full(self, (), lowest)
-        if ignores_nan:
-            return _middle(True, self.reshape(-1))[0].reshape(())
-        values = ops.sort(self.reshape(-1), -1)[0]
-        middle, last = values[(values.shape[0] - 1) // 2], values[-1]
-        return ops.where(last != last, last, middle)    # NaN comes last
-    return forward
-
-
-_CHOICES = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(2, 4), -1, True), case(T()),
-            case(T(), 0, True), case(T(0, 3), 1)]
-_ALL_AND_ALONG = [case(T(2, 3)), case(T(4)), case(T()), case(T(3), 0), case(T(2, 3), 0),
-                  case(T(2, 4), -1, True), case(T(), 0), case(T(0, 3), 1, True)]
-_NAN_ROWS = case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 1, only=FLOATING, skip=KINKS)
-
-for _name, _ignores in (("median", False), ("nanmedian", True)):
-    _fields = namedtuple(_name, ("values", "indices"))
-    op(f"{_name}_all(self: Tensor) -> Tensor", forward=_median_all(_name, _ignores), method=False,
-       vjp={"self": lambda g, self, out: share_evenly(g, self, out)}, function=False,
-       node=f"{_name.title()}Backward0", doc="Return the lower of the middle elements.",
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
-       samples=[case(T(2, 3)), case(T(4)), case(T()), case(T(0), skip=KINKS, only=FLOATING)])
-    op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool) -> any", method=False,
-       forward=choose_along(_name, "iuf", lambda rows, _ignores=_ignores: _middle(
-           _ignores, rows), _fields),
-       vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-           g, out1, self_like, dim, keepdim)}, batch="along", function=False,
-       node=f"{_name.title()}Backward1", doc="Return the middle elements along a dim.",
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
-       samples=[case(T(2, 3), 0, False), case(T(2, 4), -1, True), case(T(), 0, False),
-                case(T(0, 3), 1, True)])
-    op(f"{_name}(self: Tensor, dim: int? = None, keepdim: bool = False) -> any", out=True,
-       out_dtype="pair", out_overlap=True,
-       composite=lambda self, dim, keepdim, _name=_name: getattr(ops, _name + "_all")(self)
-       if dim is None else getattr(ops, _name + "_along")(self, dim, keepdim),
-       doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
-           f"indices) along a dim.\n\nOf two middle elements the lower one counts"
-           f"{'' if _ignores else '; NaN wins'}.", samples=[*_ALL_AND_ALONG, _NAN_ROWS],
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores))
-
-
-def _most_frequent(rows):
-    """Return (values, indices) of the longest run of the sorted elements; the first of equals."""
-    values, indices = ops.sort(rows, -1)
-    count = rows.shape[-1]
-    places = ops.arange_like(rows, count).expand(rows.shape)
-    if count > 1:
-        fresh = values.narrow(-1, 1, count - 1) != values.narrow(-1, 0, count - 1)
-        starts = ops.where(fresh, places.narrow(-1, 1, count - 1), 0)
-        starts = ops.cummax(ops.cat([ops.zeros_like(starts.narrow(-1, 0, 1)), starts], -1), -1)[0]
-        places = places - starts
-    longest = ops.argmax(places, -1, True)
-    return ops.gather(values, -1, longest), ops.gather(indices, -1, longest)
-
-
-op("mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any", out=True,
-   forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
-   vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-       g, out1, self_like, dim, keepdim)}, dtypes=REAL, batch="along", out_dtype="exact",
-   ref=references.mode,
-   doc="Return the most frequent element along a dim, and the index of its last occurrence: "
-       "(values, indices).\n\nOf equally frequent elements the smallest counts.",
-   samples=[*_CHOICES, case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
-            case(T(6, 4, low=0, high=3, step=1), 0, skip=KINKS)])
-
-
-# -- quantiles -------------------------------------------------------------------------------------
-
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
-
-
-def _check_quantile(name, self, q, interpolation):
-    """Refuse what torch refuses; return q as a tensor."""
-    if interpolation not in _INTERPOLATIONS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint "
-                           f"or nearest, but got {interpolation}")
-    if not self.numel():
-        raise RuntimeError(f"{name}() input tensor must be non-empty")
-    if self.dtype.name not in ("float32", "float64"):
-        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
-    if not hasattr(q, "shape"):
-        check_number(q, "q", name)
-        if not 0 <= q <= 1:
-            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        return ops.new_full(self, (), q)
-    if q.ndim > 1:
-        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-    if q.dtype != self.dtype:
-        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    if not is_meta(q) and q.numel() and not ops.all(whole_batch((q >= 0) & (q <= 1))).item():
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-    return q
-
-
-def _pick_quantiles(rows, q, ignores_nan, interpolation):
-    """Return the quantiles of the last dim, with one place in the last dim for every q."""
-    count = rows.shape[-1]
-    values = ops.sort(rows, -1)[0]
-    holes = ops.sum((rows != rows).detach(), -1, True)
-    if ignores_nan:
-        ranks = q * ops.clamp(count - holes - 1, min=0)
-    else:
-        ranks = ops.where(holes > 0, count - 1, q * (count - 1))        # NaN is sorted last
-    if interpolation in ("lower", "higher", "nearest"):
-        rounded = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation]
-        return ops.gather(values, -1, cast_to(rounded(ranks.detach()), dtype_named("int64")))
-    low = ops.floor(ranks.detach())
-    below = ops.gather(values, -1, cast_to(low, dtype_named("int64")))
-    above = ops.gather(values, -1, cast_to(ops.ceil(ranks.detach()), dtype_named("int64")))
-    weight = ranks - low if interpolation == "linear" else ops.full_like(ranks.detach(), 0.5)
-    # From the nearer end, so that both ends are met exactly.
-    return ops.where(weight < 0.5, below + weight * (above - below),
-                     above - (1 - weight) * (above - below))
-
-
-def _quantile(name, ignores_nan):
-    def composite(self, q, dim, keepdim, interpolation):
-        q = _check_quantile(name, self, q, interpolation)
-        single, ndim = not q.ndim, self.ndim
-        if dim is None:
-            rows, place = self.reshape(-1), None
-        else:
-            place = wrap_dim(dim, ndim, name)
-            rows = ops.movedim(self, place, -1) if ndim else self.reshape(1)
-        found = ops.movedim(_pick_quantiles(rows, q.reshape(-1), ignores_nan, interpolation), -1, 0)
-        if keepdim:
-            if place is None:
-                found = found.reshape((found.shape[0],) + (1,) * ndim)
-            elif ndim:
-                found = found.unsqueeze(place + 1)
-        return found.squeeze(0) if single else found.contiguous()
-    return composite
-
-
-_QUANTILES = [case(T(5), 0.3), case(T(2, 3), 0.5, 0), case(T(2, 4), 0.7, -1, True),
-              case(T(2, 3), 0.25, keepdim=True), case(T(), 0.5), case(T(), 0.5, 0),
-              case(T(2, 4), fixed((0.1, 0.55, 0.95)), 1), case(T(4, 2), fixed((0.3,)), 0, True),
-              case(T(2, 3), fixed((0.25, 0.9)), keepdim=True), case(T(5), fixed((0.9,), shape=())),
-              *[case(T(2, 5), 0.4, 1, interpolation=name) for name in _INTERPOLATIONS[1:]]]
-for _name, _ignores in (("quantile", False), ("nanquantile", True)):
-    op(f"{_name}(self: Tensor, q: any, dim: int? = None, keepdim: bool = False, *, "
-       f"interpolation: str = 'linear') -> Tensor", out=True, dtypes=SINGLE_DOUBLE,
-       out_dtype="exact", out_overlap=True,
-       composite=_quantile(_name, _ignores), ref=references.quantile.of(_name),
-       doc=f"Return the q-th quantiles of all elements or along a dim"
-           f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "
-           f"adds a first dim.\n\nRaises: RuntimeError for a q outside [0, 1], for empty tensors, "
-           f"and for dtypes other than float32 and float64.",
-       samples=[*_QUANTILES, case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 0.4, 1,
-                                  only=FLOATING, skip=KINKS)])

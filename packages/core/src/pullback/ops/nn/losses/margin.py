@@ -1,6 +1,6 @@
 """Losses that compare scores or distances with a margin."""
 
-from pullback.ops.nn.loss_util import (
+from pullback.ops.nn.losses.util import (
     OLD,
     all_hold,
     checked_reduction,

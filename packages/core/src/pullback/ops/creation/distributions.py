@@ -5,16 +5,13 @@ As in torch, a sample has the derivative 0 by the parameters of its distribution
 
 import math
 
-from pullback.ops.creation.create import (
-    _RANDOM,
-    _create,
-    _draw_integers,
-    _dtype,
-    _into,
-    _normal,
-    _permutation,
-    _requires,
-    _uniform,
+from pullback.ops.creation.create import factories, put_into, result_dtype, with_requires_grad
+from pullback.ops.creation.random import (
+    RANDOM,
+    draw_integers,
+    draw_normal,
+    draw_permutation,
+    draw_uniform,
 )
 from pullback.ops.rules.dims import (
     accumulate_dtype,
@@ -25,7 +22,7 @@ from pullback.ops.rules.dims import (
     type_name,
     unsupported,
 )
-from pullback.ops.shape.join_split import _pair_shape
+from pullback.ops.shape.meshgrid import _pair_shape
 from pullback.ops.shape.rearrange import whole
 from pullback.ops.table.primitives_api import new_empty
 from pullback.ops.table.samples import TESTED, Dtype, T, case, fixed
@@ -42,11 +39,11 @@ def _zeros(g):
 def _uniform_numbers(self, generator, dtype=None):
     """Return numbers in [0, 1) in the shape of a tensor, of at least 24 bits."""
     dtype = accumulate_dtype(self.dtype) if dtype is None else dtype
-    return _uniform(new_empty(self, self.shape, dtype), generator)
+    return draw_uniform(new_empty(self, self.shape, dtype), generator)
 
 
 def _normal_numbers(shape, dtype, device, generator):
-    return _normal(_create().empty_tensor(shape, accumulate_dtype(dtype), device), generator)
+    return draw_normal(factories().empty_tensor(shape, accumulate_dtype(dtype), device), generator)
 
 
 def _holds(condition):
@@ -55,7 +52,7 @@ def _holds(condition):
 
 
 def _write(self, values):
-    return _create().copy_raw(self, values)
+    return factories().copy_raw(self, values)
 
 
 # -- coins -----------------------------------------------------------------------------------------
@@ -156,17 +153,17 @@ def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_mem
         raise TypeError("normal(): expected a tensor of means or standard deviations, or two "
                         "numbers and a size")
     if by_tensor:
-        return _into(out, ops.normal_of(mean, std, generator=generator))
+        return put_into(out, ops.normal_of(mean, std, generator=generator))
     _check_std(std)
-    dtype = _dtype(dtype, out)
+    dtype = result_dtype(dtype, out)
     size = size if isinstance(size, (tuple, list)) else (size,)
-    made = _create().empty_tensor(size, dtype, device)
+    made = factories().empty_tensor(size, dtype, device)
     refuse_dtype("normal", made, "fc")
     numbers = _normal_numbers(made.shape, made.dtype, made.device, generator)
-    return _into(out, _requires(_write(made, numbers * std + mean), requires_grad))
+    return put_into(out, with_requires_grad(_write(made, numbers * std + mean), requires_grad))
 
 
-op(f"normal(mean: Operand, std: Operand = 1, size: int[]? = None, {_RANDOM}) -> Tensor",
+op(f"normal(mean: Operand, std: Operand = 1, size: int[]? = None, {RANDOM}) -> Tensor",
    composite=_make_normal, method=False, dtypes=FLOAT_COMPLEX,
    doc="Return normal random numbers.\n\nTensors of means or standard deviations give one number "
        "for each of their elements; two numbers need a size.\nRaises: RuntimeError for a negative "
@@ -300,9 +297,9 @@ def _multinomial(self, num_samples, replacement, generator):
         weights = _within_range(weights)
     if replacement:
         reached = ops.cumsum(weights, -1)
-        places = _uniform(new_empty(self, shape, weights.dtype), generator)
+        places = draw_uniform(new_empty(self, shape, weights.dtype), generator)
         places = places * reached.narrow(-1, self.shape[-1] - 1, 1)
-        return _create().data_alias(ops.searchsorted(reached, places, right=True))
+        return factories().data_alias(ops.searchsorted(reached, places, right=True))
     # The first of exponential times with these rates is each category with its probability, and
     # so on with the others.  Source: Efraimidis and Spirakis, "Weighted random sampling with a
     # reservoir", Information Processing Letters 97, 2006.
@@ -341,14 +338,14 @@ def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_gra
     n = whole(n, "randperm", "n")
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    dtype = _dtype(dtype, out)
+    dtype = result_dtype(dtype, out)
     dtype = dtype_named("int64") if dtype is None else dtype
     _check_largest(n, dtype)
-    made = _permutation(_create().empty_tensor((n,), dtype_named("int64"), device), generator)
-    return _into(out, _requires(cast_to(made, dtype), requires_grad))
+    made = draw_permutation(factories().empty_tensor((n,), dtype_named("int64"), device), generator)
+    return put_into(out, with_requires_grad(cast_to(made, dtype), requires_grad))
 
 
-op(f"randperm(n: int, {_RANDOM}) -> Tensor", composite=_randperm, kernel="permutation",
+op(f"randperm(n: int, {RANDOM}) -> Tensor", composite=_randperm, kernel="permutation",
    method=False,
    doc="Return the numbers 0 .. n - 1 in random order.\n\nRaises: RuntimeError for a negative n, "
        "or one that the dtype cannot hold.",
@@ -456,7 +453,7 @@ def _random(self, from_, to, generator):
         raise unsupported("random", self.dtype)
     if high is None:
         high = min(_largest(self.dtype) + 1, (1 << 63) - 1)
-    return _draw_integers(self, generator, low, high)
+    return draw_integers(self, generator, low, high)
 
 
 # False stands for an argument that is not given: None means "up to the largest number".

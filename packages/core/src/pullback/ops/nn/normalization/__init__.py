@@ -1,0 +1,1 @@
+"""Normalizations by layer, group, batch and instance."""
