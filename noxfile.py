@@ -88,6 +88,7 @@ def lint(session: nox.Session) -> None:
     """Check style and types: ruff, mypy, cython-lint."""
     session.install("ruff", "mypy", "cython-lint", "numpy>=2")
     session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("cython-lint", "packages")
 

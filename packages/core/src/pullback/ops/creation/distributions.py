@@ -57,14 +57,17 @@ def _write(self, values):
 
 # -- coins -----------------------------------------------------------------------------------------
 
+
 def _coins(self, p, generator):
     """Return where p is above uniform numbers in the shape of self."""
     if hasattr(p, "requires_grad"):
         refuse_dtype("bernoulli", p, "f")
         p = p.expand(self.shape)
         if not _holds((p >= 0) & (p <= 1)):
-            raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
-                               "(a probability lies outside of [0, 1])")
+            raise RuntimeError(
+                "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  "
+                "(a probability lies outside of [0, 1])"
+            )
         return _uniform_numbers(self, generator, accumulate_dtype(p.dtype)) < p
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise TypeError(f"bernoulli(): argument 'p' must be float, not {type(p).__name__}")
@@ -86,29 +89,46 @@ def _bernoulli_vjp(g, by_number):
     return ops.zeros_like(g)
 
 
-op("bernoulli(self: Tensor, p: float? = None, *, generator: any = None) -> Tensor",
-   forward=_bernoulli, vjp={"self": _bernoulli_vjp}, out=True, dtypes=BOOL | INTEGRAL | FLOATING,
-   save={"by_number": lambda self, p, generator: p is not None},
-   node=lambda by_number: "NotImplemented" if by_number else "BernoulliBackward0",
-   doc="Return 1 with the probability that each element is, else 0.\n\nWith p, the tensor gives "
-       "shape and dtype only; such a sample has no derivative.\nRaises: RuntimeError for "
-       "probabilities outside of [0, 1].",
-   samples=[case(T(2, 3, **_UNIT), 0.5, skip=_NO_SLOPE | {"compiled": "it has no derivative"}),
-            case(T(2, 3, **_UNIT), only=FLOATING), case(T(**_UNIT), only=FLOATING),
-            case(T(0, 3), only=FLOATING)])
-op("bernoulli_(self: Tensor, p: Operand = 0.5, *, generator: any = None) -> Tensor",
-   forward=lambda self, p, generator: _write(self, _coins(self, p, generator)),
-   inplace="only", function=False, vjp={"self": _zeros, "p": _zeros},
-   save={"by_tensor": lambda self, p, generator: hasattr(p, "requires_grad")},
-   node=lambda by_tensor: f"BernoulliBackward{1 if by_tensor else 2}",
-   dtypes=BOOL | INTEGRAL | FLOATING,
-   doc="Set each element to 1 with a probability, else to 0; returns self.\n\nRaises: RuntimeError "
-       "for probabilities outside of [0, 1].",
-   samples=[case(T(2, 3)), case(T(), 0.2), case(T(0, 3), 1), case(T(2, 3), T(3, **_UNIT),
-                                                                  only=FLOATING)])
+op(
+    "bernoulli(self: Tensor, p: float? = None, *, generator: any = None) -> Tensor",
+    forward=_bernoulli,
+    vjp={"self": _bernoulli_vjp},
+    out=True,
+    dtypes=BOOL | INTEGRAL | FLOATING,
+    save={"by_number": lambda self, p, generator: p is not None},
+    node=lambda by_number: "NotImplemented" if by_number else "BernoulliBackward0",
+    doc="Return 1 with the probability that each element is, else 0.\n\nWith p, the tensor gives "
+    "shape and dtype only; such a sample has no derivative.\nRaises: RuntimeError for "
+    "probabilities outside of [0, 1].",
+    samples=[
+        case(T(2, 3, **_UNIT), 0.5, skip=_NO_SLOPE | {"compiled": "it has no derivative"}),
+        case(T(2, 3, **_UNIT), only=FLOATING),
+        case(T(**_UNIT), only=FLOATING),
+        case(T(0, 3), only=FLOATING),
+    ],
+)
+op(
+    "bernoulli_(self: Tensor, p: Operand = 0.5, *, generator: any = None) -> Tensor",
+    forward=lambda self, p, generator: _write(self, _coins(self, p, generator)),
+    inplace="only",
+    function=False,
+    vjp={"self": _zeros, "p": _zeros},
+    save={"by_tensor": lambda self, p, generator: hasattr(p, "requires_grad")},
+    node=lambda by_tensor: f"BernoulliBackward{1 if by_tensor else 2}",
+    dtypes=BOOL | INTEGRAL | FLOATING,
+    doc="Set each element to 1 with a probability, else to 0; returns self.\n\nRaises: "
+    "RuntimeError for probabilities outside of [0, 1].",
+    samples=[
+        case(T(2, 3)),
+        case(T(), 0.2),
+        case(T(0, 3), 1),
+        case(T(2, 3), T(3, **_UNIT), only=FLOATING),
+    ],
+)
 
 
 # -- normal numbers --------------------------------------------------------------------------------
+
 
 def _check_std(std):
     if not hasattr(std, "requires_grad"):
@@ -133,25 +153,40 @@ def _normal_of(mean, std, generator):
     return cast_to(numbers * std + mean, dtype)
 
 
-op("normal_of(mean: Operand, std: Operand, *, generator: any = None) -> Tensor",
-   forward=_normal_of, vjp={"mean": _zeros, "std": _zeros}, method=False, function=False,
-   save={"kind": lambda mean, std, generator: 3 if all(
-       hasattr(value, "requires_grad") for value in (mean, std)) else 2 if hasattr(
-           std, "requires_grad") else 1},
-   node=lambda kind: f"NormalBackward{kind}", dtypes=FLOAT_COMPLEX,
-   doc="Return normal random numbers with a mean and a standard deviation for each element.",
-   samples=[case(T(2, 3), 2.0, skip=_NO_SLOPE), case(T(), 0, skip=_NO_SLOPE),
-            case(0.5, T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
-            case(T(2, 1), T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
-            case(T(0), 1, skip=_NO_SLOPE)])
+op(
+    "normal_of(mean: Operand, std: Operand, *, generator: any = None) -> Tensor",
+    forward=_normal_of,
+    vjp={"mean": _zeros, "std": _zeros},
+    method=False,
+    function=False,
+    save={
+        "kind": lambda mean, std, generator: (
+            3
+            if all(hasattr(value, "requires_grad") for value in (mean, std))
+            else 2
+            if hasattr(std, "requires_grad")
+            else 1
+        )
+    },
+    node=lambda kind: f"NormalBackward{kind}",
+    dtypes=FLOAT_COMPLEX,
+    doc="Return normal random numbers with a mean and a standard deviation for each element.",
+    samples=[
+        case(T(2, 3), 2.0, skip=_NO_SLOPE),
+        case(T(), 0, skip=_NO_SLOPE),
+        case(0.5, T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
+        case(T(2, 1), T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
+        case(T(0), 1, skip=_NO_SLOPE),
+    ],
+)
 
 
-def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_memory,
-                 requires_grad):
+def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_memory, requires_grad):
     by_tensor = any(hasattr(value, "requires_grad") for value in (mean, std))
     if by_tensor == (size is not None):
-        raise TypeError("normal(): expected a tensor of means or standard deviations, or two "
-                        "numbers and a size")
+        raise TypeError(
+            "normal(): expected a tensor of means or standard deviations, or two numbers and a size"
+        )
     if by_tensor:
         return put_into(out, ops.normal_of(mean, std, generator=generator))
     _check_std(std)
@@ -163,25 +198,35 @@ def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_mem
     return put_into(out, with_requires_grad(_write(made, numbers * std + mean), requires_grad))
 
 
-op(f"normal(mean: Operand, std: Operand = 1, size: int[]? = None, {RANDOM}) -> Tensor",
-   composite=_make_normal, method=False, dtypes=FLOAT_COMPLEX,
-   doc="Return normal random numbers.\n\nTensors of means or standard deviations give one number "
-       "for each of their elements; two numbers need a size.\nRaises: RuntimeError for a negative "
-       "standard deviation.",
-   samples=[case(1.5, 2.0, (2, 3), dtype=TESTED), case(0, 1, (), dtype=TESTED),
-            case(0.0, 1.0, (0, 2)), case(T(2, 3), 2.0, skip=_NO_SLOPE),
-            case(T(2, 1), T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
-            case(0.5, T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING), case(T(3), skip=_NO_SLOPE)])
+op(
+    f"normal(mean: Operand, std: Operand = 1, size: int[]? = None, {RANDOM}) -> Tensor",
+    composite=_make_normal,
+    method=False,
+    dtypes=FLOAT_COMPLEX,
+    doc="Return normal random numbers.\n\nTensors of means or standard deviations give one number "
+    "for each of their elements; two numbers need a size.\nRaises: RuntimeError for a negative "
+    "standard deviation.",
+    samples=[
+        case(1.5, 2.0, (2, 3), dtype=TESTED),
+        case(0, 1, (), dtype=TESTED),
+        case(0.0, 1.0, (0, 2)),
+        case(T(2, 3), 2.0, skip=_NO_SLOPE),
+        case(T(2, 1), T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
+        case(0.5, T(3, **_UNIT), skip=_NO_SLOPE, only=FLOATING),
+        case(T(3), skip=_NO_SLOPE),
+    ],
+)
 
 
 # -- counts ----------------------------------------------------------------------------------------
+
 
 def _poisson_by_inversion(rate, generator):
     """Walk up the distribution function until it passes a uniform number; for small rates."""
     u = _uniform_numbers(rate, generator)
     count, mass = ops.zeros_like(rate), ops.exp(-rate)
     reached = mass
-    for k in range(1, 100):             # at rates below 10 nothing lies beyond
+    for k in range(1, 100):  # at rates below 10 nothing lies beyond
         beyond = u >= reached
         if not ops.any(beyond).item():
             break
@@ -208,8 +253,9 @@ def _poisson_by_rejection(rate, generator):
         v = _uniform_numbers(rate, generator)
         us = 0.5 - ops.abs(u)
         k = ops.floor((2 * a / us + b) * u + rate + 0.43)
-        exact = (ops.log(v) + scale - ops.log(a / (us * us) + b)
-                 <= k * log_rate - rate - ops.lgamma(k + 1))
+        exact = ops.log(v) + scale - ops.log(a / (us * us) + b) <= k * log_rate - rate - ops.lgamma(
+            k + 1
+        )
         sure = (us >= 0.07) & (v <= quick)
         possible = (k >= 0) & ((us >= 0.013) | (v <= us))
         accepted = missing & (sure | (possible & exact))
@@ -236,12 +282,22 @@ def _poisson(self, generator):
     return _write(out, ops.where(endless, math.inf, count))
 
 
-op("poisson(self: Tensor, generator: any = None) -> Tensor", forward=_poisson, method=False,
-   vjp={"self": _zeros}, dtypes=FLOATING,
-   doc="Return counts of the Poisson distribution whose rate each element is.\n\nRaises: "
-       "RuntimeError for negative rates.",
-   samples=[case(T(2, 3, low=0, high=5)), case(T(4, low=8, high=60)), case(T(low=0, high=2)),
-            case(T(0, 3)), case(fixed((0, 1, 200)), skip=_NO_SLOPE)])
+op(
+    "poisson(self: Tensor, generator: any = None) -> Tensor",
+    forward=_poisson,
+    method=False,
+    vjp={"self": _zeros},
+    dtypes=FLOATING,
+    doc="Return counts of the Poisson distribution whose rate each element is.\n\nRaises: "
+    "RuntimeError for negative rates.",
+    samples=[
+        case(T(2, 3, low=0, high=5)),
+        case(T(4, low=8, high=60)),
+        case(T(low=0, high=2)),
+        case(T(0, 3)),
+        case(fixed((0, 1, 200)), skip=_NO_SLOPE),
+    ],
+)
 
 
 # -- choices ---------------------------------------------------------------------------------------
@@ -253,11 +309,14 @@ def _check_weights(weights, several):
     """Refuse weights that are no distribution; ``several``: draws that may repeat."""
     if several:
         if not _holds(weights >= 0):
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry "
-                               "< 0)")
+            raise RuntimeError(
+                "invalid multinomial distribution (encountering probability entry < 0)"
+            )
         if not _holds(weights < math.inf):
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry "
-                               "= infinity or NaN)")
+            raise RuntimeError(
+                "invalid multinomial distribution (encountering probability entry "
+                "= infinity or NaN)"
+            )
     elif not _holds((weights >= 0) & (weights < math.inf)):
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     if not _holds(ops.sum(weights, -1) > 0):
@@ -268,7 +327,7 @@ def _within_range(weights):
     """Return float64 weights whose sum is neither infinite nor too small to be cut into parts."""
     largest = ops.amax(weights, -1, True)
     if _holds((largest > 1e-250) & (largest < 1e300)):
-        return weights                  # there are at most 2^24 of them
+        return weights  # there are at most 2^24 of them
     return weights / largest
 
 
@@ -277,13 +336,16 @@ def _multinomial(self, num_samples, replacement, generator):
     if self.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not self.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: "
-                           f"{type_name(self.dtype)}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: "
+            f"{type_name(self.dtype)}"
+        )
     if count <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and count > self.shape[-1]:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without "
-                           "replacement")
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     if self.shape[-1] > _LARGEST_CHOICE:
         raise RuntimeError("number of categories cannot exceed 2^24")
     shape = (*self.shape[:-1], count)
@@ -306,17 +368,26 @@ def _multinomial(self, num_samples, replacement, generator):
     return ops.topk(weights / _exponential_numbers(weights, generator), count)[1]
 
 
-op("multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, "
-   "generator: any = None) -> Tensor", forward=_multinomial, out=True, dtypes=FLOATING,
-   out_dtype="exact",
-   doc="Return indices of the last dim, drawn with the probabilities that its weights give.\n\n"
-       "Without replacement no index is drawn twice; those of weight 0 come last.\nRaises: "
-       "RuntimeError for other than 1 or 2 dims, for negative, infinite or NaN weights, and when "
-       "all are 0.",
-   samples=[case(T(4, low=0.1, high=2), 3), case(T(2, 4, low=0.1, high=2), 2),
-            case(T(2, 3, low=0.1, high=2), 7, True), case(T(3, low=0.1, high=2), 1),
-            case(T(0, 3), 2),
-            case(fixed((0, 1, 0)), 5, True, skip={"expanded": "all its weights are 0"})])
+op(
+    "multinomial(self: Tensor, num_samples: int, replacement: bool = False, *, "
+    "generator: any = None) -> Tensor",
+    forward=_multinomial,
+    out=True,
+    dtypes=FLOATING,
+    out_dtype="exact",
+    doc="Return indices of the last dim, drawn with the probabilities that its weights give.\n\n"
+    "Without replacement no index is drawn twice; those of weight 0 come last.\nRaises: "
+    "RuntimeError for other than 1 or 2 dims, for negative, infinite or NaN weights, and when "
+    "all are 0.",
+    samples=[
+        case(T(4, low=0.1, high=2), 3),
+        case(T(2, 4, low=0.1, high=2), 2),
+        case(T(2, 3, low=0.1, high=2), 7, True),
+        case(T(3, low=0.1, high=2), 1),
+        case(T(0, 3), 2),
+        case(fixed((0, 1, 0)), 5, True, skip={"expanded": "all its weights are 0"}),
+    ],
+)
 
 
 def _check_largest(n, dtype):
@@ -326,10 +397,12 @@ def _check_largest(n, dtype):
     if dtype.is_floating_point:
         bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}[dtype.name]
         if n > (1 << bits) + 1:
-            raise RuntimeError(f"n cannot be greater than {(1 << bits) + 1} for "
-                               f"{type_name(dtype)} type.")
+            raise RuntimeError(
+                f"n cannot be greater than {(1 << bits) + 1} for {type_name(dtype)} type."
+            )
         return
     import pullback
+
     if n > pullback.iinfo(dtype).max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
 
@@ -345,31 +418,45 @@ def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_gra
     return put_into(out, with_requires_grad(cast_to(made, dtype), requires_grad))
 
 
-op(f"randperm(n: int, {RANDOM}) -> Tensor", composite=_randperm, kernel="permutation",
-   method=False,
-   doc="Return the numbers 0 .. n - 1 in random order.\n\nRaises: RuntimeError for a negative n, "
-       "or one that the dtype cannot hold.",
-   samples=[case(5, dtype=TESTED), case(0), case(1), case(4, dtype=Dtype("float32"))],
-   dtypes=INTEGRAL | FLOATING)
+op(
+    f"randperm(n: int, {RANDOM}) -> Tensor",
+    composite=_randperm,
+    kernel="permutation",
+    method=False,
+    doc="Return the numbers 0 .. n - 1 in random order.\n\nRaises: RuntimeError for a negative n, "
+    "or one that the dtype cannot hold.",
+    samples=[case(5, dtype=TESTED), case(0), case(1), case(4, dtype=Dtype("float32"))],
+    dtypes=INTEGRAL | FLOATING,
+)
 
 
 # -- in place --------------------------------------------------------------------------------------
 
+
 def _in_place(signature, forward, doc, **fields):
-    op(signature, forward=forward, inplace="only", function=False, vjp={"self": _zeros}, doc=doc,
-       **fields)
+    op(
+        signature,
+        forward=forward,
+        inplace="only",
+        function=False,
+        vjp={"self": _zeros},
+        doc=doc,
+        **fields,
+    )
 
 
 def _continuous(name, self):
     if not self.dtype.is_floating_point:
-        raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype "
-                           f"must be a floating point but you specified {type_name(self.dtype)}")
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype "
+            f"must be a floating point but you specified {type_name(self.dtype)}"
+        )
 
 
 def _exponential_numbers(like, generator):
     """Return numbers of the exponential distribution with rate 1; none of them is 0."""
     u = _uniform_numbers(like, generator)
-    least = 2.0 ** -54 if u.dtype.name == "float64" else 2.0 ** -25
+    least = 2.0**-54 if u.dtype.name == "float64" else 2.0**-25
     return ops.clamp(-ops.log1p(-u), least)
 
 
@@ -380,10 +467,14 @@ def _exponential(self, lambd, generator):
     return _write(self, _exponential_numbers(self, generator) / lambd)
 
 
-_in_place("exponential_(self: Tensor, lambd: float = 1, *, generator: any = None) -> Tensor",
-          _exponential, "Fill with numbers of the exponential distribution; returns self.\n\n"
-          "Raises: RuntimeError unless the rate lambd is positive.", dtypes=FLOATING,
-          samples=[case(T(2, 3)), case(T(), 2.5), case(T(0, 3))])
+_in_place(
+    "exponential_(self: Tensor, lambd: float = 1, *, generator: any = None) -> Tensor",
+    _exponential,
+    "Fill with numbers of the exponential distribution; returns self.\n\n"
+    "Raises: RuntimeError unless the rate lambd is positive.",
+    dtypes=FLOATING,
+    samples=[case(T(2, 3)), case(T(), 2.5), case(T(0, 3))],
+)
 
 
 def _geometric(self, p, generator):
@@ -394,25 +485,34 @@ def _geometric(self, p, generator):
     return _write(self, ops.clamp(ops.ceil(ops.log1p(-u) / math.log1p(-p)), 1))
 
 
-_in_place("geometric_(self: Tensor, p: float, *, generator: any = None) -> Tensor", _geometric,
-          "Fill with counts of trials up to the first success, which has the probability p; "
-          "returns self.\n\nRaises: RuntimeError unless p lies in (0, 1).",
-          dtypes=INTEGRAL | FLOATING,
-          samples=[case(T(2, 3), 0.5), case(T(), 0.3), case(T(0, 3), 0.9)])
+_in_place(
+    "geometric_(self: Tensor, p: float, *, generator: any = None) -> Tensor",
+    _geometric,
+    "Fill with counts of trials up to the first success, which has the probability p; "
+    "returns self.\n\nRaises: RuntimeError unless p lies in (0, 1).",
+    dtypes=INTEGRAL | FLOATING,
+    samples=[case(T(2, 3), 0.5), case(T(), 0.3), case(T(0, 3), 0.9)],
+)
 
 
 def _cauchy(self, median, sigma, generator):
     _continuous("Cauchy", self)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return _write(self, median + sigma * ops.tan(
-        math.pi * (_uniform_numbers(self, generator) - 0.5)))
+    return _write(
+        self, median + sigma * ops.tan(math.pi * (_uniform_numbers(self, generator) - 0.5))
+    )
 
 
-_in_place("cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: any = None) "
-          "-> Tensor", _cauchy, "Fill with numbers of the Cauchy distribution; returns self.\n\n"
-          "Raises: RuntimeError unless sigma is positive.", dtypes=FLOATING,
-          samples=[case(T(2, 3)), case(T(), 2, 0.5), case(T(0, 3))])
+_in_place(
+    "cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: any = None) "
+    "-> Tensor",
+    _cauchy,
+    "Fill with numbers of the Cauchy distribution; returns self.\n\n"
+    "Raises: RuntimeError unless sigma is positive.",
+    dtypes=FLOATING,
+    samples=[case(T(2, 3)), case(T(), 2, 0.5), case(T(0, 3))],
+)
 
 
 def _log_normal(self, mean, std, generator):
@@ -423,26 +523,33 @@ def _log_normal(self, mean, std, generator):
     return _write(self, ops.exp(mean + std * numbers))
 
 
-_in_place("log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: any = None) "
-          "-> Tensor", _log_normal, "Fill with exponentials of normal numbers; returns self.\n\n"
-          "Raises: RuntimeError unless std, that of the logarithm, is positive.", dtypes=FLOATING,
-          samples=[case(T(2, 3)), case(T(), 0, 0.5), case(T(0, 3))])
+_in_place(
+    "log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: any = None) "
+    "-> Tensor",
+    _log_normal,
+    "Fill with exponentials of normal numbers; returns self.\n\n"
+    "Raises: RuntimeError unless std, that of the logarithm, is positive.",
+    dtypes=FLOATING,
+    samples=[case(T(2, 3)), case(T(), 0, 0.5), case(T(0, 3))],
+)
 
 
 def _largest(dtype):
     """Return the largest of the whole numbers up to which a dtype has them all."""
     import pullback
+
     if dtype.kind == "b":
         return 1
     if dtype.is_floating_point:
-        return {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24,
-                "float64": 1 << 53}[dtype.name]
+        return {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 1 << 53}[
+            dtype.name
+        ]
     return pullback.iinfo(dtype).max
 
 
 def _random_range(from_, to):
     """Return (low, high) of random_'s spellings; high None stands for the largest number."""
-    if to is False:                     # random_() or random_(to)
+    if to is False:  # random_() or random_(to)
         return 0, from_
     return (0 if from_ is None else from_), to
 
@@ -457,12 +564,19 @@ def _random(self, from_, to, generator):
 
 
 # False stands for an argument that is not given: None means "up to the largest number".
-_in_place("random_(self: Tensor, from_: any = None, to: any = False, *, generator: any = None) "
-          "-> Tensor", _random, "Fill with whole numbers in [from_, to), or [0, to); returns self."
-          "\n\nWithout a bound they reach up to the largest that the dtype holds exactly.\n"
-          "Raises: RuntimeError for an empty range, or one beyond the dtype.", kernel="randint",
-          dtypes=BOOL | INTEGRAL | FLOATING,
-          save={"kind": lambda self, from_, to, generator: (
-              0 if to is not False else 2 if from_ is None else 1)},
-          node=lambda kind: f"RandomBackward{kind}",
-          samples=[case(T(2, 3)), case(T(), 2), case(T(0, 3)), case(T(3), 1, 2)])
+_in_place(
+    "random_(self: Tensor, from_: any = None, to: any = False, *, generator: any = None) -> Tensor",
+    _random,
+    "Fill with whole numbers in [from_, to), or [0, to); returns self."
+    "\n\nWithout a bound they reach up to the largest that the dtype holds exactly.\n"
+    "Raises: RuntimeError for an empty range, or one beyond the dtype.",
+    kernel="randint",
+    dtypes=BOOL | INTEGRAL | FLOATING,
+    save={
+        "kind": lambda self, from_, to, generator: (
+            0 if to is not False else 2 if from_ is None else 1
+        )
+    },
+    node=lambda kind: f"RandomBackward{kind}",
+    samples=[case(T(2, 3)), case(T(), 2), case(T(0, 3)), case(T(3), 1, 2)],
+)

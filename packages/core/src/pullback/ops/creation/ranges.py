@@ -29,6 +29,7 @@ def _count_up(count, dtype, device):
 
 # -- identity --------------------------------------------------------------------------------------
 
+
 def _eye(n, m, out, dtype, layout, device, pin_memory, requires_grad):
     n = whole(n, "eye", "n")
     m = n if m is None else whole(m, "eye", "m")
@@ -40,26 +41,40 @@ def _eye(n, m, out, dtype, layout, device, pin_memory, requires_grad):
     return put_into(out, with_requires_grad(made, requires_grad))
 
 
-factory("eye", "n: int, m: int? = None", _eye,
-         "Return a matrix with ones on the diagonal and zeros elsewhere.\n\nRaises: RuntimeError "
-         "for a negative size.",
-         samples=[case(3, dtype=TESTED), case(2, 3, dtype=TESTED), case(3, 2), case(0), case(0, 2),
-                  case(2, 0)],
-         ref=lambda np, n, m=None, dtype=None: np.eye(n, m))
+factory(
+    "eye",
+    "n: int, m: int? = None",
+    _eye,
+    "Return a matrix with ones on the diagonal and zeros elsewhere.\n\nRaises: RuntimeError "
+    "for a negative size.",
+    samples=[
+        case(3, dtype=TESTED),
+        case(2, 3, dtype=TESTED),
+        case(3, 2),
+        case(0),
+        case(0, 2),
+        case(2, 0),
+    ],
+    ref=lambda np, n, m=None, dtype=None: np.eye(n, m),
+)
 
 
 # -- sequences -------------------------------------------------------------------------------------
+
 
 def _end(name, argument, value):
     """Return an end of a sequence as a number."""
     if hasattr(value, "requires_grad"):
         if value.ndim:
-            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got "
-                               f"{argument} with {value.ndim} dimension(s).")
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got "
+                f"{argument} with {value.ndim} dimension(s)."
+            )
         return value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
-        raise TypeError(f"{name}(): argument '{argument}' must be Number, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}"
+        )
     return value
 
 
@@ -73,8 +88,10 @@ def _ends(name, start, end, steps, out, dtype):
     if isinstance(start, complex) or isinstance(end, complex):
         dtype = default_dtype().to_complex() if dtype is None else dtype
         if not dtype.is_complex:
-            raise RuntimeError(f"torch.{name}(): inferred dtype {default_dtype().to_complex()} "
-                               f"can't be safely cast to passed dtype {type_name(dtype)}")
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {default_dtype().to_complex()} "
+                f"can't be safely cast to passed dtype {type_name(dtype)}"
+            )
     dtype = default_dtype() if dtype is None else dtype
     if dtype.kind == "b":
         raise unsupported(name, dtype)
@@ -113,20 +130,44 @@ def _logspace(start, end, steps, base, out, dtype, layout, device, pin_memory, r
     return put_into(out, with_requires_grad(made, requires_grad))
 
 
-factory("linspace", "start: any, end: any, steps: int", _linspace,
-         "Return numbers at equal distances from start to end, both included.\n\nIntegers are cut "
-         "towards 0.\nRaises: RuntimeError for a negative number of them.", kernel="linspace",
-         samples=[case(5, 0, 6, dtype=TESTED), case(0, 1, 5, dtype=TESTED, only=FLOATING | COMPLEX),
-                  case(-3, 9, 5), case(2, 2, 3), case(1, 5, 1), case(0, 1, 0), case(1j, 1, 3),
-                  case(constant(), constant(), 4, only=FLOATING, skip=COUNTED)],
-         ref=lambda np, start, end, steps, dtype=None: np.linspace(start, end, steps),
-         dtypes=NUMBERS)
-factory("logspace", "start: any, end: any, steps: int, base: float = 10.0", _logspace,
-         "Return powers of a base whose exponents lie at equal distances.",
-         samples=[case(0, 3, 4, 2, dtype=TESTED), case(-1, 1, 5), case(0, 1, 0), case(1, 2, 1),
-                  case(0, 2, 3, dtype=TESTED, only=FLOATING | COMPLEX), case(0, 1j, 3)],
-         ref=lambda np, start, end, steps, base=10.0, dtype=None: np.logspace(
-             start, end, steps, base=base), dtypes=NUMBERS)
+factory(
+    "linspace",
+    "start: any, end: any, steps: int",
+    _linspace,
+    "Return numbers at equal distances from start to end, both included.\n\nIntegers are cut "
+    "towards 0.\nRaises: RuntimeError for a negative number of them.",
+    kernel="linspace",
+    samples=[
+        case(5, 0, 6, dtype=TESTED),
+        case(0, 1, 5, dtype=TESTED, only=FLOATING | COMPLEX),
+        case(-3, 9, 5),
+        case(2, 2, 3),
+        case(1, 5, 1),
+        case(0, 1, 0),
+        case(1j, 1, 3),
+        case(constant(), constant(), 4, only=FLOATING, skip=COUNTED),
+    ],
+    ref=lambda np, start, end, steps, dtype=None: np.linspace(start, end, steps),
+    dtypes=NUMBERS,
+)
+factory(
+    "logspace",
+    "start: any, end: any, steps: int, base: float = 10.0",
+    _logspace,
+    "Return powers of a base whose exponents lie at equal distances.",
+    samples=[
+        case(0, 3, 4, 2, dtype=TESTED),
+        case(-1, 1, 5),
+        case(0, 1, 0),
+        case(1, 2, 1),
+        case(0, 2, 3, dtype=TESTED, only=FLOATING | COMPLEX),
+        case(0, 1j, 3),
+    ],
+    ref=lambda np, start, end, steps, base=10.0, dtype=None: np.logspace(
+        start, end, steps, base=base
+    ),
+    dtypes=NUMBERS,
+)
 
 
 def _vander(x, N, increasing):
@@ -143,43 +184,69 @@ def _vander(x, N, increasing):
     return ones if increasing else ops.flip(ones, (1,))
 
 
-op("vander(x: Tensor, N: int? = None, increasing: bool = False) -> Tensor", composite=_vander,
-   method=False, doc="Return a matrix whose columns are powers of a vector, the highest first.\n\n"
-   "Raises: RuntimeError for other tensors than vectors.",
-   samples=[case(T(3)), case(T(3), 2), case(T(3), 4, True), case(T(3), 0, skip=NO_PART),
-            case(T(3), 1, skip=NO_PART), case(T(0), skip=NO_PART), case(T(2), increasing=True)],
-   ref=lambda np, x, N=None, increasing=False: np.vander(x, N, increasing))
+op(
+    "vander(x: Tensor, N: int? = None, increasing: bool = False) -> Tensor",
+    composite=_vander,
+    method=False,
+    doc="Return a matrix whose columns are powers of a vector, the highest first.\n\n"
+    "Raises: RuntimeError for other tensors than vectors.",
+    samples=[
+        case(T(3)),
+        case(T(3), 2),
+        case(T(3), 4, True),
+        case(T(3), 0, skip=NO_PART),
+        case(T(3), 1, skip=NO_PART),
+        case(T(0), skip=NO_PART),
+        case(T(2), increasing=True),
+    ],
+    ref=lambda np, x, N=None, increasing=False: np.vander(x, N, increasing),
+)
 
 
 # -- memory without values -------------------------------------------------------------------------
 
+
 def _empty_strided(size, stride, out, dtype, layout, device, pin_memory, requires_grad):
-    size, stride = sizes_of(size, "empty_strided", "size"), sizes_of(
-        stride, "empty_strided", "stride")
+    size, stride = (
+        sizes_of(size, "empty_strided", "size"),
+        sizes_of(stride, "empty_strided", "stride"),
+    )
     if len(size) != len(stride):
-        raise RuntimeError(f"dimensionality of sizes ({len(size)}) must match dimensionality of "
-                           f"strides ({len(stride)})")
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of "
+            f"strides ({len(stride)})"
+        )
     made = factories().empty_strided_tensor(size, stride, result_dtype(dtype, out), device)
     return with_requires_grad(made, requires_grad)
 
 
-factory("empty_strided", "size: int[], stride: int[]", _empty_strided,
-         "Return an uninitialised tensor that lies in memory as the strides say.",
-         samples=[case(size, stride, dtype=TESTED, skip=UNFILLED) for size, stride in (
-             ((2, 3), (1, 2)), ((), ()), ((0, 2), (2, 1)), ((2, 3), (0, 1)))])
+factory(
+    "empty_strided",
+    "size: int[], stride: int[]",
+    _empty_strided,
+    "Return an uninitialised tensor that lies in memory as the strides say.",
+    samples=[
+        case(size, stride, dtype=TESTED, skip=UNFILLED)
+        for size, stride in (((2, 3), (1, 2)), ((), ()), ((0, 2), (2, 1)), ((2, 3), (0, 1)))
+    ],
+)
 
 
 def _empty_permuted(size, physical_layout, out, dtype, layout, device, pin_memory, requires_grad):
     order, ndim = tuple(physical_layout), len(size)
     if len(order) != ndim:
-        raise RuntimeError(f"Number of dimensions in size does not match the length of the "
-                           f"physical_layout; i.e. len(size) = {ndim} is not equal to "
-                           f"len(physical_layout) = {len(order)}")
+        raise RuntimeError(
+            f"Number of dimensions in size does not match the length of the "
+            f"physical_layout; i.e. len(size) = {ndim} is not equal to "
+            f"len(physical_layout) = {len(order)}"
+        )
     stride, step, seen = [0] * ndim, 1, set()
     for position, d in enumerate(order):
         if not 0 <= d < ndim:
-            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
-                               f"but got {d} at index {position})")
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {ndim - 1}, "
+                f"but got {d} at index {position})"
+            )
         if d in seen:
             raise RuntimeError("Duplicate dim not allowed")
         seen.add(d)
@@ -190,26 +257,44 @@ def _empty_permuted(size, physical_layout, out, dtype, layout, device, pin_memor
     return with_requires_grad(made, requires_grad)
 
 
-factory("empty_permuted", "size: int[], physical_layout: int[]", _empty_permuted,
-         "Return an uninitialised tensor whose dims lie in memory in the given order.",
-         samples=[case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
-                  case((), (), skip=UNFILLED), case((0, 2), (1, 0), skip=UNFILLED)])
-op(f"new_empty_strided(self: Tensor, size: int[], stride: int[], {NEW}) -> Tensor",
-   function=False,
-   composite=lambda self, size, stride, dtype, layout, device, pin_memory, requires_grad:
-   ops.empty_strided(
-       size, stride, dtype=self.dtype if dtype is None else dtype,
-       device=self.device if device is None else device, requires_grad=requires_grad),
-   doc="Return a new tensor with the dtype and device of this one and the given strides.",
-   samples=[case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)])
-op("fill(self: Tensor, value: Operand) -> Tensor", method=False,
-   composite=lambda self, value: ops.fill_(writable(self, value), value),
-   doc="Return a tensor of the same shape and dtype with every element set to a number.",
-   samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
-   ref=lambda np, self, value: np.full(self.shape, value))
+factory(
+    "empty_permuted",
+    "size: int[], physical_layout: int[]",
+    _empty_permuted,
+    "Return an uninitialised tensor whose dims lie in memory in the given order.",
+    samples=[
+        case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
+        case((), (), skip=UNFILLED),
+        case((0, 2), (1, 0), skip=UNFILLED),
+    ],
+)
+op(
+    f"new_empty_strided(self: Tensor, size: int[], stride: int[], {NEW}) -> Tensor",
+    function=False,
+    composite=lambda self, size, stride, dtype, layout, device, pin_memory, requires_grad: (
+        ops.empty_strided(
+            size,
+            stride,
+            dtype=self.dtype if dtype is None else dtype,
+            device=self.device if device is None else device,
+            requires_grad=requires_grad,
+        )
+    ),
+    doc="Return a new tensor with the dtype and device of this one and the given strides.",
+    samples=[case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)],
+)
+op(
+    "fill(self: Tensor, value: Operand) -> Tensor",
+    method=False,
+    composite=lambda self, value: ops.fill_(writable(self, value), value),
+    doc="Return a tensor of the same shape and dtype with every element set to a number.",
+    samples=[case(T(2, 3), 1), case(T(), 0), case(T(0), 1), case(T(2, 3), T())],
+    ref=lambda np, self, value: np.full(self.shape, value),
+)
 
 
 # -- indices ---------------------------------------------------------------------------------------
+
 
 def _count_lower(rows, columns, offset):
     """Return how many places lie on or below a diagonal: a triangle, then full rows."""
@@ -228,13 +313,18 @@ def _triangle_indices(name, below):
         dtype = dtype_named("int64") if dtype is None else dtype
         if dtype.kind not in "ui" or dtype.itemsize == 1:
             raise unsupported(name, dtype)
-        offset = min(max(offset, -row), col)        # beyond, nothing changes
+        offset = min(max(offset, -row), col)  # beyond, nothing changes
         # Of the rows and columns that the triangle reaches, it takes up half at least.
         top, bottom, left, right = (
-            (max(-offset, 0), row, 0, min(col, row + offset)) if below
-            else (0, min(row, col - offset), max(offset, 0), col))
-        count = _count_lower(row, col, offset) if below else (
-            row * col - _count_lower(row, col, offset - 1))
+            (max(-offset, 0), row, 0, min(col, row + offset))
+            if below
+            else (0, min(row, col - offset), max(offset, 0), col)
+        )
+        count = (
+            _count_lower(row, col, offset)
+            if below
+            else (row * col - _count_lower(row, col, offset - 1))
+        )
         places = factories().empty_tensor((count, 2), dtype_named("int64"), device)
         if count:
             rows = _count_up(bottom - top, places.dtype, device).unsqueeze(1)
@@ -247,30 +337,55 @@ def _triangle_indices(name, below):
             if shift:
                 found[line].add_(shift)
         return cast_to(found, dtype)
+
     return composite
 
 
 for _name, _side in (("tril_indices", "lower"), ("triu_indices", "upper")):
-    op(f"{_name}(row: int, col: int, offset: int = 0, *, dtype: dtype? = None, "
-       f"device: device? = None, layout: any = None, pin_memory: bool = False) -> Tensor",
-       method=False, composite=_triangle_indices(_name, _side == "lower"),
-       doc=f"Return the rows and the columns of the {_side} triangle of a matrix, as two rows.",
-       samples=[case(*call) for call in ((3, 3), (3, 4, 1), (4, 3, -1), (2, 5, -1), (5, 2, 2),
-                                         (3, 3, -5), (3, 3, 7), (0, 3), (3, 0), (1, 1))],
-       ref=lambda np, row, col, offset=0, _name=_name: np.stack(
-           getattr(np, _name)(row, offset, col)))
+    op(
+        f"{_name}(row: int, col: int, offset: int = 0, *, dtype: dtype? = None, "
+        f"device: device? = None, layout: any = None, pin_memory: bool = False) -> Tensor",
+        method=False,
+        composite=_triangle_indices(_name, _side == "lower"),
+        doc=f"Return the rows and the columns of the {_side} triangle of a matrix, as two rows.",
+        samples=[
+            case(*call)
+            for call in (
+                (3, 3),
+                (3, 4, 1),
+                (4, 3, -1),
+                (2, 5, -1),
+                (5, 2, 2),
+                (3, 3, -5),
+                (3, 3, 7),
+                (0, 3),
+                (3, 0),
+                (1, 1),
+            )
+        ],
+        ref=lambda np, row, col, offset=0, _name=_name: np.stack(
+            getattr(np, _name)(row, offset, col)
+        ),
+    )
 
 
-op("argwhere(self: Tensor) -> Tensor", composite=lambda self: ops.nonzero_raw(self),
-   ref="numpy.argwhere", doc="Return the coordinates of the elements that are not 0, row by row.",
-   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
-            for shape in ((4,), (3, 4), (0, 2), ())])
+op(
+    "argwhere(self: Tensor) -> Tensor",
+    composite=lambda self: ops.nonzero_raw(self),
+    ref="numpy.argwhere",
+    doc="Return the coordinates of the elements that are not 0, row by row.",
+    samples=[
+        case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
+        for shape in ((4,), (3, 4), (0, 2), ())
+    ],
+)
 
 
 def _unravel_index(indices, shape):
     if not hasattr(indices, "requires_grad"):
-        raise TypeError(f"unravel_index(): argument 'indices' must be Tensor, not "
-                        f"{type(indices).__name__}")
+        raise TypeError(
+            f"unravel_index(): argument 'indices' must be Tensor, not {type(indices).__name__}"
+        )
     if indices.dtype.kind not in "ui":
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     sizes = (shape,) if hasattr(shape, "__index__") and not hasattr(shape, "dtype") else shape
@@ -278,8 +393,7 @@ def _unravel_index(indices, shape):
         raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     for size in sizes:
         if not hasattr(size, "__index__"):
-            raise TypeError(f"expected 'shape' sequence to only contain ints, but got "
-                            f"{type(size)}")
+            raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
         if size < 0:
             raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     found, step, indices = [], 1, cast_to(indices, dtype_named("int64"))
@@ -289,9 +403,18 @@ def _unravel_index(indices, shape):
     return tuple(ops.stack(found[::-1], -1).unbind(-1)) if found else ()
 
 
-op("unravel_index(indices: any, shape: any) -> any", composite=_unravel_index, method=False,
-   doc="Return the coordinates of elements from their places in a flat tensor of a shape.\n\n"
-       "Raises: TypeError for indices that are no integers, ValueError for negative sizes.",
-   samples=[case(at(3, high=6), (2, 3)), case(at(high=6), (2, 3)), case(at(2, 2, high=6), 6),
-            case(at(0, high=6), (3, 2)), case(at(2, high=24), (2, 3, 4))],
-   ref=lambda np, indices, shape: np.unravel_index(indices, shape))
+op(
+    "unravel_index(indices: any, shape: any) -> any",
+    composite=_unravel_index,
+    method=False,
+    doc="Return the coordinates of elements from their places in a flat tensor of a shape.\n\n"
+    "Raises: TypeError for indices that are no integers, ValueError for negative sizes.",
+    samples=[
+        case(at(3, high=6), (2, 3)),
+        case(at(high=6), (2, 3)),
+        case(at(2, 2, high=6), 6),
+        case(at(0, high=6), (3, 2)),
+        case(at(2, high=24), (2, 3, 4)),
+    ],
+    ref=lambda np, indices, shape: np.unravel_index(indices, shape),
+)

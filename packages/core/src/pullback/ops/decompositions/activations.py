@@ -33,7 +33,7 @@ def silu_backward(grad, self):
 
 @decomposition("gelu")
 def gelu(self):
-    return self * 0.5 * ops.erfc(self * -math.sqrt(0.5))        # 1 + erf would cancel
+    return self * 0.5 * ops.erfc(self * -math.sqrt(0.5))  # 1 + erf would cancel
 
 
 @decomposition("gelu_backward")
@@ -53,13 +53,14 @@ def gelu_tanh(self):
 
 @decomposition("gelu_tanh_backward")
 def gelu_tanh_backward(grad, self):
-    self = ops.clamp(self, -64, 64)         # beyond, it is 0 or 1, and squares may overflow
+    self = ops.clamp(self, -64, 64)  # beyond, it is 0 or 1, and squares may overflow
     size = ops.tanh(_angle(self))
     slope = (self * self * (3 * 0.044715) + 1) * _ROOT
     return grad * ((size + 1) * 0.5 + self * 0.5 * (1 - size * size) * slope)
 
 
 # -- logarithms of sums ----------------------------------------------------------------------------
+
 
 def above_larger(self, other, part):
     """Return the larger one plus a function of the smaller one's distance from it."""

@@ -12,7 +12,7 @@ from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_primitive
 from pullback.ops.table.schema import ops
 
-_UNROLLED = 1 << 20     # elements of unrolled windows held at a time: they should stay in a cache
+_UNROLLED = 1 << 20  # elements of unrolled windows held at a time: they should stay in a cache
 
 
 def _run_bmm(out, left, right):
@@ -35,8 +35,12 @@ def _rows_of(self, groups, start, row, rows):
     """Return rows of one image (n, groups * c, ...) as the view (groups, c, elements)."""
     size, line = product(self.shape[2:]), product(self.shape[3:])
     each = self.shape[1] // groups
-    return ops.as_strided(self, (groups, each, rows * line), (each * size, size, 1),
-                          self.storage_offset() + start * self.shape[1] * size + row * line)
+    return ops.as_strided(
+        self,
+        (groups, each, rows * line),
+        (each * size, size, 1),
+        self.storage_offset() + start * self.shape[1] * size + row * line,
+    )
 
 
 def _by_group(self, groups, start, length, row, rows):
@@ -56,12 +60,21 @@ def _columns(windows, groups, start, length, row, rows):
     channels, *rest = windows.shape[1:]
     steps = windows.stride()
     part = ops.as_strided(
-        windows, (groups, channels // groups, *rest[:rank], length, *rest[rank:]),
-        (steps[1] * (channels // groups), steps[1], *steps[2:2 + rank], steps[0],
-         *steps[2 + rank:]), windows.storage_offset())
+        windows,
+        (groups, channels // groups, *rest[:rank], length, *rest[rank:]),
+        (
+            steps[1] * (channels // groups),
+            steps[1],
+            *steps[2 : 2 + rank],
+            steps[0],
+            *steps[2 + rank :],
+        ),
+        windows.storage_offset(),
+    )
     height = channels // groups * product(rest[:rank])
     return put(new_empty(windows, part.shape), part).reshape(
-        (groups, height, length * product(rest[rank:])))
+        (groups, height, length * product(rest[rank:]))
+    )
 
 
 def _is_pointwise(kernel, stride, padding, groups):
@@ -78,6 +91,7 @@ def _add_bias(out, bias):
 
 # -- without a kernel: unrolled windows and matrix products ----------------------------------------
 
+
 @decomposition("conv")
 def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
     """C: correlate the input with the weight."""
@@ -90,8 +104,11 @@ def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
         return _add_bias(new_filled(self, out.shape), bias)
     if _is_pointwise(kernel, stride, padding, groups) and self.shape[2:] == out.shape[2:]:
         flat = self.reshape((*self.shape[:2], -1))
-        _run_bmm(out.reshape((*out.shape[:2], -1)),
-                 matrices.expand((self.shape[0], *matrices.shape[1:])), flat)
+        _run_bmm(
+            out.reshape((*out.shape[:2], -1)),
+            matrices.expand((self.shape[0], *matrices.shape[1:])),
+            flat,
+        )
         return _add_bias(out, bias)
     windows = window_view(pad_zeros(self, padding), kernel, stride, dilation, counts)
     size = product(counts)
@@ -104,8 +121,10 @@ def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
             continue
         made = new_empty(self, (groups, channels // groups, length * size))
         _run_bmm(made, matrices, columns)
-        put(ops.narrow(parts, 0, start, length),
-            made.reshape((*made.shape[:2], length, size)).permute((2, 0, 1, 3)))
+        put(
+            ops.narrow(parts, 0, start, length),
+            made.reshape((*made.shape[:2], length, size)).permute((2, 0, 1, 3)),
+        )
     return _add_bias(out, bias)
 
 
@@ -119,11 +138,17 @@ def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, group
     matrices = _matrix(weight, groups).transpose(1, 2)
     if _is_pointwise(kernel, stride, padding, groups) and self.shape[2:] == tuple(sizes):
         out = new_empty(self, (*shape[:2], product(sizes)))
-        _run_bmm(out, matrices.expand((shape[0], *matrices.shape[1:])),
-                 self.reshape((*self.shape[:2], -1)))
+        _run_bmm(
+            out,
+            matrices.expand((shape[0], *matrices.shape[1:])),
+            self.reshape((*self.shape[:2], -1)),
+        )
         return _add_bias(out.reshape(shape), bias)
-    padded = new_filled(self, (*shape[:2], *(n + 2 * p for n, p in zip(sizes, padding))),
-                        dtype=accumulate_dtype(self.dtype))
+    padded = new_filled(
+        self,
+        (*shape[:2], *(n + 2 * p for n, p in zip(sizes, padding))),
+        dtype=accumulate_dtype(self.dtype),
+    )
     counts, rank, self = self.shape[2:], len(kernel), self.contiguous()
     order = (rank + 1, *range(rank + 1), *range(rank + 2, 2 * rank + 2))
     for piece in _pieces(shape[0], counts, groups * rows * product(counts)):
@@ -134,8 +159,12 @@ def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, group
         windows = columns.reshape((groups * weight.shape[1], *kernel, length, *some))
         target = ops.narrow(padded, 0, start, length)
         if height < counts[0]:
-            target = ops.narrow(target, 2, row * stride[0],
-                                (height - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1)
+            target = ops.narrow(
+                target,
+                2,
+                row * stride[0],
+                (height - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1,
+            )
         add_windows(target, windows.permute(order), kernel, stride, dilation, some)
     out = inside(padded, padding, sizes)
     if out is not padded or padded.dtype != self.dtype:

@@ -9,6 +9,7 @@ from pullback.ops.table.schema import ops
 
 # -- signs and rounding ----------------------------------------------------------------------------
 
+
 @decomposition("neg")
 def neg(self):
     # -0.0 - x is -x for zeros too; 0 - x would lose their sign.
@@ -19,7 +20,7 @@ def neg(self):
 @decomposition("abs")
 def abs_(self):
     if not self.is_complex():
-        return ops.where(self < 0, -self, self) + 0     # + 0 makes -0.0 positive
+        return ops.where(self < 0, -self, self) + 0  # + 0 makes -0.0 positive
     x, y = ops.abs(ops.real(self)), ops.abs(ops.imag(self))
     large, small = ops.maximum(x, y), ops.minimum(x, y)
     ratio = ops.where((large == 0) | (large == math.inf), 0, small / large)
@@ -56,6 +57,7 @@ def conj(self):
 
 
 # -- comparisons -----------------------------------------------------------------------------------
+
 
 @decomposition("gt")
 def gt(self, other):
@@ -104,6 +106,7 @@ def minimum(self, other):
 
 # -- elementary functions --------------------------------------------------------------------------
 
+
 @decomposition("cosh")
 def cosh(self):
     return (ops.exp(self) + ops.exp(-self)) * 0.5
@@ -151,7 +154,7 @@ def sinh(self):
 
 @decomposition("square")
 def square(self):
-    return self * (self * 1)       # of bools it is int64
+    return self * (self * 1)  # of bools it is int64
 
 
 @decomposition("tan")
@@ -207,7 +210,7 @@ def acos(self):
 def asin(self):
     if not self.is_complex():
         return ops.atan2(self, ops.sqrt((1 - self) * (1 + self)))
-    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j    # DLMF 4.23.19
+    return ops.log(self * 1j + ops.sqrt(1 - self) * ops.sqrt(1 + self)) * -1j  # DLMF 4.23.19
 
 
 @decomposition("relu")
@@ -216,6 +219,7 @@ def relu(self):
 
 
 # -- of three operands -----------------------------------------------------------------------------
+
 
 @decomposition("addcdiv")
 def addcdiv(self, tensor1, tensor2, value):
@@ -236,6 +240,7 @@ def clamp(self, low, high):
 def lerp(self, end, weight):
     difference = end - self
     if hasattr(weight, "shape"):
-        return ops.where(ops.abs(weight) < 0.5, self + weight * difference,
-                         end - difference * (1 - weight))
+        return ops.where(
+            ops.abs(weight) < 0.5, self + weight * difference, end - difference * (1 - weight)
+        )
     return self + difference * weight if abs(weight) < 0.5 else end - difference * (1 - weight)

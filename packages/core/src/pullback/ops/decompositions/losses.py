@@ -39,7 +39,7 @@ def composed_nll(self, target, weight, plan):
         try:
             return reduced(-_pick(self, target, dim), reduction)
         except IndexError:
-            pass                        # perhaps only of samples to ignore
+            pass  # perhaps only of samples to ignore
     try:
         kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
         loss = ops.where(kept, -_pick(self, classes, dim) * weights, 0)

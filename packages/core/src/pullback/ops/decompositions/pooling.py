@@ -18,9 +18,12 @@ Slide = namedtuple("Slide", "count kernel stride pad dilation")
 def windows_by_dim(sizes, counts, geometry):
     """Return the windows of each dim, from the parameters of the primitives."""
     rank = len(sizes)
-    return [Slide(count, *geometry[dim::rank]) if geometry[dim] else
-            [(number * size // count, -(-(number + 1) * size // count)) for number in range(count)]
-            for dim, (size, count) in enumerate(zip(sizes, counts))]
+    return [
+        Slide(count, *geometry[dim::rank])
+        if geometry[dim]
+        else [(number * size // count, -(-(number + 1) * size // count)) for number in range(count)]
+        for dim, (size, count) in enumerate(zip(sizes, counts))
+    ]
 
 
 def _every(self, dim, start, count, step):
@@ -29,6 +32,7 @@ def _every(self, dim, start, count, step):
 
 # -- the largest element ---------------------------------------------------------------------------
 
+
 def _better(value, best):
     """The first of equal elements stays, but the last NaN wins."""
     return (value > best) | (value != value) if value.dtype.is_floating_point else value > best
@@ -36,21 +40,27 @@ def _better(value, best):
 
 def _lowest(dtype):
     import pullback
+
     return -math.inf if dtype.is_floating_point else pullback.iinfo(dtype).min
 
 
 def _select(self, dim, index):
     import pullback
-    return ops.index_select(self, dim, pullback.tensor(index, dtype=pullback.int64,
-                                                       device=self.device))
+
+    return ops.index_select(
+        self, dim, pullback.tensor(index, dtype=pullback.int64, device=self.device)
+    )
 
 
 def _along(like, dim, shape, numbers, dtype):
     """Return numbers along a dim of a shape, written out: mixed strides would slow comparisons."""
     import pullback
+
     line = pullback.tensor(numbers, dtype=dtype, device=like.device)
-    return put(new_empty(like, shape, dtype),
-               line.reshape((-1, *[1] * (len(shape) - dim - 1))).expand(shape))
+    return put(
+        new_empty(like, shape, dtype),
+        line.reshape((-1, *[1] * (len(shape) - dim - 1))).expand(shape),
+    )
 
 
 def _pick(found, state):
@@ -71,12 +81,14 @@ def _with_ends(parts, dim, slide):
     last = (slide.count - 1) * slide.stride - slide.pad + (slide.kernel - 1) * slide.dilation
     grown = []
     for part in parts:
-        shape = (*part.shape[:dim], slide.pad + max(size, last + 1), *part.shape[dim + 1:])
+        shape = (*part.shape[:dim], slide.pad + max(size, last + 1), *part.shape[dim + 1 :])
         wide = new_filled(part, shape, 0 if grown else _lowest(part.dtype))
         put(ops.narrow(wide, dim, slide.pad, size), part)
         for before in range(1, slide.pad + 1 if grown else 1):
-            put(ops.narrow(wide, dim, slide.pad - before, 1),
-                ops.narrow(part, dim, min(-before % slide.dilation, size - 1), 1))
+            put(
+                ops.narrow(wide, dim, slide.pad - before, 1),
+                ops.narrow(part, dim, min(-before % slide.dilation, size - 1), 1),
+            )
         grown.append(wide)
     return grown
 
@@ -85,8 +97,12 @@ def _first_inside(slide, size):
     """Return the number, in its window, of the first element inside the dim."""
     starts = [number * slide.stride - slide.pad for number in range(slide.count)]
     firsts = [max(-(start // slide.dilation), 0) for start in starts]
-    return [first if start + first * slide.dilation < size else max(
-        (size - 1 - start) // slide.dilation, 0) for start, first in zip(starts, firsts)]
+    return [
+        first
+        if start + first * slide.dilation < size
+        else max((size - 1 - start) // slide.dilation, 0)
+        for start, first in zip(starts, firsts)
+    ]
 
 
 def _max_slide(parts, dim, slide, kind):
@@ -100,8 +116,10 @@ def _max_slide(parts, dim, slide, kind):
     inside = slide.pad == 0 and last < size
     parts = parts if inside else _with_ends(parts, dim, slide)
     for number in range(slide.kernel):
-        found = [_every(part, dim, number * slide.dilation, slide.count, slide.stride).contiguous()
-                 for part in parts]
+        found = [
+            _every(part, dim, number * slide.dilation, slide.count, slide.stride).contiguous()
+            for part in parts
+        ]
         shape = found[0].shape
         if number == 0 and not inside:
             found.append(_along(found[0], dim, shape, _first_inside(slide, size), kind))
@@ -125,11 +143,15 @@ def _max_spans(parts, dim, spans, kind):
 def _places(numbers, windows, sizes, dtype):
     """Turn the numbers of the chosen elements into one index into the plane."""
     import pullback
+
     index = None
     for dim, (number, window, size) in enumerate(zip(numbers, windows, sizes)):
         slide = isinstance(window, Slide)
-        starts = [n * window.stride - window.pad for n in range(window.count)] if slide else [
-            start for start, _ in window]
+        starts = (
+            [n * window.stride - window.pad for n in range(window.count)]
+            if slide
+            else [start for start, _ in window]
+        )
         line = pullback.tensor(starts, dtype=dtype, device=number.device)
         line = line.reshape((-1, *[1] * (len(sizes) - dim - 1)))
         place = number.to(dtype)
@@ -137,7 +159,7 @@ def _places(numbers, windows, sizes, dtype):
             place = place * window.dilation
         place = place + line
         if slide and window.pad and window.dilation > 1:
-            place = ops.clamp(place, 0, size - 1)   # a window may have no element inside
+            place = ops.clamp(place, 0, size - 1)  # a window may have no element inside
         index = place if index is None else index * size + place
     return index
 
@@ -145,9 +167,10 @@ def _places(numbers, windows, sizes, dtype):
 @decomposition("max_windows")
 def composed_max(self, plan, node):
     import pullback
+
     (shape, _), _, (geometry,) = plan
     rank = len(geometry) // 4
-    sizes, counts = self.shape[self.ndim - rank:], shape[self.ndim - rank:]
+    sizes, counts = self.shape[self.ndim - rank :], shape[self.ndim - rank :]
     values, found = new_empty(self, shape), new_empty(self, shape, pullback.int64)
     if not values.numel():
         return values, found
@@ -163,6 +186,7 @@ def composed_max(self, plan, node):
 
 
 # -- the mean --------------------------------------------------------------------------------------
+
 
 def _window_place(slide, number, size):
     """Return which windows have an element at this place inside the dim, and the first one's."""
@@ -184,30 +208,34 @@ def _sum_along(self, dim, window):
     """Add the elements of each window: place by place, or window by window if those are fewer."""
     size = self.shape[dim]
     if isinstance(window, Slide) and window.kernel <= window.count:
-        out = new_filled(self, (*self.shape[:dim], window.count, *self.shape[dim + 1:]))
+        out = new_filled(self, (*self.shape[:dim], window.count, *self.shape[dim + 1 :]))
         for number in range(window.kernel):
             low, count, start = _window_place(window, number, size)
             if count > 0:
                 ops.narrow(out, dim, low, count).add_(
-                    _every(self, dim, start, count, window.stride))
+                    _every(self, dim, start, count, window.stride)
+                )
         return out
     spans = _clipped(window, size)
-    out = new_empty(self, (*self.shape[:dim], len(spans), *self.shape[dim + 1:]))
+    out = new_empty(self, (*self.shape[:dim], len(spans), *self.shape[dim + 1 :]))
     for number, (start, end) in enumerate(spans):
-        put(ops.narrow(out, dim, number, 1),
-            ops.sum(ops.narrow(self, dim, start, end - start), dim, True))
+        put(
+            ops.narrow(out, dim, number, 1),
+            ops.sum(ops.narrow(self, dim, start, end - start), dim, True),
+        )
     return out
 
 
 def _spread_along(self, dim, window, size):
     """Add each element to all of its window: the adjoint of _sum_along."""
-    out = new_filled(self, (*self.shape[:dim], size, *self.shape[dim + 1:]))
+    out = new_filled(self, (*self.shape[:dim], size, *self.shape[dim + 1 :]))
     if isinstance(window, Slide) and window.kernel <= window.count:
         for number in range(window.kernel):
             low, count, start = _window_place(window, number, size)
             if count > 0:
                 _every(out, dim, start, count, window.stride).add_(
-                    ops.narrow(self, dim, low, count))
+                    ops.narrow(self, dim, low, count)
+                )
         return out
     for number, (start, end) in enumerate(_clipped(window, size)):
         ops.narrow(out, dim, start, end - start).add_(ops.narrow(self, dim, number, 1))
@@ -217,11 +245,18 @@ def _spread_along(self, dim, window, size):
 def _divided(self, windows, sizes, padded, divisor):
     """Divide by a given number, or by how many places each window has."""
     import pullback
+
     if divisor:
         return _quotient(self, divisor)
-    areas = [[end - start for start, end in _clipped(
-        window, size, window.pad if padded and isinstance(window, Slide) else 0)]
-        for window, size in zip(windows, sizes)]
+    areas = [
+        [
+            end - start
+            for start, end in _clipped(
+                window, size, window.pad if padded and isinstance(window, Slide) else 0
+            )
+        ]
+        for window, size in zip(windows, sizes)
+    ]
     area = 1
     for dim, lengths in enumerate(areas):
         shape = [1] * len(areas)
@@ -234,8 +269,9 @@ def _quotient(self, divisor):
     """Integers are divided as C does it, towards 0."""
     if self.dtype.is_floating_point:
         return self / divisor
-    negative = (self < 0) ^ (divisor < 0) if hasattr(divisor, "shape") or divisor >= 0 else (
-        self >= 0)
+    negative = (
+        (self < 0) ^ (divisor < 0) if hasattr(divisor, "shape") or divisor >= 0 else (self >= 0)
+    )
     size = ops.floor_divide(ops.abs(self), abs(divisor))
     return ops.where(negative, -size, size)
 
@@ -244,7 +280,7 @@ def _quotient(self, divisor):
 def composed_mean(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
     rank = len(geometry) // 4
-    sizes, counts = self.shape[self.ndim - rank:], shape[self.ndim - rank:]
+    sizes, counts = self.shape[self.ndim - rank :], shape[self.ndim - rank :]
     windows, out = windows_by_dim(sizes, counts, geometry), self
     for dim, window in reversed(list(enumerate(windows, self.ndim - rank))):
         out = _sum_along(out, dim, window)
@@ -254,8 +290,8 @@ def composed_mean(self, plan, node):
 @decomposition("mean_windows_adjoint")
 def composed_mean_adjoint(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
-    sizes = shape[self.ndim - len(geometry) // 4:]
-    windows = windows_by_dim(sizes, self.shape[self.ndim - len(sizes):], geometry)
+    sizes = shape[self.ndim - len(geometry) // 4 :]
+    windows = windows_by_dim(sizes, self.shape[self.ndim - len(sizes) :], geometry)
     out = _divided(self, windows, sizes, padded, divisor)
     for dim, (window, size) in enumerate(zip(windows, sizes), self.ndim - len(sizes)):
         out = _spread_along(out, dim, window, size)

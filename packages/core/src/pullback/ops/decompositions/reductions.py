@@ -55,9 +55,9 @@ def _add_logs(left, right):
 def logcumsumexp(self, dim):
     if not self.ndim:
         return self.clone()
-    if self.is_complex():               # the logarithm of 0 has no angle
+    if self.is_complex():  # the logarithm of 0 has no angle
         self = ops.where(ops.real(self) == -math.inf, -math.inf, self)
-    out, = scan(_add_logs, [self], wrap_dim(dim, self.ndim, "logcumsumexp"))
+    (out,) = scan(_add_logs, [self], wrap_dim(dim, self.ndim, "logcumsumexp"))
     return out.clone() if out is self else out
 
 
@@ -111,12 +111,12 @@ def _cumulative_extreme(name):
             return self.clone(), ops.zeros_like(self, dtype=dtype_named("int64"))
         dim = wrap_dim(dim, self.ndim, name)
         join = ops.maximum if name == "cummax" else ops.minimum
-        values, = scan(lambda left, right: [join(left[0], right[0])], [self], dim)
+        (values,) = scan(lambda left, right: [join(left[0], right[0])], [self], dim)
         shape = [1] * self.ndim
         shape[dim] = self.shape[dim]
         places = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
         records = ops.where((self == values) | (self != self), places, 0)
-        indices, = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
+        (indices,) = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
         return tuple(ops.clone(part, memory_format=contiguous_format) for part in (values, indices))
 
 

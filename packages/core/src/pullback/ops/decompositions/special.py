@@ -12,19 +12,35 @@ from pullback.ops.table.schema import ops
 
 # Lanczos' approximation of gamma with g = 7: Press et al., Numerical Recipes, 6.1; coefficients of
 # P. Godfrey.
-_LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313,
-            -176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6,
-            1.5056327351493116e-7)
+_LANCZOS = (
+    0.99999999999980993,
+    676.5203681218851,
+    -1259.1392167224028,
+    771.32342877765313,
+    -176.61502916214059,
+    12.507343278686905,
+    -0.13857109526572012,
+    9.9843695780195716e-6,
+    1.5056327351493116e-7,
+)
 # B(2k) / (2k) of the Bernoulli numbers, DLMF 24.2 and 5.11.2.
 _PSI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 # (2k)! / B(2k) as in the Euler-Maclaurin formula, DLMF 25.11.28.
-_EULER = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.3183791606,
-          7.47242496e10, -2.950130727918164224e12)
+_EULER = (
+    12.0,
+    -720.0,
+    30240.0,
+    -1209600.0,
+    47900160.0,
+    -1892437580.3183791606,
+    7.47242496e10,
+    -2.950130727918164224e12,
+)
 
 
 @decomposition("acosh")
 def acosh(self):
-    return ops.log(self + ops.sqrt(self - 1) * ops.sqrt(self + 1))      # DLMF 4.37.21
+    return ops.log(self + ops.sqrt(self - 1) * ops.sqrt(self + 1))  # DLMF 4.37.21
 
 
 @decomposition("asinh")
@@ -40,7 +56,7 @@ def asinh(self):
 
 @decomposition("atanh")
 def atanh(self):
-    return (ops.log1p(self) - ops.log1p(-self)) * 0.5                   # DLMF 4.37.24
+    return (ops.log1p(self) - ops.log1p(-self)) * 0.5  # DLMF 4.37.24
 
 
 @decomposition("hypot")
@@ -63,6 +79,7 @@ def gcd(self, other):
 
 
 # -- the error function ----------------------------------------------------------------------------
+
 
 @decomposition("erfc")
 def erfc(self):
@@ -92,6 +109,7 @@ def erfinv(self):
 
 
 # -- gamma and its relatives -----------------------------------------------------------------------
+
 
 @decomposition("lgamma")
 def lgamma(self):
@@ -140,12 +158,12 @@ def zeta(self, other):
         self = ops.full_like(other, self)
     if not hasattr(other, "dtype"):
         other = ops.full_like(self, other)
-    total = other ** -self
+    total = other**-self
     q = other
     for _ in range(12):
         q = q + 1
-        total = total + q ** -self
-    power = q ** -self
+        total = total + q**-self
+    power = q**-self
     total = total + power * q / (self - 1) - 0.5 * power
     factor, k = 1, 0
     for number in _EULER:
@@ -164,6 +182,7 @@ def zeta(self, other):
 
 # -- Bessel functions ------------------------------------------------------------------------------
 
+
 def _bessel(self, order):
     """The power series DLMF 10.25.2 up to 20, the asymptotic one 10.40.1 beyond."""
     size = ops.abs(self)
@@ -180,7 +199,7 @@ def _bessel(self, order):
     for k in range(1, 30):
         term = term * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k * x)
         series = series + term
-    half = ops.exp(x / 2)       # e**x alone would overflow before the result does
+    half = ops.exp(x / 2)  # e**x alone would overflow before the result does
     far = half / ops.sqrt(2 * math.pi * x) * series * half
     found = ops.where(size < 20, found, far)
     return ops.where(size == math.inf, math.nan, found)

@@ -23,9 +23,28 @@ def activation_samples(*numbers, low=-4, high=4):
     return made
 
 
-def activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), namespace=F,
-                node=None, inplace=False, inplace_function=False, method=False, low=-4, high=4,
-                dtypes=FLOATING, check=None, out=False, out_dtype="cast", out_overlap=False):
+def activation(
+    name,
+    forward,
+    vjp,
+    ref,
+    doc,
+    *,
+    parameters=(),
+    others=((),),
+    namespace=F,
+    node=None,
+    inplace=False,
+    inplace_function=False,
+    method=False,
+    low=-4,
+    high=4,
+    dtypes=FLOATING,
+    check=None,
+    out=False,
+    out_dtype="cast",
+    out_overlap=False,
+):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
     ``forward`` is a Python function, or the name of a primitive. ``parameters`` are (name,
@@ -35,23 +54,35 @@ def activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), nam
     title = name.title().replace("_", "")
     listed = "".join(f", {argument}: Scalar" for argument, _ in parameters)
     defaults = "".join(f", {argument}: Scalar = {value}" for argument, value in parameters)
-    given = [tuple(value for _, value in parameters),
-             *(values for values in others if values)]
+    given = [tuple(value for _, value in parameters), *(values for values in others if values)]
     samples = activation_samples(*given, low=low, high=high)
 
     def run(self, *numbers):
         return forward(require(name, dtypes, self), *numbers)
 
     how = {"kernel": forward} if isinstance(forward, str) else {"forward": run}
-    op(f"{name}_kernel(self: Tensor{listed}) -> Tensor", **how,
-       vjp={"self": vjp}, jvp="pointwise", node=node or f"{title}Backward0", dtypes=dtypes,
-       inplace=True, batch="unary", method=False, function=False, doc=doc, samples=samples, ref=ref)
+    op(
+        f"{name}_kernel(self: Tensor{listed}) -> Tensor",
+        **how,
+        vjp={"self": vjp},
+        jvp="pointwise",
+        node=node or f"{title}Backward0",
+        dtypes=dtypes,
+        inplace=True,
+        batch="unary",
+        method=False,
+        function=False,
+        doc=doc,
+        samples=samples,
+        ref=ref,
+    )
 
     def numbers_of(self, values):
         if check is not None:
             return check(self, *values)
-        return [number(name, argument, value, self)
-                for (argument, _), value in zip(parameters, values)]
+        return [
+            number(name, argument, value, self) for (argument, _), value in zip(parameters, values)
+        ]
 
     def call(self, *values):
         *values, overwrite = values if inplace else (*values, False)
@@ -60,15 +91,32 @@ def activation(name, forward, vjp, ref, doc, *, parameters=(), others=((),), nam
 
     # Every argument may be left out: what users call shares the samples, and tries the defaults.
     flag = ", inplace: bool = False" if inplace else ""
-    op(f"{name}(self: Tensor{defaults}{flag}) -> Tensor", composite=call, dtypes=dtypes,
-       namespace=namespace, method=method, doc=doc, ref=ref, out=out, out_dtype=out_dtype,
-       out_overlap=out_overlap, samples=[case(T(2, 3, low=low, high=high)), *samples])
+    op(
+        f"{name}(self: Tensor{defaults}{flag}) -> Tensor",
+        composite=call,
+        dtypes=dtypes,
+        namespace=namespace,
+        method=method,
+        doc=doc,
+        ref=ref,
+        out=out,
+        out_dtype=out_dtype,
+        out_overlap=out_overlap,
+        samples=[case(T(2, 3, low=low, high=high)), *samples],
+    )
     if inplace_function:
-        op(f"{name}_(self: Tensor{defaults}) -> Tensor", namespace=namespace, method=False,
-           composite=lambda self, *values: getattr(ops, f"{name}_kernel_")(
-               self, *numbers_of(self, values)),
-           dtypes=dtypes, doc=f"Replace each element: see `{name}`; returns self.", ref=ref,
-           samples=samples)
+        op(
+            f"{name}_(self: Tensor{defaults}) -> Tensor",
+            namespace=namespace,
+            method=False,
+            composite=lambda self, *values: getattr(ops, f"{name}_kernel_")(
+                self, *numbers_of(self, values)
+            ),
+            dtypes=dtypes,
+            doc=f"Replace each element: see `{name}`; returns self.",
+            ref=ref,
+            samples=samples,
+        )
 
 
 def _negative_part(self):
@@ -87,22 +135,43 @@ def _up_to(self, limit):
 
 def _unit(name, primitive, vjp, ref, doc):
     """Declare an activation without its numbers, which have their usual values."""
-    op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, vjp={"self": vjp}, dtypes=FLOATING,
-       method=False, function=False, doc=doc, samples=activation_samples(()), ref=ref)
+    op(
+        f"{name}(self: Tensor) -> Tensor",
+        kernel=primitive,
+        vjp={"self": vjp},
+        dtypes=FLOATING,
+        method=False,
+        function=False,
+        doc=doc,
+        samples=activation_samples(()),
+        ref=ref,
+    )
 
 
 def _slope(name, primitive, vjp, ref, doc, dtypes=FLOATING):
     """Declare the derivative of an activation, times a gradient, by the activation's input."""
-    op(f"{name}(grad: Tensor, self: Tensor) -> Tensor", kernel=primitive, vjp=vjp, dtypes=dtypes,
-       method=False, function=False, doc=doc, ref=ref,
-       samples=[case(T(*shape), T(*shape, low=-2.5, high=2.5)) for shape in _SHAPES])
+    op(
+        f"{name}(grad: Tensor, self: Tensor) -> Tensor",
+        kernel=primitive,
+        vjp=vjp,
+        dtypes=dtypes,
+        method=False,
+        function=False,
+        doc=doc,
+        ref=ref,
+        samples=[case(T(*shape), T(*shape, low=-2.5, high=2.5)) for shape in _SHAPES],
+    )
 
 
 # -- exponential units -----------------------------------------------------------------------------
 
-_unit("elu_unit", "elu", lambda g, self: ops.where(self <= 0, g * _below(self).exp(), g),
-      lambda np, self: np.where(self > 0, self, np.expm1(np.minimum(self, 0))),
-      "Return elu with an alpha of 1.")
+_unit(
+    "elu_unit",
+    "elu",
+    lambda g, self: ops.where(self <= 0, g * _below(self).exp(), g),
+    lambda np, self: np.where(self > 0, self, np.expm1(np.minimum(self, 0))),
+    "Return elu with an alpha of 1.",
+)
 
 
 @wide
@@ -114,14 +183,17 @@ def _elu(self, alpha):
     return ops.elu_unit(self) if alpha == 1 else _scaled_elu(self, alpha)
 
 
-activation("elu", _elu,
-            lambda g, self, alpha: ops.where(
-                self <= 0, g * (_below(self).exp() * alpha), g),
-            lambda np, self, alpha=1.0: np.where(
-                self > 0, self, alpha * np.expm1(np.minimum(self, 0))),
-            "Return x, or alpha * (e**x - 1) of elements up to 0.\n\nDerivative: alpha at 0.",
-            parameters=(("alpha", 1.0),), others=((0.5,), (2,)), inplace=True,
-            inplace_function=True)
+activation(
+    "elu",
+    _elu,
+    lambda g, self, alpha: ops.where(self <= 0, g * (_below(self).exp() * alpha), g),
+    lambda np, self, alpha=1.0: np.where(self > 0, self, alpha * np.expm1(np.minimum(self, 0))),
+    "Return x, or alpha * (e**x - 1) of elements up to 0.\n\nDerivative: alpha at 0.",
+    parameters=(("alpha", 1.0),),
+    others=((0.5,), (2,)),
+    inplace=True,
+    inplace_function=True,
+)
 
 
 @wide
@@ -135,14 +207,21 @@ def _celu_alpha(self, alpha):
     return (alpha,)
 
 
-activation("celu", _celu,
-            lambda g, self, alpha: ops.where(
-                self <= 0, g * (_below(self) / alpha).exp(), g),
-            lambda np, self, alpha=1.0: np.where(
-                self > 0, self, alpha * np.expm1(np.minimum(self, 0) / alpha)),
-            "Return x, or alpha * (e**(x / alpha) - 1) of elements up to 0.",
-            parameters=(("alpha", 1.0),), others=((0.5,), (-2,)), inplace=True,
-            inplace_function=True, namespace=BOTH, check=_celu_alpha)
+activation(
+    "celu",
+    _celu,
+    lambda g, self, alpha: ops.where(self <= 0, g * (_below(self) / alpha).exp(), g),
+    lambda np, self, alpha=1.0: np.where(
+        self > 0, self, alpha * np.expm1(np.minimum(self, 0) / alpha)
+    ),
+    "Return x, or alpha * (e**(x / alpha) - 1) of elements up to 0.",
+    parameters=(("alpha", 1.0),),
+    others=((0.5,), (-2,)),
+    inplace=True,
+    inplace_function=True,
+    namespace=BOTH,
+    check=_celu_alpha,
+)
 
 # Klambauer et al., Self-Normalizing Neural Networks (2017), equation 14.
 _ALPHA, _SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -153,17 +232,22 @@ def _selu(self):
     return ops.where(self > 0, self, ops.expm1(_negative_part(self)) * _ALPHA) * _SCALE
 
 
-activation("selu", _selu,
-            lambda g, self: ops.where(
-                self <= 0, g * (_below(self).exp() * (_ALPHA * _SCALE)), g * _SCALE),
-            lambda np, self: _SCALE * np.where(
-                self > 0, self, _ALPHA * np.expm1(np.minimum(self, 0))),
-            "Return elu, scaled so that normalised layers stay so.\n\n"
-            "Source: Klambauer et al., Self-Normalizing Neural Networks (2017).",
-            node="EluBackward0", inplace=True, inplace_function=True, namespace=BOTH)
+activation(
+    "selu",
+    _selu,
+    lambda g, self: ops.where(self <= 0, g * (_below(self).exp() * (_ALPHA * _SCALE)), g * _SCALE),
+    lambda np, self: _SCALE * np.where(self > 0, self, _ALPHA * np.expm1(np.minimum(self, 0))),
+    "Return elu, scaled so that normalised layers stay so.\n\n"
+    "Source: Klambauer et al., Self-Normalizing Neural Networks (2017).",
+    node="EluBackward0",
+    inplace=True,
+    inplace_function=True,
+    namespace=BOTH,
+)
 
 
 # -- products with a squashed x --------------------------------------------------------------------
+
 
 def _silu_curve(g, grad, self):
     """The second derivative of x * sigmoid(x), s (1 - s) (2 + x (1 - 2 s)) for s = sigmoid(x)."""
@@ -171,15 +255,28 @@ def _silu_curve(g, grad, self):
     return (g.conj() * grad) * (share * (1 - share) * (self * (1 - share * 2) + 2)).conj()
 
 
-_slope("silu_backward", "silu_backward",
-       {"grad": lambda g, self: ops.silu_backward(g, self.conj()), "self": _silu_curve},
-       lambda np, grad, self: grad * np.conj(
-           (1 + self * (1 - 1 / (1 + np.exp(-self)))) / (1 + np.exp(-self))),
-       "Return grad times the conjugate of the derivative of x * sigmoid(x), "
-       "s * (1 + x * (1 - s)) for s = sigmoid(x).", dtypes=FLOAT_COMPLEX)
-activation("silu", "silu", lambda g, self: ops.silu_backward(g, self),
-            lambda np, self: self / (1 + np.exp(-self)),
-            "Return x * sigmoid(x).", inplace=True, dtypes=FLOAT_COMPLEX, low=-2.5, high=2.5)
+_slope(
+    "silu_backward",
+    "silu_backward",
+    {"grad": lambda g, self: ops.silu_backward(g, self.conj()), "self": _silu_curve},
+    lambda np, grad, self: (
+        grad * np.conj((1 + self * (1 - 1 / (1 + np.exp(-self)))) / (1 + np.exp(-self)))
+    ),
+    "Return grad times the conjugate of the derivative of x * sigmoid(x), "
+    "s * (1 + x * (1 - s)) for s = sigmoid(x).",
+    dtypes=FLOAT_COMPLEX,
+)
+activation(
+    "silu",
+    "silu",
+    lambda g, self: ops.silu_backward(g, self),
+    lambda np, self: self / (1 + np.exp(-self)),
+    "Return x * sigmoid(x).",
+    inplace=True,
+    dtypes=FLOAT_COMPLEX,
+    low=-2.5,
+    high=2.5,
+)
 
 
 @wide
@@ -192,9 +289,14 @@ def _mish_vjp(g, self):
     return g * (size + self * self.sigmoid() * (1 - size * size))
 
 
-activation("mish", _mish, _mish_vjp,
-            lambda np, self: self * np.tanh(np.logaddexp(0, self)),
-            "Return x * tanh(log(1 + e**x)).", inplace=True)
+activation(
+    "mish",
+    _mish,
+    _mish_vjp,
+    lambda np, self: self * np.tanh(np.logaddexp(0, self)),
+    "Return x * tanh(log(1 + e**x)).",
+    inplace=True,
+)
 
 
 _ROOT = math.sqrt(2 / math.pi)
@@ -202,44 +304,50 @@ _ROOT = math.sqrt(2 / math.pi)
 
 def _gelu_curve(g, grad, self):
     """The second derivative of x P(x), p(x) (2 - x^2) for the normal density p."""
-    self = ops.clamp(self, -40, 40)         # beyond, it is 0 and squares may overflow
+    self = ops.clamp(self, -40, 40)  # beyond, it is 0 and squares may overflow
     square = self * self
     return g * grad * ((square * -0.5).exp() * (2 - square) * (0.5 * _ROOT))
 
 
 def _gelu_tanh_curve(g, grad, self):
     """The second derivative of x / 2 (1 + t(u)) for t = tanh: (t u)' = (1 - t^2) u'."""
-    self = ops.clamp(self, -16, 16)         # beyond, it is 0 and squares may overflow
+    self = ops.clamp(self, -16, 16)  # beyond, it is 0 and squares may overflow
     square = self * self
     size = ((self + square * self * 0.044715) * _ROOT).tanh()
     rate = (square * (3 * 0.044715) + 1) * _ROOT
     steep = 1 - size * size
-    return g * grad * (steep * (
-        rate + self * 0.5 * (self * (6 * 0.044715 * _ROOT) - size * rate * rate * 2)))
+    return (
+        g
+        * grad
+        * (steep * (rate + self * 0.5 * (self * (6 * 0.044715 * _ROOT) - size * rate * rate * 2)))
+    )
 
 
 def _gelu_reference(np, self, *, approximate="none"):
     from scipy.special import erf
+
     if approximate == "none":
         return self * 0.5 * (1 + erf(self / np.sqrt(2)))
-    return 0.5 * self * (1 + np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self ** 3)))
+    return 0.5 * self * (1 + np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self**3)))
 
 
 def _gelu_slope_reference(np, grad, self):
     from scipy.special import ndtr
+
     return grad * (ndtr(self) + self * np.exp(-self * self / 2) / np.sqrt(2 * np.pi))
 
 
 def _gelu_tanh_slope_reference(np, grad, self):
-    size = np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self ** 3))
+    size = np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self**3))
     rate = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * self * self)
     return grad * (0.5 * (1 + size) + 0.5 * self * (1 - size * size) * rate)
 
 
 def _gelu(self, approximate):
     if not isinstance(approximate, str):
-        raise TypeError(f"gelu(): argument 'approximate' must be str, not "
-                        f"{type(approximate).__name__}")
+        raise TypeError(
+            f"gelu(): argument 'approximate' must be str, not {type(approximate).__name__}"
+        )
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu(): approximate argument must be either none or tanh.")
     return ops.gelu_kernel(require("gelu", FLOATING, self), approximate)
@@ -253,38 +361,77 @@ def _gelu_vjp(g, self, approximate):
 
 
 def _gelu_kind(name, primitive, vjp, approximate):
-    op(f"{name}(self: Tensor) -> Tensor", kernel=primitive, dtypes=FLOATING, method=False,
-       function=False, node="GeluBackward0", samples=activation_samples(()), vjp={"self": vjp},
-       doc=f"Return gelu with approximate={approximate!r}.",
-       ref=lambda np, self: _gelu_reference(np, self, approximate=approximate))
+    op(
+        f"{name}(self: Tensor) -> Tensor",
+        kernel=primitive,
+        dtypes=FLOATING,
+        method=False,
+        function=False,
+        node="GeluBackward0",
+        samples=activation_samples(()),
+        vjp={"self": vjp},
+        doc=f"Return gelu with approximate={approximate!r}.",
+        ref=lambda np, self: _gelu_reference(np, self, approximate=approximate),
+    )
 
 
-_slope("gelu_none_backward", "gelu_backward",
-       {"grad": lambda g, self: ops.gelu_none_backward(g, self), "self": _gelu_curve},
-       _gelu_slope_reference, "Return grad times the derivative of gelu.")
-_slope("gelu_tanh_backward", "gelu_tanh_backward",
-       {"grad": lambda g, self: ops.gelu_tanh_backward(g, self), "self": _gelu_tanh_curve},
-       _gelu_tanh_slope_reference, "Return grad times the derivative of gelu's approximation.")
+_slope(
+    "gelu_none_backward",
+    "gelu_backward",
+    {"grad": lambda g, self: ops.gelu_none_backward(g, self), "self": _gelu_curve},
+    _gelu_slope_reference,
+    "Return grad times the derivative of gelu.",
+)
+_slope(
+    "gelu_tanh_backward",
+    "gelu_tanh_backward",
+    {"grad": lambda g, self: ops.gelu_tanh_backward(g, self), "self": _gelu_tanh_curve},
+    _gelu_tanh_slope_reference,
+    "Return grad times the derivative of gelu's approximation.",
+)
 _gelu_kind("gelu_none", "gelu", lambda g, self: ops.gelu_none_backward(g, self), "none")
 _gelu_kind("gelu_tanh", "gelu_tanh", lambda g, self: ops.gelu_tanh_backward(g, self), "tanh")
-op("gelu_kernel(self: Tensor, approximate: str) -> Tensor", jvp="pointwise", dtypes=FLOATING,
-   forward=lambda self, approximate: (
-       ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)),
-   vjp={"self": _gelu_vjp}, node="GeluBackward0", batch="unary", method=False, function=False,
-   doc="Return gelu of checked arguments.", samples=activation_samples(("none",), ("tanh",)),
-   ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate))
-op("gelu(self: Tensor, *, approximate: str = 'none') -> Tensor", composite=_gelu, out=True,
-   dtypes=FLOATING, out_dtype="pointwise", method=False, namespace=F, ref=_gelu_reference,
-   doc="Return x times the normal distribution's probability of at most x.\n\n"
-       "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
-       "by tanh.", samples=[*activation_samples(()), case(T(2, 3), approximate="tanh")])
+op(
+    "gelu_kernel(self: Tensor, approximate: str) -> Tensor",
+    jvp="pointwise",
+    dtypes=FLOATING,
+    forward=lambda self, approximate: (
+        ops.gelu_none(self) if approximate == "none" else ops.gelu_tanh(self)
+    ),
+    vjp={"self": _gelu_vjp},
+    node="GeluBackward0",
+    batch="unary",
+    method=False,
+    function=False,
+    doc="Return gelu of checked arguments.",
+    samples=activation_samples(("none",), ("tanh",)),
+    ref=lambda np, self, approximate: _gelu_reference(np, self, approximate=approximate),
+)
+op(
+    "gelu(self: Tensor, *, approximate: str = 'none') -> Tensor",
+    composite=_gelu,
+    out=True,
+    dtypes=FLOATING,
+    out_dtype="pointwise",
+    method=False,
+    namespace=F,
+    ref=_gelu_reference,
+    doc="Return x times the normal distribution's probability of at most x.\n\n"
+    "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
+    "by tanh.",
+    samples=[*activation_samples(()), case(T(2, 3), approximate="tanh")],
+)
 
 
 # -- logarithms of sums ----------------------------------------------------------------------------
 
-_unit("softplus_unit", "softplus", lambda g, self: ops.where(self > 20, g, g * self.sigmoid()),
-      lambda np, self: np.where(self > 20, self, np.logaddexp(0, self)),
-      "Return softplus with a beta of 1 and a threshold of 20.")
+_unit(
+    "softplus_unit",
+    "softplus",
+    lambda g, self: ops.where(self > 20, g, g * self.sigmoid()),
+    lambda np, self: np.where(self > 20, self, np.logaddexp(0, self)),
+    "Return softplus with a beta of 1 and a threshold of 20.",
+)
 
 
 @wide
@@ -299,26 +446,49 @@ def _softplus(self, beta, threshold):
     return _scaled_softplus(self, beta, threshold)
 
 
-activation("softplus", _softplus,
-            lambda g, self, beta, threshold: ops.where(
-                self * beta > threshold, g, g * (self * beta).sigmoid()),
-            lambda np, self, beta=1.0, threshold=20.0: np.where(
-                self * beta > threshold, self, np.logaddexp(0, self * beta) / beta),
-            "Return log(1 + e**(beta * x)) / beta, and x where beta * x exceeds the threshold.",
-            parameters=(("beta", 1.0), ("threshold", 20.0)), others=((2, 1), (0.5, 50.0)),
-            out=True, out_dtype="pointwise")
-activation("logsigmoid",
-            wide(lambda self: ops.minimum(self, 0) - ops.log1p(ops.exp(-ops.abs(self)))),
-            lambda g, self: g * (-self).sigmoid(),
-            lambda np, self: -np.logaddexp(0, -self),
-            "Return log(sigmoid(x)), without overflow.", node="LogSigmoidBackward0", out=True,
-            out_dtype="exact", out_overlap=True)
-op("softsign(self: Tensor) -> Tensor", composite=lambda self: self / (ops.abs(self) + 1),
-   dtypes=INTEGRAL | FLOAT_COMPLEX, method=False, namespace=F,
-   doc="Return x / (1 + |x|) of each element.", samples=[case(T(*shape)) for shape in _SHAPES],
-   ref=lambda np, self: self / (1.0 + np.abs(self)))
-op("tanhshrink(self: Tensor) -> Tensor", composite=lambda self: self - ops.tanh(self),
-   dtypes=INTEGRAL | FLOAT_COMPLEX, method=False, namespace=F,
-   doc="Return x - tanh(x) of each element.",
-   samples=[case(T(*shape, low=-1.4, high=1.4)) for shape in _SHAPES],
-   ref=lambda np, self: self - np.tanh(self * 1.0))
+activation(
+    "softplus",
+    _softplus,
+    lambda g, self, beta, threshold: ops.where(
+        self * beta > threshold, g, g * (self * beta).sigmoid()
+    ),
+    lambda np, self, beta=1.0, threshold=20.0: np.where(
+        self * beta > threshold, self, np.logaddexp(0, self * beta) / beta
+    ),
+    "Return log(1 + e**(beta * x)) / beta, and x where beta * x exceeds the threshold.",
+    parameters=(("beta", 1.0), ("threshold", 20.0)),
+    others=((2, 1), (0.5, 50.0)),
+    out=True,
+    out_dtype="pointwise",
+)
+activation(
+    "logsigmoid",
+    wide(lambda self: ops.minimum(self, 0) - ops.log1p(ops.exp(-ops.abs(self)))),
+    lambda g, self: g * (-self).sigmoid(),
+    lambda np, self: -np.logaddexp(0, -self),
+    "Return log(sigmoid(x)), without overflow.",
+    node="LogSigmoidBackward0",
+    out=True,
+    out_dtype="exact",
+    out_overlap=True,
+)
+op(
+    "softsign(self: Tensor) -> Tensor",
+    composite=lambda self: self / (ops.abs(self) + 1),
+    dtypes=INTEGRAL | FLOAT_COMPLEX,
+    method=False,
+    namespace=F,
+    doc="Return x / (1 + |x|) of each element.",
+    samples=[case(T(*shape)) for shape in _SHAPES],
+    ref=lambda np, self: self / (1.0 + np.abs(self)),
+)
+op(
+    "tanhshrink(self: Tensor) -> Tensor",
+    composite=lambda self: self - ops.tanh(self),
+    dtypes=INTEGRAL | FLOAT_COMPLEX,
+    method=False,
+    namespace=F,
+    doc="Return x - tanh(x) of each element.",
+    samples=[case(T(*shape, low=-1.4, high=1.4)) for shape in _SHAPES],
+    ref=lambda np, self: self - np.tanh(self * 1.0),
+)

@@ -8,6 +8,7 @@ from pullback.ops.table.schema import ALL, BOOL, COMPLEX, FLOAT_COMPLEX, FLOATIN
 
 def _angle(self):
     import pullback
+
     if self.is_complex():
         return ops.atan2(ops.imag(self), ops.real(self))
     dtype = self.dtype if self.dtype.is_floating_point else pullback.get_default_dtype()
@@ -25,15 +26,24 @@ def _angle_vjp(g, self):
     return ops.where(origin, 0, self / size * 1j * (g / size))
 
 
-op("angle(self: Tensor) -> Tensor", forward=_angle, vjp={"self": _angle_vjp}, promote="float",
-   dtypes=FLOAT_COMPLEX, out=True,
-   batch="unary",
-   doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
-       "Derivative: 0 at 0 and for real numbers.",
-   samples=[*unary(0.2, 3, special=None), case(T(2, 3, low=-3, high=-0.2)),
-            case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
-            case(fixed((0j, 1 + 0j, -1 + 0j, 2j)), skip=KINKS, only=COMPLEX)],
-   ref=lambda np, self: _angle_reference(np, self))
+op(
+    "angle(self: Tensor) -> Tensor",
+    forward=_angle,
+    vjp={"self": _angle_vjp},
+    promote="float",
+    dtypes=FLOAT_COMPLEX,
+    out=True,
+    batch="unary",
+    doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
+    "Derivative: 0 at 0 and for real numbers.",
+    samples=[
+        *unary(0.2, 3, special=None),
+        case(T(2, 3, low=-3, high=-0.2)),
+        case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
+        case(fixed((0j, 1 + 0j, -1 + 0j, 2j)), skip=KINKS, only=COMPLEX),
+    ],
+    ref=lambda np, self: _angle_reference(np, self),
+)
 
 
 def _angle_reference(np, self):
@@ -44,12 +54,18 @@ def _angle_reference(np, self):
 def _parts(name, first, second):
     """Check that two tensors can be the parts of complex numbers."""
     if first.dtype.name not in ("float32", "float64") or second.dtype.name not in (
-            "float32", "float64"):
-        raise RuntimeError(f"{name}(): Expected both inputs to be Float or Double tensors but got "
-                           f"{first.dtype.name} and {second.dtype.name}")
+        "float32",
+        "float64",
+    ):
+        raise RuntimeError(
+            f"{name}(): Expected both inputs to be Float or Double tensors but got "
+            f"{first.dtype.name} and {second.dtype.name}"
+        )
     if first.dtype != second.dtype:
-        raise RuntimeError(f"{name}(): Expected object of scalar type {first.dtype.name} but got "
-                           f"scalar type {second.dtype.name} for second argument")
+        raise RuntimeError(
+            f"{name}(): Expected object of scalar type {first.dtype.name} but got "
+            f"scalar type {second.dtype.name} for second argument"
+        )
     return first, second
 
 
@@ -63,17 +79,30 @@ def _joined(re, im):
     return out
 
 
-_PARTS = [case(T(2, 3), T(2, 3)), case(T(2, 1), T(3)), case(T(), T(2)), case(T(), T()),
-          case(T(0, 3), T(3))]
-_SINGLE = 0x300                         # float32 and float64: there is no narrower complex dtype
+_PARTS = [
+    case(T(2, 3), T(2, 3)),
+    case(T(2, 1), T(3)),
+    case(T(), T(2)),
+    case(T(), T()),
+    case(T(0, 3), T(3)),
+]
+_SINGLE = 0x300  # float32 and float64: there is no narrower complex dtype
 
-op("complex(real: Tensor, imag: Tensor) -> Tensor",
-   jvp="linear", batch="pointwise", out_dtype="exact", method=False, dtypes=_SINGLE, out=True,
-   forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
-   vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
-   doc="Return real + i * imag, elementwise.\n\n"
-       "Raises: RuntimeError unless both are float32 or both float64.", samples=_PARTS,
-   ref=lambda np, real, imag: real + 1j * imag)
+op(
+    "complex(real: Tensor, imag: Tensor) -> Tensor",
+    jvp="linear",
+    batch="pointwise",
+    out_dtype="exact",
+    method=False,
+    dtypes=_SINGLE,
+    out=True,
+    forward=lambda real, imag: _joined(*_parts("complex", real, imag)),
+    vjp={"real": lambda g: ops.real(g), "imag": lambda g: ops.imag(g)},
+    doc="Return real + i * imag, elementwise.\n\n"
+    "Raises: RuntimeError unless both are float32 or both float64.",
+    samples=_PARTS,
+    ref=lambda np, real, imag: real + 1j * imag,
+)
 
 
 def _polar(abs, angle):
@@ -81,57 +110,115 @@ def _polar(abs, angle):
     return _joined(abs * ops.cos(angle), abs * ops.sin(angle))
 
 
-op("polar(abs: Tensor, angle: Tensor) -> Tensor", batch="pointwise", out_dtype="exact",
-   method=False, dtypes=_SINGLE, out=True,
-   forward=_polar,
-   vjp={"abs": lambda g, angle: (ops.real(g) * angle.cos()
-                                       + ops.imag(g) * angle.sin()),
-        "angle": lambda g, abs, angle: abs * (
-            ops.imag(g) * angle.cos() - ops.real(g) * angle.sin())},
-   doc="Return the complex numbers with this size and angle, elementwise.\n\n"
-       "Raises: RuntimeError unless both are float32 or both float64.",
-   samples=[made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))
-            for made in _PARTS],
-   ref=lambda np, abs, angle: abs * np.exp(1j * angle))
-op("conj_physical(self: Tensor) -> Tensor",
-   jvp="linear", forward="conj_physical", kernel="conj", dtypes=ALL, inplace=True,
-   inplace_node="ConjPhysicalBackward1", out=True,
-   vjp={"self": lambda g: g.conj_physical()}, batch="unary", out_dtype="pointwise",
-   ref="numpy.conj",
-   doc="Return the complex conjugate, computed now; a real tensor is returned as it is.")
+op(
+    "polar(abs: Tensor, angle: Tensor) -> Tensor",
+    batch="pointwise",
+    out_dtype="exact",
+    method=False,
+    dtypes=_SINGLE,
+    out=True,
+    forward=_polar,
+    vjp={
+        "abs": lambda g, angle: ops.real(g) * angle.cos() + ops.imag(g) * angle.sin(),
+        "angle": lambda g, abs, angle: (
+            abs * (ops.imag(g) * angle.cos() - ops.real(g) * angle.sin())
+        ),
+    },
+    doc="Return the complex numbers with this size and angle, elementwise.\n\n"
+    "Raises: RuntimeError unless both are float32 or both float64.",
+    samples=[
+        made._replace(args=(made.args[0]._replace(low=0.5, high=3), made.args[1]))
+        for made in _PARTS
+    ],
+    ref=lambda np, abs, angle: abs * np.exp(1j * angle),
+)
+op(
+    "conj_physical(self: Tensor) -> Tensor",
+    jvp="linear",
+    forward="conj_physical",
+    kernel="conj",
+    dtypes=ALL,
+    inplace=True,
+    inplace_node="ConjPhysicalBackward1",
+    out=True,
+    vjp={"self": lambda g: g.conj_physical()},
+    batch="unary",
+    out_dtype="pointwise",
+    ref="numpy.conj",
+    doc="Return the complex conjugate, computed now; a real tensor is returned as it is.",
+)
 
 
 # -- views of the same memory ----------------------------------------------------------------------
 
 _PLAIN = [case(T(2, 3)), case(T()), case(T(0))]
 
-op("view_as_real(self: Tensor) -> Tensor", forward="view_as_real", view=True, batch="unary",
-   method=False,
-   vjp={"self": lambda g: ops.view_as_complex(g.contiguous())}, samples=_PLAIN, dtypes=COMPLEX,
-   doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
-   ref=lambda np, self: np.stack([self.real, self.imag], -1))
-op("view_as_complex(self: Tensor) -> Tensor", forward="view_as_complex", view=True, batch="unary",
-   method=False,
-   vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())}, dtypes=FLOATING & ~HALF,
-   doc="Return a last dim of 2 as complex numbers, over the same memory.",
-   samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
-   ref=lambda np, self: self[..., 0] + 1j * self[..., 1])
-op("_conj(self: Tensor) -> Tensor", forward="conj_view", view=True, node="ConjBackward0",
-   vjp={"self": lambda g: g.conj()}, batch="unary",
-   doc="Return a view of the conjugates.", samples=_PLAIN,
-   dtypes=COMPLEX, ref="numpy.conj")
-op("_neg_view(self: Tensor) -> Tensor", forward="neg_view", view=True, node="NegViewBackward0",
-   vjp={"self": lambda g: -g}, batch="unary", doc="Return a view of the negatives.", samples=_PLAIN,
-   dtypes=ALL & ~BOOL, ref="numpy.negative")
-op("conj(self: Operand) -> Tensor", composite="conj",
-   doc="Return the complex conjugate: a view that is computed where it is read, and through which "
-       "one writes. A real tensor is returned as it is.\n\n`resolve_conj` gives it memory of its "
-       "own; `conj_physical` computes it at once.",
-   samples=_PLAIN, ref="numpy.conj")
+op(
+    "view_as_real(self: Tensor) -> Tensor",
+    forward="view_as_real",
+    view=True,
+    batch="unary",
+    method=False,
+    vjp={"self": lambda g: ops.view_as_complex(g.contiguous())},
+    samples=_PLAIN,
+    dtypes=COMPLEX,
+    doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
+    ref=lambda np, self: np.stack([self.real, self.imag], -1),
+)
+op(
+    "view_as_complex(self: Tensor) -> Tensor",
+    forward="view_as_complex",
+    view=True,
+    batch="unary",
+    method=False,
+    vjp={"self": lambda g: ops.view_as_real(g.resolve_conj())},
+    dtypes=FLOATING & ~HALF,
+    doc="Return a last dim of 2 as complex numbers, over the same memory.",
+    samples=[case(T(*shape), skip=MEMORY) for shape in ((3, 2), (2,), (0, 2))],
+    ref=lambda np, self: self[..., 0] + 1j * self[..., 1],
+)
+op(
+    "_conj(self: Tensor) -> Tensor",
+    forward="conj_view",
+    view=True,
+    node="ConjBackward0",
+    vjp={"self": lambda g: g.conj()},
+    batch="unary",
+    doc="Return a view of the conjugates.",
+    samples=_PLAIN,
+    dtypes=COMPLEX,
+    ref="numpy.conj",
+)
+op(
+    "_neg_view(self: Tensor) -> Tensor",
+    forward="neg_view",
+    view=True,
+    node="NegViewBackward0",
+    vjp={"self": lambda g: -g},
+    batch="unary",
+    doc="Return a view of the negatives.",
+    samples=_PLAIN,
+    dtypes=ALL & ~BOOL,
+    ref="numpy.negative",
+)
+op(
+    "conj(self: Operand) -> Tensor",
+    composite="conj",
+    doc="Return the complex conjugate: a view that is computed where it is read, and through which "
+    "one writes. A real tensor is returned as it is.\n\n`resolve_conj` gives it memory of its "
+    "own; `conj_physical` computes it at once.",
+    samples=_PLAIN,
+    ref="numpy.conj",
+)
 for _name, _what in (("conj", "conjugates"), ("neg", "negatives")):
-    op(f"resolve_{_name}(self: Tensor) -> Tensor", composite=f"resolve_{_name}", ref="numpy.copy",
-       doc=f"Return the tensor, or a copy if its elements are the {_what} of the values in memory.",
-       samples=_PLAIN)
+    op(
+        f"resolve_{_name}(self: Tensor) -> Tensor",
+        composite=f"resolve_{_name}",
+        ref="numpy.copy",
+        doc=f"Return the tensor, or a copy if its elements are the {_what} of the values in "
+        f"memory.",
+        samples=_PLAIN,
+    )
 
 
 def _real(self):
@@ -140,19 +227,30 @@ def _real(self):
     return ops.select(ops.view_as_real(ops._conj(self) if self.is_conj() else self), -1, 0)
 
 
-op("real(self: Tensor) -> Tensor", method=False,    # Tensor.real is a property
-   doc="Return the real part: a view, or a real tensor itself.", composite=_real,
-   samples=_PLAIN, ref="numpy.real")
+op(
+    "real(self: Tensor) -> Tensor",
+    method=False,  # Tensor.real is a property
+    doc="Return the real part: a view, or a real tensor itself.",
+    composite=_real,
+    samples=_PLAIN,
+    ref="numpy.real",
+)
 
 
 def _imag(self):
     if not self.is_complex():
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-    if self.is_conj():      # the negatives of the values in memory
+    if self.is_conj():  # the negatives of the values in memory
         return ops.select(ops._neg_view(ops.view_as_real(ops._conj(self))), -1, 1)
     return ops.select(ops.view_as_real(self), -1, 1)
 
 
-op("imag(self: Tensor) -> Tensor", method=False, composite=_imag,
-   doc="Return a view of the imaginary part.",
-   samples=_PLAIN, ref="numpy.imag", dtypes=COMPLEX)
+op(
+    "imag(self: Tensor) -> Tensor",
+    method=False,
+    composite=_imag,
+    doc="Return a view of the imaginary part.",
+    samples=_PLAIN,
+    ref="numpy.imag",
+    dtypes=COMPLEX,
+)

@@ -9,14 +9,23 @@ from pullback.ops.table.schema import FLOAT64, FLOATING, REAL, op, ops
 
 # The integer of the same size, and the bits of the fraction and of the exponent: IEEE 754, table
 # 3.5; bfloat16 has the upper half of float32's.
-_FORMATS = {"float16": ("int16", 10, 5), "bfloat16": ("int16", 7, 8), "float32": ("int32", 23, 8),
-            "float64": ("int64", 52, 11)}
+_FORMATS = {
+    "float16": ("int16", 10, 5),
+    "bfloat16": ("int16", 7, 8),
+    "float32": ("int32", 23, 8),
+    "float64": ("int64", 52, 11),
+}
 
-op("bitcast(self: Tensor, dtype: dtype) -> Tensor", forward="bitcast", view=True, batch="unary",
-   method=False,
-   function=False,
-   doc="Return the same bytes read as another dtype; the last dim gets longer or shorter.",
-   samples="it reads bits, which signbit, copysign, nextafter and frexp are tested with")
+op(
+    "bitcast(self: Tensor, dtype: dtype) -> Tensor",
+    forward="bitcast",
+    view=True,
+    batch="unary",
+    method=False,
+    function=False,
+    doc="Return the same bytes read as another dtype; the last dim gets longer or shorter.",
+    samples="it reads bits, which signbit, copysign, nextafter and frexp are tested with",
+)
 
 
 def _bits(self):
@@ -32,10 +41,18 @@ def _signbit(self):
     return self < 0
 
 
-op("signbit(self: Tensor) -> Tensor", forward=_signbit, promote="bool", dtypes=REAL, out=True,
-   batch="unary", out_dtype="bool",
-   doc="Return whether the sign bit of each element is set; it is for -0.", ref="numpy.signbit",
-   samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)])
+op(
+    "signbit(self: Tensor) -> Tensor",
+    forward=_signbit,
+    promote="bool",
+    dtypes=REAL,
+    out=True,
+    batch="unary",
+    out_dtype="bool",
+    doc="Return whether the sign bit of each element is set; it is for -0.",
+    ref="numpy.signbit",
+    samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)],
+)
 
 
 def _copysign(self, other):
@@ -43,17 +60,29 @@ def _copysign(self, other):
     if is_tensor(other):
         return ops.where(_signbit(self) == _signbit(other), self, -self)
     import math
+
     return ops.where(_signbit(self), -self, self) * math.copysign(1, other)
 
 
-op("copysign(self: Tensor, other: Operand) -> Tensor",
-   jvp="pointwise", forward=_copysign, promote="float",
-   dtypes=FLOATING, inplace=True, out=True, batch="pointwise", ref="numpy.copysign",
-   vjp={"self": lambda g, self, out: g * (out / ops.where(self == 0, 1, self)),
-        "other": lambda g, other: ops.zeros_like(other)},
-   node=lambda other_shape: f"CopysignBackward{0 if isinstance(other_shape, tuple) else 1}",
-   doc="Return the size of self with the sign of other, elementwise.\n\nDerivative: 0 at 0, and "
-       "by other.", samples=binary((0.2, 3)))
+op(
+    "copysign(self: Tensor, other: Operand) -> Tensor",
+    jvp="pointwise",
+    forward=_copysign,
+    promote="float",
+    dtypes=FLOATING,
+    inplace=True,
+    out=True,
+    batch="pointwise",
+    ref="numpy.copysign",
+    vjp={
+        "self": lambda g, self, out: g * (out / ops.where(self == 0, 1, self)),
+        "other": lambda g, other: ops.zeros_like(other),
+    },
+    node=lambda other_shape: f"CopysignBackward{0 if isinstance(other_shape, tuple) else 1}",
+    doc="Return the size of self with the sign of other, elementwise.\n\nDerivative: 0 at 0, and "
+    "by other.",
+    samples=binary((0.2, 3)),
+)
 
 
 def _nextafter(self, other):
@@ -68,18 +97,26 @@ def _nextafter(self, other):
     return ops.where((self != self) | (other != other), self + other, moved)
 
 
-op("nextafter(self: Tensor, other: Tensor) -> Tensor", forward=_nextafter, dtypes=FLOATING,
-   inplace=True, out=True,
-   vjp={"self": lambda g, self, other: ops.where(self == other, 0, g),
-        "other": lambda g: ops.zeros_like(g)},
-   batch="pointwise",
-   doc="Return the next number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
-       "where both are equal.",
-   samples=[*binary(numbers=False, special=None),
-            case(fixed(SPECIAL, shape=(12, 1)), fixed(SPECIAL), only=FLOAT64, skip=KINKS),
-            case(fixed((0.0, 1.0, 2.0)), fixed((-1.0, 3.0, 2.0)),
-                                         skip=KINKS)],
-   ref=lambda np, self, other: np.nextafter(self, other))
+op(
+    "nextafter(self: Tensor, other: Tensor) -> Tensor",
+    forward=_nextafter,
+    dtypes=FLOATING,
+    inplace=True,
+    out=True,
+    vjp={
+        "self": lambda g, self, other: ops.where(self == other, 0, g),
+        "other": lambda g: ops.zeros_like(g),
+    },
+    batch="pointwise",
+    doc="Return the next number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
+    "where both are equal.",
+    samples=[
+        *binary(numbers=False, special=None),
+        case(fixed(SPECIAL, shape=(12, 1)), fixed(SPECIAL), only=FLOAT64, skip=KINKS),
+        case(fixed((0.0, 1.0, 2.0)), fixed((-1.0, 3.0, 2.0)), skip=KINKS),
+    ],
+    ref=lambda np, self, other: np.nextafter(self, other),
+)
 
 
 # -- frexp -----------------------------------------------------------------------------------------
@@ -92,25 +129,34 @@ def _frexp(self):
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"frexp() only supports floating-point dtypes, got {self.dtype.name}")
     _, fraction, width = _FORMATS[self.dtype.name]
-    bias = 2 ** (width - 1) - 2         # so that mantissas lie in [0.5, 1)
-    field = 2 ** width - 1
-    small = ops.abs(self) < 2.0 ** -bias     # the smallest normal number
+    bias = 2 ** (width - 1) - 2  # so that mantissas lie in [0.5, 1)
+    field = 2**width - 1
+    small = ops.abs(self) < 2.0**-bias  # the smallest normal number
     scaled = ops.where(small, self * 2.0 ** (fraction + 1), self)
     bits = _bits(scaled)
     stored = (bits >> fraction) & field
     exponent = ops.where(small, stored - (bias + fraction + 1), stored - bias)
     mantissa = ops.bitcast((bits & ~(field << fraction)) | (bias << fraction), self.dtype)
     kept = (self == 0) | ~ops.isfinite(self)
-    return _Parts(ops.where(kept, self, mantissa),
-                  ops.cast(ops.where(kept, 0, exponent), dtype_named("int32")))
+    return _Parts(
+        ops.where(kept, self, mantissa),
+        ops.cast(ops.where(kept, 0, exponent), dtype_named("int32")),
+    )
 
 
-op("frexp(self: Tensor) -> any", forward=_frexp, dtypes=FLOATING, out=True,
-   batch="unary", out_dtype="frexp", ref="numpy.frexp",
-   vjp={"self": lambda gs, self_like, out1: _frexp_vjp(gs, self_like, out1)},
-   doc="Return (mantissa, exponent): self = mantissa * 2 ** exponent, mantissas in [0.5, 1).\n\n"
-       "Derivative: that of dividing by 2 ** exponent.",
-   samples=[*unary(-30, 30, special=None), case(fixed((*SPECIAL, 8.0, 0.999, -6e-8)), skip=KINKS)])
+op(
+    "frexp(self: Tensor) -> any",
+    forward=_frexp,
+    dtypes=FLOATING,
+    out=True,
+    batch="unary",
+    out_dtype="frexp",
+    ref="numpy.frexp",
+    vjp={"self": lambda gs, self_like, out1: _frexp_vjp(gs, self_like, out1)},
+    doc="Return (mantissa, exponent): self = mantissa * 2 ** exponent, mantissas in [0.5, 1).\n\n"
+    "Derivative: that of dividing by 2 ** exponent.",
+    samples=[*unary(-30, 30, special=None), case(fixed((*SPECIAL, 8.0, 0.999, -6e-8)), skip=KINKS)],
+)
 
 
 def _frexp_vjp(gs, self_like, out1):

@@ -19,8 +19,17 @@ references = references_of("general")
 
 
 def _unary(name, vjp, doc, *, dtypes=FLOAT_COMPLEX, promote="float", inplace=True, **fields):
-    op(f"{name}(self: Tensor) -> Tensor", kernel=name, promote=promote, dtypes=dtypes,
-       vjp={} if vjp is None else {"self": vjp}, inplace=inplace, out=True, doc=doc, **fields)
+    op(
+        f"{name}(self: Tensor) -> Tensor",
+        kernel=name,
+        promote=promote,
+        dtypes=dtypes,
+        vjp={} if vjp is None else {"self": vjp},
+        inplace=inplace,
+        out=True,
+        doc=doc,
+        **fields,
+    )
 
 
 # 16-bit products are rounded before they are rounded to integers.
@@ -32,7 +41,7 @@ def _no_slope(g):
 
 
 def _abs_vjp(g, self):
-    return ops.real(g) * ops.sgn(self)      # g is complex after an in-place abs of complex numbers
+    return ops.real(g) * ops.sgn(self)  # g is complex after an in-place abs of complex numbers
 
 
 _PAIRS = [case(T(2, 3), T(2, 3)), case(T(3), T(2, 3)), case(T(), T()), case(T(0), T(0))]
@@ -54,150 +63,388 @@ def _sgn(self):
     return ops.where(origin, 0, self / ops.where(origin, 1, size))
 
 
-_unary("abs", _abs_vjp,
-       "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
-       dtypes=NUMBERS, promote="real", out_dtype="abs", aliases=("absolute",), ref="numpy.abs")
-_unary("acos", lambda g, self: g * -(1 - self * self).rsqrt().conj(),
-       "Return the arccosine of each element.", aliases=("arccos",), ref="numpy.arccos",
-       samples=unary(-0.9, 0.9))
-_unary("acosh", lambda g, self: _acosh_vjp(g, self),
-       "Return the inverse hyperbolic cosine of each element.", aliases=("arccosh",),
-       ref="numpy.arccosh", samples=unary(1.1, 4))
-_unary("asin", lambda g, self: g * (1 - self * self).rsqrt().conj(),
-       "Return the arcsine of each element.", aliases=("arcsin",), ref="numpy.arcsin",
-       samples=unary(-0.9, 0.9))
-_unary("asinh", lambda g, self: g * (self * self + 1).rsqrt().conj(),
-       "Return the inverse hyperbolic sine of each element.", aliases=("arcsinh",),
-       ref="numpy.arcsinh")
-_unary("atan", lambda g, self: g / (self * self + 1).conj(),
-       "Return the arctangent of each element.", aliases=("arctan",), ref="numpy.arctan")
-_unary("atanh", lambda g, self: g / (1 - self * self).conj(),
-       "Return the inverse hyperbolic tangent of each element.", aliases=("arctanh",),
-       ref="numpy.arctanh", samples=unary(-0.9, 0.9))
-_unary("bitwise_not", None, "Return the bits of each element flipped; logical not of bools.",
-       dtypes=BOOL | INTEGRAL, promote="default", out_dtype="pointwise", ref="numpy.invert",
-       inplace_function=False)
-_unary("ceil", _no_slope, "Return each element rounded up.", dtypes=INTEGRAL | FLOATING,
-       promote="default", out_dtype="pointwise", ref="numpy.ceil")
-op("depending(self: Tensor, other: Tensor) -> Tensor", composite="depending", method=False,
-   function=False, dtypes=FLOATING, ref=lambda np, self, other: self,
-   samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
-   doc="Return self, with the derivative 0 by other: the slope of a piecewise linear function.")
-_unary("cos", lambda g, self: g * -self.sin().conj(), "Return the cosine of each element.",
-       ref="numpy.cos")
-_unary("cosh", lambda g, self: g * self.sinh().conj(),
-       "Return the hyperbolic cosine of each element.", ref="numpy.cosh")
-_unary("erf", lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
-       "Return the error function of each element.\n\nSource: DLMF 7.2.1.", dtypes=FLOATING,
-       elsewhere=("special.erf",), ref="scipy.special.erf")
-_unary("exp", lambda g, out: g * out.conj(), "Return e to the power of each element.",
-       ref="numpy.exp")
-_unary("exp2", lambda g, out: g * (out * 0.6931471805599453).conj(),
-       "Return 2 to the power of each element.",
-       elsewhere=("special.exp2",),
-       ref=lambda np, self: np.exp2(self) if self.dtype.kind != "c" else np.power(2, self),
-       samples=unary(-3, 3))
-_unary("expm1", lambda g, out: g * (out + 1).conj(), "Return e**x - 1 of each element.",
-       elsewhere=("special.expm1",), ref="numpy.expm1")
-_unary("floor", _no_slope, "Return each element rounded down.", dtypes=INTEGRAL | FLOATING,
-       promote="default", out_dtype="pointwise", ref="numpy.floor")
-_unary("isfinite", None, "Return whether each element is neither infinite nor NaN.",
-       dtypes=REAL | COMPLEX, promote="bool", inplace=False, ref="numpy.isfinite")
-_unary("isnan", None, "Return whether each element is NaN.", dtypes=REAL | COMPLEX, promote="bool",
-       inplace=False, ref="numpy.isnan")
-_unary("log", lambda g, self: g / self.conj(), "Return the natural logarithm of each element.",
-       ref="numpy.log",
-       samples=unary(0.1, 4))
-_unary("log10", lambda g, self: g / (self.conj() * 2.302585092994046),
-       "Return the base-10 logarithm of each element.", ref="numpy.log10",
-       samples=unary(0.1, 4))
-_unary("log1p", lambda g, self: g / (self + 1).conj(), "Return log(1 + x) of each element.",
-       node="Log1PBackward0",
-       elsewhere=("special.log1p",), ref="numpy.log1p",
-       samples=unary(-0.9, 3))
-_unary("log2", lambda g, self: g / (self.conj() * 0.6931471805599453),
-       "Return the base-2 logarithm of each element.", ref="numpy.log2",
-       samples=unary(0.1, 4))
-_unary("logical_not", None, "Return whether each element is 0.", dtypes=REAL | COMPLEX,
-       promote="bool", ref="numpy.logical_not",
-       inplace_function=False)
-_unary("neg", lambda g: -g, "Return the negative of each element.", dtypes=NUMBERS,
-       promote="default", out_dtype="pointwise", aliases=("negative",), ref="numpy.negative")
-_unary("reciprocal", lambda g, out: -g * (out * out).conj(), "Return 1 / x of each element.",
-       ref="numpy.reciprocal",
-       samples=unary(0.5, 3))
-_unary("relu", lambda g, out: ops.depending(ops.where(out <= 0, 0, g), out),
-       "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
-       dtypes=INTEGRAL | FLOATING, promote="default", elsewhere=("functional.relu_",),
-       ref=lambda np, self: np.maximum(self, 0))
-op("functional_relu(self: Tensor, inplace: bool = False) -> Tensor", composite="relu",
-   kernel="relu", method=False, function="relu", namespace="functional", dtypes=INTEGRAL | FLOATING,
-   doc="Return the larger of each element and 0; `inplace` replaces it.\n\nDerivative: 0 at 0.",
-   samples=unary(-3, 3), ref=lambda np, self: np.maximum(self, 0))
-_unary("round", _no_slope, "Return each element rounded to the nearest integer, half to even.",
-       dtypes=INTEGRAL | FLOATING, promote="default",
-       out_dtype="pointwise", overload="round_decimals", elsewhere=("special.round",),
-       ref="numpy.round")
+_unary(
+    "abs",
+    _abs_vjp,
+    "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
+    dtypes=NUMBERS,
+    promote="real",
+    out_dtype="abs",
+    aliases=("absolute",),
+    ref="numpy.abs",
+)
+_unary(
+    "acos",
+    lambda g, self: g * -(1 - self * self).rsqrt().conj(),
+    "Return the arccosine of each element.",
+    aliases=("arccos",),
+    ref="numpy.arccos",
+    samples=unary(-0.9, 0.9),
+)
+_unary(
+    "acosh",
+    lambda g, self: _acosh_vjp(g, self),
+    "Return the inverse hyperbolic cosine of each element.",
+    aliases=("arccosh",),
+    ref="numpy.arccosh",
+    samples=unary(1.1, 4),
+)
+_unary(
+    "asin",
+    lambda g, self: g * (1 - self * self).rsqrt().conj(),
+    "Return the arcsine of each element.",
+    aliases=("arcsin",),
+    ref="numpy.arcsin",
+    samples=unary(-0.9, 0.9),
+)
+_unary(
+    "asinh",
+    lambda g, self: g * (self * self + 1).rsqrt().conj(),
+    "Return the inverse hyperbolic sine of each element.",
+    aliases=("arcsinh",),
+    ref="numpy.arcsinh",
+)
+_unary(
+    "atan",
+    lambda g, self: g / (self * self + 1).conj(),
+    "Return the arctangent of each element.",
+    aliases=("arctan",),
+    ref="numpy.arctan",
+)
+_unary(
+    "atanh",
+    lambda g, self: g / (1 - self * self).conj(),
+    "Return the inverse hyperbolic tangent of each element.",
+    aliases=("arctanh",),
+    ref="numpy.arctanh",
+    samples=unary(-0.9, 0.9),
+)
+_unary(
+    "bitwise_not",
+    None,
+    "Return the bits of each element flipped; logical not of bools.",
+    dtypes=BOOL | INTEGRAL,
+    promote="default",
+    out_dtype="pointwise",
+    ref="numpy.invert",
+    inplace_function=False,
+)
+_unary(
+    "ceil",
+    _no_slope,
+    "Return each element rounded up.",
+    dtypes=INTEGRAL | FLOATING,
+    promote="default",
+    out_dtype="pointwise",
+    ref="numpy.ceil",
+)
+op(
+    "depending(self: Tensor, other: Tensor) -> Tensor",
+    composite="depending",
+    method=False,
+    function=False,
+    dtypes=FLOATING,
+    ref=lambda np, self, other: self,
+    samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
+    doc="Return self, with the derivative 0 by other: the slope of a piecewise linear function.",
+)
+_unary(
+    "cos",
+    lambda g, self: g * -self.sin().conj(),
+    "Return the cosine of each element.",
+    ref="numpy.cos",
+)
+_unary(
+    "cosh",
+    lambda g, self: g * self.sinh().conj(),
+    "Return the hyperbolic cosine of each element.",
+    ref="numpy.cosh",
+)
+_unary(
+    "erf",
+    lambda g, self: g * (-(self * self)).exp() * 1.1283791670955126,
+    "Return the error function of each element.\n\nSource: DLMF 7.2.1.",
+    dtypes=FLOATING,
+    elsewhere=("special.erf",),
+    ref="scipy.special.erf",
+)
+_unary(
+    "exp", lambda g, out: g * out.conj(), "Return e to the power of each element.", ref="numpy.exp"
+)
+_unary(
+    "exp2",
+    lambda g, out: g * (out * 0.6931471805599453).conj(),
+    "Return 2 to the power of each element.",
+    elsewhere=("special.exp2",),
+    ref=lambda np, self: np.exp2(self) if self.dtype.kind != "c" else np.power(2, self),
+    samples=unary(-3, 3),
+)
+_unary(
+    "expm1",
+    lambda g, out: g * (out + 1).conj(),
+    "Return e**x - 1 of each element.",
+    elsewhere=("special.expm1",),
+    ref="numpy.expm1",
+)
+_unary(
+    "floor",
+    _no_slope,
+    "Return each element rounded down.",
+    dtypes=INTEGRAL | FLOATING,
+    promote="default",
+    out_dtype="pointwise",
+    ref="numpy.floor",
+)
+_unary(
+    "isfinite",
+    None,
+    "Return whether each element is neither infinite nor NaN.",
+    dtypes=REAL | COMPLEX,
+    promote="bool",
+    inplace=False,
+    ref="numpy.isfinite",
+)
+_unary(
+    "isnan",
+    None,
+    "Return whether each element is NaN.",
+    dtypes=REAL | COMPLEX,
+    promote="bool",
+    inplace=False,
+    ref="numpy.isnan",
+)
+_unary(
+    "log",
+    lambda g, self: g / self.conj(),
+    "Return the natural logarithm of each element.",
+    ref="numpy.log",
+    samples=unary(0.1, 4),
+)
+_unary(
+    "log10",
+    lambda g, self: g / (self.conj() * 2.302585092994046),
+    "Return the base-10 logarithm of each element.",
+    ref="numpy.log10",
+    samples=unary(0.1, 4),
+)
+_unary(
+    "log1p",
+    lambda g, self: g / (self + 1).conj(),
+    "Return log(1 + x) of each element.",
+    node="Log1PBackward0",
+    elsewhere=("special.log1p",),
+    ref="numpy.log1p",
+    samples=unary(-0.9, 3),
+)
+_unary(
+    "log2",
+    lambda g, self: g / (self.conj() * 0.6931471805599453),
+    "Return the base-2 logarithm of each element.",
+    ref="numpy.log2",
+    samples=unary(0.1, 4),
+)
+_unary(
+    "logical_not",
+    None,
+    "Return whether each element is 0.",
+    dtypes=REAL | COMPLEX,
+    promote="bool",
+    ref="numpy.logical_not",
+    inplace_function=False,
+)
+_unary(
+    "neg",
+    lambda g: -g,
+    "Return the negative of each element.",
+    dtypes=NUMBERS,
+    promote="default",
+    out_dtype="pointwise",
+    aliases=("negative",),
+    ref="numpy.negative",
+)
+_unary(
+    "reciprocal",
+    lambda g, out: -g * (out * out).conj(),
+    "Return 1 / x of each element.",
+    ref="numpy.reciprocal",
+    samples=unary(0.5, 3),
+)
+_unary(
+    "relu",
+    lambda g, out: ops.depending(ops.where(out <= 0, 0, g), out),
+    "Return the larger of each element and 0.\n\nDerivative: 0 at 0.",
+    dtypes=INTEGRAL | FLOATING,
+    promote="default",
+    elsewhere=("functional.relu_",),
+    ref=lambda np, self: np.maximum(self, 0),
+)
+op(
+    "functional_relu(self: Tensor, inplace: bool = False) -> Tensor",
+    composite="relu",
+    kernel="relu",
+    method=False,
+    function="relu",
+    namespace="functional",
+    dtypes=INTEGRAL | FLOATING,
+    doc="Return the larger of each element and 0; `inplace` replaces it.\n\nDerivative: 0 at 0.",
+    samples=unary(-3, 3),
+    ref=lambda np, self: np.maximum(self, 0),
+)
+_unary(
+    "round",
+    _no_slope,
+    "Return each element rounded to the nearest integer, half to even.",
+    dtypes=INTEGRAL | FLOATING,
+    promote="default",
+    out_dtype="pointwise",
+    overload="round_decimals",
+    elsewhere=("special.round",),
+    ref="numpy.round",
+)
 
 
 def _round_decimals(self, decimals):
     self = require("round", FLOATING, self)
     power = 10.0 ** abs(decimals)
-    return (ops.round(self * power) / power if decimals >= 0 else
-            ops.round(self / power) * power)
+    return ops.round(self * power) / power if decimals >= 0 else ops.round(self / power) * power
 
 
-op("round_decimals(self: Tensor, *, decimals: int) -> Tensor", forward=_round_decimals,
-   jvp="pointwise", vjp={"self": _no_slope}, node="RoundBackward1", dtypes=FLOATING,
-   inplace=True, out=True, out_dtype="pointwise", method=False, function=False,
-   doc="Return each element rounded to a number of decimals, which may be negative.\n\n"
-       "Raises: NotImplementedError for integers.",
-   samples=[case(T(*shape, low=-3, high=3), decimals=decimals, skip=HALF_WAY)
-            for shape, decimals in (((2, 3), 1), ((), 0), ((0, 3), 2), ((3,), -1))],
-   ref=lambda np, self, decimals: np.round(self, decimals))
-_unary("rsqrt", lambda g, out: g * (out * out * out * -0.5).conj(),
-       "Return 1 / sqrt(x) of each element.",
-       samples=unary(0.2, 4), ref=lambda np, self: 1 / np.sqrt(self))
-op("sgn(self: Tensor) -> Tensor", composite=_sgn, inplace=True, out=True,
-   out_dtype="pointwise", doc="Return x / |x| of each element, and 0 of 0.",
-   ref=references.sign,
-   inplace_function=False)
-_unary("sigmoid", lambda g, out: ops.sigmoid_backward(g, out),
-       "Return the logistic function 1 / (1 + e**-x) of each element.",
-       elsewhere=("special.expit",),
-       ref=lambda np, self: 1 / (1 + np.exp(-self)), namespace=("", "functional"),
-       samples=unary(-2.5, 2.5))
-op("sigmoid_backward(self: Tensor, output: Tensor) -> Tensor", kernel="sigmoid_backward",
-   method=False, function=False, dtypes=FLOAT_COMPLEX, samples=_PAIRS,
-   vjp={"self": lambda g, output: ops.sigmoid_backward(g, output.conj()),
-        "output": lambda g, self, output: g.conj() * self * (1 - output * 2).conj()},
-   ref=lambda np, self, output: self * np.conj(output * (1 - output)),
-   doc="Return self * conj(output * (1 - output)): the derivative of sigmoid, by its result.")
-_unary("sign", _no_slope, "Return -1, 0 or 1 by the sign of each element.", dtypes=REAL,
-       promote="default", out_dtype="pointwise", ref=references.sign,
-       inplace_function=False)
-_unary("sin", lambda g, self: g * self.cos().conj(), "Return the sine of each element.",
-       ref="numpy.sin")
-_unary("sinh", lambda g, self: g * self.cosh().conj(),
-       "Return the hyperbolic sine of each element.", ref="numpy.sinh")
-_unary("sqrt", lambda g, out: g / (out * 2).conj(), "Return the square root of each element.",
-       ref="numpy.sqrt",
-       samples=unary(0.1, 4))
-_unary("square", lambda g, self: g * (self * 2).conj(), "Return the square of each element.",
-       dtypes=ALL, promote="default", node="PowBackward0", forward="square",
-       batch="unary", ref=lambda np, self: np.square(self * 1))
-_unary("tan", lambda g, out: g * (out * out + 1).conj(), "Return the tangent of each element.",
-       ref="numpy.tan",
-       samples=unary(-1.2, 1.2))
-_unary("tanh", lambda g, out: ops.tanh_backward(g, out),
-       "Return the hyperbolic tangent of each element.",
-       ref="numpy.tanh", namespace=("", "functional"),
-       samples=unary(-1.5, 1.5))
-op("tanh_backward(self: Tensor, output: Tensor) -> Tensor", kernel="tanh_backward",
-   method=False, function=False, dtypes=FLOAT_COMPLEX, samples=_PAIRS,
-   vjp={"self": lambda g, output: ops.tanh_backward(g, output.conj()),
-        "output": lambda g, self, output: g.conj() * self * (output * -2).conj()},
-   ref=lambda np, self, output: self * np.conj(1 - output * output),
-   doc="Return self * conj(1 - output**2): the derivative of tanh, by its result.")
-_unary("trunc", _no_slope, "Return each element rounded towards 0.", dtypes=INTEGRAL | FLOATING,
-       promote="default", out_dtype="pointwise", aliases=("fix",), ref="numpy.trunc")
+op(
+    "round_decimals(self: Tensor, *, decimals: int) -> Tensor",
+    forward=_round_decimals,
+    jvp="pointwise",
+    vjp={"self": _no_slope},
+    node="RoundBackward1",
+    dtypes=FLOATING,
+    inplace=True,
+    out=True,
+    out_dtype="pointwise",
+    method=False,
+    function=False,
+    doc="Return each element rounded to a number of decimals, which may be negative.\n\n"
+    "Raises: NotImplementedError for integers.",
+    samples=[
+        case(T(*shape, low=-3, high=3), decimals=decimals, skip=HALF_WAY)
+        for shape, decimals in (((2, 3), 1), ((), 0), ((0, 3), 2), ((3,), -1))
+    ],
+    ref=lambda np, self, decimals: np.round(self, decimals),
+)
+_unary(
+    "rsqrt",
+    lambda g, out: g * (out * out * out * -0.5).conj(),
+    "Return 1 / sqrt(x) of each element.",
+    samples=unary(0.2, 4),
+    ref=lambda np, self: 1 / np.sqrt(self),
+)
+op(
+    "sgn(self: Tensor) -> Tensor",
+    composite=_sgn,
+    inplace=True,
+    out=True,
+    out_dtype="pointwise",
+    doc="Return x / |x| of each element, and 0 of 0.",
+    ref=references.sign,
+    inplace_function=False,
+)
+_unary(
+    "sigmoid",
+    lambda g, out: ops.sigmoid_backward(g, out),
+    "Return the logistic function 1 / (1 + e**-x) of each element.",
+    elsewhere=("special.expit",),
+    ref=lambda np, self: 1 / (1 + np.exp(-self)),
+    namespace=("", "functional"),
+    samples=unary(-2.5, 2.5),
+)
+op(
+    "sigmoid_backward(self: Tensor, output: Tensor) -> Tensor",
+    kernel="sigmoid_backward",
+    method=False,
+    function=False,
+    dtypes=FLOAT_COMPLEX,
+    samples=_PAIRS,
+    vjp={
+        "self": lambda g, output: ops.sigmoid_backward(g, output.conj()),
+        "output": lambda g, self, output: g.conj() * self * (1 - output * 2).conj(),
+    },
+    ref=lambda np, self, output: self * np.conj(output * (1 - output)),
+    doc="Return self * conj(output * (1 - output)): the derivative of sigmoid, by its result.",
+)
+_unary(
+    "sign",
+    _no_slope,
+    "Return -1, 0 or 1 by the sign of each element.",
+    dtypes=REAL,
+    promote="default",
+    out_dtype="pointwise",
+    ref=references.sign,
+    inplace_function=False,
+)
+_unary(
+    "sin",
+    lambda g, self: g * self.cos().conj(),
+    "Return the sine of each element.",
+    ref="numpy.sin",
+)
+_unary(
+    "sinh",
+    lambda g, self: g * self.cosh().conj(),
+    "Return the hyperbolic sine of each element.",
+    ref="numpy.sinh",
+)
+_unary(
+    "sqrt",
+    lambda g, out: g / (out * 2).conj(),
+    "Return the square root of each element.",
+    ref="numpy.sqrt",
+    samples=unary(0.1, 4),
+)
+_unary(
+    "square",
+    lambda g, self: g * (self * 2).conj(),
+    "Return the square of each element.",
+    dtypes=ALL,
+    promote="default",
+    node="PowBackward0",
+    forward="square",
+    batch="unary",
+    ref=lambda np, self: np.square(self * 1),
+)
+_unary(
+    "tan",
+    lambda g, out: g * (out * out + 1).conj(),
+    "Return the tangent of each element.",
+    ref="numpy.tan",
+    samples=unary(-1.2, 1.2),
+)
+_unary(
+    "tanh",
+    lambda g, out: ops.tanh_backward(g, out),
+    "Return the hyperbolic tangent of each element.",
+    ref="numpy.tanh",
+    namespace=("", "functional"),
+    samples=unary(-1.5, 1.5),
+)
+op(
+    "tanh_backward(self: Tensor, output: Tensor) -> Tensor",
+    kernel="tanh_backward",
+    method=False,
+    function=False,
+    dtypes=FLOAT_COMPLEX,
+    samples=_PAIRS,
+    vjp={
+        "self": lambda g, output: ops.tanh_backward(g, output.conj()),
+        "output": lambda g, self, output: g.conj() * self * (output * -2).conj(),
+    },
+    ref=lambda np, self, output: self * np.conj(1 - output * output),
+    doc="Return self * conj(1 - output**2): the derivative of tanh, by its result.",
+)
+_unary(
+    "trunc",
+    _no_slope,
+    "Return each element rounded towards 0.",
+    dtypes=INTEGRAL | FLOATING,
+    promote="default",
+    out_dtype="pointwise",
+    aliases=("fix",),
+    ref="numpy.trunc",
+)

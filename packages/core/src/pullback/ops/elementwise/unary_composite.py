@@ -18,11 +18,13 @@ from pullback.ops.table.schema import (
 
 # -- angles in degrees -----------------------------------------------------------------------------
 
+
 def _scaled_by(name, factor):
     def forward(self):
         if self.is_complex():
             raise RuntimeError(f"{name} is not supported for complex tensors.")
         return self * factor
+
     return forward
 
 
@@ -31,23 +33,42 @@ def _times(factor):
 
 
 for _name, _factor, _node, _doc in (
-        ("deg2rad", math.pi / 180, "Deg2RadBackward0", "degrees in radians"),
-        ("rad2deg", 180 / math.pi, "Rad2DegBackward0", "radians in degrees")):
-    op(f"{_name}(self: Tensor) -> Tensor", forward=_scaled_by(_name, _factor), promote="float",
-       dtypes=FLOATING, node=_node, inplace=True, out=True, batch="unary", ref=f"numpy.{_name}",
-       vjp={"self": _times(_factor)}, jvp="pointwise",
-       doc=f"Return each element's {_doc}.")
+    ("deg2rad", math.pi / 180, "Deg2RadBackward0", "degrees in radians"),
+    ("rad2deg", 180 / math.pi, "Rad2DegBackward0", "radians in degrees"),
+):
+    op(
+        f"{_name}(self: Tensor) -> Tensor",
+        forward=_scaled_by(_name, _factor),
+        promote="float",
+        dtypes=FLOATING,
+        node=_node,
+        inplace=True,
+        out=True,
+        batch="unary",
+        ref=f"numpy.{_name}",
+        vjp={"self": _times(_factor)},
+        jvp="pointwise",
+        doc=f"Return each element's {_doc}.",
+    )
 
 
 # -- parts and replacements ------------------------------------------------------------------------
 
-op("frac(self: Tensor) -> Tensor",
-   jvp="pointwise", dtypes=FLOATING, inplace=True, out=True,
-   forward=lambda self: require("frac", FLOATING, self) - ops.trunc(self),
-   vjp={"self": lambda g: g}, batch="unary", out_dtype="pointwise",
-   doc="Return x - trunc(x) of each element, with the sign of x.",
-   samples=[case(T(*shape, low=0.1, high=0.9)) for shape in ((2, 3), (), (0,))]
-   + [case(fixed(SPECIAL), skip=KINKS)], ref=lambda np, self: self - np.trunc(self))
+op(
+    "frac(self: Tensor) -> Tensor",
+    jvp="pointwise",
+    dtypes=FLOATING,
+    inplace=True,
+    out=True,
+    forward=lambda self: require("frac", FLOATING, self) - ops.trunc(self),
+    vjp={"self": lambda g: g},
+    batch="unary",
+    out_dtype="pointwise",
+    doc="Return x - trunc(x) of each element, with the sign of x.",
+    samples=[case(T(*shape, low=0.1, high=0.9)) for shape in ((2, 3), (), (0,))]
+    + [case(fixed(SPECIAL), skip=KINKS)],
+    ref=lambda np, self: self - np.trunc(self),
+)
 
 
 def _positive(self):
@@ -56,21 +77,28 @@ def _positive(self):
     return self
 
 
-op("positive(self: Tensor) -> Tensor", composite=_positive, dtypes=NUMBERS,
-   doc="Return the very tensor, which must not be bool.", ref="numpy.positive")
+op(
+    "positive(self: Tensor) -> Tensor",
+    composite=_positive,
+    dtypes=NUMBERS,
+    doc="Return the very tensor, which must not be bool.",
+    ref="numpy.positive",
+)
 
 
 def _replacement(name, value, default):
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"nan_to_num(): argument '{name}' must be float, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"nan_to_num(): argument '{name}' must be float, not {type(value).__name__}"
+        )
     return value
 
 
 def _nan_to_num(self, nan, posinf, neginf):
     import pullback
+
     nan = _replacement("nan", nan, 0)
     posinf, neginf = _replacement("posinf", posinf, None), _replacement("neginf", neginf, None)
     if self.is_complex():
@@ -92,24 +120,37 @@ def _nan_to_num_vjp(g, self):
     return ops.where(ops.isfinite(self), g, 0)
 
 
-op("nan_to_num(self: Tensor, nan: float? = 0.0, posinf: float? = None, neginf: float? = None) "
-   "-> Tensor",
-   jvp="pointwise", forward=_nan_to_num, dtypes=ALL, vjp={"self": _nan_to_num_vjp}, inplace=True,
-   out=True,
-   batch="unary", out_dtype="pointwise",
-   doc="Return self with NaN and the infinities replaced; by 0 and the dtype's limits if nothing "
-       "else is given.\n\nDerivative: 0 where an element is replaced.",
-   samples=[*unary(-3, 3, special=None),
-            case(T(3), 5), case(T(3), 1, 2, 3),
-            *(case(fixed(SPECIAL), *values, only=FLOATING, skip=KINKS)
-              for values in ((0.5, 7.0, -7.0), (None, 1, 2))),
-            case(fixed((0.5, math.inf, math.nan)), posinf=3.0, neginf=2, only=FLOATING,
-                 skip=KINKS)],
-   ref=lambda np, self, nan=0.0, posinf=None, neginf=None: np.nan_to_num(
-       self, nan=nan or 0, posinf=posinf, neginf=neginf))
+op(
+    "nan_to_num(self: Tensor, nan: float? = 0.0, posinf: float? = None, neginf: float? = None) "
+    "-> Tensor",
+    jvp="pointwise",
+    forward=_nan_to_num,
+    dtypes=ALL,
+    vjp={"self": _nan_to_num_vjp},
+    inplace=True,
+    out=True,
+    batch="unary",
+    out_dtype="pointwise",
+    doc="Return self with NaN and the infinities replaced; by 0 and the dtype's limits if nothing "
+    "else is given.\n\nDerivative: 0 where an element is replaced.",
+    samples=[
+        *unary(-3, 3, special=None),
+        case(T(3), 5),
+        case(T(3), 1, 2, 3),
+        *(
+            case(fixed(SPECIAL), *values, only=FLOATING, skip=KINKS)
+            for values in ((0.5, 7.0, -7.0), (None, 1, 2))
+        ),
+        case(fixed((0.5, math.inf, math.nan)), posinf=3.0, neginf=2, only=FLOATING, skip=KINKS),
+    ],
+    ref=lambda np, self, nan=0.0, posinf=None, neginf=None: np.nan_to_num(
+        self, nan=nan or 0, posinf=posinf, neginf=neginf
+    ),
+)
 
 
 # -- sinc ------------------------------------------------------------------------------------------
+
 
 @wide
 def _sinc_of(self):
@@ -119,6 +160,7 @@ def _sinc_of(self):
 
 def _sinc(self):
     import pullback
+
     if not (self.is_complex() or self.dtype.is_floating_point):
         self = ops.cast(self, pullback.get_default_dtype())
     return _sinc_of(self)
@@ -130,25 +172,36 @@ def _sinc_vjp(g, self):
     near = ops.abs(angle) < 0.1
     away = ops.where(near, 1, angle)
     square = ops.where(near, angle * angle, 0)
-    series = -1 / 3 + square * (1 / 30 + square * (-1 / 840 + square * (
-        1 / 45360 - square / 3991680)))
+    series = -1 / 3 + square * (
+        1 / 30 + square * (-1 / 840 + square * (1 / 45360 - square / 3991680))
+    )
     slope = ops.where(near, angle * series, (ops.cos(away) - ops.sin(away) / away) / away)
     return g * (slope * math.pi).conj()
 
 
-op("sinc(self: Tensor) -> Tensor",
-   jvp="pointwise", forward=_sinc, promote="float", dtypes=FLOAT_COMPLEX,
-   vjp={"self": _sinc_vjp}, inplace=True, out=True, batch="unary", elsewhere=("special.sinc",),
-   ref="numpy.sinc",
-   doc="Return sin(pi x) / (pi x) of each element, and 1 at 0.")
+op(
+    "sinc(self: Tensor) -> Tensor",
+    jvp="pointwise",
+    forward=_sinc,
+    promote="float",
+    dtypes=FLOAT_COMPLEX,
+    vjp={"self": _sinc_vjp},
+    inplace=True,
+    out=True,
+    batch="unary",
+    elsewhere=("special.sinc",),
+    ref="numpy.sinc",
+    doc="Return sin(pi x) / (pi x) of each element, and 1 at 0.",
+)
 
 
 # -- questions -------------------------------------------------------------------------------------
 
+
 def _isinf(self):
     if self.is_complex() or self.dtype.is_floating_point:
         return ops.abs(self) == math.inf
-    return ops.isnan(self)              # no integer is either
+    return ops.isnan(self)  # no integer is either
 
 
 def _is_infinity(name, infinity):
@@ -156,6 +209,7 @@ def _is_infinity(name, infinity):
         if self.is_complex():
             raise RuntimeError(f"{name} does not support complex inputs.")
         return self == infinity if self.dtype.is_floating_point else ops.isnan(self)
+
     return forward
 
 
@@ -163,34 +217,60 @@ def _isreal(self):
     if self.is_complex():
         return ops.imag(self) == 0
     import pullback
+
     return ops.ones_like(self, dtype=pullback.bool)
 
 
-op("isinf(self: Tensor) -> Tensor", forward=_isinf, promote="bool", batch="unary",
-   ref="numpy.isinf",
-   doc="Return whether each element is infinite; of complex ones, whether a part is.",
-   samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING),
-            case(fixed((1 + 2j, complex(math.inf, 1), complex(math.nan, -math.inf))),
-                 only=COMPLEX)])
+op(
+    "isinf(self: Tensor) -> Tensor",
+    forward=_isinf,
+    promote="bool",
+    batch="unary",
+    ref="numpy.isinf",
+    doc="Return whether each element is infinite; of complex ones, whether a part is.",
+    samples=[
+        *unary(-3, 3, special=None),
+        case(fixed(SPECIAL), only=FLOATING),
+        case(fixed((1 + 2j, complex(math.inf, 1), complex(math.nan, -math.inf))), only=COMPLEX),
+    ],
+)
 for _name, _infinity, _what in (("isposinf", math.inf, "inf"), ("isneginf", -math.inf, "-inf")):
-    op(f"{_name}(self: Tensor) -> Tensor", forward=_is_infinity(_name, _infinity), promote="bool",
-       dtypes=REAL, out=True, batch="unary", out_dtype="bool", ref=f"numpy.{_name}",
-       doc=f"Return whether each element is {_what}.",
-       samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)])
-op("isreal(self: Tensor) -> Tensor", forward=_isreal, promote="bool", batch="unary",
-   ref="numpy.isreal",
-   doc="Return whether the imaginary part of each element is 0.",
-   samples=[*unary(-3, 3), case(fixed((1 + 0j, 2j, complex(0, math.nan), -0j)), only=COMPLEX)])
+    op(
+        f"{_name}(self: Tensor) -> Tensor",
+        forward=_is_infinity(_name, _infinity),
+        promote="bool",
+        dtypes=REAL,
+        out=True,
+        batch="unary",
+        out_dtype="bool",
+        ref=f"numpy.{_name}",
+        doc=f"Return whether each element is {_what}.",
+        samples=[*unary(-3, 3, special=None), case(fixed(SPECIAL), only=FLOATING)],
+    )
+op(
+    "isreal(self: Tensor) -> Tensor",
+    forward=_isreal,
+    promote="bool",
+    batch="unary",
+    ref="numpy.isreal",
+    doc="Return whether the imaginary part of each element is 0.",
+    samples=[*unary(-3, 3), case(fixed((1 + 0j, 2j, complex(0, math.nan), -0j)), only=COMPLEX)],
+)
 
 
 def _is_nonzero(self):
     if self.numel() != 1:
-        raise RuntimeError(f"is_nonzero(): Boolean value of Tensor with "
-                           f"{'more than one' if self.numel() else 'no'} value"
-                           f"{'' if self.numel() else 's'} is ambiguous")
+        raise RuntimeError(
+            f"is_nonzero(): Boolean value of Tensor with "
+            f"{'more than one' if self.numel() else 'no'} value"
+            f"{'' if self.numel() else 's'} is ambiguous"
+        )
     return bool(self)
 
 
-op("is_nonzero(self: Tensor) -> bool", composite=_is_nonzero,
-   doc="Return whether the only element is not 0.\n\nRaises: RuntimeError unless there is one.",
-   samples="it returns no tensor; its own tests cover it")
+op(
+    "is_nonzero(self: Tensor) -> bool",
+    composite=_is_nonzero,
+    doc="Return whether the only element is not 0.\n\nRaises: RuntimeError unless there is one.",
+    samples="it returns no tensor; its own tests cover it",
+)

@@ -12,11 +12,15 @@ references = references_of("general")
 KEY = (at(5, high=4),)
 # Without equal indices: which of two writes to a place counts has no derivative.
 _ONCE = (fixed((2, 0, -1), kind="int64"),)
-WRITES = [case(T(4, 3), _ONCE, T(3, 3)), case(T(4, 3), KEY, T(5, 3), True),
-           case(T(4, 3), _ONCE, T()),
-           case(T(4, 3), (None, at(2, high=3)), T(4, 2), True), case(T(4), (at(0, high=4),), T(0)),
-           case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
-           case(T(2, 3), (mask(2),), T(3), skip=COUNTED)]
+WRITES = [
+    case(T(4, 3), _ONCE, T(3, 3)),
+    case(T(4, 3), KEY, T(5, 3), True),
+    case(T(4, 3), _ONCE, T()),
+    case(T(4, 3), (None, at(2, high=3)), T(4, 2), True),
+    case(T(4), (at(0, high=4),), T(0)),
+    case(T(4, 3), (_ONCE[0], at(3, high=3)), T(1)),
+    case(T(2, 3), (mask(2),), T(3), skip=COUNTED),
+]
 
 
 def as_index(index):
@@ -28,22 +32,36 @@ def as_index(index):
     return index if index.dtype == dtype_named("int64") else ops.cast(index, dtype_named("int64"))
 
 
-op("nonzero(self: Tensor, *, as_tuple: bool = False) -> any", out=True,
-   composite=lambda self, as_tuple: (ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple
-                                     else ops.nonzero_raw(self)),
-   kernel="nonzero", out_dtype="exact", ref="numpy.argwhere",
-   doc="Return the coordinates of the elements that are not 0, row by row.",
-   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
-            for shape in ((4,), (3, 4), (0, 2))])
-op("nonzero_raw(self: Tensor) -> Tensor", forward="nonzero", kernel="nonzero", method=False,
-   function=False,
-   doc="Return the coordinates of the elements that are not 0.",
-   samples=[case(T(*shape, low=-1, high=1, step=1), skip=COUNTED)
-            for shape in ((4,), (3, 4), (0, 2))],
-   ref="numpy.argwhere")
+op(
+    "nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
+    out=True,
+    composite=lambda self, as_tuple: (
+        ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple else ops.nonzero_raw(self)
+    ),
+    kernel="nonzero",
+    out_dtype="exact",
+    ref="numpy.argwhere",
+    doc="Return the coordinates of the elements that are not 0, row by row.",
+    samples=[
+        case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))
+    ],
+)
+op(
+    "nonzero_raw(self: Tensor) -> Tensor",
+    forward="nonzero",
+    kernel="nonzero",
+    method=False,
+    function=False,
+    doc="Return the coordinates of the elements that are not 0.",
+    samples=[
+        case(T(*shape, low=-1, high=1, step=1), skip=COUNTED) for shape in ((4,), (3, 4), (0, 2))
+    ],
+    ref="numpy.argwhere",
+)
 
 
 # -- x[...] with index tensors ---------------------------------------------------------------------
+
 
 def _expand_masks(self, indices):
     """Replace bool masks by their coordinates; returns one index or None per dim."""
@@ -52,17 +70,18 @@ def _expand_masks(self, indices):
         if index is None:
             found.append(None)
         elif index.dtype.name in ("bool", "uint8"):
-            for mine, size in zip(self.shape[len(found):], index.shape):
+            for mine, size in zip(self.shape[len(found) :], index.shape):
                 if mine != size:
-                    raise IndexError(f"The shape of the mask {list(index.shape)} at index {place} "
-                                     f"does not match the shape of the indexed tensor "
-                                     f"{list(self.shape)} at index {len(found)}")
+                    raise IndexError(
+                        f"The shape of the mask {list(index.shape)} at index {place} "
+                        f"does not match the shape of the indexed tensor "
+                        f"{list(self.shape)} at index {len(found)}"
+                    )
             found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
         else:
             found.append(as_index(index))
     if len(found) > self.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got "
-                         f"{len(found)})")
+        raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got {len(found)})")
     return found + [None] * (self.ndim - len(found))
 
 
@@ -73,8 +92,10 @@ def _broadcast_indices(indices):
             shape = _broadcast_shape(shape, tuple(index.shape))
         except ValueError:
             shapes = ", ".join(str(list(i.shape)) for i in indices)
-            raise IndexError("shape mismatch: indexing tensors could not be broadcast together "
-                             f"with shapes {shapes}") from None
+            raise IndexError(
+                "shape mismatch: indexing tensors could not be broadcast together "
+                f"with shapes {shapes}"
+            ) from None
     return shape, [index.expand(shape) for index in indices]
 
 
@@ -115,7 +136,7 @@ def _index(self, indices):
         return self.clone()
     moved = _front(self, dims)
     _refuse_nothing(moved, len(dims), shape)
-    rest = tuple(moved.shape[len(dims):])
+    rest = tuple(moved.shape[len(dims) :])
     out = new_empty(self, shape + rest)
     if out.numel():
         run_primitive("index", (out,), (moved, *used))
@@ -130,19 +151,28 @@ def _place(out, count, at):
     return ops.contiguous(out.permute(tuple(order)))
 
 
-op("index(self: Tensor, indices: any) -> Tensor",
-   jvp="linear", forward=_index, compiled="index", kernel="index", method=False,
-   function=False,
-   vjp={"self": lambda g, self_like, indices: ops.index_backward(
-       g, self_like.shape, indices)},
-   doc="Return the elements at index tensors, one per dim or None; as self[indices].",
-   samples=[case(T(4, 3), KEY), case(T(4, 3), (None, at(2, high=3))),
-            case(T(4, 3), (at(2, high=4), at(2, high=3))),
-            case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))),
-            case(T(4, 3), (mask(4),), skip=COUNTED),
-            case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))), case(T(4), (at(0, high=4),)),
-            case(T(3), (fixed((-1, 0), kind="int64"),))],
-   ref=references.index)
+op(
+    "index(self: Tensor, indices: any) -> Tensor",
+    jvp="linear",
+    forward=_index,
+    compiled="index",
+    kernel="index",
+    method=False,
+    function=False,
+    vjp={"self": lambda g, self_like, indices: ops.index_backward(g, self_like.shape, indices)},
+    doc="Return the elements at index tensors, one per dim or None; as self[indices].",
+    samples=[
+        case(T(4, 3), KEY),
+        case(T(4, 3), (None, at(2, high=3))),
+        case(T(4, 3), (at(2, high=4), at(2, high=3))),
+        case(T(4, 3, 2), (at(2, 1, high=4), None, at(3, high=2))),
+        case(T(4, 3), (mask(4),), skip=COUNTED),
+        case(T(2, 4, 3), (None, at(2, 2, high=4), at(2, high=3))),
+        case(T(4), (at(0, high=4),)),
+        case(T(3), (fixed((-1, 0), kind="int64"),)),
+    ],
+    ref=references.index,
+)
 
 
 def _index_backward(self, size, indices):
@@ -155,15 +185,27 @@ def _index_backward_vjp(g, self_shape, indices):
     return ops.index(g, indices) if g.ndim else ops.index(g.reshape(1), indices).reshape(self_shape)
 
 
-op("index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
-   jvp="linear", method=False,
-   function=False, vjp={"self": _index_backward_vjp}, forward=_index_backward,
-   compiled="index_backward", kernel="index_put",
-   node="IndexPutBackward0", doc="Return zeros with self added at index tensors.",
-   samples=[case(T(5, 3), (4, 3), KEY), case(T(2, 2), (2, 3), (None, at(2, high=3))),
-            case(T(2), (4, 3), (at(2, high=4), at(2, high=3))), case(T(0), (4,), (at(0, high=4),))],
-   ref=lambda np, self, size, indices: references.index_put(
-       np, np.zeros(size, self.dtype), indices, self, True))
+op(
+    "index_backward(self: Tensor, size: int[], indices: any) -> Tensor",
+    jvp="linear",
+    method=False,
+    function=False,
+    vjp={"self": _index_backward_vjp},
+    forward=_index_backward,
+    compiled="index_backward",
+    kernel="index_put",
+    node="IndexPutBackward0",
+    doc="Return zeros with self added at index tensors.",
+    samples=[
+        case(T(5, 3), (4, 3), KEY),
+        case(T(2, 2), (2, 3), (None, at(2, high=3))),
+        case(T(2), (4, 3), (at(2, high=4), at(2, high=3))),
+        case(T(0), (4,), (at(0, high=4),)),
+    ],
+    ref=lambda np, self, size, indices: references.index_put(
+        np, np.zeros(size, self.dtype), indices, self, True
+    ),
+)
 
 
 def write_at(target, indices, values, accumulate):
@@ -173,9 +215,12 @@ def write_at(target, indices, values, accumulate):
     _refuse_nothing(moved, count, shape)
     full = shape + tuple(moved.shape[count:])
     if at and shape:
-        order = list(range(at, at + len(shape))) + list(range(at)) + list(
-            range(at + len(shape), len(full)))
-        placed = list(full[len(shape):])
+        order = (
+            list(range(at, at + len(shape)))
+            + list(range(at))
+            + list(range(at + len(shape), len(full)))
+        )
+        placed = list(full[len(shape) :])
         placed[at:at] = shape
         values = _fit(values, tuple(placed)).permute(tuple(order))
     else:
@@ -197,18 +242,24 @@ def _fit(values, shape):
     try:
         return values.expand(shape)
     except RuntimeError:
-        raise RuntimeError(f"shape mismatch: value tensor of shape {list(values.shape)} cannot be "
-                           f"broadcast to indexing result of shape {list(shape)}") from None
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be "
+            f"broadcast to indexing result of shape {list(shape)}"
+        ) from None
 
 
 def _check_indices(indices):
     if not isinstance(indices, (tuple, list)):
-        raise TypeError(f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, "
-                        f"not {type(indices).__name__}")
+        raise TypeError(
+            f"index_put_(): argument 'indices' (position 1) must be tuple of Tensors, "
+            f"not {type(indices).__name__}"
+        )
     for position, index in enumerate(indices):
         if index is not None and not hasattr(index, "data_ptr"):
-            raise TypeError(f"expected Tensor as element {position} in argument 0, but got "
-                            f"{type(index).__name__}")
+            raise TypeError(
+                f"expected Tensor as element {position} in argument 0, but got "
+                f"{type(index).__name__}"
+            )
     if not indices:
         raise RuntimeError("index_put_(): expected at least one index tensor")
 
@@ -216,8 +267,10 @@ def _check_indices(indices):
 def _index_put_forward(self, indices, values, accumulate):
     _check_indices(indices)
     if values.dtype != self.dtype:
-        raise RuntimeError(f"Index put requires the source and destination dtypes match, got "
-                           f"{self.dtype} for the destination and {values.dtype} for the source.")
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got "
+            f"{self.dtype} for the destination and {values.dtype} for the source."
+        )
     return write_at(self, tuple(indices), values, accumulate)
 
 
@@ -227,13 +280,18 @@ def _index_put_self_vjp(g, indices, accumulate):
     return ops.index_put(g, indices, ops.new_zeros(g, ()), False)
 
 
-op("index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
-   forward=_index_put_forward, kernel="index_put", inplace="only",
-   node="IndexPutBackward0",
-   jvp="linear", vjp={
-       "self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
-   doc="Write values (or add them) at index tensors; returns self.",
-   samples=WRITES, ref=references.index_put)
+op(
+    "index_put_(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+    forward=_index_put_forward,
+    kernel="index_put",
+    inplace="only",
+    node="IndexPutBackward0",
+    jvp="linear",
+    vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
+    doc="Write values (or add them) at index tensors; returns self.",
+    samples=WRITES,
+    ref=references.index_put,
+)
 
 
 def _index_put(self, indices, values, accumulate):
@@ -241,28 +299,45 @@ def _index_put(self, indices, values, accumulate):
     return ops.index_put_(writable(self, values, *indices), indices, values, accumulate)
 
 
-op("index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
-   composite=_index_put, kernel="index_put",
-   doc="Return a copy with values written (or added) at index tensors.",
-   samples=WRITES, ref=references.index_put)
+op(
+    "index_put(self: Tensor, indices: any, values: Tensor, accumulate: bool = False) -> Tensor",
+    composite=_index_put,
+    kernel="index_put",
+    doc="Return a copy with values written (or added) at index tensors.",
+    samples=WRITES,
+    ref=references.index_put,
+)
 
 
 # -- self[key] and self[key] = value ---------------------------------------------------------------
 
+
 def _is_many(key):
     """Tell whether a list stands for the tuple of its items, as it once did in NumPy."""
-    return isinstance(key, list) and len(key) < 32 and any(
-        item is None or item is Ellipsis or isinstance(item, (slice, list, tuple, range))
-        or hasattr(item, "shape") for item in key)
+    return (
+        isinstance(key, list)
+        and len(key) < 32
+        and any(
+            item is None
+            or item is Ellipsis
+            or isinstance(item, (slice, list, tuple, range))
+            or hasattr(item, "shape")
+            for item in key
+        )
+    )
 
 
 def normalize_key(self, key):
     """Return a key as a tuple of ints, slices, None, ..., bools and index tensors."""
     import pullback
+
     if _is_many(key):
-        warnings.warn("Using a non-tuple sequence for multidimensional indexing is deprecated; use "
-                      "x[tuple(seq)] instead of x[seq], or x[tensor(seq)]", UserWarning,
-                      stacklevel=2)
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
+            "x[tuple(seq)] instead of x[seq], or x[tensor(seq)]",
+            UserWarning,
+            stacklevel=2,
+        )
         key = tuple(key)
     if not isinstance(key, tuple):
         key = (key,)
@@ -279,13 +354,14 @@ def normalize_key(self, key):
                     item = item.to(pullback.int64)
         if isinstance(item, pullback.Tensor):
             if item.dtype.name == "uint8":
-                item = item != 0        # a mask, as bools are
+                item = item != 0  # a mask, as bools are
             if item.device != self.device and item.device.type != "meta":
                 item = item.to(self.device)
             if item.ndim == 0 and item.dtype.name != "bool":
                 if item.dtype.is_floating_point or item.dtype.is_complex:
-                    raise IndexError("tensors used as indices must be long, int, byte or bool "
-                                     "tensors")
+                    raise IndexError(
+                        "tensors used as indices must be long, int, byte or bool tensors"
+                    )
                 item = int(item.item())
         found.append(item)
     return tuple(found)
@@ -294,6 +370,7 @@ def normalize_key(self, key):
 def _index_tuple(self, advanced):
     """Turn {dim: index} into one index or None per dim."""
     import pullback
+
     indices = []
     at = 0
     for dim in sorted(advanced):
@@ -304,8 +381,9 @@ def _index_tuple(self, advanced):
         if isinstance(item, bool):
             item = pullback.tensor([0] if item else [], dtype=pullback.int64, device=self.device)
         elif item.ndim == 0:
-            item = pullback.tensor([0] if item.item() else [], dtype=pullback.int64,
-                                   device=self.device)
+            item = pullback.tensor(
+                [0] if item.item() else [], dtype=pullback.int64, device=self.device
+            )
         indices.append(item)
         at += max(item.ndim, 1) if item.dtype.name == "bool" else 1
     return tuple(indices)
@@ -319,14 +397,15 @@ def advanced_getitem(self, advanced):
 def advanced_setitem(self, advanced, value):
     """Write a value to self at index tensors; ``advanced`` maps dims to them."""
     import pullback
+
     indices = _index_tuple(self, advanced)
     if not isinstance(value, pullback.Tensor):
         value = new_filled(self, (), value)
     elif value.ndim == 0 and value.device != self.device:
         value = value.to(self.device)
-    if value.numel() == 1 and all(index is None or index.dtype.name == "bool"
-                                  for index in indices):
+    if value.numel() == 1 and all(index is None or index.dtype.name == "bool" for index in indices):
         from pullback._c.dispatch.operands import may_overlap
+
         # torch fills masks: that casts, and reads the number first
         value = value.to(self.dtype, copy=may_overlap(self, value))
     ops.index_put_(self, indices, value)

@@ -36,22 +36,36 @@ def _scatter_values(self, dim, index, src):
 
 
 _PLACES = fixed((0, 2, 3, 1, 0, 2), shape=(2, 3), kind="int64")
-_WRITTEN = [case(T(4, 3), 0, _PLACES, T(2, 3)), case(T(4, 3), 0, _PLACES, 2),
-            case(T(3, 4), -1, fixed((3, 0, 1, 2), shape=(2, 2), kind="int64"), T(2, 2)),
-            case(T(4), 0, fixed((2, 0), kind="int64"), T(2)), case(T(), 0, at(high=1), T()),
-            case(T(), 0, at(high=1), 1), case(T(4, 3), 0, at(0, 3, high=4), T(0, 3)),
-            case(T(4, 3), 0, _PLACES, 1.5, only=FLOAT_COMPLEX)]
+_WRITTEN = [
+    case(T(4, 3), 0, _PLACES, T(2, 3)),
+    case(T(4, 3), 0, _PLACES, 2),
+    case(T(3, 4), -1, fixed((3, 0, 1, 2), shape=(2, 2), kind="int64"), T(2, 2)),
+    case(T(4), 0, fixed((2, 0), kind="int64"), T(2)),
+    case(T(), 0, at(high=1), T()),
+    case(T(), 0, at(high=1), 1),
+    case(T(4, 3), 0, at(0, 3, high=4), T(0, 3)),
+    case(T(4, 3), 0, _PLACES, 1.5, only=FLOAT_COMPLEX),
+]
 _ONE_EACH = {"expanded": "indices that repeat write one place twice"}
 _WRITTEN = [one._replace(skip={**one.skip, **_ONE_EACH}) for one in _WRITTEN]
-op("scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
-   forward=_scatter_values, kernel="scatter", inplace="only", batch="along",
-   method=False, function=False,
-   node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
-   jvp="linear", vjp={
-       "self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
-       "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape)},
-   doc="Write src at an index along a dim; returns self.", ref=references.scatter,
-   samples=_WRITTEN)
+op(
+    "scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
+    forward=_scatter_values,
+    kernel="scatter",
+    inplace="only",
+    batch="along",
+    method=False,
+    function=False,
+    node=lambda src_shape: f"ScatterBackward{0 if isinstance(src_shape, tuple) else 1}",
+    jvp="linear",
+    vjp={
+        "self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
+        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape),
+    },
+    doc="Write src at an index along a dim; returns self.",
+    ref=references.scatter,
+    samples=_WRITTEN,
+)
 
 
 def _scatter(self, dim, index, src, reduce, value):
@@ -69,35 +83,55 @@ def _scatter(self, dim, index, src, reduce, value):
     return ops.scatter_reduce_(self, dim, index, src, "prod")
 
 
-_REDUCED = [case(T(4, 3), 0, _PLACES, T(2, 3), reduce="add"),
-            case(T(4, 3), 0, _PLACES, 2, reduce="multiply"),
-            case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), reduce="multiply"),
-            case(T(4, 3), 0, _PLACES, value=3)]
-_SRC = ("dim: int, index: Tensor, src: Operand? = None, *, reduce: str? = None, "
-        "value: Scalar? = None")
-op(f"scatter_(self: Tensor, {_SRC}) -> Tensor", composite=_scatter, kernel="scatter",
-   inplace="only", function=False, ref=references.scatter, samples=[*_WRITTEN, *_REDUCED],
-   doc="Write src, or a number, at an index along a dim; with reduce='add' or 'multiply' combine "
-       "it with what is there. Returns self.")
-op(f"scatter(self: Tensor, {_SRC}) -> Tensor", kernel="scatter", out=True, out_dtype="exact",
-   ref=references.scatter,
-   composite=lambda self, dim, index, src, reduce, value: _scatter(
-       writable(self, index, src, value), dim, index, src, reduce, value),
-   samples=[*_WRITTEN, *_REDUCED],
-   doc="Return a copy with src, or a number, written at an index along a dim.\n\nWith "
-       "reduce='add' or 'multiply' it is combined with what is there.\n\nRaises: RuntimeError for "
-       "an index that is out of range or larger than src.")
+_REDUCED = [
+    case(T(4, 3), 0, _PLACES, T(2, 3), reduce="add"),
+    case(T(4, 3), 0, _PLACES, 2, reduce="multiply"),
+    case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), reduce="multiply"),
+    case(T(4, 3), 0, _PLACES, value=3),
+]
+_SRC = (
+    "dim: int, index: Tensor, src: Operand? = None, *, reduce: str? = None, value: Scalar? = None"
+)
+op(
+    f"scatter_(self: Tensor, {_SRC}) -> Tensor",
+    composite=_scatter,
+    kernel="scatter",
+    inplace="only",
+    function=False,
+    ref=references.scatter,
+    samples=[*_WRITTEN, *_REDUCED],
+    doc="Write src, or a number, at an index along a dim; with reduce='add' or 'multiply' combine "
+    "it with what is there. Returns self.",
+)
+op(
+    f"scatter(self: Tensor, {_SRC}) -> Tensor",
+    kernel="scatter",
+    out=True,
+    out_dtype="exact",
+    ref=references.scatter,
+    composite=lambda self, dim, index, src, reduce, value: _scatter(
+        writable(self, index, src, value), dim, index, src, reduce, value
+    ),
+    samples=[*_WRITTEN, *_REDUCED],
+    doc="Return a copy with src, or a number, written at an index along a dim.\n\nWith "
+    "reduce='add' or 'multiply' it is combined with what is there.\n\nRaises: RuntimeError for "
+    "an index that is out of range or larger than src.",
+)
 
 
 # -- reductions at an index ------------------------------------------------------------------------
+
 
 def takes_extremes(reduce):
     """Tell whether a reduction takes one of its elements, which its gradient asks the result."""
     return reduce in ("amax", "amin", "max", "min")
 
 
-_COMBINE = {"prod": lambda a, b: a * b, "amax": lambda a, b: ops.maximum(a, b),
-            "amin": lambda a, b: ops.minimum(a, b)}
+_COMBINE = {
+    "prod": lambda a, b: a * b,
+    "amax": lambda a, b: ops.maximum(a, b),
+    "amin": lambda a, b: ops.minimum(a, b),
+}
 _MODES = ("prod", "amax", "amin")
 _NEUTRAL_NAMES = {"add": "sum", "multiply": "prod", "max": "amax", "min": "amin"}
 
@@ -119,8 +153,12 @@ def _reduce_runs(values, targets, dim, combine, reverse=False):
         left, right = values.narrow(dim, 0, rest), values.narrow(dim, step, rest)
         same = targets.narrow(dim, 0, rest) == targets.narrow(dim, step, rest)
         joined = ops.where(same, combine(left, right), left if reverse else right)
-        values = ops.cat([joined, values.narrow(dim, rest, step)] if reverse
-                         else [values.narrow(dim, 0, step), joined], dim)
+        values = ops.cat(
+            [joined, values.narrow(dim, rest, step)]
+            if reverse
+            else [values.narrow(dim, 0, step), joined],
+            dim,
+        )
         step *= 2
     return values
 
@@ -129,8 +167,9 @@ def _neighbours_differ(targets, dim):
     """Return whether each target differs from the one after it; the last one does."""
     count = targets.shape[dim]
     differs = targets.narrow(dim, 0, count - 1) != targets.narrow(dim, 1, count - 1)
-    return ops.cat([differs, ops.full_like(targets.narrow(dim, 0, 1), True,
-                                           dtype=dtype_named("bool"))], dim)
+    return ops.cat(
+        [differs, ops.full_like(targets.narrow(dim, 0, 1), True, dtype=dtype_named("bool"))], dim
+    )
 
 
 @decomposition("scatter_reduce")
@@ -140,11 +179,17 @@ def combine_by_scan(self, dim, index, src, mode):
     values, targets, _ = _segments(src, index, dim)
     runs = _reduce_runs(values, targets, dim, combine)
     last = _neighbours_differ(targets, dim)
-    nothing = ops.new_full(runs, (), -0.0)      # adding it changes no float, not even -0
-    total = ops.scatter_add(ops.full_like(self, -0.0), dim, targets,
-                            ops.where(last, runs, nothing))
-    met = ops.scatter_add(ops.zeros_like(self, dtype=dtype_named("int64")), dim, targets,
-                          cast_to(last, dtype_named("int64"))) > 0
+    nothing = ops.new_full(runs, (), -0.0)  # adding it changes no float, not even -0
+    total = ops.scatter_add(ops.full_like(self, -0.0), dim, targets, ops.where(last, runs, nothing))
+    met = (
+        ops.scatter_add(
+            ops.zeros_like(self, dtype=dtype_named("int64")),
+            dim,
+            targets,
+            cast_to(last, dtype_named("int64")),
+        )
+        > 0
+    )
     return ops.where(met, combine(self, total), self)
 
 
@@ -153,14 +198,23 @@ def _combine(self, dim, index, src, mode):
     return self
 
 
-op("scatter_combine_(self: Tensor, dim: int, index: Tensor, src: Tensor, mode: int) -> Tensor",
-   forward=_combine, kernel="scatter_reduce", inplace="only", method=False, function=False,
-   doc="Combine src with self at an int64 index of its shape along a dim: mode 0 takes the "
-       "product, 1 the larger and 2 the smaller element; returns self.",
-   ref=lambda np, self, dim, index, src, mode: references.scatter_reduce(
-       np, self, dim, index, src, _MODES[mode]),
-   samples=[case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), 0),
-            *(case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), mode, only=REAL) for mode in (1, 2))])
+op(
+    "scatter_combine_(self: Tensor, dim: int, index: Tensor, src: Tensor, mode: int) -> Tensor",
+    forward=_combine,
+    kernel="scatter_reduce",
+    inplace="only",
+    method=False,
+    function=False,
+    doc="Combine src with self at an int64 index of its shape along a dim: mode 0 takes the "
+    "product, 1 the larger and 2 the smaller element; returns self.",
+    ref=lambda np, self, dim, index, src, mode: references.scatter_reduce(
+        np, self, dim, index, src, _MODES[mode]
+    ),
+    samples=[
+        case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), 0),
+        *(case(T(4, 3), 1, at(4, 2, high=3), T(4, 2), mode, only=REAL) for mode in (1, 2)),
+    ],
+)
 
 
 def _least(dtype, mode):
@@ -172,6 +226,7 @@ def _least(dtype, mode):
     if dtype.is_floating_point:
         return -math.inf if mode == 1 else math.inf
     import pullback
+
     limits = pullback.iinfo(dtype)
     return limits.min if mode == 1 else limits.max
 
@@ -186,8 +241,9 @@ def _counts(like, dim, index, include_self):
 def _check_reduce(reduce, self):
     reduce = _NEUTRAL_NAMES.get(reduce, reduce)
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got "
-                           f"{reduce}.")
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+        )
     if reduce in ("amax", "amin"):
         refuse_dtype(f"scatter_reduce_{reduce}", self, "biuf")
     elif reduce == "mean":
@@ -203,8 +259,9 @@ def _scatter_reduce(self, dim, index, src, reduce, include_self):
         scatter_into("scatter_add")(self, dim, index, src)
         if reduce == "mean" and index.numel():
             count = _counts(self, dim, index, include_self)
-            ops.copy_(self, ops.floor_divide(self, count) if self.dtype.kind in "iu"
-                      else self / count)
+            ops.copy_(
+                self, ops.floor_divide(self, count) if self.dtype.kind in "iu" else self / count
+            )
         return self
     found = scatter_operands("scatter", self, dim, index, src)
     if found is not None:
@@ -277,35 +334,67 @@ def _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self):
     return (mine if include_self else ops.scatter(mine, dim, index, 0)), padded_to(others, whole)
 
 
-_REDUCTIONS = [case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), name, include_self=include)
-               for name in ("sum", "prod", "amax", "amin") for include in (True, False)]
-_REDUCTIONS += [case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), "mean", include_self=include,
-                     only=ALL & ~BOOL) for include in (True, False)]
-_REDUCTIONS = [one if one.args[4] in ("sum", "prod", "mean") else one._replace(only=REAL)
-               for one in _REDUCTIONS]
+_REDUCTIONS = [
+    case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), name, include_self=include)
+    for name in ("sum", "prod", "amax", "amin")
+    for include in (True, False)
+]
+_REDUCTIONS += [
+    case(T(4, 3), 0, at(3, 3, high=4), T(3, 3), "mean", include_self=include, only=ALL & ~BOOL)
+    for include in (True, False)
+]
+_REDUCTIONS = [
+    one if one.args[4] in ("sum", "prod", "mean") else one._replace(only=REAL)
+    for one in _REDUCTIONS
+]
 _REDUCTIONS += [
     case(T(4, 5), 1, at(4, 7, high=5), T(4, 7), "prod"),
-    *(case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), name, only=FLOAT_COMPLEX)
-      for name in ("sum", "prod", "mean")),
+    *(
+        case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), name, only=FLOAT_COMPLEX)
+        for name in ("sum", "prod", "mean")
+    ),
     case(T(4, 3), 1, at(2, 2, high=3), T(3, 3), "amin", only=REAL),
     case(T(), 0, at(high=1), T(), "prod"),
     case(T(4, 3), 0, at(0, 3, high=4), T(0, 3), "amax", only=REAL),
-    case(fixed((2, 0, 3)), 0, fixed((0, 0, 1, 2, 2), kind="int64"), fixed((0, 5, 2, 0, 0)), "prod",
-         skip=_ONE_EACH),
+    case(
+        fixed((2, 0, 3)),
+        0,
+        fixed((0, 0, 1, 2, 2), kind="int64"),
+        fixed((0, 5, 2, 0, 0)),
+        "prod",
+        skip=_ONE_EACH,
+    ),
     case(T(4, step=1), 0, at(9, high=4), T(9, step=1), "amax", only=REAL, skip=KINKS),
-    case(T(4), 0, at(6, high=4), T(6), "amin", include_self=False, only=REAL)]
+    case(T(4), 0, at(6, high=4), T(6), "amin", include_self=False, only=REAL),
+]
 _AT = "dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True"
-op(f"scatter_reduce_(self: Tensor, {_AT}) -> Tensor", forward=_scatter_reduce, inplace="only",
-   batch="along", function=False, node="ScatterReduceBackward0", ref=references.scatter_reduce,
-   reads_out=lambda self, dim, index, src, reduce, include_self: takes_extremes(reduce),
-   vjp={("self", "src"): lambda g, self, dim, index, src, out, reduce, include_self:
-        _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self)},
-   doc="Reduce src at an index along a dim into self; returns self.", samples=_REDUCTIONS)
-op(f"scatter_reduce(self: Tensor, {_AT}) -> Tensor", out=True, out_dtype="exact",
-   ref=references.scatter_reduce,
-   composite=lambda self, dim, index, src, reduce, include_self: ops.scatter_reduce_(
-       writable(self, index, src), dim, index, src, reduce, include_self=include_self),
-   samples=_REDUCTIONS,
-   doc="Return a copy in which src is reduced at an index along a dim.\n\n`reduce` is 'sum', "
-       "'prod', 'mean', 'amax' or 'amin'; without `include_self` what was there does not count."
-       "\n\nDerivative: equal extreme elements share theirs evenly; exact for products with 0.")
+op(
+    f"scatter_reduce_(self: Tensor, {_AT}) -> Tensor",
+    forward=_scatter_reduce,
+    inplace="only",
+    batch="along",
+    function=False,
+    node="ScatterReduceBackward0",
+    ref=references.scatter_reduce,
+    reads_out=lambda self, dim, index, src, reduce, include_self: takes_extremes(reduce),
+    vjp={
+        ("self", "src"): lambda g, self, dim, index, src, out, reduce, include_self: (
+            _scatter_reduce_vjp(g, self, dim, index, src, out, reduce, include_self)
+        )
+    },
+    doc="Reduce src at an index along a dim into self; returns self.",
+    samples=_REDUCTIONS,
+)
+op(
+    f"scatter_reduce(self: Tensor, {_AT}) -> Tensor",
+    out=True,
+    out_dtype="exact",
+    ref=references.scatter_reduce,
+    composite=lambda self, dim, index, src, reduce, include_self: ops.scatter_reduce_(
+        writable(self, index, src), dim, index, src, reduce, include_self=include_self
+    ),
+    samples=_REDUCTIONS,
+    doc="Return a copy in which src is reduced at an index along a dim.\n\n`reduce` is 'sum', "
+    "'prod', 'mean', 'amax' or 'amin'; without `include_self` what was there does not count."
+    "\n\nDerivative: equal extreme elements share theirs evenly; exact for products with 0.",
+)

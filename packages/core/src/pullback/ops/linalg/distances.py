@@ -43,6 +43,7 @@ def _slope(g, difference, distance, p):
 
 # -- each row with each other ----------------------------------------------------------------------
 
+
 def _gaps(x1, x2):
     return x1.unsqueeze(-2) - x2.unsqueeze(-3)
 
@@ -52,13 +53,24 @@ def _cdist_vjp(g, x1, x2, out, p):
     return slope.sum(-2), -slope.sum(-3)
 
 
-op("cdist_of(x1: Tensor, x2: Tensor, p: float) -> Tensor", method=False, function=False,
-   forward=lambda x1, x2, p: _length(_gaps(x1, x2), p), node="CdistBackward0",
-   reads_out=lambda x1, x2, p: reads_norm(p),
-   vjp={("x1", "x2"): _cdist_vjp}, dtypes=_WIDE, ref=references.cdist,
-   doc="Return the distances of the rows of two matrices, of one batch shape.",
-   samples=[*(case(T(2, 3), T(4, 3), p) for p in _ORDERS), case(T(2, 2, 3), T(2, 1, 3), 2),
-            case(T(2, 0), T(3, 0), 2), case(T(0, 3), T(2, 3), 1)])
+op(
+    "cdist_of(x1: Tensor, x2: Tensor, p: float) -> Tensor",
+    method=False,
+    function=False,
+    forward=lambda x1, x2, p: _length(_gaps(x1, x2), p),
+    node="CdistBackward0",
+    reads_out=lambda x1, x2, p: reads_norm(p),
+    vjp={("x1", "x2"): _cdist_vjp},
+    dtypes=_WIDE,
+    ref=references.cdist,
+    doc="Return the distances of the rows of two matrices, of one batch shape.",
+    samples=[
+        *(case(T(2, 3), T(4, 3), p) for p in _ORDERS),
+        case(T(2, 2, 3), T(2, 1, 3), 2),
+        case(T(2, 0), T(3, 0), 2),
+        case(T(0, 3), T(2, 3), 1),
+    ],
+)
 
 
 def _euclidean(x1, x2):
@@ -70,35 +82,50 @@ def _euclidean(x1, x2):
 def _euclidean_vjp(g, x1, x2, out):
     ratio = ops.where(out == 0, 0, g) / ops.where(out == 0, 1, out)
     back = ratio.transpose(-2, -1)
-    return (x1 * ratio.sum(-1, True) - ops.matmul(ratio, x2),
-            x2 * back.sum(-1, True) - ops.matmul(back, x1))
+    return (
+        x1 * ratio.sum(-1, True) - ops.matmul(ratio, x2),
+        x2 * back.sum(-1, True) - ops.matmul(back, x1),
+    )
 
 
-op("euclidean_dist(x1: Tensor, x2: Tensor) -> Tensor", forward=_euclidean, method=False,
-   function=False, vjp={("x1", "x2"): _euclidean_vjp}, dtypes=_WIDE, ref=references.cdist,
-   doc="Return Euclidean distances of rows by one matrix product: fast, but small ones are rough.",
-   samples=[case(T(2, 3), T(4, 3)), case(T(2, 2, 3), T(2, 4, 3))])
+op(
+    "euclidean_dist(x1: Tensor, x2: Tensor) -> Tensor",
+    forward=_euclidean,
+    method=False,
+    function=False,
+    vjp={("x1", "x2"): _euclidean_vjp},
+    dtypes=_WIDE,
+    ref=references.cdist,
+    doc="Return Euclidean distances of rows by one matrix product: fast, but small ones are rough.",
+    samples=[case(T(2, 3), T(4, 3)), case(T(2, 2, 3), T(2, 4, 3))],
+)
 
-_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": True,
-          "donot_use_mm_for_euclid_dist": False}
+_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": True,
+    "donot_use_mm_for_euclid_dist": False,
+}
 
 
 def _check_rows(x1, x2, p):
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.is_floating_point():
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: "
-                               f"{type_name(x.dtype)}")
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {name} got: {type_name(x.dtype)}"
+            )
     for name, x in (("X1", x1), ("X2", x2)):
         if x.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {x.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} "
-                           f"X2: {x2.shape[-1]}")
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
     if not p >= 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x1.dtype != x2.dtype:
-        raise RuntimeError(f"cdist: expected scalar type {type_name(x1.dtype)} but found "
-                           f"{type_name(x2.dtype)}")
+        raise RuntimeError(
+            f"cdist: expected scalar type {type_name(x1.dtype)} but found {type_name(x2.dtype)}"
+        )
     if x1.dtype.itemsize == 2:
         raise unsupported("cdist", x1.dtype)
 
@@ -108,30 +135,42 @@ def _cdist(x1, x2, p, compute_mode):
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     _check_rows(x1, x2, p)
     from pullback.ops.linalg.matmul import broadcast_shape
+
     batch = broadcast_shape(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand((*batch, *x1.shape[-2:])), x2.expand((*batch, *x2.shape[-2:]))
     by_product = _MODES[compute_mode]
-    if by_product is None:              # torch's threshold
+    if by_product is None:  # torch's threshold
         by_product = x1.shape[-2] > 25 or x2.shape[-2] > 25
     if p == 2 and by_product and x1.shape[-1]:
         return ops.euclidean_dist(x1, x2)
     return ops.cdist_of(x1, x2, float(p))
 
 
-op("cdist(x1: Tensor, x2: Tensor, p: float = 2.0, "
-   "compute_mode: str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor", composite=_cdist,
-   method=False, dtypes=_WIDE, ref=references.cdist,
-   doc="Return the p-norm distance of each row of x1 from each row of x2.\n\nShape: (..., p, m) "
-       "and (..., r, m) give (..., p, r).\n\nDerivative: 0 where a distance is 0.\n\nEuclidean "
-       "distances of more than 25 rows come from a matrix product, unless `compute_mode` says "
-       "otherwise.",
-   samples=[*(case(T(2, 3), T(4, 3), p=p) for p in _ORDERS), case(T(2, 1, 2, 3), T(3, 4, 3)),
-            case(T(2, 3), T(4, 3), compute_mode="use_mm_for_euclid_dist"),
-            case(T(2, 3), T(4, 3), compute_mode="donot_use_mm_for_euclid_dist"),
-            case(T(2, 0), T(4, 0)), case(T(0, 3), T(2, 3)), case(T(26, 2), T(2, 2))])
+op(
+    "cdist(x1: Tensor, x2: Tensor, p: float = 2.0, "
+    "compute_mode: str = 'use_mm_for_euclid_dist_if_necessary') -> Tensor",
+    composite=_cdist,
+    method=False,
+    dtypes=_WIDE,
+    ref=references.cdist,
+    doc="Return the p-norm distance of each row of x1 from each row of x2.\n\nShape: (..., p, m) "
+    "and (..., r, m) give (..., p, r).\n\nDerivative: 0 where a distance is 0.\n\nEuclidean "
+    "distances of more than 25 rows come from a matrix product, unless `compute_mode` says "
+    "otherwise.",
+    samples=[
+        *(case(T(2, 3), T(4, 3), p=p) for p in _ORDERS),
+        case(T(2, 1, 2, 3), T(3, 4, 3)),
+        case(T(2, 3), T(4, 3), compute_mode="use_mm_for_euclid_dist"),
+        case(T(2, 3), T(4, 3), compute_mode="donot_use_mm_for_euclid_dist"),
+        case(T(2, 0), T(4, 0)),
+        case(T(0, 3), T(2, 3)),
+        case(T(26, 2), T(2, 2)),
+    ],
+)
 
 
 # -- each pair of rows -----------------------------------------------------------------------------
+
 
 def _pairs(self):
     """Return the numbers of the first and the second row of each pair, in row-major order.
@@ -160,16 +199,22 @@ def _pdist_vjp(g, self, out, p):
     slope = _slope(g, _pair_gaps(self), out, p)
     first, second = _pairs(self)
     shape = tuple(self.shape)
-    return (ops.index_backward(slope, shape, (first,))
-            - ops.index_backward(slope, shape, (second,)))
+    return ops.index_backward(slope, shape, (first,)) - ops.index_backward(slope, shape, (second,))
 
 
-op("pdist_of(self: Tensor, p: float) -> Tensor", method=False, function=False,
-   forward=lambda self, p: _length(_pair_gaps(self), p), vjp={"self": _pdist_vjp},
-   reads_out=lambda self, p: reads_norm(p), node="PdistBackward0", dtypes=_WIDE,
-   ref=references.pdist,
-   doc="Return the distances of all pairs of rows of a matrix.",
-   samples=[*(case(T(4, 3), p) for p in _ORDERS), case(T(1, 3), 2), case(T(3, 0), 2)])
+op(
+    "pdist_of(self: Tensor, p: float) -> Tensor",
+    method=False,
+    function=False,
+    forward=lambda self, p: _length(_pair_gaps(self), p),
+    vjp={"self": _pdist_vjp},
+    reads_out=lambda self, p: reads_norm(p),
+    node="PdistBackward0",
+    dtypes=_WIDE,
+    ref=references.pdist,
+    doc="Return the distances of all pairs of rows of a matrix.",
+    samples=[*(case(T(4, 3), p) for p in _ORDERS), case(T(1, 3), 2), case(T(3, 0), 2)],
+)
 
 
 def _pdist(self, p):
@@ -184,15 +229,28 @@ def _pdist(self, p):
     return ops.pdist_of(self, float(p))
 
 
-op("pdist(self: Tensor, p: float = 2) -> Tensor", composite=_pdist, method=False,
-   namespace=("", "functional"), dtypes=_WIDE, ref=references.pdist,
-   doc="Return the p-norm distances of all pairs of rows: the upper triangle of cdist, row by "
-       "row.\n\nDerivative: 0 where a distance is 0.",
-   samples=[*(case(T(4, 3), p=p) for p in _ORDERS), case(T(5, 2)), case(T(1, 3)), case(T(0, 3)),
-            case(T(3, 0)), case(T(2, 1))])
+op(
+    "pdist(self: Tensor, p: float = 2) -> Tensor",
+    composite=_pdist,
+    method=False,
+    namespace=("", "functional"),
+    dtypes=_WIDE,
+    ref=references.pdist,
+    doc="Return the p-norm distances of all pairs of rows: the upper triangle of cdist, row by "
+    "row.\n\nDerivative: 0 where a distance is 0.",
+    samples=[
+        *(case(T(4, 3), p=p) for p in _ORDERS),
+        case(T(5, 2)),
+        case(T(1, 3)),
+        case(T(0, 3)),
+        case(T(3, 0)),
+        case(T(2, 1)),
+    ],
+)
 
 
 # -- row by row ------------------------------------------------------------------------------------
+
 
 def _pairwise_distance(x1, x2, p, eps, keepdim):
     gap = x1 - x2 + eps
@@ -201,41 +259,72 @@ def _pairwise_distance(x1, x2, p, eps, keepdim):
     return ops.norm(gap, p, gap.ndim - 1, keepdim)
 
 
-op("pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, "
-   "keepdim: bool = False) -> Tensor", composite=_pairwise_distance, method=False,
-   namespace=("", "functional"), dtypes=NUMBERS, ref=references.pairwise_distance,
-   doc="Return the p-norm of x1 - x2 + eps along the last dim.",
-   samples=[*(case(T(2, 3), T(2, 3), p, skip=KINKS if p == 0 else {}) for p in (*_ORDERS, -1)),
-            case(T(2, 3), T(3), keepdim=True), case(T(3), T(3), 2, 0.1), case(T(2, 0), T(2, 0)),
-            case(T(2, 1, 3), T(4, 3))])
-op("at_least(self: Tensor, low: Scalar) -> Tensor",
-   jvp="pointwise", batch="unary", method=False, function=False,
-   forward=lambda self, low: ops.where(self < low, low, self), vjp={"self": lambda g: g},
-   dtypes=FLOATING, doc="Return the larger of self and a number; derivative 1 everywhere.",
-   samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
-   ref=lambda np, self, low: np.maximum(self, low))
+op(
+    "pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2, eps: float = 1e-06, "
+    "keepdim: bool = False) -> Tensor",
+    composite=_pairwise_distance,
+    method=False,
+    namespace=("", "functional"),
+    dtypes=NUMBERS,
+    ref=references.pairwise_distance,
+    doc="Return the p-norm of x1 - x2 + eps along the last dim.",
+    samples=[
+        *(case(T(2, 3), T(2, 3), p, skip=KINKS if p == 0 else {}) for p in (*_ORDERS, -1)),
+        case(T(2, 3), T(3), keepdim=True),
+        case(T(3), T(3), 2, 0.1),
+        case(T(2, 0), T(2, 0)),
+        case(T(2, 1, 3), T(4, 3)),
+    ],
+)
+op(
+    "at_least(self: Tensor, low: Scalar) -> Tensor",
+    jvp="pointwise",
+    batch="unary",
+    method=False,
+    function=False,
+    forward=lambda self, low: ops.where(self < low, low, self),
+    vjp={"self": lambda g: g},
+    dtypes=FLOATING,
+    doc="Return the larger of self and a number; derivative 1 everywhere.",
+    samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
+    ref=lambda np, self, low: np.maximum(self, low),
+)
 
 
 def _cosine_similarity(x1, x2, dim, eps):
     import pullback
+
     common = pullback.promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
-        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is "
-                           f"{type_name(common)}")
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {type_name(common)}"
+        )
     from pullback.ops.linalg.matmul import broadcast_shape
+
     shape = broadcast_shape(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
     sizes = [ops.clamp_min(ops.norm(x, 2, dim, True), eps) for x in (x1, x2)]
     return ops.sum((x1 / sizes[0]) * (x2 / sizes[1]), dim)
 
 
-op("cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor",
-   composite=_cosine_similarity, method=False, namespace=("", "functional"), dtypes=FLOATING,
-   ref=references.cosine_similarity,
-   doc="Return the cosine of the angle between vectors along a dim; norms count as at least eps.",
-   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3), -1), case(T(3), T(3), 0),
-            case(T(2, 3), T(4, 2, 3), dim=2), case(T(2, 1), T(1, 3), 0), case(T(2, 0), T(2, 0)),
-            case(T(2, 3), T(2, 3), eps=10, skip=KINKS)])
+op(
+    "cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor",
+    composite=_cosine_similarity,
+    method=False,
+    namespace=("", "functional"),
+    dtypes=FLOATING,
+    ref=references.cosine_similarity,
+    doc="Return the cosine of the angle between vectors along a dim; norms count as at least eps.",
+    samples=[
+        case(T(2, 3), T(2, 3)),
+        case(T(2, 3), T(3), -1),
+        case(T(3), T(3), 0),
+        case(T(2, 3), T(4, 2, 3), dim=2),
+        case(T(2, 1), T(1, 3), 0),
+        case(T(2, 0), T(2, 0)),
+        case(T(2, 3), T(2, 3), eps=10, skip=KINKS),
+    ],
+)
 
 
 def _normalize(self, p, dim, eps):
@@ -243,29 +332,58 @@ def _normalize(self, p, dim, eps):
     return self / size
 
 
-op("normalize(self: Tensor, p: float = 2.0, dim: int[] = 1, eps: float = 1e-12) -> Tensor",
-   composite=_normalize, method=False, namespace="functional", out=True, dtypes=FLOAT_COMPLEX,
-   ref=references.normalize,
-   doc="Return self divided by its p-norm along some dims, which counts as at least eps.",
-   samples=[case(T(2, 3)), case(T(2, 3), 1.0, 0), case(T(3), dim=0), case(T(2, 3), 3, -1),
-            case(T(2, 3, 2), dim=(1, 2)), case(T(2, 3), math.inf), case(T(0, 3)),
-            case(T(2, 3), eps=100.0),
-            case(fixed((0, 0, 3, 4), shape=(2, 2)), skip=KINKS, only=_WIDE)])
+op(
+    "normalize(self: Tensor, p: float = 2.0, dim: int[] = 1, eps: float = 1e-12) -> Tensor",
+    composite=_normalize,
+    method=False,
+    namespace="functional",
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.normalize,
+    doc="Return self divided by its p-norm along some dims, which counts as at least eps.",
+    samples=[
+        case(T(2, 3)),
+        case(T(2, 3), 1.0, 0),
+        case(T(3), dim=0),
+        case(T(2, 3), 3, -1),
+        case(T(2, 3, 2), dim=(1, 2)),
+        case(T(2, 3), math.inf),
+        case(T(0, 3)),
+        case(T(2, 3), eps=100.0),
+        case(fixed((0, 0, 3, 4), shape=(2, 2)), skip=KINKS, only=_WIDE),
+    ],
+)
 
 
 def _linalg_vector_norm(self, ord, dim, keepdim, dtype):
     if isinstance(ord, bool) or not isinstance(ord, (int, float)):
-        raise TypeError(f"linalg_vector_norm(): argument 'ord' must be Number, not "
-                        f"{type(ord).__name__}")
+        raise TypeError(
+            f"linalg_vector_norm(): argument 'ord' must be Number, not {type(ord).__name__}"
+        )
     return ops.norm(self, ord, dim, keepdim, dtype)
 
 
-op("linalg_vector_norm(self: Tensor, ord: Scalar = 2, dim: int[]? = None, keepdim: bool = False, "
-   "*, dtype: dtype? = None) -> Tensor", composite=_linalg_vector_norm,
-   out_overlap=True, out_dtype="exact", method=False,
-   namespace="linalg", function="vector_norm", out=True, dtypes=FLOAT_COMPLEX,
-   ref=references.vector_norm,
-   doc="Return the vector norm of order `ord` over some dims, or all.\n\nRaises: RuntimeError for "
-       "integers.",
-   samples=[case(T(2, 3)), case(T(2, 3), 1, 0), case(T(2, 3), math.inf, -1, True),
-            case(T(2, 3), 3, (0, 1)), case(T(2, 3), 0.5, 1), case(T(2, 0), 2), case(T())])
+op(
+    "linalg_vector_norm(self: Tensor, ord: Scalar = 2, dim: int[]? = None, keepdim: bool = False, "
+    "*, dtype: dtype? = None) -> Tensor",
+    composite=_linalg_vector_norm,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="vector_norm",
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.vector_norm,
+    doc="Return the vector norm of order `ord` over some dims, or all.\n\nRaises: RuntimeError for "
+    "integers.",
+    samples=[
+        case(T(2, 3)),
+        case(T(2, 3), 1, 0),
+        case(T(2, 3), math.inf, -1, True),
+        case(T(2, 3), 3, (0, 1)),
+        case(T(2, 3), 0.5, 1),
+        case(T(2, 0), 2),
+        case(T()),
+    ],
+)

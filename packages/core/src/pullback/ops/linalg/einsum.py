@@ -23,6 +23,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # -- what is asked for -----------------------------------------------------------------------------
 
+
 def _read(text, start, where):
     """Return the labels of a part of the equation."""
     labels, place = [], 0
@@ -30,18 +31,22 @@ def _read(text, start, where):
         letter = text[place]
         if letter == ".":
             if _ELLIPSIS in labels:
-                raise RuntimeError(f"einsum(): found '.' for {where} for which an ellipsis was "
-                                   f"already found")
-            if text[place:place + 3] != _ELLIPSIS:
-                raise RuntimeError(f"einsum(): found '.' for {where} that is not part of any "
-                                   f"ellipsis")
+                raise RuntimeError(
+                    f"einsum(): found '.' for {where} for which an ellipsis was already found"
+                )
+            if text[place : place + 3] != _ELLIPSIS:
+                raise RuntimeError(
+                    f"einsum(): found '.' for {where} that is not part of any ellipsis"
+                )
             labels.append(_ELLIPSIS)
             place += 3
             continue
         if letter != " ":
             if letter not in _LETTERS:
-                raise RuntimeError(f"einsum(): invalid subscript given at index {start + place} "
-                                   f"in the equation string, subscripts must be in [a-zA-Z]")
+                raise RuntimeError(
+                    f"einsum(): invalid subscript given at index {start + place} "
+                    f"in the equation string, subscripts must be in [a-zA-Z]"
+                )
             labels.append(letter)
         place += 1
     return labels
@@ -74,8 +79,10 @@ def _read_sublist(sublist):
         elif isinstance(item, int) and 0 <= item < 52:
             labels.append(_LETTERS[item])
         else:
-            raise ValueError(f"einsum(): subscript in subscript list is not within the valid range "
-                             f"[0, 52), got {item!r}")
+            raise ValueError(
+                f"einsum(): subscript in subscript list is not within the valid range "
+                f"[0, 52), got {item!r}"
+            )
     return labels
 
 
@@ -87,14 +94,17 @@ def _arguments(equation, operands):
         output = _read_sublist(given.pop()) if len(given) % 2 else None
         return given[::2], [_read_sublist(labels) for labels in given[1::2]], output
     if not isinstance(equation, str):
-        raise TypeError(f"einsum(): argument 'equation' (position 1) must be str, not "
-                        f"{type(equation).__name__}")
-    equation = str.__str__(equation)        # a subclass may iterate without an end
+        raise TypeError(
+            f"einsum(): argument 'equation' (position 1) must be str, not {type(equation).__name__}"
+        )
+    equation = str.__str__(equation)  # a subclass may iterate without an end
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = operands[0]
     if not operands:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or "
-                         "at least one operand and its subscripts list")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or "
+            "at least one operand and its subscripts list"
+        )
     return list(operands), *_read_equation(equation, len(operands))
 
 
@@ -102,12 +112,16 @@ def _expand_ellipsis(number, operand, labels):
     """Give the dims of an ellipsis labels, counted from the right."""
     named = len(labels) - (_ELLIPSIS in labels)
     if _ELLIPSIS not in labels and named != operand.ndim:
-        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({named}) does not "
-                           f"match the number of dimensions ({operand.ndim}) for operand {number} "
-                           f"and no ellipsis was given")
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({named}) does not "
+            f"match the number of dimensions ({operand.ndim}) for operand {number} "
+            f"and no ellipsis was given"
+        )
     if named > operand.ndim:
-        raise RuntimeError(f"einsum(): the number of subscripts in the equation ({named}) is more "
-                           f"than the number of dimensions ({operand.ndim}) for operand {number}")
+        raise RuntimeError(
+            f"einsum(): the number of subscripts in the equation ({named}) is more "
+            f"than the number of dimensions ({operand.ndim}) for operand {number}"
+        )
     return _substitute(labels, operand.ndim - named)
 
 
@@ -123,20 +137,25 @@ def _output_labels(output, inputs):
     everything = [label for labels in inputs for label in labels]
     widest = max([label[1] for label in everything if isinstance(label, tuple)], default=0)
     if output is None:
-        once = sorted(label for label in everything
-                      if isinstance(label, str) and everything.count(label) == 1)
+        once = sorted(
+            label for label in everything if isinstance(label, str) and everything.count(label) == 1
+        )
         return _substitute([_ELLIPSIS, *once], widest)
     for label in output:
         if output.count(label) > 1:
-            raise RuntimeError(f"einsum(): output subscript {label} appears more than once in the "
-                               f"output")
+            raise RuntimeError(
+                f"einsum(): output subscript {label} appears more than once in the output"
+            )
         if label != _ELLIPSIS and label not in everything:
-            raise RuntimeError(f"einsum(): output subscript {label} does not appear in the "
-                               f"equation for any input operand")
+            raise RuntimeError(
+                f"einsum(): output subscript {label} does not appear in the "
+                f"equation for any input operand"
+            )
     return _substitute(output, widest)
 
 
 # -- one operand -----------------------------------------------------------------------------------
+
 
 def _take_diagonals(number, operand, labels):
     """Make every label of an operand occur once."""
@@ -146,8 +165,10 @@ def _take_diagonals(number, operand, labels):
             second = labels.index(label, first + 1)
             m, n = operand.shape[first], operand.shape[second]
             if m != n:
-                raise RuntimeError(f"einsum(): subscript {label} is repeated for operand {number} "
-                                   f"but the sizes don't match, {n} != {m}")
+                raise RuntimeError(
+                    f"einsum(): subscript {label} is repeated for operand {number} "
+                    f"but the sizes don't match, {n} != {m}"
+                )
             operand = operand.diagonal(0, first, second)
             labels = [x for d, x in enumerate(labels) if d not in (first, second)] + [label]
     return operand, labels
@@ -161,9 +182,11 @@ def _check_sizes(operands, inputs):
                 sizes[label] = size
             elif size not in (1, sizes[label]):
                 listed = " ".join(str(list(o.shape)) for o in operands)
-                raise RuntimeError(f"einsum(): operands do not broadcast with remapped shapes "
-                                   f"[original->remapped]: {listed}: label {label!r} stands for "
-                                   f"sizes {sizes[label]} and {size}")
+                raise RuntimeError(
+                    f"einsum(): operands do not broadcast with remapped shapes "
+                    f"[original->remapped]: {listed}: label {label!r} stands for "
+                    f"sizes {sizes[label]} and {size}"
+                )
     return sizes
 
 
@@ -188,10 +211,14 @@ def _ordered(operand, labels, wanted):
 
 # -- two operands ----------------------------------------------------------------------------------
 
+
 def _drop_singles(operand, labels, other, other_labels):
     """Drop shared dims in which this operand has one element and the other one more."""
-    dims = tuple(d for d, label in enumerate(labels) if label in other_labels
-                 and operand.shape[d] == 1 != other.shape[other_labels.index(label)])
+    dims = tuple(
+        d
+        for d, label in enumerate(labels)
+        if label in other_labels and operand.shape[d] == 1 != other.shape[other_labels.index(label)]
+    )
     if not dims:
         return operand, labels
     return operand.squeeze(dims), [x for d, x in enumerate(labels) if d not in dims]
@@ -199,6 +226,7 @@ def _drop_singles(operand, labels, other, other_labels):
 
 def _widest(left, right):
     import pullback
+
     return pullback.promote_types(left.dtype, right.dtype)
 
 
@@ -209,7 +237,7 @@ def _multiply(left, a, right, b, wanted):
     alike = left.dtype == right.dtype
     left, a = _keep_only(left, a, {*wanted, *b})
     right, b = _keep_only(right, b, {*wanted, *a})
-    if alike and left.dtype != right.dtype:     # only one of two integers was summed
+    if alike and left.dtype != right.dtype:  # only one of two integers was summed
         left, right = left.to(_widest(left, right)), right.to(_widest(left, right))
     plan = _contraction(tuple(a), tuple(b), frozenset(wanted), left.shape, right.shape)
     return plan.run(left, right), [*plan.labels]
@@ -222,7 +250,7 @@ class _Contraction(NamedTuple):
     left_shape: tuple[int, ...]
     right_order: tuple[int, ...] | None
     right_shape: tuple[int, ...]
-    is_product: bool                    # of matrices; else of elements, which all dtypes have
+    is_product: bool  # of matrices; else of elements, which all dtypes have
     shape: tuple[int, ...]
     labels: tuple
 
@@ -248,8 +276,7 @@ def _contraction(a, b, wanted, left_shape, right_shape):
     orders = _order(a, [*batch, *rows, *inner]), _order(b, [*batch, *inner, *columns])
     if not inner:
         left = tuple(sizes[x] for x in (*batch, *rows)) + (1,) * len(columns)
-        right = (tuple(sizes[x] for x in batch) + (1,) * len(rows)
-                 + tuple(sizes[x] for x in columns))
+        right = tuple(sizes[x] for x in batch) + (1,) * len(rows) + tuple(sizes[x] for x in columns)
         return _Contraction(orders[0], left, orders[1], right, False, shape, labels)
     count, m, k, n = (math.prod(sizes[x] for x in part) for part in (batch, rows, inner, columns))
     return _Contraction(orders[0], (count, m, k), orders[1], (count, k, n), True, shape, labels)
@@ -264,16 +291,21 @@ def _plan_of_two(equation, left_shape, right_shape):
     operands = [SimpleNamespace(shape=s, ndim=len(s)) for s in (left_shape, right_shape)]
     try:
         inputs, output = _read_equation(equation, 2)
-        a, b = inputs = [_expand_ellipsis(n, o, labels)
-                         for n, (o, labels) in enumerate(zip(operands, inputs))]
+        a, b = inputs = [
+            _expand_ellipsis(n, o, labels) for n, (o, labels) in enumerate(zip(operands, inputs))
+        ]
         output = _output_labels(output, inputs)
         _check_sizes(operands, inputs)
     except RuntimeError:
         return None
     kept = {*output, *(x for x in a if x in b)}
     sizes = dict(zip(a, left_shape))
-    if (len({*a}) < len(a) or len({*b}) < len(b) or not kept.issuperset({*a, *b})
-            or any(sizes.get(x, size) != size for x, size in zip(b, right_shape))):
+    if (
+        len({*a}) < len(a)
+        or len({*b}) < len(b)
+        or not kept.issuperset({*a, *b})
+        or any(sizes.get(x, size) != size for x, size in zip(b, right_shape))
+    ):
         return None
     plan = _contraction(tuple(a), tuple(b), frozenset(output), left_shape, right_shape)
     return plan, _order(plan.labels, output)
@@ -286,6 +318,7 @@ def _order(labels, wanted):
 
 
 # -- the order of products -------------------------------------------------------------------------
+
 
 @functools.lru_cache(maxsize=1024)
 def _path(inputs, output, shapes):
@@ -336,8 +369,11 @@ def _greedy(inputs, output, sizes):
 def _einsum(equation, operands):
     if hasattr(operands, "data_ptr") and not hasattr(equation, "data_ptr"):
         operands = (operands,)
-    if type(equation) is str and len(operands) == 2 and all(
-            hasattr(operand, "data_ptr") for operand in operands):
+    if (
+        type(equation) is str
+        and len(operands) == 2
+        and all(hasattr(operand, "data_ptr") for operand in operands)
+    ):
         found = _plan_of_two(equation, operands[0].shape, operands[1].shape)
         if found is not None:
             out = found[0].run(*operands)
@@ -345,12 +381,14 @@ def _einsum(equation, operands):
     operands, inputs, output = _arguments(equation, operands)
     for position, operand in enumerate(operands):
         if not hasattr(operand, "data_ptr"):
-            raise TypeError(f"einsum(): expected Tensor as operand {position}, but got "
-                            f"{type(operand).__name__}")
+            raise TypeError(
+                f"einsum(): expected Tensor as operand {position}, but got {type(operand).__name__}"
+            )
     inputs = [_expand_ellipsis(n, o, labels) for n, (o, labels) in enumerate(zip(operands, inputs))]
     output = _output_labels(output, inputs)
-    taken = [_take_diagonals(n, o, list(labels))
-             for n, (o, labels) in enumerate(zip(operands, inputs))]
+    taken = [
+        _take_diagonals(n, o, list(labels)) for n, (o, labels) in enumerate(zip(operands, inputs))
+    ]
     sizes = _check_sizes(*zip(*taken))
     shapes = tuple(tuple(sizes[x] for x in labels) for _, labels in taken)
     path = _path(tuple(tuple(labels) for _, labels in taken), tuple(output), shapes)
@@ -363,21 +401,41 @@ def _einsum(equation, operands):
     return _ordered(out, labels, output)
 
 
-op("einsum(equation: any, operands: any = ()) -> Tensor", composite=_einsum, varargs=True,
-   method=False, dtypes=NUMBERS, ref=references.einsum,
-   doc="Return the sum of products of tensors by labelled dims, as 'ij,jk->ik' or with lists of "
-       "numbers after each tensor.\n\nMore than two operands are multiplied in an order that "
-       "opt_einsum finds, if it is installed, or else pair by pair, cheapest first.",
-   samples=[case("ij,jk->ik", T(2, 3), T(3, 4)), case("ij,jk", T(2, 3), T(3, 4)),
-            case("ii", T(3, 3)), case("ii->i", T(3, 3)), case("ij->ji", T(2, 3)),
-            case("ij->", T(2, 3)), case("i,j->ij", T(2), T(3)), case("i,i", T(3), T(3)),
-            case("bij,bjk->bik", T(2, 2, 3), T(2, 3, 2)), case("...ij->...ji", T(2, 1, 3)),
-            case("...i,i...->...", T(2, 3), T(3, 2)), case("i...,i->...", T(3, 2), T(3)),
-            case("bn,anm,bm->ba", T(2, 3), T(2, 3, 4), T(2, 4)), case(",ij->ij", T(), T(2, 3)),
-            case("ij,kj->ikj", T(2, 3), T(4, 3)), case("ij,ij->j", T(0, 3), T(0, 3)),
-            case("ij,jk->ik", T(2, 0), T(0, 3)), case("ijk,k->ij", T(2, 3, 0), T(0)),
-            case("iij,j->i", T(2, 2, 3), T(3)), case("ij,jk,kl,lm->im", T(2, 3), T(3, 2), T(2, 3),
-                                                     T(3, 2)),
-            case("ij,jk->ki", [T(2, 3), T(3, 4)]), case(" b a , a -> b", T(2, 3), T(3)),
-            case(T(2, 3), [0, 1], T(3, 4), [1, 2], [0, 2]), case(T(2, 3), [0, 1]),
-            case(T(2, 3, 3), [..., 4, 4])])
+op(
+    "einsum(equation: any, operands: any = ()) -> Tensor",
+    composite=_einsum,
+    varargs=True,
+    method=False,
+    dtypes=NUMBERS,
+    ref=references.einsum,
+    doc="Return the sum of products of tensors by labelled dims, as 'ij,jk->ik' or with lists of "
+    "numbers after each tensor.\n\nMore than two operands are multiplied in an order that "
+    "opt_einsum finds, if it is installed, or else pair by pair, cheapest first.",
+    samples=[
+        case("ij,jk->ik", T(2, 3), T(3, 4)),
+        case("ij,jk", T(2, 3), T(3, 4)),
+        case("ii", T(3, 3)),
+        case("ii->i", T(3, 3)),
+        case("ij->ji", T(2, 3)),
+        case("ij->", T(2, 3)),
+        case("i,j->ij", T(2), T(3)),
+        case("i,i", T(3), T(3)),
+        case("bij,bjk->bik", T(2, 2, 3), T(2, 3, 2)),
+        case("...ij->...ji", T(2, 1, 3)),
+        case("...i,i...->...", T(2, 3), T(3, 2)),
+        case("i...,i->...", T(3, 2), T(3)),
+        case("bn,anm,bm->ba", T(2, 3), T(2, 3, 4), T(2, 4)),
+        case(",ij->ij", T(), T(2, 3)),
+        case("ij,kj->ikj", T(2, 3), T(4, 3)),
+        case("ij,ij->j", T(0, 3), T(0, 3)),
+        case("ij,jk->ik", T(2, 0), T(0, 3)),
+        case("ijk,k->ij", T(2, 3, 0), T(0)),
+        case("iij,j->i", T(2, 2, 3), T(3)),
+        case("ij,jk,kl,lm->im", T(2, 3), T(3, 2), T(2, 3), T(3, 2)),
+        case("ij,jk->ki", [T(2, 3), T(3, 4)]),
+        case(" b a , a -> b", T(2, 3), T(3)),
+        case(T(2, 3), [0, 1], T(3, 4), [1, 2], [0, 2]),
+        case(T(2, 3), [0, 1]),
+        case(T(2, 3, 3), [..., 4, 4]),
+    ],
+)

@@ -31,22 +31,28 @@ def _check_square(name, self):
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     rows, columns = self.shape[-2:]
     if rows != columns:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {rows} by "
-                           f"{columns} matrices")
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {rows} by "
+            f"{columns} matrices"
+        )
 
 
 def _check_solvable(name, self):
     if not (self.is_floating_point() or self.is_complex()):
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
-                           f"{type_name(self.dtype)}")
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got "
+            f"{type_name(self.dtype)}"
+        )
     if self.dtype.itemsize == 2:
-        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got "
-                           f"{type_name(self.dtype)}")
+        raise RuntimeError(
+            f"{name}: Low precision dtypes not supported. Got {type_name(self.dtype)}"
+        )
 
 
 def _fail_singular(text, info):
     """Raise for the first matrix whose elimination met a zero; nothing to see on meta."""
     from pullback.linalg import LinAlgError
+
     info = whole_batch(info)
     if info.device.type == "meta" or not bool(ops.any(info).item()):
         return
@@ -62,17 +68,21 @@ def _adjoint(matrices):
 
 # -- the primitive ---------------------------------------------------------------------------------
 
+
 def _solve_forward(self, other):
     """Solve a batch of systems; one matrix of coefficients and one right side for each."""
     import pullback
+
     batch = tuple(self.shape[:-2])
     out = new_empty(other, other.shape)
     info = ops.new_zeros(self, batch, dtype=pullback.int32)
     if self.numel():
         count = info.numel()
-        run_primitive("solve", (out.reshape((count, *other.shape[-2:])), info.reshape(count)),
-                 (self.reshape((count, *self.shape[-2:])),
-                  other.reshape((count, *other.shape[-2:]))))
+        run_primitive(
+            "solve",
+            (out.reshape((count, *other.shape[-2:])), info.reshape(count)),
+            (self.reshape((count, *self.shape[-2:])), other.reshape((count, *other.shape[-2:]))),
+        )
     return out, info
 
 
@@ -86,14 +96,26 @@ def _solve_vjp(gs, self, other):
     return -ops.matmul(right, _adjoint(solution)), right
 
 
-op("solve_batch(self: Tensor, other: Tensor) -> Tensor[]", forward=_solve_forward, kernel="solve",
-   vjp={("self", "other"): _solve_vjp}, method=False, function=False, dtypes=_SOLVED,
-   node="LinalgSolveExBackward0",
-   doc="Return the solutions X of self @ X = other, and per matrix at which pivot elimination met "
-       "0, counted from 1, or 0.",
-   samples=[_regular(T(3, 2)), _two(T(2, 2, 3)), case(T(0, 2, 2), T(0, 2, 1)),
-            case(T(0, 0), T(0, 2)), _two(T(2, 2, 0))],
-   ref=lambda np, self, other: (np.linalg.solve(self, other), np.zeros(self.shape[:-2])))
+op(
+    "solve_batch(self: Tensor, other: Tensor) -> Tensor[]",
+    forward=_solve_forward,
+    kernel="solve",
+    vjp={("self", "other"): _solve_vjp},
+    method=False,
+    function=False,
+    dtypes=_SOLVED,
+    node="LinalgSolveExBackward0",
+    doc="Return the solutions X of self @ X = other, and per matrix at which pivot elimination met "
+    "0, counted from 1, or 0.",
+    samples=[
+        _regular(T(3, 2)),
+        _two(T(2, 2, 3)),
+        case(T(0, 2, 2), T(0, 2, 1)),
+        case(T(0, 0), T(0, 2)),
+        _two(T(2, 2, 0)),
+    ],
+    ref=lambda np, self, other: (np.linalg.solve(self, other), np.zeros(self.shape[:-2])),
+)
 
 
 def _identity(like):
@@ -117,18 +139,29 @@ def _inverse_vjp(gs, out0):
     return -ops.matmul(_adjoint(out0), ops.matmul(gs[0], _adjoint(out0)))
 
 
-op("inverse_batch(self: Tensor) -> Tensor[]", forward=_inverse_forward, kernel="solve",
-   vjp={"self": _inverse_vjp}, batch="unary", method=False, function=False, dtypes=_SOLVED,
-   node="LinalgInvExBackward0",
-   doc="Return the inverses of matrices, and per matrix at which pivot elimination met 0.",
-   samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
-   ref=lambda np, self: (np.linalg.inv(self), np.zeros(self.shape[:-2])))
+op(
+    "inverse_batch(self: Tensor) -> Tensor[]",
+    forward=_inverse_forward,
+    kernel="solve",
+    vjp={"self": _inverse_vjp},
+    batch="unary",
+    method=False,
+    function=False,
+    dtypes=_SOLVED,
+    node="LinalgInvExBackward0",
+    doc="Return the inverses of matrices, and per matrix at which pivot elimination met 0.",
+    samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
+    ref=lambda np, self: (np.linalg.inv(self), np.zeros(self.shape[:-2])),
+)
 
 
 def _inverse(self):
     found, info = _inv_ex(self, False)
-    _fail_singular("linalg.inv: {place}The diagonal element {number} is zero, the inversion could "
-                   "not be completed because the input matrix is singular.", info)
+    _fail_singular(
+        "linalg.inv: {place}The diagonal element {number} is zero, the inversion could "
+        "not be completed because the input matrix is singular.",
+        info,
+    )
     return found
 
 
@@ -140,52 +173,86 @@ def _inv_ex(self, check_errors):
     return _InvEx(*ops.inverse_batch(self))
 
 
-_INVERTED = [_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0)),
-             case(fixed((2,), shape=(1, 1)))]
-op("inverse(self: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLVED,
-   out_overlap=True, out_dtype="exact", ref="numpy.linalg.inv", samples=_INVERTED,
-   doc="Return the inverses of square matrices; leading dims are batches.\n\n"
-       "Raises: LinAlgError for a singular matrix.")
-op("linalg_inv(A: Tensor) -> Tensor", composite=_inverse, out=True, dtypes=_SOLVED,
-   out_overlap=True, out_dtype="exact", method=False,
-   namespace="linalg", function="inv", ref="numpy.linalg.inv", samples=_INVERTED,
-   doc="Return the inverses of square matrices; leading dims are batches.\n\n"
-       "Raises: LinAlgError for a singular matrix.")
-op("linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> Tensor[]", composite=_inv_ex,
-   out=True, out_overlap=True, out_dtype="exact",
-   method=False, namespace="linalg", function="inv_ex", dtypes=_SOLVED,
-   samples=_INVERTED[:3],
-   ref=lambda np, A: (np.linalg.inv(A), np.zeros(A.shape[:-2])),
-   doc="Return the inverses of square matrices, and per matrix 0 or the number of the pivot that "
-       "was 0.")
+_INVERTED = [_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0)), case(fixed((2,), shape=(1, 1)))]
+op(
+    "inverse(self: Tensor) -> Tensor",
+    composite=_inverse,
+    out=True,
+    dtypes=_SOLVED,
+    out_overlap=True,
+    out_dtype="exact",
+    ref="numpy.linalg.inv",
+    samples=_INVERTED,
+    doc="Return the inverses of square matrices; leading dims are batches.\n\n"
+    "Raises: LinAlgError for a singular matrix.",
+)
+op(
+    "linalg_inv(A: Tensor) -> Tensor",
+    composite=_inverse,
+    out=True,
+    dtypes=_SOLVED,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="inv",
+    ref="numpy.linalg.inv",
+    samples=_INVERTED,
+    doc="Return the inverses of square matrices; leading dims are batches.\n\n"
+    "Raises: LinAlgError for a singular matrix.",
+)
+op(
+    "linalg_inv_ex(A: Tensor, *, check_errors: bool = False) -> Tensor[]",
+    composite=_inv_ex,
+    out=True,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="inv_ex",
+    dtypes=_SOLVED,
+    samples=_INVERTED[:3],
+    ref=lambda np, A: (np.linalg.inv(A), np.zeros(A.shape[:-2])),
+    doc="Return the inverses of square matrices, and per matrix 0 or the number of the pivot that "
+    "was 0.",
+)
 
 
 # -- A X = B ---------------------------------------------------------------------------------------
+
 
 def _solve_ex(name, self, other, left):
     """Return the solution and the infos, after torch's checks."""
     _check_square(name, self)
     _check_solvable(name, self)
     if self.dtype != other.dtype:
-        raise RuntimeError(f"{name}: Expected A and B to have the same dtype, but found A of type "
-                           f"{type_name(self.dtype)} and B of type {type_name(other.dtype)} "
-                           f"instead")
-    vector = other.ndim == 1 or (self.ndim - 1 == other.ndim
-                                 and tuple(other.shape) == tuple(self.shape[:-1]))
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type "
+            f"{type_name(self.dtype)} and B of type {type_name(other.dtype)} "
+            f"instead"
+        )
+    vector = other.ndim == 1 or (
+        self.ndim - 1 == other.ndim and tuple(other.shape) == tuple(self.shape[:-1])
+    )
     if vector:
         if not left:
-            raise RuntimeError(f"{name}: Vector broadcasting of the left hand side is not "
-                               f"supported for left=False. In this case linalg.solve is equivalent "
-                               f"to B / A.squeeze(-1)")
+            raise RuntimeError(
+                f"{name}: Vector broadcasting of the left hand side is not "
+                f"supported for left=False. In this case linalg.solve is equivalent "
+                f"to B / A.squeeze(-1)"
+            )
         other = other.unsqueeze(-1)
     if other.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor B must have at least 2 dimensions.")
     size, there = self.shape[-1], other.shape[-2 if left else -1]
     if size != there:
         equation = "AX = B" if left else "XA = B"
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {equation} "
-                           f"({size}x{size} and {other.shape[-2]}x{other.shape[-1]})")
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {equation} "
+            f"({size}x{size} and {other.shape[-2]}x{other.shape[-1]})"
+        )
     from pullback.ops.linalg.matmul import broadcast_shape
+
     batch = broadcast_shape(self.shape[:-2], other.shape[:-2])
     self = self.expand((*batch, size, size))
     other = other.expand((*batch, *other.shape[-2:]))
@@ -199,8 +266,9 @@ def _solve_ex(name, self, other, left):
 
 def _solve(self, other, left):
     out, info = _solve_ex("linalg.solve", self, other, left)
-    _fail_singular("torch.linalg.solve: {place}The solver failed because the input matrix is "
-                   "singular.", info)
+    _fail_singular(
+        "torch.linalg.solve: {place}The solver failed because the input matrix is singular.", info
+    )
     return out
 
 
@@ -210,32 +278,59 @@ def _checked_solve_ex(self, other, left, check_errors):
     return _solve_ex("linalg.solve", self, other, left)
 
 
-_SYSTEMS = [_regular(T(3)), _regular(T(3, 2)), _two(T(2, 2)),
-            _two(T(2, 2, 3)), _two(T(2, 3)), _two(T(2)),
-            _regular(T(2, 3), left=False), _two(T(2, 3, 2), left=False),
-            case(T(0, 2, 2), T(0, 2)), case(T(0, 0), T(0, 2))]
-op("linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor", composite=_solve,
-   out_overlap=True, out_dtype="exact",
-   method=False, namespace="linalg", function="solve", out=True, dtypes=_SOLVED, samples=_SYSTEMS,
-   ref=references.linear_solve,
-   doc="Return the solution X of A X = B, or of X A = B with left=False; leading dims are "
-       "batches.\n\nShape: B holds matrices, or vectors where it has the shape of A without its "
-       "last dim.\n\nRaises: LinAlgError for a singular matrix.")
-op("linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) "
-   "-> Tensor[]", composite=_checked_solve_ex, out=True, out_overlap=True, out_dtype="exact",
-   method=False, namespace="linalg",
-   function="solve_ex", dtypes=_SOLVED, samples=_SYSTEMS[:4],
-   ref=lambda np, A, B: (references.linear_solve(np, A, B), np.zeros(A.shape[:-2])),
-   doc="Return the solution X of A X = B, and per matrix 0 or the number of the pivot that was 0.")
+_SYSTEMS = [
+    _regular(T(3)),
+    _regular(T(3, 2)),
+    _two(T(2, 2)),
+    _two(T(2, 2, 3)),
+    _two(T(2, 3)),
+    _two(T(2)),
+    _regular(T(2, 3), left=False),
+    _two(T(2, 3, 2), left=False),
+    case(T(0, 2, 2), T(0, 2)),
+    case(T(0, 0), T(0, 2)),
+]
+op(
+    "linalg_solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor",
+    composite=_solve,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="solve",
+    out=True,
+    dtypes=_SOLVED,
+    samples=_SYSTEMS,
+    ref=references.linear_solve,
+    doc="Return the solution X of A X = B, or of X A = B with left=False; leading dims are "
+    "batches.\n\nShape: B holds matrices, or vectors where it has the shape of A without its "
+    "last dim.\n\nRaises: LinAlgError for a singular matrix.",
+)
+op(
+    "linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) "
+    "-> Tensor[]",
+    composite=_checked_solve_ex,
+    out=True,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="solve_ex",
+    dtypes=_SOLVED,
+    samples=_SYSTEMS[:4],
+    ref=lambda np, A, B: (references.linear_solve(np, A, B), np.zeros(A.shape[:-2])),
+    doc="Return the solution X of A X = B, and per matrix 0 or the number of the pivot that was 0.",
+)
 
 
 # -- powers and chains -----------------------------------------------------------------------------
+
 
 def _matrix_power(self, n):
     """By squaring."""
     _check_square("linalg.matrix_power", self)
     if n == 0:
-        return ops.copy_(self.clone(), _identity(self))     # its derivative is 0
+        return ops.copy_(self.clone(), _identity(self))  # its derivative is 0
     if n == 1:
         return self.clone()
     if n < 0:
@@ -250,19 +345,46 @@ def _matrix_power(self, n):
     return out
 
 
-_POWERS = [case(T(2, 2), n, skip=skip) for n, skip in (
-    (2, {}), (3, {}), (5, {}), (1, {}),
-    (0, {"gradgrad": "its derivative does not depend on it"}))]
-_POWERS += [case(T(2, 2, 2), 3), case(T(0, 0), 2), case(T(0, 2, 2), 3),
-            _regular(-1, only=_SOLVED), _two(-3, only=_SOLVED)]
-op("matrix_power(self: Tensor, n: int) -> Tensor", composite=_matrix_power, out=True,
-   out_overlap=True, ref="numpy.linalg.matrix_power", dtypes=NUMBERS, samples=_POWERS,
-   doc="Return the n-th power of square matrices; a negative one of the inverse.")
-op("linalg_matrix_power(A: Tensor, n: int) -> Tensor", composite=_matrix_power, out=True,
-   out_overlap=True,
-   method=False, namespace="linalg", function="matrix_power", ref="numpy.linalg.matrix_power",
-   dtypes=NUMBERS, samples=_POWERS,
-   doc="Return the n-th power of square matrices; a negative one of the inverse.")
+_POWERS = [
+    case(T(2, 2), n, skip=skip)
+    for n, skip in (
+        (2, {}),
+        (3, {}),
+        (5, {}),
+        (1, {}),
+        (0, {"gradgrad": "its derivative does not depend on it"}),
+    )
+]
+_POWERS += [
+    case(T(2, 2, 2), 3),
+    case(T(0, 0), 2),
+    case(T(0, 2, 2), 3),
+    _regular(-1, only=_SOLVED),
+    _two(-3, only=_SOLVED),
+]
+op(
+    "matrix_power(self: Tensor, n: int) -> Tensor",
+    composite=_matrix_power,
+    out=True,
+    out_overlap=True,
+    ref="numpy.linalg.matrix_power",
+    dtypes=NUMBERS,
+    samples=_POWERS,
+    doc="Return the n-th power of square matrices; a negative one of the inverse.",
+)
+op(
+    "linalg_matrix_power(A: Tensor, n: int) -> Tensor",
+    composite=_matrix_power,
+    out=True,
+    out_overlap=True,
+    method=False,
+    namespace="linalg",
+    function="matrix_power",
+    ref="numpy.linalg.matrix_power",
+    dtypes=NUMBERS,
+    samples=_POWERS,
+    doc="Return the n-th power of square matrices; a negative one of the inverse.",
+)
 
 
 def _chain_order(sizes):
@@ -278,7 +400,8 @@ def _chain_order(sizes):
             j = i + length
             cost[i][j], split[i][j] = min(
                 (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
-                for k in range(i, j))
+                for k in range(i, j)
+            )
     return split
 
 
@@ -286,11 +409,15 @@ def _chain(name, matrices):
     """Multiply matrices in the order that needs the fewest multiplications."""
     for number, (a, b) in enumerate(itertools.pairwise(matrices)):
         if a.dtype != b.dtype:
-            raise RuntimeError(f"{name}(): all tensors must have the same dtype, but tensor 0 is "
-                               f"{type_name(a.dtype)} and tensor {number + 1} {type_name(b.dtype)}")
+            raise RuntimeError(
+                f"{name}(): all tensors must have the same dtype, but tensor 0 is "
+                f"{type_name(a.dtype)} and tensor {number + 1} {type_name(b.dtype)}"
+            )
         if a.shape[1] != b.shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {number} and {number + 1} with shapes "
-                               f"{list(a.shape)} and {list(b.shape)} cannot be multiplied")
+            raise RuntimeError(
+                f"multi_dot(): tensors {number} and {number + 1} with shapes "
+                f"{list(a.shape)} and {list(b.shape)} cannot be multiplied"
+            )
     split = _chain_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
     return _multiply(matrices, split, 0, len(matrices) - 1)
 
@@ -308,13 +435,19 @@ def _chain_matmul(matrices):
         raise RuntimeError("chain_matmul(): Expected one or more matrices")
     for matrix in matrices:
         if not hasattr(matrix, "data_ptr"):
-            raise TypeError(f"chain_matmul(): argument 'matrices' must be tuple of Tensors, not "
-                            f"{type(matrix).__name__}")
+            raise TypeError(
+                f"chain_matmul(): argument 'matrices' must be tuple of Tensors, not "
+                f"{type(matrix).__name__}"
+            )
         if matrix.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {matrix.ndim}, expected 2 instead.")
-    warnings.warn("pullback.chain_matmul is deprecated and will be removed in a future "
-                  "release. Use pullback.linalg.multi_dot instead, which accepts a list of two or "
-                  "more tensors rather than multiple parameters.", UserWarning, stacklevel=2)
+    warnings.warn(
+        "pullback.chain_matmul is deprecated and will be removed in a future "
+        "release. Use pullback.linalg.multi_dot instead, which accepts a list of two or "
+        "more tensors rather than multiple parameters.",
+        UserWarning,
+        stacklevel=2,
+    )
     return matrices[0] if len(matrices) == 1 else _chain("chain_matmul", matrices)
 
 
@@ -336,8 +469,12 @@ def _multi_dot(tensors):
     return out.squeeze(-1) if ends[1] else out
 
 
-_CHAINS = [[T(2, 3), T(3, 2)], [T(2, 3), T(3, 4), T(4, 2)], [T(4, 2), T(2, 5), T(5, 1), T(1, 3)],
-           [T(2, 0), T(0, 3)]]
+_CHAINS = [
+    [T(2, 3), T(3, 2)],
+    [T(2, 3), T(3, 4), T(4, 2)],
+    [T(4, 2), T(2, 5), T(5, 1), T(1, 3)],
+    [T(2, 0), T(0, 3)],
+]
 
 
 def _one_by_one(np, matrices):
@@ -347,15 +484,31 @@ def _one_by_one(np, matrices):
     return out
 
 
-op("chain_matmul(matrices: any = ()) -> Tensor", composite=_chain_matmul, varargs=True,
-   out_overlap=True,
-   method=False, out=True, dtypes=NUMBERS, samples=[case(*chain) for chain in _CHAINS],
-   ref=lambda np, *matrices: _one_by_one(np, matrices),
-   doc="Return the product of matrices, in the order that needs the fewest multiplications.\n\n"
-       "Deprecated as in torch: linalg.multi_dot does the same.")
-op("linalg_multi_dot(tensors: Tensor[]) -> Tensor", composite=_multi_dot,
-   out_overlap=True, out_dtype="exact", method=False, out=True,
-   namespace="linalg", function="multi_dot", dtypes=NUMBERS, ref=_one_by_one,
-   samples=[*(case(chain) for chain in _CHAINS), case([T(3), T(3, 2), T(2)])],
-   doc="Return the product of two or more matrices, in the order that needs the fewest "
-       "multiplications; the first and the last may be vectors.")
+op(
+    "chain_matmul(matrices: any = ()) -> Tensor",
+    composite=_chain_matmul,
+    varargs=True,
+    out_overlap=True,
+    method=False,
+    out=True,
+    dtypes=NUMBERS,
+    samples=[case(*chain) for chain in _CHAINS],
+    ref=lambda np, *matrices: _one_by_one(np, matrices),
+    doc="Return the product of matrices, in the order that needs the fewest multiplications.\n\n"
+    "Deprecated as in torch: linalg.multi_dot does the same.",
+)
+op(
+    "linalg_multi_dot(tensors: Tensor[]) -> Tensor",
+    composite=_multi_dot,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    out=True,
+    namespace="linalg",
+    function="multi_dot",
+    dtypes=NUMBERS,
+    ref=_one_by_one,
+    samples=[*(case(chain) for chain in _CHAINS), case([T(3), T(3, 2), T(2)])],
+    doc="Return the product of two or more matrices, in the order that needs the fewest "
+    "multiplications; the first and the last may be vectors.",
+)

@@ -12,6 +12,7 @@ references = references_of("linalg")
 
 # -- outer products and contractions ---------------------------------------------------------------
 
+
 def _outer(self, vec2):
     for name, vector in (("self", self), ("vec2", vec2)):
         if vector.ndim != 1:
@@ -19,9 +20,15 @@ def _outer(self, vec2):
     return self.unsqueeze(1) * vec2
 
 
-op("outer(self: Tensor, vec2: Tensor) -> Tensor", composite=_outer, aliases=("ger",), out=True,
-   ref="numpy.outer", doc="Return the products of each element of one vector with each of another.",
-   samples=[case(T(2), T(3)), case(T(1), T(1)), case(T(0), T(3))])
+op(
+    "outer(self: Tensor, vec2: Tensor) -> Tensor",
+    composite=_outer,
+    aliases=("ger",),
+    out=True,
+    ref="numpy.outer",
+    doc="Return the products of each element of one vector with each of another.",
+    samples=[case(T(2), T(3)), case(T(1), T(1)), case(T(0), T(3))],
+)
 
 
 def _kron(self, other):
@@ -34,18 +41,31 @@ def _kron(self, other):
     return ops._unsafe_view(product.contiguous(), tuple(m * n for m, n in zip(left, right)))
 
 
-op("kron(self: Tensor, other: Tensor) -> Tensor", composite=_kron, out=True, ref="numpy.kron",
-   doc="Return the Kronecker product; dims that one operand lacks count as 1.",
-   samples=[case(T(2, 3), T(3, 2)), case(T(2), T(2, 2)), case(T(), T(2, 2)), case(T(), T()),
-            case(T(0, 3), T(2, 2)), case(T(2, 1, 2), T(3))])
+op(
+    "kron(self: Tensor, other: Tensor) -> Tensor",
+    composite=_kron,
+    out=True,
+    ref="numpy.kron",
+    doc="Return the Kronecker product; dims that one operand lacks count as 1.",
+    samples=[
+        case(T(2, 3), T(3, 2)),
+        case(T(2), T(2, 2)),
+        case(T(), T(2, 2)),
+        case(T(), T()),
+        case(T(0, 3), T(2, 2)),
+        case(T(2, 1, 2), T(3)),
+    ],
+)
 
 
 def _axes(name, dims, position):
     if hasattr(dims, "tolist"):
         dims = dims.tolist()
     if not isinstance(dims, (tuple, list)):
-        raise TypeError(f"tensordot(): argument '{name}' (position {position}) must be tuple of "
-                        f"ints, not {type(dims).__name__}")
+        raise TypeError(
+            f"tensordot(): argument '{name}' (position {position}) must be tuple of "
+            f"ints, not {type(dims).__name__}"
+        )
     return list(dims)
 
 
@@ -65,8 +85,10 @@ def _contracted(a, b, dims):
     for tensor, axes in ((a, first), (b, second)):
         for d in axes:
             if not -tensor.ndim <= d < tensor.ndim:
-                raise IndexError(f"Dimension out of range (expected to be in range of "
-                                 f"[{-tensor.ndim}, {tensor.ndim - 1}], but got {d})")
+                raise IndexError(
+                    f"Dimension out of range (expected to be in range of "
+                    f"[{-tensor.ndim}, {tensor.ndim - 1}], but got {d})"
+                )
     return [d % a.ndim for d in first], [d % b.ndim for d in second]
 
 
@@ -77,12 +99,14 @@ def _tensordot(a, b, dims):
     for x, y in zip(first, second):
         m, n = a.shape[x], b.shape[y]
         if m != n and m != 1 and n != 1:
-            raise RuntimeError(f"contracted dimensions need to match, but first has size {m} in "
-                               f"dim {x} and second has size {n} in dim {y}")
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {m} in "
+                f"dim {x} and second has size {n} in dim {y}"
+            )
     for axes in (first, second):
         if len(set(axes)) < len(axes):
             raise RuntimeError("tensordot(): a dim appears twice in the list of dims")
-    for x, y in zip(first, second):     # a size of 1 is broadcast: the other operand is summed
+    for x, y in zip(first, second):  # a size of 1 is broadcast: the other operand is summed
         if a.shape[x] == 1:
             b = ops.sum(b, y, True, dtype=b.dtype)
         elif b.shape[y] == 1:
@@ -91,39 +115,73 @@ def _tensordot(a, b, dims):
     columns = [d for d in range(b.ndim) if d not in second]
     inner = count_elements([a.shape[d] for d in first])
     shape = [a.shape[d] for d in rows] + [b.shape[d] for d in columns]
-    left = a.permute(tuple(rows + first)).reshape((count_elements([a.shape[d] for d in rows]), inner))
+    left = a.permute(tuple(rows + first)).reshape(
+        (count_elements([a.shape[d] for d in rows]), inner)
+    )
     right = b.permute(tuple(second + columns)).reshape(
-        (inner, count_elements([b.shape[d] for d in columns])))
+        (inner, count_elements([b.shape[d] for d in columns]))
+    )
     return ops.mm(left, right).reshape(tuple(shape))
 
 
-op("tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor", composite=_tensordot,
-   out_overlap=True, out_dtype="exact", method=False,
-   out=True, dtypes=NUMBERS, ref=references.tensordot,
-   doc="Return the product of two tensors summed over dims: the last of a and the first of b, or "
-       "lists of both.\n\nShape: the dims of a that stay, then those of b.",
-   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3, 2), 1), case(T(2), T(3), 0),
-            case(T(2, 3, 4), T(4, 3), ([2, 1], [0, 1])), case(T(2, 3), T(2, 3), ([-1], [-1])),
-            case(T(2, 3), T(3, 1), ([0], [1])), case(T(), T(), 0), case(T(0, 3), T(3, 2), 1),
-            case(T(2, 0), T(0, 2), 1),
-            case(T(2, 3), T(2, 4), fixed((0, 0), shape=(2, 1), kind="int64"),
-                 skip={"meta": "the dims are the elements of a tensor"})])
+op(
+    "tensordot(a: Tensor, b: Tensor, dims: any = 2) -> Tensor",
+    composite=_tensordot,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    out=True,
+    dtypes=NUMBERS,
+    ref=references.tensordot,
+    doc="Return the product of two tensors summed over dims: the last of a and the first of b, or "
+    "lists of both.\n\nShape: the dims of a that stay, then those of b.",
+    samples=[
+        case(T(2, 3), T(2, 3)),
+        case(T(2, 3), T(3, 2), 1),
+        case(T(2), T(3), 0),
+        case(T(2, 3, 4), T(4, 3), ([2, 1], [0, 1])),
+        case(T(2, 3), T(2, 3), ([-1], [-1])),
+        case(T(2, 3), T(3, 1), ([0], [1])),
+        case(T(), T(), 0),
+        case(T(0, 3), T(3, 2), 1),
+        case(T(2, 0), T(0, 2), 1),
+        case(
+            T(2, 3),
+            T(2, 4),
+            fixed((0, 0), shape=(2, 1), kind="int64"),
+            skip={"meta": "the dims are the elements of a tensor"},
+        ),
+    ],
+)
 
 
 def _inner(self, other):
     if not (self.ndim and other.ndim):
         return self * other
     if self.shape[-1] != other.shape[-1]:
-        raise RuntimeError(f"inner() the last dimension must match on both input tensors but got "
-                           f"shapes {list(self.shape)} and {list(other.shape)}")
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got "
+            f"shapes {list(self.shape)} and {list(other.shape)}"
+        )
     return _tensordot(self, other, ([-1], [-1]))
 
 
-op("inner(self: Tensor, other: Tensor) -> Tensor", composite=_inner, out=True, dtypes=NUMBERS,
-   ref="numpy.inner",
-   doc="Return the sums of products along the last dims, for each pair of their other elements.",
-   samples=[case(T(2, 3), T(4, 3)), case(T(3), T(3)), case(T(2, 3), T()), case(T(), T(3)),
-            case(T(2, 2, 3), T(3)), case(T(2, 0), T(3, 0))])
+op(
+    "inner(self: Tensor, other: Tensor) -> Tensor",
+    composite=_inner,
+    out=True,
+    dtypes=NUMBERS,
+    ref="numpy.inner",
+    doc="Return the sums of products along the last dims, for each pair of their other elements.",
+    samples=[
+        case(T(2, 3), T(4, 3)),
+        case(T(3), T(3)),
+        case(T(2, 3), T()),
+        case(T(), T(3)),
+        case(T(2, 2, 3), T(3)),
+        case(T(2, 0), T(3, 0)),
+    ],
+)
 
 
 def _trace(self):
@@ -137,13 +195,20 @@ def _trace_vjp(g, self_shape):
     return ops.diagonal_backward(g.expand((min(self_shape),)), self_shape, 0, 0, 1)
 
 
-op("trace(self: Tensor) -> Tensor",
-   jvp="linear", forward=_trace, vjp={"self": _trace_vjp}, ref="numpy.trace",
-   doc="Return the sum of the main diagonal of a matrix.\n\nDtype: integers give int64.",
-   dtypes=NUMBERS, samples=[case(T(3, 3)), case(T(2, 3)), case(T(3, 2)), case(T(0, 3))])
+op(
+    "trace(self: Tensor) -> Tensor",
+    jvp="linear",
+    forward=_trace,
+    vjp={"self": _trace_vjp},
+    ref="numpy.trace",
+    doc="Return the sum of the main diagonal of a matrix.\n\nDtype: integers give int64.",
+    dtypes=NUMBERS,
+    samples=[case(T(3, 3)), case(T(2, 3)), case(T(3, 2)), case(T(0, 3))],
+)
 
 
 # -- the cross product -----------------------------------------------------------------------------
+
 
 def _turned(self, dim, steps):
     """Return the three parts along a dim in cyclic order, from the one numbered `steps` on."""
@@ -154,15 +219,20 @@ def _check_cross(self, other, dim):
     if self.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     if not -self.ndim <= dim < self.ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-self.ndim}, "
-                         f"{self.ndim - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-self.ndim}, "
+            f"{self.ndim - 1}], but got {dim})"
+        )
     m, n = self.shape[dim], other.shape[dim]
     if m != 3 or n != 3:
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and "
-                           f"{n}")
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {m} and {n}"
+        )
     if self.dtype != other.dtype:
-        raise RuntimeError(f"linalg.cross: expected scalar type {type_name(self.dtype)} but found "
-                           f"{type_name(other.dtype)}")
+        raise RuntimeError(
+            f"linalg.cross: expected scalar type {type_name(self.dtype)} but found "
+            f"{type_name(other.dtype)}"
+        )
     refuse_dtype("cross", self, "iufc")
 
 
@@ -170,8 +240,9 @@ def _linalg_cross(self, other, dim):
     _check_cross(self, other, dim)
     shape = broadcast_shape(self.shape, other.shape)
     self, other = self.expand(shape), other.expand(shape)
-    return (_turned(self, dim, 1) * _turned(other, dim, 2)
-            - _turned(self, dim, 2) * _turned(other, dim, 1))
+    return _turned(self, dim, 1) * _turned(other, dim, 2) - _turned(self, dim, 2) * _turned(
+        other, dim, 1
+    )
 
 
 def _cross(self, other, dim):
@@ -181,45 +252,87 @@ def _cross(self, other, dim):
         dim = next((d for d, size in enumerate(self.shape) if size == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
-        warnings.warn("Using torch.cross without specifying the dim arg is deprecated.\nPlease "
-                      "either pass the dim explicitly or simply use torch.linalg.cross.\nThe "
-                      "default value of dim will change to agree with that of linalg.cross in a "
-                      "future release.", UserWarning, stacklevel=2)
+        warnings.warn(
+            "Using torch.cross without specifying the dim arg is deprecated.\nPlease "
+            "either pass the dim explicitly or simply use torch.linalg.cross.\nThe "
+            "default value of dim will change to agree with that of linalg.cross in a "
+            "future release.",
+            UserWarning,
+            stacklevel=2,
+        )
     return ops.linalg_cross(self, other, dim=dim)
 
 
-_TRIPLES = [case(T(3), T(3), dim=0), case(T(2, 3), T(2, 3), dim=1),
-            case(T(3, 2), T(3, 1), dim=-2), case(T(1, 3), T(2, 3), dim=-1),
-            case(T(0, 3), T(0, 3), dim=1)]
-op("linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor",
-   jvp="multilinear", forward=_linalg_cross,
-   vjp={"self": lambda g, other, dim: ops.linalg_cross(ops.conj(other), g, dim=dim),
-        "other": lambda g, self, dim: ops.linalg_cross(g, ops.conj(self), dim=dim)},
-   batch="along", out_dtype="exact",
-   method=False, namespace="linalg", function="cross", out=True, dtypes=NUMBERS,
-   ref=references.cross, samples=_TRIPLES,
-   doc="Return the cross product of vectors of three elements along a dim; the others broadcast.")
-op("cross(self: Tensor, other: Tensor, dim: int? = None) -> Tensor", composite=_cross, out=True,
-   out_dtype="exact", ref=references.cross, dtypes=NUMBERS, samples=_TRIPLES,
-   doc="Return the cross product of vectors of three elements along a dim.\n\nWithout a dim, "
-       "which is deprecated: along the first one of three elements.")
+_TRIPLES = [
+    case(T(3), T(3), dim=0),
+    case(T(2, 3), T(2, 3), dim=1),
+    case(T(3, 2), T(3, 1), dim=-2),
+    case(T(1, 3), T(2, 3), dim=-1),
+    case(T(0, 3), T(0, 3), dim=1),
+]
+op(
+    "linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor",
+    jvp="multilinear",
+    forward=_linalg_cross,
+    vjp={
+        "self": lambda g, other, dim: ops.linalg_cross(ops.conj(other), g, dim=dim),
+        "other": lambda g, self, dim: ops.linalg_cross(g, ops.conj(self), dim=dim),
+    },
+    batch="along",
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="cross",
+    out=True,
+    dtypes=NUMBERS,
+    ref=references.cross,
+    samples=_TRIPLES,
+    doc="Return the cross product of vectors of three elements along a dim; the others broadcast.",
+)
+op(
+    "cross(self: Tensor, other: Tensor, dim: int? = None) -> Tensor",
+    composite=_cross,
+    out=True,
+    out_dtype="exact",
+    ref=references.cross,
+    dtypes=NUMBERS,
+    samples=_TRIPLES,
+    doc="Return the cross product of vectors of three elements along a dim.\n\nWithout a dim, "
+    "which is deprecated: along the first one of three elements.",
+)
 
 
 def _vecdot(x, y, dim):
     if not (x.is_floating_point() or x.is_complex()):
-        raise RuntimeError(f"linalg.vecdot: Expected a floating point or complex tensor as input. "
-                           f"Got {type_name(x.dtype)}")
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. "
+            f"Got {type_name(x.dtype)}"
+        )
     if x.dtype != y.dtype:
-        raise RuntimeError(f"linalg.vecdot: Expected x and y to have the same dtype, but found x "
-                           f"of type {type_name(x.dtype)} and y of type {type_name(y.dtype)} "
-                           f"instead")
+        raise RuntimeError(
+            f"linalg.vecdot: Expected x and y to have the same dtype, but found x "
+            f"of type {type_name(x.dtype)} and y of type {type_name(y.dtype)} "
+            f"instead"
+        )
     return ops.sum(ops.conj(x) * y, dim)
 
 
-op("linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor", composite=_vecdot, out=True,
-   out_overlap=True, out_dtype="exact",
-   method=False, namespace="linalg", function="vecdot", dtypes=FLOAT_COMPLEX,
-   doc="Return the inner products of vectors along a dim, the first ones conjugated.",
-   samples=[case(T(2, 3), T(3)), case(T(2, 3), T(2, 3), dim=0), case(T(3), T(3)),
-            case(T(2, 1, 0), T(2, 0))],
-   ref=lambda np, x, y, dim=-1: (np.conj(x) * y).sum(dim))
+op(
+    "linalg_vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor",
+    composite=_vecdot,
+    out=True,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="vecdot",
+    dtypes=FLOAT_COMPLEX,
+    doc="Return the inner products of vectors along a dim, the first ones conjugated.",
+    samples=[
+        case(T(2, 3), T(3)),
+        case(T(2, 3), T(2, 3), dim=0),
+        case(T(3), T(3)),
+        case(T(2, 1, 0), T(2, 0)),
+    ],
+    ref=lambda np, x, y, dim=-1: (np.conj(x) * y).sum(dim),
+)

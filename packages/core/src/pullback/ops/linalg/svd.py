@@ -19,9 +19,11 @@ _OLD_SVD = namedtuple("svd", ("U", "S", "V"))
 
 # -- the primitive ---------------------------------------------------------------------------------
 
+
 def _forward(self, full_matrices):
     """Decompose a batch of matrices; where they are empty, full factors are identities."""
     import pullback
+
     batch, (rows, columns) = tuple(self.shape[:-2]), self.shape[-2:]
     count = min(rows, columns)
     left, right = (rows, columns) if full_matrices else (count, count)
@@ -33,9 +35,16 @@ def _forward(self, full_matrices):
         return _identity(u), values, _identity(vh), info
     if self.numel():
         size = math.prod(batch)
-        run_primitive("svd", (u.reshape((size, rows, left)), values.reshape((size, count)),
-                         vh.reshape((size, right, columns)), info.reshape(size)),
-                 (self.reshape((size, rows, columns)),))
+        run_primitive(
+            "svd",
+            (
+                u.reshape((size, rows, left)),
+                values.reshape((size, count)),
+                vh.reshape((size, right, columns)),
+                info.reshape(size),
+            ),
+            (self.reshape((size, rows, columns)),),
+        )
     return u, values, vh, info
 
 
@@ -51,9 +60,11 @@ def _refuse_phase(u_part, v_part):
     """Raise where a result depends on the phases of complex singular vectors, which are free."""
     turn = sum(ops.imag(_diagonal(part)) for part in (u_part, v_part) if part is not None)
     if not all_hold(ops.abs(turn) <= 1e-2):
-        raise RuntimeError("svd_backward: The singular vectors in the complex case are specified "
-                           "up to multiplication by e^{i phi}. The specified loss function depends "
-                           "on this phase term, making it ill-defined.")
+        raise RuntimeError(
+            "svd_backward: The singular vectors in the complex case are specified "
+            "up to multiplication by e^{i phi}. The specified loss function depends "
+            "on this phase term, making it ill-defined."
+        )
 
 
 def _vjp(gs, self_shape, out0, out1, out2):
@@ -94,22 +105,33 @@ def _vjp(gs, self_shape, out0, out1, out2):
     return sum(beside, ops.matmul(ops.matmul(u, inner), vh))
 
 
-op("svd_batch(self: Tensor, full_matrices: bool) -> Tensor[]", forward=_forward, kernel="svd",
-   vjp={"self": lambda gs, self_shape, out0, out1, out2: _vjp(gs, self_shape, out0, out1, out2)},
-   batch="unary", method=False, function=False, dtypes=_DECOMPOSED, node="LinalgSvdBackward0",
-   doc="Return U, S and V^H of self = U diag(S) V^H, and per matrix 0 if they were found.",
-   samples="singular vectors may have any sign; their own tests cover it")
+op(
+    "svd_batch(self: Tensor, full_matrices: bool) -> Tensor[]",
+    forward=_forward,
+    kernel="svd",
+    vjp={"self": lambda gs, self_shape, out0, out1, out2: _vjp(gs, self_shape, out0, out1, out2)},
+    batch="unary",
+    method=False,
+    function=False,
+    dtypes=_DECOMPOSED,
+    node="LinalgSvdBackward0",
+    doc="Return U, S and V^H of self = U diag(S) V^H, and per matrix 0 if they were found.",
+    samples="singular vectors may have any sign; their own tests cover it",
+)
 
 
 # -- decompositions --------------------------------------------------------------------------------
+
 
 def _checked(name, self):
     """Refuse what has no decomposition."""
     if self.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if self.dtype.kind not in "fc":
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got "
-                           f"{type_name(self.dtype)}")
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got "
+            f"{type_name(self.dtype)}"
+        )
     return self
 
 
@@ -117,15 +139,20 @@ def _decompose(self, full_matrices):
     if _checked("linalg.svd", self).dtype.itemsize == 2:
         raise unsupported("linalg_svd_cpu", self.dtype)
     *found, info = ops.svd_batch(self, full_matrices)
-    _fail_singular("linalg.svd: {place}The algorithm failed to converge because the input matrix "
-                   "contained non-finite values.", info)
+    _fail_singular(
+        "linalg.svd: {place}The algorithm failed to converge because the input matrix "
+        "contained non-finite values.",
+        info,
+    )
     return found
 
 
 def _refuse_driver(driver):
     if driver is not None:
-        raise RuntimeError("linalg.svd: keyword argument `driver=` is only supported on CUDA "
-                           "inputs with cuSOLVER backend.")
+        raise RuntimeError(
+            "linalg.svd: keyword argument `driver=` is only supported on CUDA "
+            "inputs with cuSOLVER backend."
+        )
 
 
 def _svd(A, full_matrices, driver):
@@ -148,39 +175,77 @@ def _old_svd(self, some, compute_uv):
 
 
 _FREE = "singular vectors may have any sign; their own tests cover it"
-op("linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: any = None) -> Tensor[]",
-   composite=_svd, out_overlap=True,
-   method=False, namespace="linalg", function="svd", out=True, dtypes=_DECOMPOSED,
-   samples=_FREE,
-   doc="Return U, S and V^H of A = U diag(S) V^H, singular values in descending order.\n\n"
-       "Shape: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), where k = min(m, n); "
-       "without `full_matrices` (..., m, k), (..., k) and (..., k, n).\n\n"
-       "Derivative: by U and V^H it exists where singular values differ, and columns beyond k have "
-       "none.\n\nRaises: LinAlgError for NaN.")
-_MATRICES = [case(T(3, 2)), case(T(2, 3)), case(T(2, 3, 3)), case(T(0, 2, 2)), case(T(0, 3)),
-             case(T(2, 0)), case(T(1, 1)), case(fixed((3, 0, 0, -4, 0, 0), shape=(3, 2)))]
-_MATRICES = [made._replace(skip={"expanded": "equal rows have a singular value of 0",
-                                 "gradgrad": "it is checked by the norms"}) for made in _MATRICES]
-op("linalg_svdvals(A: Tensor, *, driver: any = None) -> Tensor", composite=_svdvals,
-   out_overlap=True, method=False,
-   namespace="linalg", function="svdvals", out=True, dtypes=_DECOMPOSED, samples=_MATRICES,
-   ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
-   doc="Return the singular values of matrices, in descending order.\n\n"
-       "Shape: (..., m, n) gives (..., min(m, n)).\n\nRaises: LinAlgError for NaN.")
-op("svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Tensor[]", composite=_old_svd,
-   out=True, dtypes=_DECOMPOSED, out_overlap=True, samples=_FREE,
-   doc="Return U, S and V of self = U diag(S) V^H: see `linalg.svd`, which gives V^H.\n\n"
-       "`some=False` gives full U and V; without `compute_uv` they are zeros.")
+op(
+    "linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: any = None) -> Tensor[]",
+    composite=_svd,
+    out_overlap=True,
+    method=False,
+    namespace="linalg",
+    function="svd",
+    out=True,
+    dtypes=_DECOMPOSED,
+    samples=_FREE,
+    doc="Return U, S and V^H of A = U diag(S) V^H, singular values in descending order.\n\n"
+    "Shape: (..., m, n) gives (..., m, m), (..., k) and (..., n, n), where k = min(m, n); "
+    "without `full_matrices` (..., m, k), (..., k) and (..., k, n).\n\n"
+    "Derivative: by U and V^H it exists where singular values differ, and columns beyond k have "
+    "none.\n\nRaises: LinAlgError for NaN.",
+)
+_MATRICES = [
+    case(T(3, 2)),
+    case(T(2, 3)),
+    case(T(2, 3, 3)),
+    case(T(0, 2, 2)),
+    case(T(0, 3)),
+    case(T(2, 0)),
+    case(T(1, 1)),
+    case(fixed((3, 0, 0, -4, 0, 0), shape=(3, 2))),
+]
+_MATRICES = [
+    made._replace(
+        skip={
+            "expanded": "equal rows have a singular value of 0",
+            "gradgrad": "it is checked by the norms",
+        }
+    )
+    for made in _MATRICES
+]
+op(
+    "linalg_svdvals(A: Tensor, *, driver: any = None) -> Tensor",
+    composite=_svdvals,
+    out_overlap=True,
+    method=False,
+    namespace="linalg",
+    function="svdvals",
+    out=True,
+    dtypes=_DECOMPOSED,
+    samples=_MATRICES,
+    ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
+    doc="Return the singular values of matrices, in descending order.\n\n"
+    "Shape: (..., m, n) gives (..., min(m, n)).\n\nRaises: LinAlgError for NaN.",
+)
+op(
+    "svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Tensor[]",
+    composite=_old_svd,
+    out=True,
+    dtypes=_DECOMPOSED,
+    out_overlap=True,
+    samples=_FREE,
+    doc="Return U, S and V of self = U diag(S) V^H: see `linalg.svd`, which gives V^H.\n\n"
+    "`some=False` gives full U and V; without `compute_uv` they are zeros.",
+)
 
 
 # -- norms of matrices -----------------------------------------------------------------------------
+
 
 def _pair_of(dim, ndim):
     """Return two different dims counted from the front."""
     dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
     if len(dims) != 2:
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got "
-                           f"{' '.join(map(str, dims))}")
+        raise RuntimeError(
+            f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}"
+        )
     first, second = (wrap_dim(d, ndim, "linalg.matrix_norm") for d in dims)
     if first == second:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({first}, {second})")
@@ -190,8 +255,9 @@ def _pair_of(dim, ndim):
 def _matrix_norm(A, ord, dim, keepdim, dtype):
     named = isinstance(ord, str)
     if not named and (isinstance(ord, bool) or not isinstance(ord, (int, float))):
-        raise TypeError(f"linalg_matrix_norm(): argument 'ord' must be Number or str, not "
-                        f"{type(ord).__name__}")
+        raise TypeError(
+            f"linalg_matrix_norm(): argument 'ord' must be Number or str, not {type(ord).__name__}"
+        )
     if ord not in ("fro", "nuc") if named else abs(ord) not in (1, 2, math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     _checked("linalg.matrix_norm", A)
@@ -219,8 +285,9 @@ def _or_zero(values, ord, dim):
 
 def _norm_of_values(A, ord, first, second, keepdim):
     if A.dtype.itemsize == 2:
-        raise RuntimeError(f"linalg.matrix_norm: Low precision dtypes not supported. Got "
-                           f"{type_name(A.dtype)}")
+        raise RuntimeError(
+            f"linalg.matrix_norm: Low precision dtypes not supported. Got {type_name(A.dtype)}"
+        )
     values = _decompose(ops.movedim(A, (first, second), (-2, -1)), False)[1]
     if ord == "nuc":
         out = ops.sum(values, -1)
@@ -241,30 +308,50 @@ def _kinds(order):
 
 
 _ORDERS = ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf)
-op("linalg_matrix_norm(A: Tensor, ord: any = 'fro', dim: int[] = (-2, -1), keepdim: bool = False, "
-   "*, dtype: dtype? = None) -> Tensor", composite=_matrix_norm,
-   out_overlap=True, out_dtype="exact", method=False, namespace="linalg",
-   function="matrix_norm", out=True, dtypes=FLOAT_COMPLEX, ref=references.matrix_norm,
-   doc="Return a norm of matrices: 'fro' (Frobenius), 'nuc' (the sum of singular values), 2 and -2 "
-       "(the largest and smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of "
-       "rows).\n\nRaises: RuntimeError for other orders.",
-   samples=[*(case(T(*shape), order, skip=_EQUAL_ROWS, only=_kinds(order))
-              for shape in ((2, 3), (2, 3, 2)) for order in _ORDERS),
-            *(case(T(2, 3, 2), order, dim, True, skip=_EQUAL_ROWS, only=_kinds(order))
-              for order, dim in (("nuc", (0, 2)), (1, (2, 0)), (-2, (1, 0)), (math.inf, (0, 1)))),
-            case(T(0, 3)), case(T(2, 3), 1, dtype=Dtype("float64"), only=FLOATING),
-            *(case(T(0, 3), order, skip=KINKS, only=_kinds(order)) for order in (1, 2, "nuc"))])
+op(
+    "linalg_matrix_norm(A: Tensor, ord: any = 'fro', dim: int[] = (-2, -1), keepdim: bool = False, "
+    "*, dtype: dtype? = None) -> Tensor",
+    composite=_matrix_norm,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="matrix_norm",
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.matrix_norm,
+    doc="Return a norm of matrices: 'fro' (Frobenius), 'nuc' (the sum of singular values), 2 and "
+    "-2 (the largest and smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of "
+    "rows).\n\nRaises: RuntimeError for other orders.",
+    samples=[
+        *(
+            case(T(*shape), order, skip=_EQUAL_ROWS, only=_kinds(order))
+            for shape in ((2, 3), (2, 3, 2))
+            for order in _ORDERS
+        ),
+        *(
+            case(T(2, 3, 2), order, dim, True, skip=_EQUAL_ROWS, only=_kinds(order))
+            for order, dim in (("nuc", (0, 2)), (1, (2, 0)), (-2, (1, 0)), (math.inf, (0, 1)))
+        ),
+        case(T(0, 3)),
+        case(T(2, 3), 1, dtype=Dtype("float64"), only=FLOATING),
+        *(case(T(0, 3), order, skip=KINKS, only=_kinds(order)) for order in (1, 2, "nuc")),
+    ],
+)
 
 
 def _linalg_norm(A, ord, dim, keepdim, dtype):
     if dim is not None:
         dims = tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
         if len(dims) not in (1, 2):
-            raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. "
-                               f"Got {list(dims)}")
+            raise RuntimeError(
+                f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}"
+            )
     elif ord is not None and A.ndim not in (1, 2):
-        raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D "
-                           f"or 2D. Got {A.ndim}D.")
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D "
+            f"or 2D. Got {A.ndim}D."
+        )
     else:
         dims = tuple(range(A.ndim))
     if ord is None:
@@ -274,14 +361,29 @@ def _linalg_norm(A, ord, dim, keepdim, dtype):
     return _matrix_norm(A, ord, dims, keepdim, dtype)
 
 
-op("linalg_norm(A: Tensor, ord: any = None, dim: int[]? = None, keepdim: bool = False, *, "
-   "dtype: dtype? = None) -> Tensor", composite=_linalg_norm, out_overlap=True, out_dtype="exact",
-   method=False, namespace="linalg",
-   function="norm", out=True, dtypes=FLOAT_COMPLEX,
-   ref=references.linalg_norm,
-   doc="Return the norm of vectors (one dim) or of matrices (two): see `linalg.vector_norm` and "
-       "`linalg.matrix_norm`. Without an order, the square root of the sum of squares.",
-   samples=[case(T(2, 3)), case(T(3), 3), case(T(2, 3), 1), case(T(2, 3, 2)), case(T()),
-            case(T(2, 3, 2), 2, 1), case(T(2, 3, 2), "fro", (0, 2), True),
-            case(T(2, 3), "nuc", skip=_EQUAL_ROWS, only=_DECOMPOSED),
-            case(T(2, 3, 2), 2, (1, 2), skip=_EQUAL_ROWS, only=_DECOMPOSED)])
+op(
+    "linalg_norm(A: Tensor, ord: any = None, dim: int[]? = None, keepdim: bool = False, *, "
+    "dtype: dtype? = None) -> Tensor",
+    composite=_linalg_norm,
+    out_overlap=True,
+    out_dtype="exact",
+    method=False,
+    namespace="linalg",
+    function="norm",
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    ref=references.linalg_norm,
+    doc="Return the norm of vectors (one dim) or of matrices (two): see `linalg.vector_norm` and "
+    "`linalg.matrix_norm`. Without an order, the square root of the sum of squares.",
+    samples=[
+        case(T(2, 3)),
+        case(T(3), 3),
+        case(T(2, 3), 1),
+        case(T(2, 3, 2)),
+        case(T()),
+        case(T(2, 3, 2), 2, 1),
+        case(T(2, 3, 2), "fro", (0, 2), True),
+        case(T(2, 3), "nuc", skip=_EQUAL_ROWS, only=_DECOMPOSED),
+        case(T(2, 3, 2), 2, (1, 2), skip=_EQUAL_ROWS, only=_DECOMPOSED),
+    ],
+)

@@ -17,10 +17,11 @@ from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
 references = references_of("convolution")
 
-_TRANSPOSED = FLOAT_COMPLEX | 0x020     # and of the integers int64 alone, as in torch
+_TRANSPOSED = FLOAT_COMPLEX | 0x020  # and of the integers int64 alone, as in torch
 
 
 # -- the three maps as ops -------------------------------------------------------------------------
+
 
 def _bias_vjp(g):
     return g.sum((0, *range(2, g.ndim)))
@@ -28,61 +29,106 @@ def _bias_vjp(g):
 
 _SHAPE = "stride: int[], padding: int[], dilation: int[], groups: int"
 # Two of: one dim, two dims with everything unlike the default, groups.
-_MAPS = (((2, 2, 5), (3, 2, 3), (3,), (1,), (0,), (1,), 1),
-         ((2, 4, 5, 6), (6, 2, 2, 3), (3, 4), (2, 1), (1, 0), (2, 1), 2),
-         ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1))
-op(f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
-   "-> Tensor", forward="convolution", kernel="conv", method=False, function=False,
-   node="ConvolutionBackward0", batch="convolution",
-   vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
-        ops.convolution_adjoint(g, ops.conj(weight), None, self_shape[2:], stride, padding,
-                                dilation, groups),
-        "weight": lambda g, self, weight_shape, stride, padding, dilation, groups:
-        ops.convolution_weight(ops.conj(self), g, weight_shape[2:], stride, padding, dilation,
-                               groups),
-        "bias": _bias_vjp},
-   doc="Return the correlation of an input with a weight, which has `counts` places per dim.\n\n"
-       "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, *counts).",
-   samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
-   dtypes=NUMBERS, ref=references.convolution_map)
-op(f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], {_SHAPE}) "
-   "-> Tensor", forward="convolution", kernel="conv_adjoint", method=False, function=False,
-   node="ConvolutionBackward0",
-   vjp={"self": lambda g, weight, self_shape, stride, padding, dilation, groups:
-        ops.convolution_map(g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation,
-                            groups),
-        "weight": lambda g, self, weight_shape, stride, padding, dilation, groups:
-        ops.convolution_weight(g, ops.conj(self), weight_shape[2:], stride, padding, dilation,
-                               groups),
-        "bias": _bias_vjp},
-   doc="Return the adjoint of convolution_map in its input: the transposed convolution.\n\n"
-       "Shape: (n, o, ...) and (o, c / groups, ...) give (n, c, *sizes).",
-   samples=[case(T(x[0], w[0], *counts), T(*w), T(x[1]), x[2:], *rest)
-            for x, w, counts, *rest in _MAPS],
-   dtypes=NUMBERS, ref=references.convolution_adjoint)
-op(f"convolution_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
-   forward="convolution", kernel="conv_weight", method=False, function=False,
-   node="ConvolutionBackwardBackward0",
-   vjp={"self": lambda g, other, self_shape, stride, padding, dilation, groups:
-        ops.convolution_adjoint(ops.conj(other), g, None, self_shape[2:], stride, padding,
-                                dilation, groups),
-        "other": lambda g, self, other_shape, stride, padding, dilation, groups:
-        ops.convolution_map(ops.conj(self), g, None, other_shape[2:], stride, padding, dilation,
-                            groups)},
-   doc="Return the adjoint of convolution_map in its weight.\n\n"
-       "Shape: (n, c, ...) and (n, o, ...) give (o, c / groups, *kernel).",
-   samples=[case(T(*x), T(x[0], w[0], *counts), w[2:], *rest) for x, w, counts, *rest in _MAPS],
-   dtypes=NUMBERS, ref=references.convolution_weight)
+_MAPS = (
+    ((2, 2, 5), (3, 2, 3), (3,), (1,), (0,), (1,), 1),
+    ((2, 4, 5, 6), (6, 2, 2, 3), (3, 4), (2, 1), (1, 0), (2, 1), 2),
+    ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1),
+)
+op(
+    f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
+    "-> Tensor",
+    forward="convolution",
+    kernel="conv",
+    method=False,
+    function=False,
+    node="ConvolutionBackward0",
+    batch="convolution",
+    vjp={
+        "self": lambda g, weight, self_shape, stride, padding, dilation, groups: (
+            ops.convolution_adjoint(
+                g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+        "weight": lambda g, self, weight_shape, stride, padding, dilation, groups: (
+            ops.convolution_weight(
+                ops.conj(self), g, weight_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+        "bias": _bias_vjp,
+    },
+    doc="Return the correlation of an input with a weight, which has `counts` places per dim.\n\n"
+    "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, *counts).",
+    samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
+    dtypes=NUMBERS,
+    ref=references.convolution_map,
+)
+op(
+    f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], {_SHAPE}) "
+    "-> Tensor",
+    forward="convolution",
+    kernel="conv_adjoint",
+    method=False,
+    function=False,
+    node="ConvolutionBackward0",
+    vjp={
+        "self": lambda g, weight, self_shape, stride, padding, dilation, groups: (
+            ops.convolution_map(
+                g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+        "weight": lambda g, self, weight_shape, stride, padding, dilation, groups: (
+            ops.convolution_weight(
+                g, ops.conj(self), weight_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+        "bias": _bias_vjp,
+    },
+    doc="Return the adjoint of convolution_map in its input: the transposed convolution.\n\n"
+    "Shape: (n, o, ...) and (o, c / groups, ...) give (n, c, *sizes).",
+    samples=[
+        case(T(x[0], w[0], *counts), T(*w), T(x[1]), x[2:], *rest) for x, w, counts, *rest in _MAPS
+    ],
+    dtypes=NUMBERS,
+    ref=references.convolution_adjoint,
+)
+op(
+    f"convolution_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
+    forward="convolution",
+    kernel="conv_weight",
+    method=False,
+    function=False,
+    node="ConvolutionBackwardBackward0",
+    vjp={
+        "self": lambda g, other, self_shape, stride, padding, dilation, groups: (
+            ops.convolution_adjoint(
+                ops.conj(other), g, None, self_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+        "other": lambda g, self, other_shape, stride, padding, dilation, groups: (
+            ops.convolution_map(
+                ops.conj(self), g, None, other_shape[2:], stride, padding, dilation, groups
+            )
+        ),
+    },
+    doc="Return the adjoint of convolution_map in its weight.\n\n"
+    "Shape: (n, c, ...) and (n, o, ...) give (o, c / groups, *kernel).",
+    samples=[case(T(*x), T(x[0], w[0], *counts), w[2:], *rest) for x, w, counts, *rest in _MAPS],
+    dtypes=NUMBERS,
+    ref=references.convolution_weight,
+)
 
 
 # -- arguments -------------------------------------------------------------------------------------
 
+
 def _spread(value, rank, name, argument):
     found = integers(value, name, argument)
     if len(found) not in (1, rank):
-        raise RuntimeError(f"expected {argument} to be a single integer value or a list of {rank} "
-                           f"values to match the convolution dimensions, but got "
-                           f"{argument}={list(found)}")
+        raise RuntimeError(
+            f"expected {argument} to be a single integer value or a list of {rank} "
+            f"values to match the convolution dimensions, but got "
+            f"{argument}={list(found)}"
+        )
     return found * rank if len(found) == 1 else found
 
 
@@ -96,32 +142,44 @@ def _check_groups(groups, name):
 def _check_kinds(self, weight, bias, name):
     """Input, weight and bias need one dtype."""
     if weight.dtype != self.dtype:
-        raise RuntimeError(f"{name}(): expected scalar type {type_name(self.dtype)} but found "
-                           f"{type_name(weight.dtype)}")
+        raise RuntimeError(
+            f"{name}(): expected scalar type {type_name(self.dtype)} but found "
+            f"{type_name(weight.dtype)}"
+        )
     if bias is not None and bias.dtype != self.dtype:
-        raise RuntimeError(f"{name}(): Input type ({self.dtype.name}) and bias type "
-                           f"({bias.dtype.name}) should be the same")
+        raise RuntimeError(
+            f"{name}(): Input type ({self.dtype.name}) and bias type "
+            f"({bias.dtype.name}) should be the same"
+        )
 
 
 def _check_channels(size, weight, bias, groups, transposed):
     lead = "transposed=1" if transposed else f"groups={groups}"
     if weight[0] < groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be at least {groups} at "
-                           f"dimension 0, but got weight of size {list(weight)} instead")
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at "
+            f"dimension 0, but got weight of size {list(weight)} instead"
+        )
     if weight[0] % groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at "
-                           f"dimension 0, but got weight of size [{list(weight)}] instead")
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at "
+            f"dimension 0, but got weight of size [{list(weight)}] instead"
+        )
     channels = weight[0] if transposed else weight[1] * groups
     if size[1] != channels:
-        raise RuntimeError(f"Given {lead}, weight of size {list(weight)}, expected input"
-                           f"{list(size)} to have {channels} channels, but got {size[1]} channels "
-                           f"instead")
+        raise RuntimeError(
+            f"Given {lead}, weight of size {list(weight)}, expected input"
+            f"{list(size)} to have {channels} channels, but got {size[1]} channels "
+            f"instead"
+        )
     made = weight[1] * groups if transposed else weight[0]
     if bias is not None and bias != (made,):
         lead = "transposed=1, " if transposed else ""
-        raise RuntimeError(f"Given {lead}weight of size {list(weight)}, expected bias to be "
-                           f"1-dimensional with {made} elements, but got bias of size "
-                           f"{list(bias)} instead")
+        raise RuntimeError(
+            f"Given {lead}weight of size {list(weight)}, expected bias to be "
+            f"1-dimensional with {made} elements, but got bias of size "
+            f"{list(bias)} instead"
+        )
 
 
 def _check_steps(stride, padding, dilation):
@@ -143,9 +201,11 @@ def _counts(size, weight, stride, padding, dilation):
     kernel = weight[2:]
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel)]
     if any(n < least for n, least in zip(sizes, reach)):
-        raise RuntimeError(f"Calculated padded input size per channel: ({by_sizes(sizes)}). Kernel "
-                           f"size: ({by_sizes(reach)}). Kernel size can't be greater than actual "
-                           f"input size")
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({by_sizes(sizes)}). Kernel "
+            f"size: ({by_sizes(reach)}). Kernel size can't be greater than actual "
+            f"input size"
+        )
     return window_counts(sizes, kernel, stride, dilation)
 
 
@@ -153,33 +213,45 @@ def _output_sizes(size, weight, stride, padding, dilation, output_padding):
     """Return the sizes of a transposed convolution."""
     if min(output_padding) < 0:
         raise RuntimeError("negative output_padding is not supported")
-    if any(extra >= s and extra >= d
-           for extra, s, d in zip(output_padding, stride, dilation)):
-        raise RuntimeError(f"output padding must be smaller than either stride or dilation, but "
-                           f"got output_padding: {list(output_padding)} stride: {list(stride)} "
-                           f"dilation: {list(dilation)}")
-    sizes = [(n - 1) * s - 2 * p + d * (k - 1) + extra + 1 for n, k, s, p, d, extra in zip(
-        size[2:], weight[2:], stride, padding, dilation, output_padding)]
-    if min(sizes) < 1 and (size[0] or min(sizes) < 0):      # as in torch, of no samples also none
-        raise RuntimeError(f"Given input size per channel: ({by_sizes(size[2:])}). "
-                           f"Calculated output size per channel: ({by_sizes(sizes)}). Output size "
-                           f"is too small")
+    if any(extra >= s and extra >= d for extra, s, d in zip(output_padding, stride, dilation)):
+        raise RuntimeError(
+            f"output padding must be smaller than either stride or dilation, but "
+            f"got output_padding: {list(output_padding)} stride: {list(stride)} "
+            f"dilation: {list(dilation)}"
+        )
+    sizes = [
+        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for n, k, s, p, d, extra in zip(
+            size[2:], weight[2:], stride, padding, dilation, output_padding
+        )
+    ]
+    if min(sizes) < 1 and (size[0] or min(sizes) < 0):  # as in torch, of no samples also none
+        raise RuntimeError(
+            f"Given input size per channel: ({by_sizes(size[2:])}). "
+            f"Calculated output size per channel: ({by_sizes(sizes)}). Output size "
+            f"is too small"
+        )
     return tuple(sizes)
 
 
 @functools.lru_cache(maxsize=512, typed=True)
-def _geometry(name, dtype, size, weight, bias, stride, padding, dilation, transposed,
-              output_padding, groups):
+def _geometry(
+    name, dtype, size, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+):
     """Check all but kinds; return the sizes of the result, stride, padding and dilation by dim."""
     rank = len(weight) - 2
     _check_groups(groups, name)
-    stride, padding, dilation, extra = (value if isinstance(value, tuple) else (value,) * rank
-                                        for value in (stride, padding, dilation, output_padding))
+    stride, padding, dilation, extra = (
+        value if isinstance(value, tuple) else (value,) * rank
+        for value in (stride, padding, dilation, output_padding)
+    )
     _check_steps(stride, padding, dilation)
     if len(size) != len(weight):
         wanted = f"{len(weight)}-dimensional"
-        raise RuntimeError(f"Expected {wanted} input for {wanted} weight {list(weight)}, but "
-                           f"got {len(size)}-dimensional input of size {list(size)} instead")
+        raise RuntimeError(
+            f"Expected {wanted} input for {wanted} weight {list(weight)}, but "
+            f"got {len(size)}-dimensional input of size {list(size)} instead"
+        )
     _check_channels(size, weight, bias, groups, transposed)
     if not transposed:
         counts = _counts(size, weight, stride, padding, dilation)
@@ -187,8 +259,10 @@ def _geometry(name, dtype, size, weight, bias, stride, padding, dilation, transp
         counts = _output_sizes(size, weight, stride, padding, dilation, extra)
     _check_kernel(weight[2:])
     if 0 in size[2:]:
-        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input "
-                           f"shape: {list(size)}")
+        raise RuntimeError(
+            f"Only zero batch or zero channel inputs are supported, but got input "
+            f"shape: {list(size)}"
+        )
     if not (_TRANSPOSED if transposed else NUMBERS) >> dtype.code & 1:
         raise unsupported(name, dtype)
     return counts, stride, padding, dilation
@@ -206,40 +280,81 @@ def _run(self, weight, bias, stride, padding, dilation, transposed, output_paddi
     if type(output_padding) is not int:
         output_padding = _spread(output_padding, rank, name, "output_padding")
     counts, stride, padding, dilation = _geometry(
-        name, self.dtype, self.shape, weight.shape, None if bias is None else bias.shape, stride,
-        padding, dilation, transposed, output_padding, groups)
+        name,
+        self.dtype,
+        self.shape,
+        weight.shape,
+        None if bias is None else bias.shape,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+    )
     if bias is not None or weight.dtype is not self.dtype or weight.device != self.device:
         _check_kinds(self, weight, bias, name)
     run = ops.convolution_adjoint if transposed else ops.convolution_map
     return run(self, weight, bias, counts, stride, padding, dilation, groups)
 
 
-def _convolution(self, weight, bias, stride, padding, dilation, transposed, output_padding,
-                 groups):
+def _convolution(self, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     if weight.ndim < 3:
-        raise RuntimeError(f"weight should have at least three dimensions, but got "
-                           f"{list(weight.shape)}")
-    return _run(self, weight, bias, stride, padding, dilation, bool(transposed),
-                output_padding if transposed else 0, groups, "convolution")
+        raise RuntimeError(
+            f"weight should have at least three dimensions, but got {list(weight.shape)}"
+        )
+    return _run(
+        self,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        bool(transposed),
+        output_padding if transposed else 0,
+        groups,
+        "convolution",
+    )
 
 
-op("convolution(self: Tensor, weight: Tensor, bias: Tensor?, stride: int[], padding: int[], "
-   "dilation: int[], transposed: bool, output_padding: int[], groups: int) -> Tensor",
-   composite=_convolution, method=False, dtypes=NUMBERS, ref=references.convolution,
-   doc="Return a convolution or a transposed one, of as many dims as the weight has.",
-   samples=[case(T(2, 2, 4), T(3, 2, 3), T(3), (1,), (1,), (1,), False, (0,), 1),
-            case(T(1, 4, 3, 2), T(4, 1, 2, 2), None, (2, 1), (0, 0), (1, 1), True, (1, 0), 2,
-                 only=_TRANSPOSED)])
+op(
+    "convolution(self: Tensor, weight: Tensor, bias: Tensor?, stride: int[], padding: int[], "
+    "dilation: int[], transposed: bool, output_padding: int[], groups: int) -> Tensor",
+    composite=_convolution,
+    method=False,
+    dtypes=NUMBERS,
+    ref=references.convolution,
+    doc="Return a convolution or a transposed one, of as many dims as the weight has.",
+    samples=[
+        case(T(2, 2, 4), T(3, 2, 3), T(3), (1,), (1,), (1,), False, (0,), 1),
+        case(
+            T(1, 4, 3, 2),
+            T(4, 1, 2, 2),
+            None,
+            (2, 1),
+            (0, 0),
+            (1, 1),
+            True,
+            (1, 0),
+            2,
+            only=_TRANSPOSED,
+        ),
+    ],
+)
 
 
 def _batched(self, weight, rank, name, run):
     """Give a single image a batch dim for the time being."""
     if self.ndim not in (rank + 1, rank + 2):
-        raise RuntimeError(f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to "
-                           f"{name}, but got input of size: {list(self.shape)}")
+        raise RuntimeError(
+            f"Expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input to "
+            f"{name}, but got input of size: {list(self.shape)}"
+        )
     if weight.ndim != rank + 2:
-        raise RuntimeError(f"{name}(): expected weight to have {rank + 2} dimensions, but got "
-                           f"weight of size {list(weight.shape)}")
+        raise RuntimeError(
+            f"{name}(): expected weight to have {rank + 2} dimensions, but got "
+            f"weight of size {list(weight.shape)}"
+        )
     return run(self) if self.ndim == rank + 2 else run(self.unsqueeze(0)).squeeze(0)
 
 
@@ -259,19 +374,38 @@ def _conv(rank):
     name = f"conv{rank}d"
 
     def named(self, weight, bias, stride, padding, dilation, groups):
-        ends = _named_padding(padding, weight.shape[2:], _spread(stride, rank, name, "stride"),
-                              _spread(dilation, rank, name, "dilation"))
+        ends = _named_padding(
+            padding,
+            weight.shape[2:],
+            _spread(stride, rank, name, "stride"),
+            _spread(dilation, rank, name, "dilation"),
+        )
         extra = [after - before for before, after in ends]
-        if any(extra):                  # torch too puts what is left over at the end
+        if any(extra):  # torch too puts what is left over at the end
             sides = [side for more in reversed(extra) for side in (0, more)]
             self = ops.constant_pad_nd(self, sides, 0)
-        return _run(self, weight, bias, stride, tuple(before for before, _ in ends), dilation,
-                    False, 0, groups, name)
+        return _run(
+            self,
+            weight,
+            bias,
+            stride,
+            tuple(before for before, _ in ends),
+            dilation,
+            False,
+            0,
+            groups,
+            name,
+        )
 
     def run(self, weight, bias, stride, padding, dilation, groups):
         if self.ndim != rank + 2 or weight.ndim != rank + 2:
-            return _batched(self, weight, rank, name, lambda batch: run(
-                batch, weight, bias, stride, padding, dilation, groups))
+            return _batched(
+                self,
+                weight,
+                rank,
+                name,
+                lambda batch: run(batch, weight, bias, stride, padding, dilation, groups),
+            )
         if isinstance(padding, str):
             return named(self, weight, bias, stride, padding, dilation, groups)
         return _run(self, weight, bias, stride, padding, dilation, False, 0, groups, name)
@@ -282,50 +416,87 @@ def _conv(rank):
 def _conv_transpose(rank):
     name = f"conv_transpose{rank}d"
     return lambda self, weight, bias, stride, padding, output_padding, groups, dilation: _batched(
-        self, weight, rank, name, lambda batch: _run(
-            batch, weight, bias, stride, padding, dilation, True, output_padding, groups, name))
+        self,
+        weight,
+        rank,
+        name,
+        lambda batch: _run(
+            batch, weight, bias, stride, padding, dilation, True, output_padding, groups, name
+        ),
+    )
 
 
 def _conv_samples(rank):
     size, more = (4, 3, 3)[:rank], (3, 2, 3)[:rank]
     kernel = (2, 3, 2)[:rank]
     ones = (1,) * rank
-    batch = 2 if rank < 3 else 1        # every element costs a call of the gradient checks
-    return [case(T(batch, 2, *size), T(3, 2, *kernel), T(3)), case(T(2, *size), T(2, 2, *kernel)),
-            case(T(1, 2, *size), T(2, 1, *kernel), T(2), 2, 1, groups=2),
-            case(T(1, 2, *size), T(2, 2, *more), None, (2, 1, 1)[:rank], padding=(1, 2, 0)[:rank],
-                 dilation=(1, 2, 1)[:rank]),
-            case(T(1, 1, *size), T(1, 1, *kernel), padding="same"),
-            case(T(1, 1, *size), T(1, 1, *kernel), padding="valid"),
-            case(T(batch, 2, *size), T(3, 2, *ones), T(3)),
-            case(T(1, 3, *size), T(3, 1, *ones), None, 2, groups=3),
-            case(T(0, 2, *size), T(3, 2, *kernel), T(3))]
+    batch = 2 if rank < 3 else 1  # every element costs a call of the gradient checks
+    return [
+        case(T(batch, 2, *size), T(3, 2, *kernel), T(3)),
+        case(T(2, *size), T(2, 2, *kernel)),
+        case(T(1, 2, *size), T(2, 1, *kernel), T(2), 2, 1, groups=2),
+        case(
+            T(1, 2, *size),
+            T(2, 2, *more),
+            None,
+            (2, 1, 1)[:rank],
+            padding=(1, 2, 0)[:rank],
+            dilation=(1, 2, 1)[:rank],
+        ),
+        case(T(1, 1, *size), T(1, 1, *kernel), padding="same"),
+        case(T(1, 1, *size), T(1, 1, *kernel), padding="valid"),
+        case(T(batch, 2, *size), T(3, 2, *ones), T(3)),
+        case(T(1, 3, *size), T(3, 1, *ones), None, 2, groups=3),
+        case(T(0, 2, *size), T(3, 2, *kernel), T(3)),
+    ]
 
 
 def _transposed_samples(rank):
     size, kernel = (3, 2, 2)[:rank], (2, 3, 2)[:rank]
     batch = 2 if rank < 3 else 1
-    return [case(T(batch, 2, *size), T(2, 3, *kernel), T(3)), case(T(2, *size), T(2, 1, *kernel)),
-            case(T(1, 4, *size), T(4, 1, *kernel), T(2), 2, 1, 1, 2),
-            case(T(1, 2, *size), T(2, 1, *kernel), None, 1, padding=(1, 0, 0)[:rank], dilation=2,
-                 output_padding=(1, 0, 1)[:rank]),
-            case(T(0, 2, *size), T(2, 3, *kernel), T(3))]
+    return [
+        case(T(batch, 2, *size), T(2, 3, *kernel), T(3)),
+        case(T(2, *size), T(2, 1, *kernel)),
+        case(T(1, 4, *size), T(4, 1, *kernel), T(2), 2, 1, 1, 2),
+        case(
+            T(1, 2, *size),
+            T(2, 1, *kernel),
+            None,
+            1,
+            padding=(1, 0, 0)[:rank],
+            dilation=2,
+            output_padding=(1, 0, 1)[:rank],
+        ),
+        case(T(0, 2, *size), T(2, 3, *kernel), T(3)),
+    ]
 
 
 for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
-    op(f"conv{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, stride: int[] = 1, "
-       "padding: any = 0, dilation: int[] = 1, groups: int = 1) -> Tensor",
-       composite=_conv(_rank), method=False, namespace=("", "functional"), dtypes=NUMBERS,
-       doc=f"Return the convolution (a correlation: the weight is not flipped) of a {_what}.\n\n"
-           "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, ...); n may be missing. "
-           "Padding is ints, 'valid' or 'same'.\n\n"
-           "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
-       samples=_conv_samples(_rank), ref=references.conv)
-    op(f"conv_transpose{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, "
-       "stride: int[] = 1, padding: int[] = 0, output_padding: int[] = 0, groups: int = 1, "
-       "dilation: int[] = 1) -> Tensor", composite=_conv_transpose(_rank), method=False,
-       namespace=("", "functional"), dtypes=_TRANSPOSED, ref=references.conv_transpose,
-       doc=f"Return the transposed convolution of a {_what}: the adjoint of a convolution.\n\n"
-           "Shape: (n, c, ...) and (c, o / groups, ...) give (n, o, ...); n may be missing.\n\n"
-           "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
-       samples=_transposed_samples(_rank))
+    op(
+        f"conv{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, stride: int[] = 1, "
+        "padding: any = 0, dilation: int[] = 1, groups: int = 1) -> Tensor",
+        composite=_conv(_rank),
+        method=False,
+        namespace=("", "functional"),
+        dtypes=NUMBERS,
+        doc=f"Return the convolution (a correlation: the weight is not flipped) of a {_what}.\n\n"
+        "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, ...); n may be missing. "
+        "Padding is ints, 'valid' or 'same'.\n\n"
+        "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
+        samples=_conv_samples(_rank),
+        ref=references.conv,
+    )
+    op(
+        f"conv_transpose{_rank}d(self: Tensor, weight: Tensor, bias: Tensor? = None, "
+        "stride: int[] = 1, padding: int[] = 0, output_padding: int[] = 0, groups: int = 1, "
+        "dilation: int[] = 1) -> Tensor",
+        composite=_conv_transpose(_rank),
+        method=False,
+        namespace=("", "functional"),
+        dtypes=_TRANSPOSED,
+        ref=references.conv_transpose,
+        doc=f"Return the transposed convolution of a {_what}: the adjoint of a convolution.\n\n"
+        "Shape: (n, c, ...) and (c, o / groups, ...) give (n, o, ...); n may be missing.\n\n"
+        "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
+        samples=_transposed_samples(_rank),
+    )

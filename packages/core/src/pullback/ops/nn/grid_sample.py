@@ -17,6 +17,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 # -- coordinates -----------------------------------------------------------------------------------
 
+
 def _in_elements(x, size, align_corners):
     """Turn [-1, 1] into places of a dim."""
     return (x + 1) * ((size - 1) / 2) if align_corners else ((x + 1) * size - 1) / 2
@@ -52,11 +53,13 @@ def _taps(x, size, mode, padding_mode, align_corners):
     x = _in_elements(x, size, align_corners)
     if mode == "bicubic":
         low = ops.floor(x).detach()
-        return [(_kept_inside(low + tap - 1, size, padding_mode, align_corners), weight)
-                for tap, weight in enumerate(cubic_weights(x - low))]
+        return [
+            (_kept_inside(low + tap - 1, size, padding_mode, align_corners), weight)
+            for tap, weight in enumerate(cubic_weights(x - low))
+        ]
     x = _kept_inside(x, size, padding_mode, align_corners)
     if mode == "nearest":
-        place = ops.round(x)            # its derivative, zeros, is the grid's
+        place = ops.round(x)  # its derivative, zeros, is the grid's
         return [(place.detach(), ops.where(_inside(place, size), place * 0 + 1, 0))]
     low = ops.floor(x).detach()
     return [(low, low + 1 - x), (low + 1, x - low)]
@@ -68,11 +71,13 @@ def _inside(place, size):
 
 # -- grid_sample -----------------------------------------------------------------------------------
 
+
 def _sample(self, grid, mode, padding_mode, align_corners):
     """Sum the elements around every point, weighted."""
     import pullback
+
     wide = accumulate_dtype(self.dtype)
-    if wide != self.dtype:              # places need more digits than 16 bits have
+    if wide != self.dtype:  # places need more digits than 16 bits have
         out = _sample(self.to(wide), grid.to(wide), mode, padding_mode, align_corners)
         return out.to(self.dtype)
     sizes = self.shape[2:]
@@ -80,8 +85,10 @@ def _sample(self, grid, mode, padding_mode, align_corners):
     flat = self.reshape((*self.shape[:2], product(sizes)))
     shape = (*self.shape[:2], product(points))
     # the last dim of the grid counts x first, which is the last dim of the image
-    taps = [_taps(grid.select(-1, rank - 1 - dim), size, mode, padding_mode, align_corners)
-            for dim, size in enumerate(sizes)]
+    taps = [
+        _taps(grid.select(-1, rank - 1 - dim), size, mode, padding_mode, align_corners)
+        for dim, size in enumerate(sizes)
+    ]
     total = None
     for chosen in itertools.product(*taps):
         index, weight, inside = 0, 1, None
@@ -103,31 +110,42 @@ def _check_grid(self, grid, mode):
     shape, points = list(self.shape), list(grid.shape)
     sizes = f"but got input with sizes {shape} and grid with sizes {points}"
     if not shape or not points or shape[0] != points[0]:
-        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, "
-                           f"{sizes}")
+        raise RuntimeError(
+            f"grid_sampler(): expected grid and input to have same batch size, {sizes}"
+        )
     if len(shape) > 2 and points[-1] != len(shape) - 2:
-        raise RuntimeError(f"grid_sampler(): expected grid to have size {len(shape) - 2} in last "
-                           f"dimension, but got grid with sizes {points}")
+        raise RuntimeError(
+            f"grid_sampler(): expected grid to have size {len(shape) - 2} in last "
+            f"dimension, but got grid with sizes {points}"
+        )
     if len(shape) not in (4, 5) or len(points) != len(shape):
-        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of "
-                           f"dimensions, {sizes}")
+        raise RuntimeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of "
+            f"dimensions, {sizes}"
+        )
     for dim, size in enumerate(shape[2:], 2):
         if size == 0:
-            raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial "
-                               f"dimensions, but input has sizes {shape} with dimension {dim} "
-                               f"being empty")
+            raise RuntimeError(
+                f"grid_sampler(): expected input to have non-empty spatial "
+                f"dimensions, but input has sizes {shape} with dimension {dim} "
+                f"being empty"
+            )
     if mode == "bicubic" and len(shape) != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     require("grid_sampler", FLOATING, self)
     if self.dtype != grid.dtype:
-        raise RuntimeError(f"grid_sampler(): expected scalar type {type_name(self.dtype)} but "
-                           f"found {type_name(grid.dtype)}")
+        raise RuntimeError(
+            f"grid_sampler(): expected scalar type {type_name(self.dtype)} but "
+            f"found {type_name(grid.dtype)}"
+        )
 
 
 def _chosen(number, names, argument):
     if number not in range(len(names)):
-        raise RuntimeError(f"grid_sampler(): expected {argument} among 0 ({names[0]}) to "
-                           f"{len(names) - 1} ({names[-1]}), but got {number}")
+        raise RuntimeError(
+            f"grid_sampler(): expected {argument} among 0 ({names[0]}) to "
+            f"{len(names) - 1} ({names[-1]}), but got {number}"
+        )
     return names[number]
 
 
@@ -139,51 +157,85 @@ def _grid_sampler(self, grid, interpolation_mode, padding_mode, align_corners):
 
 
 def _warn_of_corners():
-    warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False "
-                  "since 1.3.0. Please specify align_corners=True if the old behavior is desired. "
-                  "See the documentation of grid_sample for details.", UserWarning, stacklevel=3)
+    warnings.warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False "
+        "since 1.3.0. Please specify align_corners=True if the old behavior is desired. "
+        "See the documentation of grid_sample for details.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def _grid_sample(self, grid, mode, padding_mode, align_corners):
     if mode not in _MODES:
-        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' "
-                         f"or 'bicubic', but got: '{mode}'")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' "
+            f"or 'bicubic', but got: '{mode}'"
+        )
     if padding_mode not in _PADDINGS:
-        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', "
-                         f"'border', or 'reflection', but got: '{padding_mode}'")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', "
+            f"'border', or 'reflection', but got: '{padding_mode}'"
+        )
     if align_corners is None:
         _warn_of_corners()
-    return _grid_sampler(self, grid, _MODES.index(mode), _PADDINGS.index(padding_mode),
-                         bool(align_corners))
+    return _grid_sampler(
+        self, grid, _MODES.index(mode), _PADDINGS.index(padding_mode), bool(align_corners)
+    )
 
 
 # Points between elements, beyond the ends, and far beyond; none of them at a kink.
 _POINTS = (-0.83, 0.21, 0.37, -0.59, 1.13, 0.07, -1.71, 0.44, 0.62, 2.35, 0.11, -0.29)
 _GRID = fixed(_POINTS, shape=(1, 2, 3, 2))
-_VARIANTS = [(mode, padding, corners) for mode in _MODES for padding in _PADDINGS
-             for corners in (False, True)]
-op("grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
-   "align_corners: bool) -> Tensor", composite=_grid_sampler, method=False, dtypes=FLOATING,
-   doc="Return grid_sample, with numbers for the modes.", ref=references.grid_sampler,
-   samples=[case(T(1, 2, 3, 4), _GRID, 0, 0, False), case(T(1, 1, 4, 3), _GRID, 1, 2, True)])
-op("grid_sample(self: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', "
-   "align_corners: bool? = None) -> Tensor", composite=_grid_sample, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.grid_sample,
-   doc="Return an image's values at points, of which (-1, -1) and (1, 1) are its corners.\n\n"
-       "Shape: (n, c, h, w) and (n, i, j, 2) give (n, c, i, j); likewise with three dims.\n\n"
-       "Derivative: 0 by points that padding has moved to the border.",
-   samples=[*(case(T(1, 2, 3, 4), _GRID, *variant) for variant in _VARIANTS),
-            *(case(T(1, 1, 2, 3, 2), fixed(_POINTS, shape=(1, 1, 2, 2, 3)), mode, padding, False)
-              for mode, padding in (("bilinear", "zeros"), ("bilinear", "reflection"),
-                                    ("nearest", "border"))),
-            case(T(0, 2, 3, 4), T(0, 2, 3, 2), "bilinear", "zeros", True)])
+_VARIANTS = [
+    (mode, padding, corners)
+    for mode in _MODES
+    for padding in _PADDINGS
+    for corners in (False, True)
+]
+op(
+    "grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
+    "align_corners: bool) -> Tensor",
+    composite=_grid_sampler,
+    method=False,
+    dtypes=FLOATING,
+    doc="Return grid_sample, with numbers for the modes.",
+    ref=references.grid_sampler,
+    samples=[case(T(1, 2, 3, 4), _GRID, 0, 0, False), case(T(1, 1, 4, 3), _GRID, 1, 2, True)],
+)
+op(
+    "grid_sample(self: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mode: str = 'zeros', "
+    "align_corners: bool? = None) -> Tensor",
+    composite=_grid_sample,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.grid_sample,
+    doc="Return an image's values at points, of which (-1, -1) and (1, 1) are its corners.\n\n"
+    "Shape: (n, c, h, w) and (n, i, j, 2) give (n, c, i, j); likewise with three dims.\n\n"
+    "Derivative: 0 by points that padding has moved to the border.",
+    samples=[
+        *(case(T(1, 2, 3, 4), _GRID, *variant) for variant in _VARIANTS),
+        *(
+            case(T(1, 1, 2, 3, 2), fixed(_POINTS, shape=(1, 1, 2, 2, 3)), mode, padding, False)
+            for mode, padding in (
+                ("bilinear", "zeros"),
+                ("bilinear", "reflection"),
+                ("nearest", "border"),
+            )
+        ),
+        case(T(0, 2, 3, 4), T(0, 2, 3, 2), "bilinear", "zeros", True),
+    ],
+)
 
 
 # -- affine_grid -----------------------------------------------------------------------------------
 
+
 def _line(like, count, align_corners):
     """Return the places of a dim's elements in [-1, 1]."""
     import pullback
+
     parts = count - 1 if align_corners and count > 1 else count
     numbers = pullback.arange(count, device=like.device).to(accumulate_dtype(like.dtype))
     return ((numbers * 2 - (count - 1)) / parts).to(like.dtype)
@@ -193,7 +245,7 @@ def _affine_grid_generator(theta, size, align_corners):
     rank = len(size) - 2
     batch, sizes = size[0], size[2:]
     columns = []
-    for dim in reversed(range(rank)):   # x first
+    for dim in reversed(range(rank)):  # x first
         shape = [1] * rank
         shape[dim] = sizes[dim]
         columns.append(_line(theta, sizes[dim], align_corners).reshape(shape).expand(sizes))
@@ -207,16 +259,22 @@ def _check_affine(theta, size):
     if not theta.dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     if not isinstance(size, (tuple, list)):
-        raise TypeError(f"affine_grid(): argument 'size' (position 2) must be tuple of ints, not "
-                        f"{type(size).__name__}")
+        raise TypeError(
+            f"affine_grid(): argument 'size' (position 2) must be tuple of ints, not "
+            f"{type(size).__name__}"
+        )
     size = tuple(size)
     if len(size) not in (4, 5):
-        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D "
-                                  f"affine transforms, respectively. Got size {size}.")
+        raise NotImplementedError(
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D "
+            f"affine transforms, respectively. Got size {size}."
+        )
     rank = len(size) - 2
     if theta.ndim != 3 or tuple(theta.shape[1:]) != (rank, rank + 1):
-        raise ValueError(f"Expected a batch of {rank}D affine matrices of shape "
-                         f"Nx{rank}x{rank + 1} for size {size}. Got {theta.shape}.")
+        raise ValueError(
+            f"Expected a batch of {rank}D affine matrices of shape "
+            f"Nx{rank}x{rank + 1} for size {size}. Got {theta.shape}."
+        )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     return size
@@ -229,14 +287,28 @@ def _affine_grid(theta, size, align_corners):
     return _affine_grid_generator(theta, size, bool(align_corners))
 
 
-op("affine_grid_generator(theta: Tensor, size: int[], align_corners: bool) -> Tensor",
-   composite=lambda theta, size, align_corners: _affine_grid(theta, size, align_corners),
-   method=False, dtypes=FLOATING, doc="Return affine_grid; torch's lower-level name.",
-   samples=[case(T(1, 2, 3), (1, 1, 2, 3), True)], ref=references.affine_grid)
-op("affine_grid(theta: Tensor, size: int[], align_corners: bool? = None) -> Tensor",
-   composite=_affine_grid, method=False, namespace="functional", dtypes=FLOATING,
-   doc="Return the points that grid_sample needs to transform an image by affine matrices.\n\n"
-       "Shape: (n, 2, 3) and the size (n, c, h, w) give (n, h, w, 2); likewise with three dims.",
-   samples=[case(T(2, 2, 3), (2, 1, 2, 3), False), case(T(1, 2, 3), (1, 1, 4, 1), True),
-            case(T(1, 3, 4), (1, 1, 2, 1, 3), False), case(T(1, 3, 4), (1, 1, 2, 2, 3), True)],
-   ref=references.affine_grid)
+op(
+    "affine_grid_generator(theta: Tensor, size: int[], align_corners: bool) -> Tensor",
+    composite=lambda theta, size, align_corners: _affine_grid(theta, size, align_corners),
+    method=False,
+    dtypes=FLOATING,
+    doc="Return affine_grid; torch's lower-level name.",
+    samples=[case(T(1, 2, 3), (1, 1, 2, 3), True)],
+    ref=references.affine_grid,
+)
+op(
+    "affine_grid(theta: Tensor, size: int[], align_corners: bool? = None) -> Tensor",
+    composite=_affine_grid,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    doc="Return the points that grid_sample needs to transform an image by affine matrices.\n\n"
+    "Shape: (n, 2, 3) and the size (n, c, h, w) give (n, h, w, 2); likewise with three dims.",
+    samples=[
+        case(T(2, 2, 3), (2, 1, 2, 3), False),
+        case(T(1, 2, 3), (1, 1, 4, 1), True),
+        case(T(1, 3, 4), (1, 1, 2, 1, 3), False),
+        case(T(1, 3, 4), (1, 1, 2, 2, 3), True),
+    ],
+    ref=references.affine_grid,
+)

@@ -14,7 +14,7 @@ from pullback.ops.table.schema import FLOATING, op, ops
 references = references_of("interpolation")
 
 _UINT8 = 0x002
-_MANY = 1 << 20     # places of a result whose taps take much longer to find than memory
+_MANY = 1 << 20  # places of a result whose taps take much longer to find than memory
 
 # A plan holds for each of the last dims None, where nothing changes, or its taps: pairs (indices,
 # weights) with one index and one weight per place of the result. Weights of None are 1.
@@ -23,12 +23,14 @@ _MANY = 1 << 20     # places of a result whose taps take much longer to find tha
 def _index(self, indices, dim, shape):
     """Return the indices of a tap, expanded to a shape along a dim."""
     import pullback
+
     found = pullback.tensor(indices, dtype=pullback.int64, device=self.device)
     return found.reshape((-1, *[1] * (len(shape) - dim - 1))).expand(shape)
 
 
 def _weighted(self, weights, dim):
     import pullback
+
     if weights is None:
         return self
     found = pullback.tensor(weights, dtype=self.dtype, device=self.device)
@@ -39,11 +41,10 @@ def _weighted(self, weights, dim):
 def _along(taps, dtype, device):
     """Return indices and weights of taps as the kernels take them."""
     import pullback
-    found = [pullback.tensor([indices for indices, _ in taps], dtype=pullback.int64,
-                             device=device)]
+
+    found = [pullback.tensor([indices for indices, _ in taps], dtype=pullback.int64, device=device)]
     if taps[0][1] is not None:
-        found.append(pullback.tensor([weights for _, weights in taps], dtype=dtype,
-                                     device=device))
+        found.append(pullback.tensor([weights for _, weights in taps], dtype=dtype, device=device))
     return tuple(found)
 
 
@@ -51,7 +52,7 @@ def _resample_forward(self, plan, node):
     out = cast_to(self, accumulate_dtype(self.dtype)).contiguous()
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is not None:
-            made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1:]))
+            made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1 :]))
             run_primitive("resample", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else cast_to(out, self.dtype)
@@ -61,7 +62,7 @@ def _resample_backward(self, sizes, plan, node):
     out = self.to(accumulate_dtype(self.dtype)).contiguous()
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
-            made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
+            made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1 :]))
             operands = (out, *_along(taps, out.dtype, out.device))
             run_primitive("resample_adjoint", (made,), operands, dim)
             out = made
@@ -70,13 +71,14 @@ def _resample_backward(self, sizes, plan, node):
 
 # -- without a kernel: gathered or scattered, tap by tap -------------------------------------------
 
+
 @decomposition("resample")
 def composed_resample(self, plan, node):
     out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is None:
             continue
-        shape = (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1:])
+        shape = (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1 :])
         total = None
         for indices, weights in taps:
             part = _weighted(ops.gather(out, dim, _index(self, indices, dim, shape)), weights, dim)
@@ -96,35 +98,56 @@ def composed_resample_adjoint(self, sizes, plan, node):
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is None:
             continue
-        total = new_filled(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1:]))
+        total = new_filled(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1 :]))
         for indices, weights in taps:
-            total = ops.scatter_add_(total, dim, _index(self, indices, dim, out.shape),
-                                     _weighted(out, weights, dim))
+            total = ops.scatter_add_(
+                total, dim, _index(self, indices, dim, out.shape), _weighted(out, weights, dim)
+            )
         out = total
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 
 
-_PLANS = [((2, 4), ((((0, 0, 1, 3, 3), None),),), (2, 5)),
-          ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4))]
-op("resample(self: Tensor, plan: any, node: str) -> Tensor",
-   jvp="linear", forward=_resample_forward, kernel="resample", method=False,
-   function=False, node=lambda node: node,
-   vjp={"self": lambda g, self_shape, plan, node: ops.resample_backward(
-       g, self_shape, plan, node)},
-   doc="Return weighted sums of elements along the last dims, as a plan says.",
-   dtypes=_UINT8 | FLOATING, ref=references.resample,
-   samples=[case(T(*shape), plan, "Upsample", only=kinds)
-            for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))])
-op("resample_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
-   jvp="linear",
-   forward=_resample_backward, kernel="resample_adjoint", method=False, function=False,
-   node=lambda node: node.replace("Backward0", "BackwardBackward0"),
-   vjp={"self": lambda g, plan, node: ops.resample(g, plan, node)},
-   doc="Return the adjoint of resample.", dtypes=FLOATING, ref=references.resample_backward,
-   samples=[case(T(*made), shape, plan, "Upsample") for shape, plan, made in _PLANS])
+_PLANS = [
+    ((2, 4), ((((0, 0, 1, 3, 3), None),),), (2, 5)),
+    ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4)),
+]
+op(
+    "resample(self: Tensor, plan: any, node: str) -> Tensor",
+    jvp="linear",
+    forward=_resample_forward,
+    kernel="resample",
+    method=False,
+    function=False,
+    node=lambda node: node,
+    vjp={
+        "self": lambda g, self_shape, plan, node: ops.resample_backward(g, self_shape, plan, node)
+    },
+    doc="Return weighted sums of elements along the last dims, as a plan says.",
+    dtypes=_UINT8 | FLOATING,
+    ref=references.resample,
+    samples=[
+        case(T(*shape), plan, "Upsample", only=kinds)
+        for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))
+    ],
+)
+op(
+    "resample_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
+    jvp="linear",
+    forward=_resample_backward,
+    kernel="resample_adjoint",
+    method=False,
+    function=False,
+    node=lambda node: node.replace("Backward0", "BackwardBackward0"),
+    vjp={"self": lambda g, plan, node: ops.resample(g, plan, node)},
+    doc="Return the adjoint of resample.",
+    dtypes=FLOATING,
+    ref=references.resample_backward,
+    samples=[case(T(*made), shape, plan, "Upsample") for shape, plan, made in _PLANS],
+)
 
 
 # -- where elements come from ----------------------------------------------------------------------
+
 
 def _single(value):
     """Round to float32."""
@@ -158,8 +181,10 @@ def _linear(size, count, scale, align_corners):
     places = [max(_source(number, step, align_corners), 0.0) for number in range(count)]
     lows = [min(int(place), size - 1) for place in places]
     above = [min(max(place - low, 0.0), 1.0) for place, low in zip(places, lows)]
-    return [(tuple(lows), tuple([1.0 - part for part in above])),
-            (tuple([min(low + 1, size - 1) for low in lows]), tuple(above))]
+    return [
+        (tuple(lows), tuple([1.0 - part for part in above])),
+        (tuple([min(low + 1, size - 1) for low in lows]), tuple(above)),
+    ]
 
 
 def cubic_weights(t, a=-0.75):
@@ -167,6 +192,7 @@ def cubic_weights(t, a=-0.75):
 
     Source: R. Keys, Cubic convolution interpolation for digital image processing, 1981, eq. 4.
     """
+
     def near(x):
         return ((a + 2) * x - (a + 3)) * x * x + 1
 
@@ -181,11 +207,17 @@ def _cubic(size, count, scale, align_corners):
     places = [_source(number, step, align_corners) for number in range(count)]
     lows = [math.floor(place) for place in places]
     weights = [cubic_weights(place - low) for place, low in zip(places, lows)]
-    return [(tuple([min(max(low + tap - 1, 0), size - 1) for low in lows]),
-             tuple([row[tap] for row in weights])) for tap in range(4)]
+    return [
+        (
+            tuple([min(max(low + tap - 1, 0), size - 1) for low in lows]),
+            tuple([row[tap] for row in weights]),
+        )
+        for tap in range(4)
+    ]
 
 
 # -- antialiasing: the filter grows with the step --------------------------------------------------
+
 
 def _triangle(x):
     return max(1.0 - abs(x), 0.0)
@@ -220,8 +252,10 @@ def _filtered(size, count, scale, align_corners, kernel, reach):
         rows.append((low, [weight / total for weight in weights]))
     taps = max(len(weights) for _, weights in rows)
     rows = [_lengthened(low, weights, taps) for low, weights in rows]
-    return [(tuple([places[tap] for places, _ in rows]), tuple([row[tap] for _, row in rows]))
-            for tap in range(taps)]
+    return [
+        (tuple([places[tap] for places, _ in rows]), tuple([row[tap] for _, row in rows]))
+        for tap in range(taps)
+    ]
 
 
 def _lengthened(low, weights, taps):
@@ -243,12 +277,25 @@ class Taps(tuple):
 
 # -- interpolate -----------------------------------------------------------------------------------
 
-_RANKS = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "area": (1, 2, 3), "linear": (1,),
-          "bilinear": (2,), "bicubic": (2,), "trilinear": (3,), "lanczos": (2,)}
-_NODES = {"nearest": "UpsampleNearest{}D", "nearest-exact": "UpsampleNearestExact{}D",
-          "linear": "UpsampleLinear1D", "bilinear": "UpsampleBilinear2D{}",
-          "bicubic": "UpsampleBicubic2D{}", "trilinear": "UpsampleTrilinear3D",
-          "lanczos": "UpsampleLanczos2D{}"}
+_RANKS = {
+    "nearest": (1, 2, 3),
+    "nearest-exact": (1, 2, 3),
+    "area": (1, 2, 3),
+    "linear": (1,),
+    "bilinear": (2,),
+    "bicubic": (2,),
+    "trilinear": (3,),
+    "lanczos": (2,),
+}
+_NODES = {
+    "nearest": "UpsampleNearest{}D",
+    "nearest-exact": "UpsampleNearestExact{}D",
+    "linear": "UpsampleLinear1D",
+    "bilinear": "UpsampleBilinear2D{}",
+    "bicubic": "UpsampleBicubic2D{}",
+    "trilinear": "UpsampleTrilinear3D",
+    "lanczos": "UpsampleLanczos2D{}",
+}
 _SMOOTH = ("linear", "bilinear", "bicubic", "trilinear", "lanczos")
 
 
@@ -257,20 +304,26 @@ def _check_mode(ndim, mode, align_corners, antialias):
     if mode not in _RANKS or rank not in (1, 2, 3) or (mode == "bicubic" and rank == 3):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the "
-            f"modes: {' | '.join(_RANKS)} (got {mode})")
+            f"modes: {' | '.join(_RANKS)} (got {mode})"
+        )
     if align_corners is not None and mode not in _SMOOTH:
-        raise ValueError("align_corners option can only be set with the interpolating modes: "
-                         "linear | bilinear | bicubic | trilinear")
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: "
+            "linear | bilinear | bicubic | trilinear"
+        )
     if antialias and (mode not in _FILTERS or rank != 2):
-        raise ValueError("Anti-alias option is restricted to bilinear, bicubic, and lanczos modes "
-                         "and requires a 4-D tensor as input")
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes "
+            "and requires a 4-D tensor as input"
+        )
     if mode == "lanczos" and not antialias:
         raise ValueError("Lanczos mode requires antialias=True")
     if mode == "lanczos" and align_corners:
         raise ValueError("Lanczos mode does not support align_corners=True")
     if rank not in _RANKS[mode]:
-        raise NotImplementedError(f"Got {ndim}D input, but {mode} mode needs "
-                                  f"{_RANKS[mode][0] + 2}D input")
+        raise NotImplementedError(
+            f"Got {ndim}D input, but {mode} mode needs {_RANKS[mode][0] + 2}D input"
+        )
 
 
 def _mismatch(what, sizes, given):
@@ -279,7 +332,8 @@ def _mismatch(what, sizes, given):
     return ValueError(
         f"Input and {short} must have the same number of spatial dimensions, but got input with "
         f"spatial dimensions of {list(sizes)} and {long} {given}. Please provide input tensor in "
-        f"(N, C, d1, d2, ...,dK) format and {form} format.")
+        f"(N, C, d1, d2, ...,dK) format and {form} format."
+    )
 
 
 _SIZE = ("output", "output size of", "output size in (o1, o2, ...,oK)")
@@ -295,8 +349,10 @@ def _per_dim(value, sizes, what, kind, argument):
     for item in found:
         if isinstance(item, bool) or not isinstance(item, kind):
             expected = "int" if kind is int else "float"
-            raise TypeError(f"interpolate(): argument '{argument}' must be {expected} or a tuple "
-                            f"of them, not {type(item).__name__}")
+            raise TypeError(
+                f"interpolate(): argument '{argument}' must be {expected} or a tuple "
+                f"of them, not {type(item).__name__}"
+            )
     return found
 
 
@@ -311,19 +367,23 @@ def _target(sizes, size, scale_factor, recompute):
     if scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
     scales = _per_dim(scale_factor, sizes, _SCALE, (int, float), "scale_factor")
-    if not all(math.isfinite(scale) and size * scale < 2**63
-               for size, scale in zip(sizes, scales)):
-        raise RuntimeError("value cannot be converted to type int64_t without overflow: "
-                           f"scale_factor {scales}")
-    counts = tuple([math.floor(size * scale) if recompute else int(size * scale)
-                    for size, scale in zip(sizes, scales)])
+    if not all(math.isfinite(scale) and size * scale < 2**63 for size, scale in zip(sizes, scales)):
+        raise RuntimeError(
+            f"value cannot be converted to type int64_t without overflow: scale_factor {scales}"
+        )
+    counts = tuple(
+        [
+            math.floor(size * scale) if recompute else int(size * scale)
+            for size, scale in zip(sizes, scales)
+        ]
+    )
     return counts, (None,) * len(sizes) if recompute else scales
 
 
 @functools.lru_cache(maxsize=64)
 def _taps(mode, align_corners, antialias, rounded, size, count, scale):
     if size == count and (scale is None or antialias or "linear" in mode):
-        return None     # these at any scale, as in torch
+        return None  # these at any scale, as in torch
     if antialias:
         return Taps(_filtered(size, count, scale, align_corners, *_FILTERS[mode]))
     if mode.startswith("nearest"):
@@ -342,30 +402,42 @@ def _checked(shape, size, scale_factor, mode, align_corners, recompute, antialia
     if mode == "area":
         return counts, scales, None
     if min((*sizes, *counts)) < 1:
-        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input "
-                           f"{tuple(sizes)} output {counts}")
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input "
+            f"{tuple(sizes)} output {counts}"
+        )
     if shape[1] == 0:
-        raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with "
-                           f"sizes {list(shape)}")
+        raise RuntimeError(
+            f"Non-empty {len(shape)}D data tensor expected but got a tensor with "
+            f"sizes {list(shape)}"
+        )
     kind = len(sizes) if mode not in _SMOOTH else "Aa" if antialias else ""
     return tuple(counts), tuple(scales), _NODES[mode].format(kind) + "Backward0"
 
 
 @functools.lru_cache(maxsize=512, typed=True)
 def _plan(shape, counts, scales, mode, align_corners, antialias, rounded):
-    return tuple([_taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
-                  for n, m, scale in zip(shape[2:], counts, scales)])
+    return tuple(
+        [
+            _taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
+            for n, m, scale in zip(shape[2:], counts, scales)
+        ]
+    )
 
 
 def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias):
     many = isinstance(size, (tuple, list)) or isinstance(scale_factor, (tuple, list))
     counts, scales, node = (_checked.__wrapped__ if many else _checked)(
-        self.shape, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
+        self.shape, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+    )
     if node is None:
         return getattr(ops, f"adaptive_avg_pool{len(counts)}d")(self, counts)
     smooth_bytes = self.dtype.name == "uint8" and mode in ("bilinear", "bicubic")
-    if not smooth_bytes and not (
-            _UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code & 1:
+    if (
+        not smooth_bytes
+        and not (_UINT8 | FLOATING if mode.startswith("nearest") else FLOATING) >> self.dtype.code
+        & 1
+    ):
         kind = "" if mode in _SMOOTH else len(counts)
         raise unsupported(f"upsample_{mode.replace('-', '_')}{kind}d", self.dtype)
     if max(counts) > _MANY:
@@ -387,21 +459,31 @@ def _resample_bytes(image, plan, node):
     return image
 
 
-_SIZES = ("size: any = None, scale_factor: any = None, mode: str = 'nearest', "
-          "align_corners: bool? = None")
-op(f"interpolate(self: Tensor, {_SIZES}, recompute_scale_factor: bool? = None, "
-   "antialias: bool = False) -> Tensor", composite=_interpolate, method=False,
-   namespace="functional",
-   doc="Return an image, signal or volume of another size.\n\n"
-       "Shape: (n, c, ...) with 1 to 3 dims; the new sizes are `size`, or those of the input times "
-       "`scale_factor`. Modes: nearest, nearest-exact, area, linear, bilinear, bicubic, trilinear; "
-       "and lanczos with antialias.\n\n"
-       "Raises: NotImplementedError for a mode that the number of dims lacks.",
-   dtypes=_UINT8 | FLOATING, ref=references.interpolate,
-   samples=[case(T(2, 2, 3), 5), case(T(1, 2, 3, 4), (5, 3)),
-            case(T(1, 1, 4, 3), None, 1.5, "nearest-exact"),
-            case(T(1, 1, 2, 2, 3), scale_factor=2), case(T(0, 1, 3), 2),
-            *(case(T(*shape), *rest, only=FLOATING, **more) for shape, rest, more in (
+_SIZES = (
+    "size: any = None, scale_factor: any = None, mode: str = 'nearest', align_corners: bool? = None"
+)
+op(
+    f"interpolate(self: Tensor, {_SIZES}, recompute_scale_factor: bool? = None, "
+    "antialias: bool = False) -> Tensor",
+    composite=_interpolate,
+    method=False,
+    namespace="functional",
+    doc="Return an image, signal or volume of another size.\n\n"
+    "Shape: (n, c, ...) with 1 to 3 dims; the new sizes are `size`, or those of the input times "
+    "`scale_factor`. Modes: nearest, nearest-exact, area, linear, bilinear, bicubic, trilinear; "
+    "and lanczos with antialias.\n\n"
+    "Raises: NotImplementedError for a mode that the number of dims lacks.",
+    dtypes=_UINT8 | FLOATING,
+    ref=references.interpolate,
+    samples=[
+        case(T(2, 2, 3), 5),
+        case(T(1, 2, 3, 4), (5, 3)),
+        case(T(1, 1, 4, 3), None, 1.5, "nearest-exact"),
+        case(T(1, 1, 2, 2, 3), scale_factor=2),
+        case(T(0, 1, 3), 2),
+        *(
+            case(T(*shape), *rest, only=FLOATING, **more)
+            for shape, rest, more in (
                 ((2, 2, 4), (7, None, "linear"), {}),
                 ((2, 1, 4), (2, None, "linear", True), {}),
                 ((1, 2, 3, 4), (None, (2, 0.5), "bilinear"), {}),
@@ -414,12 +496,19 @@ op(f"interpolate(self: Tensor, {_SIZES}, recompute_scale_factor: bool? = None, "
                 ((1, 1, 7, 4), ((3, 6), None, "bilinear"), {"antialias": True}),
                 ((1, 1, 4, 5), ((2, 3), None, "bicubic", True), {"antialias": True}),
                 ((1, 1, 7, 4), ((3, 5), None, "lanczos"), {"antialias": True}),
-                ((1, 1, 9, 4), ((3, 4), None, "bicubic"), {"antialias": True})))])
+                ((1, 1, 9, 4), ((3, 4), None, "bicubic"), {"antialias": True}),
+            )
+        ),
+    ],
+)
 
 
 def _deprecated(name):
-    warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-                  UserWarning, stacklevel=3)
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def _upsample(self, size, scale_factor, mode, align_corners):
@@ -428,22 +517,36 @@ def _upsample(self, size, scale_factor, mode, align_corners):
 
 
 _OLD = "it warns that it is deprecated; the behaviour tests call it"
-op(f"upsample(self: Tensor, {_SIZES}) -> Tensor", composite=_upsample, method=False,
-   namespace="functional", doc="Return interpolate of the same arguments; torch's older name.",
-   dtypes=_UINT8 | FLOATING, samples=_OLD)
+op(
+    f"upsample(self: Tensor, {_SIZES}) -> Tensor",
+    composite=_upsample,
+    method=False,
+    namespace="functional",
+    doc="Return interpolate of the same arguments; torch's older name.",
+    dtypes=_UINT8 | FLOATING,
+    samples=_OLD,
+)
 
 
 def _upsample_in(name, mode, align_corners):
     def run(self, size, scale_factor):
         _deprecated(name)
         return _interpolate(self, size, scale_factor, mode, align_corners, None, False)
+
     return run
 
 
-for _name, _mode, _corners in (("upsample_nearest", "nearest", None),
-                               ("upsample_bilinear", "bilinear", True)):
-    op(f"{_name}(self: Tensor, size: any = None, scale_factor: any = None) -> Tensor",
-       composite=_upsample_in(_name, _mode, _corners), method=False, namespace="functional",
-       dtypes=_UINT8 | FLOATING, samples=_OLD,
-       doc=f"Return interpolate in mode '{_mode}'{', corners aligned' if _corners else ''}; "
-           "torch's older name.")
+for _name, _mode, _corners in (
+    ("upsample_nearest", "nearest", None),
+    ("upsample_bilinear", "bilinear", True),
+):
+    op(
+        f"{_name}(self: Tensor, size: any = None, scale_factor: any = None) -> Tensor",
+        composite=_upsample_in(_name, _mode, _corners),
+        method=False,
+        namespace="functional",
+        dtypes=_UINT8 | FLOATING,
+        samples=_OLD,
+        doc=f"Return interpolate in mode '{_mode}'{', corners aligned' if _corners else ''}; "
+        "torch's older name.",
+    )

@@ -39,9 +39,10 @@ references = references_of("reductions")
 
 # -- variance --------------------------------------------------------------------------------------
 
+
 def _deviation(name, self, dim, unbiased, correction):
     """Return (dim, correction) of torch's three ways to write them; 1 is the usual correction."""
-    if isinstance(dim, bool):               # var(unbiased)
+    if isinstance(dim, bool):  # var(unbiased)
         if unbiased is not None:
             raise TypeError(f"{name}(): argument 'dim' must be tuple of ints, not bool")
         dim, unbiased = None, dim
@@ -70,7 +71,7 @@ def _both_moments(self, dims):
     return found
 
 
-_both_moments.fields = _Moments         # what a decomposition's results become
+_both_moments.fields = _Moments  # what a decomposition's results become
 
 
 def _moments_vjp(gs, self, out0, dims):
@@ -82,13 +83,28 @@ def _moments_vjp(gs, self, out0, dims):
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-op("moments(self: Tensor, dims: int[]) -> any", forward=_both_moments, kernel="moments",
-   vjp={"self": _moments_vjp}, method=False, function=False, dtypes=SINGLE_DOUBLE,
-   doc="Return the mean over counted dims, which stay, and the sum of the squared differences.",
-   ref=lambda np, self, dims: (self.mean(dims, keepdims=True),
-                               self.var(dims, keepdims=True) * count_of(self, dims)),
-   samples=[case(T(2, 3), (1,)), case(T(2, 3), (0,)), case(T(2, 3, 4), (0, 2)), case(T(), ()),
-            case(T(5000), (0,)), case(T(3, 40), (0, 1))])
+op(
+    "moments(self: Tensor, dims: int[]) -> any",
+    forward=_both_moments,
+    kernel="moments",
+    vjp={"self": _moments_vjp},
+    method=False,
+    function=False,
+    dtypes=SINGLE_DOUBLE,
+    doc="Return the mean over counted dims, which stay, and the sum of the squared differences.",
+    ref=lambda np, self, dims: (
+        self.mean(dims, keepdims=True),
+        self.var(dims, keepdims=True) * count_of(self, dims),
+    ),
+    samples=[
+        case(T(2, 3), (1,)),
+        case(T(2, 3), (0,)),
+        case(T(2, 3, 4), (0, 2)),
+        case(T(), ()),
+        case(T(5000), (0,)),
+        case(T(3, 40), (0, 1)),
+    ],
+)
 
 
 def _moments(name, self, dim, correction, keepdim, wants_mean=True):
@@ -98,9 +114,12 @@ def _moments(name, self, dim, correction, keepdim, wants_mean=True):
     count = count_of(self, dims)
     freedom = count - correction
     if freedom <= 0:
-        warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less "
-                      f"than the reduction factor (input numel divided by output numel).",
-                      UserWarning, stacklevel=2)
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less "
+            f"than the reduction factor (input numel divided by output numel).",
+            UserWarning,
+            stacklevel=2,
+        )
     if work.is_complex():
         mean = ops.mean(work, dims, True)
         off = work - mean
@@ -127,8 +146,7 @@ def _var_forward(self, dim, correction, keepdim):
 
 
 def _std_forward(self, dim, correction, keepdim):
-    return _real(self, ops.sqrt(_moments("std", self, dim, correction, keepdim,
-                                         False)[0]))
+    return _real(self, ops.sqrt(_moments("std", self, dim, correction, keepdim, False)[0]))
 
 
 def _var_mean_forward(self, dim, correction, keepdim):
@@ -171,41 +189,81 @@ def _std_mean_vjp(gs, self, out, dim, correction, keepdim):
     return _with_mean(spread, gs[1], self, dim, keepdim)
 
 
-_SPREADS = [case(T(2, 3)), case(T(4)), case(T(2, 3), 0), case(T(2, 3), -1, True),
-            case(T(2, 3), (0, 1)), case(T(2, 3, 2), (0, 2), False, True), case(T(3), False),
-            case(T(3), unbiased=False), case(T(2, 3), 1, correction=0),
-            case(T(2, 4), 1, correction=2.5, keepdim=True), case(T(0, 3), 1),
-            case(T(2, 3), dim=None, correction=0, keepdim=True),
-            case(T(2, 3), (), correction=0)]
-_CHECKED = [case(T(2, 3), None, 1, False), case(T(2, 3), 0, 1, True), case(T(2, 3), -1, 0, False),
-            case(T(2, 3, 2), (0, 2), 1.5, False), case(T(2, 3), (), 0, True)]
+_SPREADS = [
+    case(T(2, 3)),
+    case(T(4)),
+    case(T(2, 3), 0),
+    case(T(2, 3), -1, True),
+    case(T(2, 3), (0, 1)),
+    case(T(2, 3, 2), (0, 2), False, True),
+    case(T(3), False),
+    case(T(3), unbiased=False),
+    case(T(2, 3), 1, correction=0),
+    case(T(2, 4), 1, correction=2.5, keepdim=True),
+    case(T(0, 3), 1),
+    case(T(2, 3), dim=None, correction=0, keepdim=True),
+    case(T(2, 3), (), correction=0),
+]
+_CHECKED = [
+    case(T(2, 3), None, 1, False),
+    case(T(2, 3), 0, 1, True),
+    case(T(2, 3), -1, 0, False),
+    case(T(2, 3, 2), (0, 2), 1.5, False),
+    case(T(2, 3), (), 0, True),
+]
 
 for _name, _forward, _vjp, _what in (
-        ("var", _var_forward, lambda g, self, dim, correction, keepdim: _var_vjp(
-            g, self, dim, correction, keepdim), "variance"),
-        ("std", _std_forward, lambda g, self, out, dim, correction, keepdim: _std_vjp(
-            g, self, out, dim, correction, keepdim), "standard deviation"),
-        ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,"),
-        ("std_mean", _std_mean_forward, _std_mean_vjp, "standard deviation, and the mean,")):
+    (
+        "var",
+        _var_forward,
+        lambda g, self, dim, correction, keepdim: _var_vjp(g, self, dim, correction, keepdim),
+        "variance",
+    ),
+    (
+        "std",
+        _std_forward,
+        lambda g, self, out, dim, correction, keepdim: _std_vjp(
+            g, self, out, dim, correction, keepdim
+        ),
+        "standard deviation",
+    ),
+    ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,"),
+    ("std_mean", _std_mean_forward, _std_mean_vjp, "standard deviation, and the mean,"),
+):
     _returns = "any" if "mean" in _name else "Tensor"
-    op(f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
-       forward=_forward, vjp={"self": _vjp}, method=False, function=False, dtypes=FLOAT_COMPLEX,
-       batch="along",
-       node="".join(part.title() for part in _name.split("_")) + "Backward0",
-       doc=f"Return the {_what} over checked dims.", ref=references.spread_of.of(_name),
-       samples=_CHECKED)
-    op(f"{_name}(self: Tensor, dim: any = None, unbiased: bool? = None, keepdim: bool = False, *, "
-       f"correction: Scalar? = None) -> {_returns}", out=True, out_overlap=True,
-       method="mean" not in _name,
-       composite=lambda self, dim, unbiased, keepdim, correction, _name=_name: getattr(
-           ops, _name + "_of")(self, *_deviation(_name, self, dim, unbiased, correction), keepdim),
-       doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
-           f"number of elements less `correction`: 1, or 0 with unbiased=False.\n\nDtype: real for "
-           f"complex tensors.\n\nRaises: RuntimeError for integers and bools.",
-       samples=_SPREADS, ref=references.spread.of(_name), dtypes=FLOAT_COMPLEX)
+    op(
+        f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
+        forward=_forward,
+        vjp={"self": _vjp},
+        method=False,
+        function=False,
+        dtypes=FLOAT_COMPLEX,
+        batch="along",
+        node="".join(part.title() for part in _name.split("_")) + "Backward0",
+        doc=f"Return the {_what} over checked dims.",
+        ref=references.spread_of.of(_name),
+        samples=_CHECKED,
+    )
+    op(
+        f"{_name}(self: Tensor, dim: any = None, unbiased: bool? = None, keepdim: bool = False, *, "
+        f"correction: Scalar? = None) -> {_returns}",
+        out=True,
+        out_overlap=True,
+        method="mean" not in _name,
+        composite=lambda self, dim, unbiased, keepdim, correction, _name=_name: getattr(
+            ops, _name + "_of"
+        )(self, *_deviation(_name, self, dim, unbiased, correction), keepdim),
+        doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
+        f"number of elements less `correction`: 1, or 0 with unbiased=False.\n\nDtype: real for "
+        f"complex tensors.\n\nRaises: RuntimeError for integers and bools.",
+        samples=_SPREADS,
+        ref=references.spread.of(_name),
+        dtypes=FLOAT_COMPLEX,
+    )
 
 
 # -- covariance ------------------------------------------------------------------------------------
+
 
 def _cov_weights(observations, fweights, aweights):
     """Check the weights and return their product, or None."""
@@ -213,16 +271,22 @@ def _cov_weights(observations, fweights, aweights):
         if weights is None:
             continue
         if weights.ndim > 1:
-            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got "
-                               f"{name} with {weights.ndim} dimensions")
+            raise RuntimeError(
+                f"cov(): expected {name} to have one or fewer dimensions but got "
+                f"{name} with {weights.ndim} dimensions"
+            )
         kinds, wanted = ("iu", "integral") if name == "fweights" else ("f", "floating point")
         if weights.dtype.kind not in kinds:
-            raise RuntimeError(f"cov(): expected {name} to have {wanted} dtype but got {name} with "
-                               f"{type_name(weights.dtype)} dtype")
+            raise RuntimeError(
+                f"cov(): expected {name} to have {wanted} dtype but got {name} with "
+                f"{type_name(weights.dtype)} dtype"
+            )
         if weights.numel() != observations:
-            raise RuntimeError(f"cov(): expected {name} to have the same numel as there are "
-                               f"observations in the input but got {weights.numel()} != "
-                               f"{observations}")
+            raise RuntimeError(
+                f"cov(): expected {name} to have the same numel as there are "
+                f"observations in the input but got {weights.numel()} != "
+                f"{observations}"
+            )
         if not is_meta(weights) and weights.numel() and whole_batch(weights < 0).any().item():
             raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None or aweights is None:
@@ -244,15 +308,21 @@ def _cov_divisor(self, weights, aweights, correction, total):
         few = not is_meta(freedom) and bool(whole_batch(freedom <= 0).any().item())
         freedom = ops.clamp(freedom, min=0)
     if few:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than "
-                      "the number of observations.", UserWarning, stacklevel=3)
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than "
+            "the number of observations.",
+            UserWarning,
+            stacklevel=3,
+        )
     return freedom
 
 
 def _cov(self, correction, fweights, aweights, name="cov"):
     if self.ndim > 2:
-        raise RuntimeError(f"{name}(): expected input to have two or fewer dimensions but got an "
-                           f"input with {self.ndim} dimensions")
+        raise RuntimeError(
+            f"{name}(): expected input to have two or fewer dimensions but got an "
+            f"input with {self.ndim} dimensions"
+        )
     if self.dtype.kind == "b":
         raise RuntimeError(f"{name}(): bool dtype is not supported for input")
     rows = self if self.ndim == 2 else self.reshape(1, -1)
@@ -261,8 +331,9 @@ def _cov(self, correction, fweights, aweights, name="cov"):
     total = None if weights is None else weights.sum()
     if total is not None and not is_meta(total) and whole_batch(total == 0).any().item():
         raise RuntimeError(f"{name}(): weights sum to zero, can't be normalized")
-    divisor = _cov_divisor(rows, weights, None if aweights is None else aweights.reshape(-1),
-                           correction, total)
+    divisor = _cov_divisor(
+        rows, weights, None if aweights is None else aweights.reshape(-1), correction, total
+    )
     if weights is None:
         mean = rows.sum(1) / rows.shape[1] if rows.shape[1] else ops.real(rows.sum(1)) * math.nan
     else:
@@ -273,17 +344,33 @@ def _cov(self, correction, fweights, aweights, name="cov"):
     return (products / (divisor if hasattr(divisor, "shape") else float(divisor))).squeeze()
 
 
-op("cov(self: Tensor, *, correction: int = 1, fweights: Tensor? = None, aweights: Tensor? = None) "
-   "-> Tensor", composite=lambda self, correction, fweights, aweights: _cov(
-       self, correction, fweights, aweights), dtypes=INTEGRAL | FLOAT_COMPLEX, ref=references.cov,
-   doc="Return the covariances of variables, one a row, whose observations are the columns.\n\n"
-       "`fweights` counts how often each observation occurs, `aweights` says how much it matters."
-       "\n\nRaises: RuntimeError for bools, above 2 dims, and for weights that do not fit.",
-   samples=[case(T(2, 4)), case(T(3, 4), correction=0), case(T(4)), case(T(2, 3), correction=-1),
-            case(T(2, 3), fweights=at(3, low=1, high=4)),
-            case(T(2, 3), aweights=constant(3, low=0.5, high=2), only=FLOATING),
-            case(T(2, 4), correction=0, fweights=at(4, low=1, high=3),
-                 aweights=constant(4, low=0.5, high=2), only=FLOATING)])
+op(
+    "cov(self: Tensor, *, correction: int = 1, fweights: Tensor? = None, aweights: Tensor? = None) "
+    "-> Tensor",
+    composite=lambda self, correction, fweights, aweights: _cov(
+        self, correction, fweights, aweights
+    ),
+    dtypes=INTEGRAL | FLOAT_COMPLEX,
+    ref=references.cov,
+    doc="Return the covariances of variables, one a row, whose observations are the columns.\n\n"
+    "`fweights` counts how often each observation occurs, `aweights` says how much it matters."
+    "\n\nRaises: RuntimeError for bools, above 2 dims, and for weights that do not fit.",
+    samples=[
+        case(T(2, 4)),
+        case(T(3, 4), correction=0),
+        case(T(4)),
+        case(T(2, 3), correction=-1),
+        case(T(2, 3), fweights=at(3, low=1, high=4)),
+        case(T(2, 3), aweights=constant(3, low=0.5, high=2), only=FLOATING),
+        case(
+            T(2, 4),
+            correction=0,
+            fweights=at(4, low=1, high=3),
+            aweights=constant(4, low=0.5, high=2),
+            only=FLOATING,
+        ),
+    ],
+)
 
 
 def _corrcoef(self):
@@ -297,9 +384,15 @@ def _corrcoef(self):
     return ops.clamp(ops.real(found), -1, 1) + ops.clamp(ops.imag(found), -1, 1) * 1j
 
 
-op("corrcoef(self: Tensor) -> Tensor", composite=_corrcoef, dtypes=INTEGRAL | FLOAT_COMPLEX,
-   ref=references.corrcoef,
-   doc="Return the correlation coefficients of variables, one a row.\n\nRaises: as cov.",
-   samples=[case(fixed((1, 5, 2, 7, 8, 3, 4, 1, 9, 2, 4, 4), shape=(3, 4)), skip=KINKS),
-            case(fixed((1, 5, 2, 7, 4)), skip=KINKS),
-            case(T(3, 5), only=FLOAT_COMPLEX, skip=KINKS)])
+op(
+    "corrcoef(self: Tensor) -> Tensor",
+    composite=_corrcoef,
+    dtypes=INTEGRAL | FLOAT_COMPLEX,
+    ref=references.corrcoef,
+    doc="Return the correlation coefficients of variables, one a row.\n\nRaises: as cov.",
+    samples=[
+        case(fixed((1, 5, 2, 7, 8, 3, 4, 1, 9, 2, 4, 4), shape=(3, 4)), skip=KINKS),
+        case(fixed((1, 5, 2, 7, 4)), skip=KINKS),
+        case(T(3, 5), only=FLOAT_COMPLEX, skip=KINKS),
+    ],
+)

@@ -19,36 +19,63 @@ references = references_of("reductions")
 def _check_norm(self, order, dim, dtype):
     """Refuse what no vector norm exists of."""
     if self.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as "
-                           f"input. Got {type_name(self.dtype)}")
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as "
+            f"input. Got {type_name(self.dtype)}"
+        )
     if dtype is not None:
         if dtype.kind not in "fc" or dtype.is_complex != self.is_complex():
-            raise RuntimeError(f"linalg.vector_norm: dtype should be floating point for real and "
-                               f"complex for complex inputs, but got {type_name(dtype)}")
+            raise RuntimeError(
+                f"linalg.vector_norm: dtype should be floating point for real and "
+                f"complex for complex inputs, but got {type_name(dtype)}"
+            )
         if dtype.itemsize < self.dtype.itemsize:
-            raise RuntimeError(f"linalg.vector_norm: the dtype of the input "
-                               f"({type_name(self.dtype)}) should be convertible without narrowing "
-                               f"to the specified dtype ({type_name(dtype)})")
+            raise RuntimeError(
+                f"linalg.vector_norm: the dtype of the input "
+                f"({type_name(self.dtype)}) should be convertible without narrowing "
+                f"to the specified dtype ({type_name(dtype)})"
+            )
     if order < 0 or order == math.inf:
         for d in wrap_dims(dim, self.ndim, "norm"):
             if self.shape[d]:
                 continue
-            where = (f"the dimension {d} because this dimension is empty"
-                     if dim is not None else "an empty tensor because")
-            raise RuntimeError(f"linalg.vector_norm cannot compute the {order:g} norm on {where} "
-                               f"and the operation does not have an identity" if dim is not None
-                               else f"linalg.vector_norm cannot compute the {order:g} norm on "
-                               f"{where} the operation does not have an identity")
+            where = (
+                f"the dimension {d} because this dimension is empty"
+                if dim is not None
+                else "an empty tensor because"
+            )
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {order:g} norm on {where} "
+                f"and the operation does not have an identity"
+                if dim is not None
+                else f"linalg.vector_norm cannot compute the {order:g} norm on "
+                f"{where} the operation does not have an identity"
+            )
 
 
-op("sum_squares(self: Tensor, dim: int[]?, keepdim: bool, dtype: dtype? = None) -> Tensor",
-   forward="sum", kernel="sum_squares",
-   vjp={"self": lambda g, self, self_shape, dim, keepdim: ops.restore_dims(
-       g, self_shape, dim, keepdim) * self * 2},
-   method=False, function=False, dtypes=FLOATING & ~HALF, doc="Return the sum of the squares.",
-   ref=lambda np, self, dim, keepdim: np.sum(self * self, dim, keepdims=keepdim),
-   samples=[case(T(2, 3), None, False), case(T(2, 3), 0, True), case(T(2, 3), (0, 1), False),
-            case(T(), None, False), case(T(0, 3), 0, False), case(T(3, 40), 1, False)])
+op(
+    "sum_squares(self: Tensor, dim: int[]?, keepdim: bool, dtype: dtype? = None) -> Tensor",
+    forward="sum",
+    kernel="sum_squares",
+    vjp={
+        "self": lambda g, self, self_shape, dim, keepdim: (
+            ops.restore_dims(g, self_shape, dim, keepdim) * self * 2
+        )
+    },
+    method=False,
+    function=False,
+    dtypes=FLOATING & ~HALF,
+    doc="Return the sum of the squares.",
+    ref=lambda np, self, dim, keepdim: np.sum(self * self, dim, keepdims=keepdim),
+    samples=[
+        case(T(2, 3), None, False),
+        case(T(2, 3), 0, True),
+        case(T(2, 3), (0, 1), False),
+        case(T(), None, False),
+        case(T(0, 3), 0, False),
+        case(T(3, 40), 1, False),
+    ],
+)
 
 
 def _vector_norm(self, order, dim, keepdim):
@@ -73,7 +100,7 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
     """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
     if order == 0:
         return None
-    if order != 1 and not math.isinf(order):    # where all elements are 0, the slope is 0
+    if order != 1 and not math.isinf(order):  # where all elements are 0, the slope is 0
         g, out = ops.where(out == 0, 0, g), ops.where(out == 0, 1, out)
     g = ops.restore_dims(g, self.shape, dim, keepdim)
     if order == 1:
@@ -100,21 +127,44 @@ def reads_norm(order):
     return order != 0 and order != 1
 
 
-op("vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
-   reads_out=lambda self, order, dim, keepdim: reads_norm(order),
-   forward=_vector_norm, batch="along", method=False, function=False, dtypes=FLOAT_COMPLEX,
-   node="LinalgVectorNormBackward0",
-   vjp={"self": lambda g, self, out, order, dim, keepdim: _vector_norm_vjp(
-       g, self, out, order, dim, keepdim)},
-   doc="Return the vector norm over checked dims.", ref=references.vector_norm,
-   samples=[case(T(2, 3), 2, None, False), case(T(2, 3), 1, 0, False),
-            case(T(2, 3), math.inf, -1, True), case(T(2, 3), -math.inf, None, False),
-            case(T(2, 3), 3, (0, 1), True), case(T(2, 3), 1.5, 1, False),
-            case(T(2, 3), 0.5, 1, False), case(T(2, 3), -1, 1, False),
-            case(T(3), 0, None, False, skip=KINKS), case(T(), 2, None, False),
-            case(T(0), 2, None, False), case(T(0, 3), 3, 0, False),
-            case(fixed((0, 3, -4)), 2.5, 0, False,
-                 skip={"gradgrad": "the second derivative at 0 is infinite"})])
+op(
+    "vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
+    reads_out=lambda self, order, dim, keepdim: reads_norm(order),
+    forward=_vector_norm,
+    batch="along",
+    method=False,
+    function=False,
+    dtypes=FLOAT_COMPLEX,
+    node="LinalgVectorNormBackward0",
+    vjp={
+        "self": lambda g, self, out, order, dim, keepdim: _vector_norm_vjp(
+            g, self, out, order, dim, keepdim
+        )
+    },
+    doc="Return the vector norm over checked dims.",
+    ref=references.vector_norm,
+    samples=[
+        case(T(2, 3), 2, None, False),
+        case(T(2, 3), 1, 0, False),
+        case(T(2, 3), math.inf, -1, True),
+        case(T(2, 3), -math.inf, None, False),
+        case(T(2, 3), 3, (0, 1), True),
+        case(T(2, 3), 1.5, 1, False),
+        case(T(2, 3), 0.5, 1, False),
+        case(T(2, 3), -1, 1, False),
+        case(T(3), 0, None, False, skip=KINKS),
+        case(T(), 2, None, False),
+        case(T(0), 2, None, False),
+        case(T(0, 3), 3, 0, False),
+        case(
+            fixed((0, 3, -4)),
+            2.5,
+            0,
+            False,
+            skip={"gradgrad": "the second derivative at 0 is infinite"},
+        ),
+    ],
+)
 
 
 def _norm(self, p, dim, keepdim, dtype):
@@ -123,8 +173,9 @@ def _norm(self, p, dim, keepdim, dtype):
             dim = tuple(range(self.ndim)) if dim is None else dim
             return ops.linalg_matrix_norm(self, p, dim, keepdim, dtype=dtype)
         if isinstance(dim, (tuple, list)) and len(dim) > 2:
-            raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got "
-                               f"{' '.join(map(str, dim))}")
+            raise RuntimeError(
+                f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dim))}"
+            )
         p = 2
     p = 2 if p is None else p
     check_number(p, "p", "norm")
@@ -134,42 +185,85 @@ def _norm(self, p, dim, keepdim, dtype):
     return ops.vector_norm_of(self, p, dim, keepdim)
 
 
-op("norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
-   "dtype: dtype? = None) -> Tensor", composite=_norm, out=True, dtypes=FLOAT_COMPLEX,
-   out_overlap=True, out_dtype="exact", ref=references.norm,
-   doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, 'fro' for the "
-       "Frobenius norm, which is that of order 2, or 'nuc' for the sum of the singular values of a "
-       "matrix.\n\nRaises: RuntimeError for integers, bools "
-       "and other names.",
-   samples=[case(T(2, 3)), case(T(2, 3), 2, 0), case(T(2, 3), 1, -1, True), case(T(2, 3), "fro"),
-            case(T(2, 3, 2), "fro", (0, 2)), case(T(2, 3), math.inf), case(T(2, 3), -math.inf, 1),
-            case(T(2, 3), 3, (0, 1)), case(T()), case(T(0)), case(T(0, 3), dim=0),
-            case(T(2, 3), 2, 1, dtype=Dtype("float64"), only=FLOATING),
-            case(T(2, 3), 0, 1, skip=KINKS), case(T(2, 3), p=None, dim=0),
-            *(case(T(2, 3, 2), "nuc", (0, 2), keepdim, only=FLOAT_COMPLEX & ~HALF,
-                   skip={"expanded": "a singular value of 0 is a kink"})
-              for keepdim in (False, True)),
-            case(fixed(SPECIAL), skip=KINKS, only=FLOATING)])
+op(
+    "norm(self: Tensor, p: any = 'fro', dim: int[]? = None, keepdim: bool = False, "
+    "dtype: dtype? = None) -> Tensor",
+    composite=_norm,
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    out_overlap=True,
+    out_dtype="exact",
+    ref=references.norm,
+    doc="Return a norm over some dims, or all.\n\n`p` is the order of a vector norm, 'fro' for the "
+    "Frobenius norm, which is that of order 2, or 'nuc' for the sum of the singular values of a "
+    "matrix.\n\nRaises: RuntimeError for integers, bools "
+    "and other names.",
+    samples=[
+        case(T(2, 3)),
+        case(T(2, 3), 2, 0),
+        case(T(2, 3), 1, -1, True),
+        case(T(2, 3), "fro"),
+        case(T(2, 3, 2), "fro", (0, 2)),
+        case(T(2, 3), math.inf),
+        case(T(2, 3), -math.inf, 1),
+        case(T(2, 3), 3, (0, 1)),
+        case(T()),
+        case(T(0)),
+        case(T(0, 3), dim=0),
+        case(T(2, 3), 2, 1, dtype=Dtype("float64"), only=FLOATING),
+        case(T(2, 3), 0, 1, skip=KINKS),
+        case(T(2, 3), p=None, dim=0),
+        *(
+            case(
+                T(2, 3, 2),
+                "nuc",
+                (0, 2),
+                keepdim,
+                only=FLOAT_COMPLEX & ~HALF,
+                skip={"expanded": "a singular value of 0 is a kink"},
+            )
+            for keepdim in (False, True)
+        ),
+        case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
+    ],
+)
 
 
 def _dist(self, other, p):
     check_number(p, "p", "dist")
     gap = self - other
     if gap.dtype.kind not in "fc":
-        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got "
-                           f"{type_name(gap.dtype)} instead.")
+        raise RuntimeError(
+            f"norm(): input dtype should be either floating point or complex. Got "
+            f"{type_name(gap.dtype)} instead."
+        )
     return _vector_norm(gap, p, None, False)
 
 
-op("dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor", forward=_dist,
-   reads_out=lambda self, other, p: reads_norm(p), dtypes=FLOAT_COMPLEX, ref=references.dist,
-   vjp={"self": lambda g, self, other, out, p: _vector_norm_vjp(
-            g, self - other, out, p, None, False),
+op(
+    "dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor",
+    forward=_dist,
+    reads_out=lambda self, other, p: reads_norm(p),
+    dtypes=FLOAT_COMPLEX,
+    ref=references.dist,
+    vjp={
+        "self": lambda g, self, other, out, p: _vector_norm_vjp(
+            g, self - other, out, p, None, False
+        ),
         "other": lambda g, self, other, out, p: _vector_norm_vjp(
-            g, other - self, out, p, None, False)},
-   doc="Return the norm of the difference of two tensors, which are broadcast.",
-   samples=[case(T(2, 3), T(2, 3)), case(T(2, 3), T(3), 1), case(T(3), T(2, 1), math.inf),
-            case(T(), T(), 3), case(T(0), T(0)), case(T(2, 3), T(2, 3), 0, skip=KINKS)])
+            g, other - self, out, p, None, False
+        ),
+    },
+    doc="Return the norm of the difference of two tensors, which are broadcast.",
+    samples=[
+        case(T(2, 3), T(2, 3)),
+        case(T(2, 3), T(3), 1),
+        case(T(3), T(2, 1), math.inf),
+        case(T(), T(), 3),
+        case(T(0), T(0)),
+        case(T(2, 3), T(2, 3), 0, skip=KINKS),
+    ],
+)
 
 
 def _renorm(self, p, dim, maxnorm):
@@ -189,11 +283,24 @@ def _renorm(self, p, dim, maxnorm):
     return self * scale
 
 
-op("renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor", composite=_renorm,
-   inplace=True, out=True, dtypes=FLOAT_COMPLEX, out_dtype="exact", ref=references.renorm,
-   doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
-       "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
-   samples=[case(T(3, 4), 2, 0, 1.0), case(T(3, 4), 1, 1, 2), case(T(2, 3, 2), 3, -1, 2.5),
-            case(T(2, 3), math.inf, 0, 1), case(T(3, 4), 2, 0, 100), case(T(0, 3), 2, 0, 1),
-            case(fixed((0, 0, 3, 4), shape=(2, 2)), 2, 0, 1, skip=KINKS)],
-   inplace_function=False)
+op(
+    "renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor",
+    composite=_renorm,
+    inplace=True,
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    out_dtype="exact",
+    ref=references.renorm,
+    doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
+    "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
+    samples=[
+        case(T(3, 4), 2, 0, 1.0),
+        case(T(3, 4), 1, 1, 2),
+        case(T(2, 3, 2), 3, -1, 2.5),
+        case(T(2, 3), math.inf, 0, 1),
+        case(T(3, 4), 2, 0, 100),
+        case(T(0, 3), 2, 0, 1),
+        case(fixed((0, 0, 3, 4), shape=(2, 2)), 2, 0, 1, skip=KINKS),
+    ],
+    inplace_function=False,
+)

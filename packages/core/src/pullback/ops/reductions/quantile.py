@@ -38,6 +38,7 @@ SINGLE_DOUBLE = FLOATING & ~HALF
 
 # -- medians and modes -----------------------------------------------------------------------------
 
+
 def _middle(ignores_nan, rows):
     """Return (values, indices) of the middle elements of the last dim."""
     values, indices = ops.sort(rows, -1)
@@ -57,46 +58,93 @@ def _median_all(name, ignores_nan):
             if self.dtype.kind == "f":
                 return ops.full_like(self.reshape(-1).sum(), math.nan)
             # the lowest int32 or int64, cut to size, is what NaN becomes in torch
-            lowest = -2 ** (8 * self.dtype.itemsize - 1) if self.dtype.itemsize > 2 else 0
+            lowest = -(2 ** (8 * self.dtype.itemsize - 1)) if self.dtype.itemsize > 2 else 0
             return ops.new_full(self, (), lowest)
         if ignores_nan:
             return _middle(True, self.reshape(-1))[0].reshape(())
         values = ops.sort(self.reshape(-1), -1)[0]
         middle, last = values[(values.shape[0] - 1) // 2], values[-1]
-        return ops.where(last != last, last, middle)    # NaN comes last
+        return ops.where(last != last, last, middle)  # NaN comes last
+
     return forward
 
 
-_CHOICES = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(2, 4), -1, True), case(T()),
-            case(T(), 0, True), case(T(0, 3), 1)]
-_ALL_AND_ALONG = [case(T(2, 3)), case(T(4)), case(T()), case(T(3), 0), case(T(2, 3), 0),
-                  case(T(2, 4), -1, True), case(T(), 0), case(T(0, 3), 1, True)]
+_CHOICES = [
+    case(T(5)),
+    case(T(2, 3)),
+    case(T(2, 3), 0),
+    case(T(2, 4), -1, True),
+    case(T()),
+    case(T(), 0, True),
+    case(T(0, 3), 1),
+]
+_ALL_AND_ALONG = [
+    case(T(2, 3)),
+    case(T(4)),
+    case(T()),
+    case(T(3), 0),
+    case(T(2, 3), 0),
+    case(T(2, 4), -1, True),
+    case(T(), 0),
+    case(T(0, 3), 1, True),
+]
 _NAN_ROWS = case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 1, only=FLOATING, skip=KINKS)
 
 for _name, _ignores in (("median", False), ("nanmedian", True)):
     _fields = namedtuple(_name, ("values", "indices"))
-    op(f"{_name}_all(self: Tensor) -> Tensor", forward=_median_all(_name, _ignores), method=False,
-       vjp={"self": lambda g, self, out: share_evenly(g, self, out)}, function=False,
-       node=f"{_name.title()}Backward0", doc="Return the lower of the middle elements.",
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
-       samples=[case(T(2, 3)), case(T(4)), case(T()), case(T(0), skip=KINKS, only=FLOATING)])
-    op(f"{_name}_along(self: Tensor, dim: int, keepdim: bool) -> any", method=False,
-       forward=choose_along(_name, "iuf", lambda rows, _ignores=_ignores: _middle(
-           _ignores, rows), _fields),
-       vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-           g, out1, self_like, dim, keepdim)}, batch="along", function=False,
-       node=f"{_name.title()}Backward1", doc="Return the middle elements along a dim.",
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores),
-       samples=[case(T(2, 3), 0, False), case(T(2, 4), -1, True), case(T(), 0, False),
-                case(T(0, 3), 1, True)])
-    op(f"{_name}(self: Tensor, dim: int? = None, keepdim: bool = False) -> any", out=True,
-       out_dtype="pair", out_overlap=True,
-       composite=lambda self, dim, keepdim, _name=_name: getattr(ops, _name + "_all")(self)
-       if dim is None else getattr(ops, _name + "_along")(self, dim, keepdim),
-       doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
-           f"indices) along a dim.\n\nOf two middle elements the lower one counts"
-           f"{'' if _ignores else '; NaN wins'}.", samples=[*_ALL_AND_ALONG, _NAN_ROWS],
-       dtypes=INTEGRAL | FLOATING, ref=references.median.of(_ignores))
+    op(
+        f"{_name}_all(self: Tensor) -> Tensor",
+        forward=_median_all(_name, _ignores),
+        method=False,
+        vjp={"self": lambda g, self, out: share_evenly(g, self, out)},
+        function=False,
+        node=f"{_name.title()}Backward0",
+        doc="Return the lower of the middle elements.",
+        dtypes=INTEGRAL | FLOATING,
+        ref=references.median.of(_ignores),
+        samples=[case(T(2, 3)), case(T(4)), case(T()), case(T(0), skip=KINKS, only=FLOATING)],
+    )
+    op(
+        f"{_name}_along(self: Tensor, dim: int, keepdim: bool) -> any",
+        method=False,
+        forward=choose_along(
+            _name, "iuf", lambda rows, _ignores=_ignores: _middle(_ignores, rows), _fields
+        ),
+        vjp={
+            "self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+                g, out1, self_like, dim, keepdim
+            )
+        },
+        batch="along",
+        function=False,
+        node=f"{_name.title()}Backward1",
+        doc="Return the middle elements along a dim.",
+        dtypes=INTEGRAL | FLOATING,
+        ref=references.median.of(_ignores),
+        samples=[
+            case(T(2, 3), 0, False),
+            case(T(2, 4), -1, True),
+            case(T(), 0, False),
+            case(T(0, 3), 1, True),
+        ],
+    )
+    op(
+        f"{_name}(self: Tensor, dim: int? = None, keepdim: bool = False) -> any",
+        out=True,
+        out_dtype="pair",
+        out_overlap=True,
+        composite=lambda self, dim, keepdim, _name=_name: (
+            getattr(ops, _name + "_all")(self)
+            if dim is None
+            else getattr(ops, _name + "_along")(self, dim, keepdim)
+        ),
+        doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
+        f"indices) along a dim.\n\nOf two middle elements the lower one counts"
+        f"{'' if _ignores else '; NaN wins'}.",
+        samples=[*_ALL_AND_ALONG, _NAN_ROWS],
+        dtypes=INTEGRAL | FLOATING,
+        ref=references.median.of(_ignores),
+    )
 
 
 def _most_frequent(rows):
@@ -113,15 +161,27 @@ def _most_frequent(rows):
     return ops.gather(values, -1, longest), ops.gather(indices, -1, longest)
 
 
-op("mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any", out=True,
-   forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
-   vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-       g, out1, self_like, dim, keepdim)}, dtypes=REAL, batch="along", out_dtype="exact",
-   ref=references.mode,
-   doc="Return the most frequent element along a dim, and the index of its last occurrence: "
-       "(values, indices).\n\nOf equally frequent elements the smallest counts.",
-   samples=[*_CHOICES, case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
-            case(T(6, 4, low=0, high=3, step=1), 0, skip=KINKS)])
+op(
+    "mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any",
+    out=True,
+    forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
+    vjp={
+        "self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+            g, out1, self_like, dim, keepdim
+        )
+    },
+    dtypes=REAL,
+    batch="along",
+    out_dtype="exact",
+    ref=references.mode,
+    doc="Return the most frequent element along a dim, and the index of its last occurrence: "
+    "(values, indices).\n\nOf equally frequent elements the smallest counts.",
+    samples=[
+        *_CHOICES,
+        case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
+        case(T(6, 4, low=0, high=3, step=1), 0, skip=KINKS),
+    ],
+)
 
 
 # -- quantiles -------------------------------------------------------------------------------------
@@ -132,8 +192,10 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 def _check_quantile(name, self, q, interpolation):
     """Refuse what torch refuses; return q as a tensor."""
     if interpolation not in _INTERPOLATIONS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint "
-                           f"or nearest, but got {interpolation}")
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint "
+            f"or nearest, but got {interpolation}"
+        )
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if self.dtype.name not in ("float32", "float64"):
@@ -160,7 +222,7 @@ def _pick_quantiles(rows, q, ignores_nan, interpolation):
     if ignores_nan:
         ranks = q * ops.clamp(count - holes - 1, min=0)
     else:
-        ranks = ops.where(holes > 0, count - 1, q * (count - 1))        # NaN is sorted last
+        ranks = ops.where(holes > 0, count - 1, q * (count - 1))  # NaN is sorted last
     if interpolation in ("lower", "higher", "nearest"):
         rounded = {"lower": ops.floor, "higher": ops.ceil, "nearest": ops.round}[interpolation]
         return ops.gather(values, -1, cast_to(rounded(ranks.detach()), dtype_named("int64")))
@@ -169,8 +231,9 @@ def _pick_quantiles(rows, q, ignores_nan, interpolation):
     above = ops.gather(values, -1, cast_to(ops.ceil(ranks.detach()), dtype_named("int64")))
     weight = ranks - low if interpolation == "linear" else ops.full_like(ranks.detach(), 0.5)
     # From the nearer end, so that both ends are met exactly.
-    return ops.where(weight < 0.5, below + weight * (above - below),
-                     above - (1 - weight) * (above - below))
+    return ops.where(
+        weight < 0.5, below + weight * (above - below), above - (1 - weight) * (above - below)
+    )
 
 
 def _quantile(name, ignores_nan):
@@ -189,22 +252,45 @@ def _quantile(name, ignores_nan):
             elif ndim:
                 found = found.unsqueeze(place + 1)
         return found.squeeze(0) if single else found.contiguous()
+
     return composite
 
 
-_QUANTILES = [case(T(5), 0.3), case(T(2, 3), 0.5, 0), case(T(2, 4), 0.7, -1, True),
-              case(T(2, 3), 0.25, keepdim=True), case(T(), 0.5), case(T(), 0.5, 0),
-              case(T(2, 4), fixed((0.1, 0.55, 0.95)), 1), case(T(4, 2), fixed((0.3,)), 0, True),
-              case(T(2, 3), fixed((0.25, 0.9)), keepdim=True), case(T(5), fixed((0.9,), shape=())),
-              *[case(T(2, 5), 0.4, 1, interpolation=name) for name in _INTERPOLATIONS[1:]]]
+_QUANTILES = [
+    case(T(5), 0.3),
+    case(T(2, 3), 0.5, 0),
+    case(T(2, 4), 0.7, -1, True),
+    case(T(2, 3), 0.25, keepdim=True),
+    case(T(), 0.5),
+    case(T(), 0.5, 0),
+    case(T(2, 4), fixed((0.1, 0.55, 0.95)), 1),
+    case(T(4, 2), fixed((0.3,)), 0, True),
+    case(T(2, 3), fixed((0.25, 0.9)), keepdim=True),
+    case(T(5), fixed((0.9,), shape=())),
+    *[case(T(2, 5), 0.4, 1, interpolation=name) for name in _INTERPOLATIONS[1:]],
+]
 for _name, _ignores in (("quantile", False), ("nanquantile", True)):
-    op(f"{_name}(self: Tensor, q: any, dim: int? = None, keepdim: bool = False, *, "
-       f"interpolation: str = 'linear') -> Tensor", out=True, dtypes=SINGLE_DOUBLE,
-       out_dtype="exact", out_overlap=True,
-       composite=_quantile(_name, _ignores), ref=references.quantile.of(_name),
-       doc=f"Return the q-th quantiles of all elements or along a dim"
-           f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "
-           f"adds a first dim.\n\nRaises: RuntimeError for a q outside [0, 1], for empty tensors, "
-           f"and for dtypes other than float32 and float64.",
-       samples=[*_QUANTILES, case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 0.4, 1,
-                                  only=FLOATING, skip=KINKS)])
+    op(
+        f"{_name}(self: Tensor, q: any, dim: int? = None, keepdim: bool = False, *, "
+        f"interpolation: str = 'linear') -> Tensor",
+        out=True,
+        dtypes=SINGLE_DOUBLE,
+        out_dtype="exact",
+        out_overlap=True,
+        composite=_quantile(_name, _ignores),
+        ref=references.quantile.of(_name),
+        doc=f"Return the q-th quantiles of all elements or along a dim"
+        f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "
+        f"adds a first dim.\n\nRaises: RuntimeError for a q outside [0, 1], for empty tensors, "
+        f"and for dtypes other than float32 and float64.",
+        samples=[
+            *_QUANTILES,
+            case(
+                fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)),
+                0.4,
+                1,
+                only=FLOATING,
+                skip=KINKS,
+            ),
+        ],
+    )

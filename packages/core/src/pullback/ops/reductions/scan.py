@@ -31,8 +31,16 @@ from pullback.ops.table.schema import (
 
 references = references_of("reductions")
 
-_ALONG = [case(T(3), 0), case(T(2, 3), 0), case(T(2, 3), -1), case(T(2, 4, 3), 1), case(T(), 0),
-          case(T(1), 0), case(T(0, 3), 0), case(T(2, 0), 0)]
+_ALONG = [
+    case(T(3), 0),
+    case(T(2, 3), 0),
+    case(T(2, 3), -1),
+    case(T(2, 4, 3), 1),
+    case(T(), 0),
+    case(T(1), 0),
+    case(T(0, 3), 0),
+    case(T(2, 0), 0),
+]
 _TYPED = [case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)]
 
 
@@ -47,6 +55,7 @@ def _widened(name, self, dtype):
 
 # -- sums and products -----------------------------------------------------------------------------
 
+
 def _cumsum(self, dim, dtype):
     dim, self = wrap_dim(dim, self.ndim, "cumsum"), _widened("cumsum", self, dtype)
     return _scanned("cumsum", self, dim)
@@ -59,14 +68,22 @@ def _cumsum_vjp(g, dim):
     return g.flip(dim).cumsum(dim).flip(dim)
 
 
-op("cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
-   jvp="linear", forward=_cumsum, compiled="scan",
-   kernel="cumsum", vjp={"self": _cumsum_vjp}, inplace=True, out=True,
-   batch="along", ref=references.running.of("cumsum"),
-   doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
-       "int64.\n\nRaises: IndexError when `dim` is out of range.",
-   samples=[*_ALONG, *_TYPED],
-   inplace_function=False)
+op(
+    "cumsum(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
+    jvp="linear",
+    forward=_cumsum,
+    compiled="scan",
+    kernel="cumsum",
+    vjp={"self": _cumsum_vjp},
+    inplace=True,
+    out=True,
+    batch="along",
+    ref=references.running.of("cumsum"),
+    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
+    "int64.\n\nRaises: IndexError when `dim` is out of range.",
+    samples=[*_ALONG, *_TYPED],
+    inplace_function=False,
+)
 
 
 def _cumprod(self, dim, dtype):
@@ -97,17 +114,30 @@ def _cumprod_vjp(g, self, dim):
     return before * recur_backwards(g, shifted(x, dim, 0, forwards=False), dim)
 
 
-op("cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor", forward=_cumprod,
-   compiled="scan", kernel="cumprod", vjp={"self": _cumprod_vjp}, inplace=True, out=True,
-   batch="along", ref=references.running.of("cumprod"),
-   doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
-       "Derivative: exact where elements are 0.",
-   samples=[*_ALONG, *_TYPED, case(fixed((2, 0, 3, 0, 1)), 0),
-            case(fixed((2, 0, 3, 4, 5, 0), shape=(2, 3)), -1)],
-   inplace_function=False)
+op(
+    "cumprod(self: Tensor, dim: int, *, dtype: dtype? = None) -> Tensor",
+    forward=_cumprod,
+    compiled="scan",
+    kernel="cumprod",
+    vjp={"self": _cumprod_vjp},
+    inplace=True,
+    out=True,
+    batch="along",
+    ref=references.running.of("cumprod"),
+    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
+    "Derivative: exact where elements are 0.",
+    samples=[
+        *_ALONG,
+        *_TYPED,
+        case(fixed((2, 0, 3, 0, 1)), 0),
+        case(fixed((2, 0, 3, 4, 5, 0), shape=(2, 3)), -1),
+    ],
+    inplace_function=False,
+)
 
 
 # -- extreme elements ------------------------------------------------------------------------------
+
 
 def _running_extreme(name, fields):
     def forward(self, dim):
@@ -120,24 +150,38 @@ def _running_extreme(name, fields):
         run_primitive(name, (values, indices), (self,), dim)
         return fields(values, indices)
 
-    forward.fields = fields             # what a decomposition's results become
+    forward.fields = fields  # what a decomposition's results become
     return forward
 
 
 for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
-    op(f"{_name}(self: Tensor, dim: int) -> any", kernel=_name,
-       forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
-       vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
-           ops.zeros_of(self_like), dim, out1, g)},
-       out=True, batch="along", out_dtype="exact", out_overlap=True, dtypes=REAL,
-       ref=references.running_extreme.of(_name),
-       doc=f"Return the {_what} elements so far along a dim, and the index of each: "
-           f"(values, indices).\n\nNaN wins; of equal elements the last counts.",
-       samples=[*_ALONG, case(T(4, 5, step=1), 1, skip=KINKS),
-                case(fixed(SPECIAL), 0, skip=KINKS, only=FLOATING)])
+    op(
+        f"{_name}(self: Tensor, dim: int) -> any",
+        kernel=_name,
+        forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
+        vjp={
+            "self": lambda g, self_like, dim, out1: ops.scatter_add(
+                ops.zeros_of(self_like), dim, out1, g
+            )
+        },
+        out=True,
+        batch="along",
+        out_dtype="exact",
+        out_overlap=True,
+        dtypes=REAL,
+        ref=references.running_extreme.of(_name),
+        doc=f"Return the {_what} elements so far along a dim, and the index of each: "
+        f"(values, indices).\n\nNaN wins; of equal elements the last counts.",
+        samples=[
+            *_ALONG,
+            case(T(4, 5, step=1), 1, skip=KINKS),
+            case(fixed(SPECIAL), 0, skip=KINKS, only=FLOATING),
+        ],
+    )
 
 
 # -- log of the sum of exponentials ----------------------------------------------------------------
+
 
 def _logcumsumexp(self, dim):
     dim = wrap_dim(dim, self.ndim, "logcumsumexp")
@@ -156,28 +200,48 @@ def _logcumsumexp_vjp(g, self, out, dim):
     if not count:
         return g
     before, after = out.narrow(dim, 0, count - 1), out.narrow(dim, 1, count - 1)
-    steps = ops.exp(ops.where(before == after, 0, before - after))      # of infinities, too
+    steps = ops.exp(ops.where(before == after, 0, before - after))  # of infinities, too
     last = ops.zeros_like(out.detach().narrow(dim, 0, 1))
     factors = ops.conj(ops.cat([steps, last], dim))
     share = ops.exp(ops.where(self == out, 0, self - out))
     return ops.conj(share) * recur_backwards(g, factors, dim)
 
 
-op("logcumsumexp(self: Tensor, dim: int) -> Tensor", forward=_logcumsumexp, compiled="scan",
-   kernel="logcumsumexp",
-   vjp={"self": _logcumsumexp_vjp}, out=True, dtypes=FLOAT_COMPLEX,
-   batch="along", out_dtype="exact", ref=references.logcumsumexp,
-   doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "
-       "complex results may be off by a multiple of 2 pi.",
-   samples=[case(T(3, low=-1, high=1), 0), case(T(2, 3, low=-1, high=1), 0),
-            case(T(2, 4, 3, low=-1, high=1), 1), case(T(2, 3, low=-1, high=1), -1),
-            case(T(), 0), case(T(1), 0), case(T(0, 3), 0), case(T(2, 0), 0),
-            case(fixed((0.0, 80.0, -80.0, 85.0, 85.0)), 0, only=FLOATING),
-            case(fixed((-math.inf, -math.inf, 1.0, math.inf, math.inf, 2.0)), 0, skip=KINKS,
-                 only=FLOATING)])
+op(
+    "logcumsumexp(self: Tensor, dim: int) -> Tensor",
+    forward=_logcumsumexp,
+    compiled="scan",
+    kernel="logcumsumexp",
+    vjp={"self": _logcumsumexp_vjp},
+    out=True,
+    dtypes=FLOAT_COMPLEX,
+    batch="along",
+    out_dtype="exact",
+    ref=references.logcumsumexp,
+    doc="Return log(cumsum(exp(self))) along a dim, without overflow.\n\nThe imaginary part of "
+    "complex results may be off by a multiple of 2 pi.",
+    samples=[
+        case(T(3, low=-1, high=1), 0),
+        case(T(2, 3, low=-1, high=1), 0),
+        case(T(2, 4, 3, low=-1, high=1), 1),
+        case(T(2, 3, low=-1, high=1), -1),
+        case(T(), 0),
+        case(T(1), 0),
+        case(T(0, 3), 0),
+        case(T(2, 0), 0),
+        case(fixed((0.0, 80.0, -80.0, 85.0, 85.0)), 0, only=FLOATING),
+        case(
+            fixed((-math.inf, -math.inf, 1.0, math.inf, math.inf, 2.0)),
+            0,
+            skip=KINKS,
+            only=FLOATING,
+        ),
+    ],
+)
 
 
 # -- neighbours ------------------------------------------------------------------------------------
+
 
 def _join_for_diff(self, prepend, append, dim):
     for extra in (prepend, append):
@@ -190,7 +254,8 @@ def _join_for_diff(self, prepend, append, dim):
                 raise RuntimeError(
                     "diff expects the shape of tensor to prepend or append to match that of input "
                     f"except along the differencing dimension; input.size({d}) = {self.shape[d]}, "
-                    f"but got tensor.size({d}) = {extra.shape[d]}")
+                    f"but got tensor.size({d}) = {extra.shape[d]}"
+                )
     parts = [part for part in (prepend, self, append) if part is not None]
     return ops.cat(parts, dim) if len(parts) > 1 else self
 
@@ -211,13 +276,28 @@ def _diff(self, n, dim, prepend, append):
     return self
 
 
-op("diff(self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor? = None, "
-   "append: Tensor? = None) -> Tensor", composite=_diff, out=True, ref=references.diff,
-   doc="Return the n-th differences of neighbours along a dim; bools give where they differ.\n\n"
-       "Raises: RuntimeError for 0-d tensors and for a negative n.",
-   samples=[case(T(4)), case(T(2, 4)), case(T(2, 4), 2), case(T(3, 2), dim=0), case(T(3), 0),
-            case(T(2), 3), case(T(0, 3)), case(T(0)), case(T(2, 3), prepend=T(2, 1)),
-            case(T(2, 3), 1, 0, T(1, 3), T(2, 3)), case(T(2, 3), 2, append=T(2, 2))])
+op(
+    "diff(self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor? = None, "
+    "append: Tensor? = None) -> Tensor",
+    composite=_diff,
+    out=True,
+    ref=references.diff,
+    doc="Return the n-th differences of neighbours along a dim; bools give where they differ.\n\n"
+    "Raises: RuntimeError for 0-d tensors and for a negative n.",
+    samples=[
+        case(T(4)),
+        case(T(2, 4)),
+        case(T(2, 4), 2),
+        case(T(3, 2), dim=0),
+        case(T(3), 0),
+        case(T(2), 3),
+        case(T(0, 3)),
+        case(T(0)),
+        case(T(2, 3), prepend=T(2, 1)),
+        case(T(2, 3), 1, 0, T(1, 3), T(2, 3)),
+        case(T(2, 3), 2, append=T(2, 2)),
+    ],
+)
 
 
 def _ends(y, dim):
@@ -229,8 +309,9 @@ def _ends(y, dim):
 def _widths(name, y, x, dim):
     """Return the distances of the points x, shaped to go with y along a dim."""
     if "b" in (y.dtype.kind, x.dtype.kind):
-        raise RuntimeError(f"{name}: received a bool input for `x` or `y`, but bool is not "
-                           f"supported")
+        raise RuntimeError(
+            f"{name}: received a bool input for `x` or `y`, but bool is not supported"
+        )
     if x.ndim == 1:
         if x.shape[0] != y.shape[dim]:
             raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
@@ -279,26 +360,50 @@ def _cumulative_trapezoid(y, x, dx, dim):
     return ((after + before) * widths).cumsum(dim) / 2.0
 
 
-_CURVES = [case(T(4)), case(T(2, 3)), case(T(3, 2), dim=0), case(T(2, 3), dx=0.5),
-           *[case(*operands, **options, only=FLOAT_COMPLEX)        # unsigned distances wrap around
-             for operands, options in (
-                 ((T(2, 3), T(3)), {}), ((T(2, 3), T(2, 3)), {}), ((T(3, 2), T(3)), {"dim": 0}),
-                 ((T(2, 3, 2), T(3, 2)), {"dim": 1}))],
-           case(T(1)), case(T(0, 3))]
-op("trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, dim: int = -1) -> Tensor",
-   composite=_trapezoid, method=False, aliases=("trapz",), dtypes=NUMBERS,
-   ref=references.trapezoid,
-   doc="Return the integral along a dim by the trapezoidal rule.\n\nThe points lie at x, or in "
-       "distances of dx (1 by default).\n\nRaises: RuntimeError for bools and for an x that does "
-       "not fit.", samples=[*_CURVES, case(T(0, 3), dim=0, skip=NO_PART)])
-op("cumulative_trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, dim: int = -1) "
-   "-> Tensor", composite=_cumulative_trapezoid, method=False, dtypes=NUMBERS,
-   ref=references.cumulative_trapezoid,
-   doc="Return the running integral along a dim by the trapezoidal rule; the first point gives "
-       "none.\n\nRaises: as trapezoid.", samples=_CURVES)
+_CURVES = [
+    case(T(4)),
+    case(T(2, 3)),
+    case(T(3, 2), dim=0),
+    case(T(2, 3), dx=0.5),
+    *[
+        case(*operands, **options, only=FLOAT_COMPLEX)  # unsigned distances wrap around
+        for operands, options in (
+            ((T(2, 3), T(3)), {}),
+            ((T(2, 3), T(2, 3)), {}),
+            ((T(3, 2), T(3)), {"dim": 0}),
+            ((T(2, 3, 2), T(3, 2)), {"dim": 1}),
+        )
+    ],
+    case(T(1)),
+    case(T(0, 3)),
+]
+op(
+    "trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, dim: int = -1) -> Tensor",
+    composite=_trapezoid,
+    method=False,
+    aliases=("trapz",),
+    dtypes=NUMBERS,
+    ref=references.trapezoid,
+    doc="Return the integral along a dim by the trapezoidal rule.\n\nThe points lie at x, or in "
+    "distances of dx (1 by default).\n\nRaises: RuntimeError for bools and for an x that does "
+    "not fit.",
+    samples=[*_CURVES, case(T(0, 3), dim=0, skip=NO_PART)],
+)
+op(
+    "cumulative_trapezoid(y: Tensor, x: Tensor? = None, *, dx: Scalar? = None, dim: int = -1) "
+    "-> Tensor",
+    composite=_cumulative_trapezoid,
+    method=False,
+    dtypes=NUMBERS,
+    ref=references.cumulative_trapezoid,
+    doc="Return the running integral along a dim by the trapezoidal rule; the first point gives "
+    "none.\n\nRaises: as trapezoid.",
+    samples=_CURVES,
+)
 
 
 # -- product of elements ---------------------------------------------------------------------------
+
 
 def _prod_vjp(g, self, out, dim, keepdim):
     """g times the product of the others."""
@@ -307,9 +412,8 @@ def _prod_vjp(g, self, out, dim, keepdim):
         return g.reshape(()) if g.ndim else g
     if dim is None:
         g, out = (value.reshape((1,) * x.ndim) for value in (g, out))
-        return g * (out / x if _is_quotient(out)
-                    else _others(x.reshape(-1), 0).reshape(self.shape))
-    dim, = wrap_dims(dim, x.ndim, "prod")
+        return g * (out / x if _is_quotient(out) else _others(x.reshape(-1), 0).reshape(self.shape))
+    (dim,) = wrap_dims(dim, x.ndim, "prod")
     if not keepdim:
         g, out = g.unsqueeze(dim), out.unsqueeze(dim)
     return g * (out / x if _is_quotient(out) else _others(x, dim))
@@ -321,6 +425,7 @@ def _is_quotient(out):
     if is_meta(out):
         return False
     import pullback
+
     size = ops.abs(whole_batch(out).detach())
     limits = pullback.finfo(size.dtype)
     return bool(((size >= limits.tiny) & (size <= limits.max)).all().item())
@@ -341,15 +446,43 @@ def _prod(self, dim, keepdim, dtype):
     return ops.prod_over(self, dim, keepdim, dtype=dtype)
 
 
-_PRODUCTS = [case(T(2, 3)), case(T()), case(T(0)), case(T(3)), case(T(2, 3), 0),
-             case(T(2, 3), -1, True), case(T(2, 3, 2), 1, keepdim=True), case(T(0, 3), 0),
-             case(T(), 0), case(T(2, 0), 0), case(fixed((2, 0, 3, 4))),
-             case(fixed((2, 0, 3, 0, 1, 0), shape=(2, 3)), 1), *_TYPED]
-op("prod(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", composite=_prod, out=True, out_overlap=True, ref="numpy.prod",
-   doc="Return the product along a dim, or of all elements.\n\nDtype: integers and bools give "
-       "int64.\n\nDerivative: exact where elements are 0.", samples=_PRODUCTS)
-op("prod_over(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
-   "-> Tensor", forward="sum", kernel="prod", batch="along", method=False, function=False,
-   vjp={"self": _prod_vjp}, node=lambda dim: f"ProdBackward{0 if dim is None else 1}",
-   doc="Return prod of a checked dim.", ref="numpy.prod", samples=_PRODUCTS)
+_PRODUCTS = [
+    case(T(2, 3)),
+    case(T()),
+    case(T(0)),
+    case(T(3)),
+    case(T(2, 3), 0),
+    case(T(2, 3), -1, True),
+    case(T(2, 3, 2), 1, keepdim=True),
+    case(T(0, 3), 0),
+    case(T(), 0),
+    case(T(2, 0), 0),
+    case(fixed((2, 0, 3, 4))),
+    case(fixed((2, 0, 3, 0, 1, 0), shape=(2, 3)), 1),
+    *_TYPED,
+]
+op(
+    "prod(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+    "-> Tensor",
+    composite=_prod,
+    out=True,
+    out_overlap=True,
+    ref="numpy.prod",
+    doc="Return the product along a dim, or of all elements.\n\nDtype: integers and bools give "
+    "int64.\n\nDerivative: exact where elements are 0.",
+    samples=_PRODUCTS,
+)
+op(
+    "prod_over(self: Tensor, dim: int? = None, keepdim: bool = False, *, dtype: dtype? = None) "
+    "-> Tensor",
+    forward="sum",
+    kernel="prod",
+    batch="along",
+    method=False,
+    function=False,
+    vjp={"self": _prod_vjp},
+    node=lambda dim: f"ProdBackward{0 if dim is None else 1}",
+    doc="Return prod of a checked dim.",
+    ref="numpy.prod",
+    samples=_PRODUCTS,
+)

@@ -27,6 +27,7 @@ _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kth
 
 # -- order -----------------------------------------------------------------------------------------
 
+
 def _sort_raw(self, dim, descending, count=None):
     """Return (values, indices) of a stable sort along a dim, or the first ``count`` of them."""
     sort_along = compiled("ops.along_dim", "sort_along")
@@ -42,36 +43,71 @@ def _sort(self, dim, descending, stable):
     return _Sorted(*_sort_raw(self, dim, descending))
 
 
-_sort.fields = _Sorted                  # what the compiled pass makes of its results
+_sort.fields = _Sorted  # what the compiled pass makes of its results
 
-_SORTS = [case(T(5)), case(T(2, 3)), case(T(2, 3), 0), case(T(3, 4), -1, True), case(T()),
-          case(T(), 0, True), case(T(0)), case(T(0, 3), 0), case(T(2, 0)),
-          case(T(4, 3), dim=0, descending=True, stable=True), case(T(2, 4, 3), 1),
-          case(T(4, 6, step=1), 1, skip=KINKS), case(T(4, 6, step=1), 1, True, skip=KINKS),
-          case(fixed(SPECIAL), only=FLOATING, skip=KINKS),
-          case(fixed(SPECIAL), descending=True, only=FLOATING, skip=KINKS)]
-op("sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
-   forward=_sort, compiled="sort", kernel="sort", out=True, dtypes=REAL,
-   batch="along", out_dtype="exact", ref=references.sort,
-   samples=_SORTS,
-   vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
-       ops.zeros_of(self_like), dim, out1, g)},
-   doc="Return the elements sorted along a dim, and where they were: (values, indices).\n\nNaN is "
-       "the largest. Equal elements keep their order, also without `stable`.\n\nRaises: "
-       "RuntimeError for complex tensors.")
-op("argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) "
-   "-> Tensor", forward=lambda self, dim, descending, stable: _sort(
-       self, dim, descending, stable)[1], compiled="argsort", kernel="argsort", dtypes=REAL,
-   batch="along",
-   ref=lambda np, *args, **options: references.sort(np, *args, **options)[1], samples=_SORTS,
-   doc="Return the indices that sort a tensor along a dim.\n\nEqual elements keep their order.")
-op("msort(self: Tensor) -> Tensor", composite=lambda self: ops.sort(self, 0)[0], out=True,
-   dtypes=REAL, out_dtype="exact", ref=lambda np, self: references.sort(np, self, 0)[0],
-   doc="Return the elements sorted along the first dim.",
-   samples=[case(T(5)), case(T(3, 2)), case(T()), case(T(0, 3))])
+_SORTS = [
+    case(T(5)),
+    case(T(2, 3)),
+    case(T(2, 3), 0),
+    case(T(3, 4), -1, True),
+    case(T()),
+    case(T(), 0, True),
+    case(T(0)),
+    case(T(0, 3), 0),
+    case(T(2, 0)),
+    case(T(4, 3), dim=0, descending=True, stable=True),
+    case(T(2, 4, 3), 1),
+    case(T(4, 6, step=1), 1, skip=KINKS),
+    case(T(4, 6, step=1), 1, True, skip=KINKS),
+    case(fixed(SPECIAL), only=FLOATING, skip=KINKS),
+    case(fixed(SPECIAL), descending=True, only=FLOATING, skip=KINKS),
+]
+op(
+    "sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
+    forward=_sort,
+    compiled="sort",
+    kernel="sort",
+    out=True,
+    dtypes=REAL,
+    batch="along",
+    out_dtype="exact",
+    ref=references.sort,
+    samples=_SORTS,
+    vjp={
+        "self": lambda g, self_like, dim, out1: ops.scatter_add(
+            ops.zeros_of(self_like), dim, out1, g
+        )
+    },
+    doc="Return the elements sorted along a dim, and where they were: (values, indices).\n\nNaN is "
+    "the largest. Equal elements keep their order, also without `stable`.\n\nRaises: "
+    "RuntimeError for complex tensors.",
+)
+op(
+    "argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) "
+    "-> Tensor",
+    forward=lambda self, dim, descending, stable: _sort(self, dim, descending, stable)[1],
+    compiled="argsort",
+    kernel="argsort",
+    dtypes=REAL,
+    batch="along",
+    ref=lambda np, *args, **options: references.sort(np, *args, **options)[1],
+    samples=_SORTS,
+    doc="Return the indices that sort a tensor along a dim.\n\nEqual elements keep their order.",
+)
+op(
+    "msort(self: Tensor) -> Tensor",
+    composite=lambda self: ops.sort(self, 0)[0],
+    out=True,
+    dtypes=REAL,
+    out_dtype="exact",
+    ref=lambda np, self: references.sort(np, self, 0)[0],
+    doc="Return the elements sorted along the first dim.",
+    samples=[case(T(5)), case(T(3, 2)), case(T()), case(T(0, 3))],
+)
 
 
 # -- some of the order -----------------------------------------------------------------------------
+
 
 def _topk(self, k, dim, largest, sorted):
     place, k = wrap_dim(dim, self.ndim, "topk"), as_int(k, "k", "topk")
@@ -85,18 +121,36 @@ def _topk(self, k, dim, largest, sorted):
 
 _topk.fields = _Top
 
-op("topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
-   forward=_topk, compiled="topk", kernel="sort", out=True, dtypes=INTEGRAL | FLOATING,
-   batch="along", out_dtype="exact", ref=references.topk,
-   vjp={"self": lambda g, self_like, dim, out1: ops.scatter_add(
-       ops.zeros_of(self_like), dim, out1, g)},
-   doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
-       "(values, indices).\n\nNaN is the largest.\n\nRaises: RuntimeError for a k that is too "
-       "large, for bools and for complex tensors.",
-   samples=[case(T(5), 2), case(T(2, 3), 1, 0), case(T(2, 4), 3, -1, False), case(T(2, 3), 0),
-            case(T(), 1), case(T(0, 3), 2), case(T(2, 4), 2, largest=False, sorted=False),
-            case(T(4, 6, step=1), 3, skip=KINKS), case(fixed(SPECIAL), 4, only=FLOATING,
-                                                       skip=KINKS)])
+op(
+    "topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
+    forward=_topk,
+    compiled="topk",
+    kernel="sort",
+    out=True,
+    dtypes=INTEGRAL | FLOATING,
+    batch="along",
+    out_dtype="exact",
+    ref=references.topk,
+    vjp={
+        "self": lambda g, self_like, dim, out1: ops.scatter_add(
+            ops.zeros_of(self_like), dim, out1, g
+        )
+    },
+    doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
+    "(values, indices).\n\nNaN is the largest.\n\nRaises: RuntimeError for a k that is too "
+    "large, for bools and for complex tensors.",
+    samples=[
+        case(T(5), 2),
+        case(T(2, 3), 1, 0),
+        case(T(2, 4), 3, -1, False),
+        case(T(2, 3), 0),
+        case(T(), 1),
+        case(T(0, 3), 2),
+        case(T(2, 4), 2, largest=False, sorted=False),
+        case(T(4, 6, step=1), 3, skip=KINKS),
+        case(fixed(SPECIAL), 4, only=FLOATING, skip=KINKS),
+    ],
+)
 
 
 def _kthvalue(self, k, dim, keepdim):
@@ -112,19 +166,36 @@ def _kthvalue(self, k, dim, keepdim):
     return choose_along("kthvalue", "iuf", choose, _Kth)(self, dim, keepdim)
 
 
-op("kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> any", out=True,
-   forward=_kthvalue, kernel="sort", dtypes=INTEGRAL | FLOATING, batch="along", out_dtype="exact",
-   ref=references.kthvalue,
-   vjp={"self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
-       g, out1, self_like, dim, keepdim)},
-   doc="Return the k-th smallest element along a dim, and where it is: (values, indices).\n\nNaN "
-       "is the largest.\n\nRaises: RuntimeError for a k out of range.",
-   samples=[case(T(5), 2), case(T(2, 3), 1, 0), case(T(2, 4), 4, -1, True), case(T(), 1),
-            case(T(0, 3), 2), case(T(4, 6, step=1), 3, skip=KINKS),
-            case(fixed(SPECIAL), 11, only=FLOATING, skip=KINKS)])
+op(
+    "kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> any",
+    out=True,
+    forward=_kthvalue,
+    kernel="sort",
+    dtypes=INTEGRAL | FLOATING,
+    batch="along",
+    out_dtype="exact",
+    ref=references.kthvalue,
+    vjp={
+        "self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
+            g, out1, self_like, dim, keepdim
+        )
+    },
+    doc="Return the k-th smallest element along a dim, and where it is: (values, indices).\n\nNaN "
+    "is the largest.\n\nRaises: RuntimeError for a k out of range.",
+    samples=[
+        case(T(5), 2),
+        case(T(2, 3), 1, 0),
+        case(T(2, 4), 4, -1, True),
+        case(T(), 1),
+        case(T(0, 3), 2),
+        case(T(4, 6, step=1), 3, skip=KINKS),
+        case(fixed(SPECIAL), 11, only=FLOATING, skip=KINKS),
+    ],
+)
 
 
 # -- sets ------------------------------------------------------------------------------------------
+
 
 def _number_runs(fresh):
     """Return, for places that may begin a run, the number of each one's run."""
@@ -176,8 +247,9 @@ def _rank_columns(table):
     values, order = _sort_raw(table, 0, False)
     count = table.shape[0]
     differs = values.narrow(0, 1, count - 1) != values.narrow(0, 0, count - 1)
-    steps = ops.cat([ops.zeros_like(order.narrow(0, 0, 1)),
-                     cast_to(differs, dtype_named("int64"))], 0)
+    steps = ops.cat(
+        [ops.zeros_like(order.narrow(0, 0, 1)), cast_to(differs, dtype_named("int64"))], 0
+    )
     return ops.scatter_add(ops.zeros_like(order), 0, order, ops.cumsum(steps, 0))
 
 
@@ -188,8 +260,9 @@ def _rows_of(name, self, dim):
     dim = wrap_dim(dim, self.ndim, name)
     moved = ops.movedim(self, dim, 0)
     if (not self.shape[dim] and 0 in moved.shape[1:]) or (not self.numel() and self.shape[dim]):
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique "
-                           "cannot be applied")
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
     width = 1
     for size in moved.shape[1:]:
         width *= size
@@ -246,50 +319,74 @@ def _unique_consecutive(self, return_inverse, return_counts, dim):
     return _set_result(self, dim, _runs(fresh, None, wanted), wanted)
 
 
-_MANY = [case(T(8, low=0, high=4, step=1), skip=COUNTED),
-         case(T(3, 4, low=0, high=4, step=1), return_inverse=True, return_counts=True,
-              skip=COUNTED), case(T(), return_inverse=True, skip=COUNTED),
-         case(T(0), return_counts=True, skip=COUNTED),
-         case(T(5, 2, low=0, high=2, step=1), dim=0, return_inverse=True, return_counts=True,
-              skip=COUNTED),
-         case(T(2, 6, 3, low=0, high=1.4, step=1), dim=1, return_counts=True, skip=COUNTED),
-         case(T(0, 3), dim=0, skip=COUNTED), case(T(4, 1, low=0, high=2, step=1), dim=-1,
-                                                  skip=COUNTED),
-         case(fixed((0.0, -0.0, 1.0, float("nan"), 1.0, float("inf"), float("nan"))),
-              return_inverse=True, only=FLOATING, skip=COUNTED)]
+_MANY = [
+    case(T(8, low=0, high=4, step=1), skip=COUNTED),
+    case(T(3, 4, low=0, high=4, step=1), return_inverse=True, return_counts=True, skip=COUNTED),
+    case(T(), return_inverse=True, skip=COUNTED),
+    case(T(0), return_counts=True, skip=COUNTED),
+    case(
+        T(5, 2, low=0, high=2, step=1), dim=0, return_inverse=True, return_counts=True, skip=COUNTED
+    ),
+    case(T(2, 6, 3, low=0, high=1.4, step=1), dim=1, return_counts=True, skip=COUNTED),
+    case(T(0, 3), dim=0, skip=COUNTED),
+    case(T(4, 1, low=0, high=2, step=1), dim=-1, skip=COUNTED),
+    case(
+        fixed((0.0, -0.0, 1.0, float("nan"), 1.0, float("inf"), float("nan"))),
+        return_inverse=True,
+        only=FLOATING,
+        skip=COUNTED,
+    ),
+]
 _MANY = [one._replace(skip={**one.skip, **UNDERIVED}) for one in _MANY]
-op("unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, "
-   "return_counts: bool = False, dim: int? = None) -> any", forward=_unique, dtypes=REAL,
-   ref=references.unique, samples=_MANY, node="NotImplemented",
-   vjp={"self": no_derivative("unique", "self")},
-   doc="Return the different elements in order, or the different slices of a dim.\n\nWith "
-       "`return_inverse` also where each element went, with `return_counts` how often each one "
-       "occurs: a tuple. Every NaN differs from the others.")
-op("unique_consecutive(self: Tensor, return_inverse: bool = False, return_counts: bool = False, "
-   "dim: int? = None) -> any", forward=_unique_consecutive, dtypes=REAL,
-   ref=references.unique_consecutive, samples=_MANY, node="NotImplemented",
-   vjp={"self": no_derivative("unique_consecutive", "self")},
-   doc="Return the first of each run of equal elements, or of equal slices of a dim.\n\nWith "
-       "`return_inverse` also which run each element is in, with `return_counts` the length of "
-       "each: a tuple.")
+op(
+    "unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, "
+    "return_counts: bool = False, dim: int? = None) -> any",
+    forward=_unique,
+    dtypes=REAL,
+    ref=references.unique,
+    samples=_MANY,
+    node="NotImplemented",
+    vjp={"self": no_derivative("unique", "self")},
+    doc="Return the different elements in order, or the different slices of a dim.\n\nWith "
+    "`return_inverse` also where each element went, with `return_counts` how often each one "
+    "occurs: a tuple. Every NaN differs from the others.",
+)
+op(
+    "unique_consecutive(self: Tensor, return_inverse: bool = False, return_counts: bool = False, "
+    "dim: int? = None) -> any",
+    forward=_unique_consecutive,
+    dtypes=REAL,
+    ref=references.unique_consecutive,
+    samples=_MANY,
+    node="NotImplemented",
+    vjp={"self": no_derivative("unique_consecutive", "self")},
+    doc="Return the first of each run of equal elements, or of equal slices of a dim.\n\nWith "
+    "`return_inverse` also which run each element is in, with `return_counts` the length of "
+    "each: a tuple.",
+)
 
 
 def _isin(elements, test_elements, assume_unique, invert):
     given = [value for value in (elements, test_elements) if hasattr(value, "shape")]
     if not given:
-        raise TypeError("isin(): expected elements or test_elements to be a Tensor, got two "
-                        "numbers")
+        raise TypeError(
+            "isin(): expected elements or test_elements to be a Tensor, got two numbers"
+        )
     like = given[0]
-    elements, tests = (value if hasattr(value, "shape") else _scalar(like, value)
-                       for value in (elements, test_elements))
+    elements, tests = (
+        value if hasattr(value, "shape") else _scalar(like, value)
+        for value in (elements, test_elements)
+    )
     for value in (elements, tests):
         if value.dtype.kind in "bc":
-            raise RuntimeError(f"Unsupported input type encountered for isin(): "
-                               f"{type_name(value.dtype)}")
+            raise RuntimeError(
+                f"Unsupported input type encountered for isin(): {type_name(value.dtype)}"
+            )
     tests = tests.reshape(-1)
     if not tests.numel():
         return ops.full_like(elements, bool(invert), dtype=dtype_named("bool"))
     import pullback
+
     common = pullback.promote_types(elements.dtype, tests.dtype)
     elements, tests = cast_to(elements, common), _sort_raw(cast_to(tests, common), 0, False)[0]
     place = ops.clamp(find_places(tests, elements, False, nan_last=True), max=tests.shape[0] - 1)
@@ -300,15 +397,30 @@ def _isin(elements, test_elements, assume_unique, invert):
 def _scalar(like, value):
     """Return a number as a 0-d tensor on the device of another."""
     import pullback
+
     return pullback.tensor(value, device=like.device)
 
 
-op("isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, "
-   "invert: bool = False) -> Tensor", forward=_isin, out_dtype="exact", method=False, out=True,
-   dtypes=INTEGRAL | FLOATING, ref=references.isin,
-   doc="Return which elements are among others.\n\nNaN is never found.\n\nRaises: RuntimeError "
-       "for bools and complex tensors.",
-   samples=[case(T(2, 3, step=1), T(4, step=1)), case(T(5, step=1), 2), case(2, T(3, step=1)),
-            case(T(4, step=1), T(2, 2, step=1), invert=True), case(T(3), T(0)), case(T(), T(2)),
-            case(T(0), T(2)), case(T(3, step=1), T(2, step=1), assume_unique=True),
-            case(fixed(SPECIAL), fixed(SPECIAL), only=FLOATING)])
+op(
+    "isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, "
+    "invert: bool = False) -> Tensor",
+    forward=_isin,
+    out_dtype="exact",
+    method=False,
+    out=True,
+    dtypes=INTEGRAL | FLOATING,
+    ref=references.isin,
+    doc="Return which elements are among others.\n\nNaN is never found.\n\nRaises: RuntimeError "
+    "for bools and complex tensors.",
+    samples=[
+        case(T(2, 3, step=1), T(4, step=1)),
+        case(T(5, step=1), 2),
+        case(2, T(3, step=1)),
+        case(T(4, step=1), T(2, 2, step=1), invert=True),
+        case(T(3), T(0)),
+        case(T(), T(2)),
+        case(T(0), T(2)),
+        case(T(3, step=1), T(2, step=1), assume_unique=True),
+        case(fixed(SPECIAL), fixed(SPECIAL), only=FLOATING),
+    ],
+)

@@ -15,8 +15,10 @@ def wrap_dim(dim, ndim, name):
         raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
     dim, ndim = dim.__index__(), max(ndim, 1)
     if not -ndim <= dim < ndim:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-ndim}, "
-                         f"{ndim - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-ndim}, "
+            f"{ndim - 1}], but got {dim})"
+        )
     return dim % ndim
 
 
@@ -33,8 +35,9 @@ def as_int(value, argument, name):
 def check_number(value, argument, name):
     """Raise TypeError for what is no number."""
     if not isinstance(value, (int, float, complex)):
-        raise TypeError(f"{name}(): argument '{argument}' must be Number, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}"
+        )
 
 
 def wrap_dims(dim, ndim, name):
@@ -79,12 +82,15 @@ def kept_apart(self, source):
     Raises: RuntimeError if both are contiguous and share elements, as torch refuses it.
     """
     from pullback._c.dispatch.operands import may_overlap
+
     if is_meta(self, source) or not may_overlap(self, source):
         return source
     if self.is_contiguous() and source.is_contiguous():
-        raise RuntimeError("unsupported operation: some elements of the input tensor and the "
-                           "written-to tensor refer to a single memory location. Please clone() "
-                           "the tensor before performing the operation.")
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the "
+            "written-to tensor refer to a single memory location. Please clone() "
+            "the tensor before performing the operation."
+        )
     return source.clone()
 
 
@@ -95,10 +101,20 @@ def is_meta(*tensors):
 
 def type_name(dtype):
     """Return torch's name of a dtype in messages of missing kernels."""
-    return {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",
-            "int64": "Long", "float16": "Half", "bfloat16": "BFloat16", "float32": "Float",
-            "float64": "Double", "complex64": "ComplexFloat",
-            "complex128": "ComplexDouble"}.get(dtype.name, dtype.name)
+    return {
+        "bool": "Bool",
+        "uint8": "Byte",
+        "int8": "Char",
+        "int16": "Short",
+        "int32": "Int",
+        "int64": "Long",
+        "float16": "Half",
+        "bfloat16": "BFloat16",
+        "float32": "Float",
+        "float64": "Double",
+        "complex64": "ComplexFloat",
+        "complex128": "ComplexDouble",
+    }.get(dtype.name, dtype.name)
 
 
 def unsupported(name, dtype):
@@ -128,19 +144,25 @@ def accumulate_dtype(dtype):
 def dtype_named(name):
     """Return a dtype by its name."""
     import pullback
+
     return getattr(pullback, name)
 
 
 def default_dtype():
     """Return the dtype of Python floats."""
     import pullback
+
     return pullback.get_default_dtype()
 
 
 def implicit_dim(name, self, stacklevel):
     """Return the dim that torch takes where none is given, with its warning."""
-    warnings.warn(f"Implicit dimension choice for {name} has been deprecated. Change the call to "
-                  f"include dim=X as an argument.", UserWarning, stacklevel=stacklevel)
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to "
+        f"include dim=X as an argument.",
+        UserWarning,
+        stacklevel=stacklevel,
+    )
     return 0 if self.ndim in (0, 1, 3) else 1
 
 
@@ -183,6 +205,7 @@ def recur_backwards(inputs, factors, dim):
 
     Source: Blelloch, "Prefix sums and their applications", 1990, section 1.4.
     """
+
     def combine(left, right):
         return [left[0] + left[1] * right[0], left[1] * right[1]]
 
@@ -208,6 +231,7 @@ def share_evenly(g, self, out):
 
 def choose_along(name, kinds, choose, fields):
     """Return a forward pass that chooses one element along a dim: (values, indices)."""
+
     def forward(self, dim, keepdim):
         dim = wrap_dim(dim, self.ndim, name)
         refuse_dtype(name, self, kinds)
@@ -221,6 +245,7 @@ def choose_along(name, kinds, choose, fields):
         elif inner:
             chosen = [ops.movedim(part, -1, dim) for part in chosen]
         return fields(*(part.contiguous() for part in chosen))
+
     return forward
 
 

@@ -21,6 +21,7 @@ def look_at(value):
 def common_dtype(name, dtypes, first, second, *, floats=False):
     """Return the dtype that two operands promote to, if the op has it."""
     from pullback._c.ops.elementwise import result_dtype
+
     dtype = result_dtype(first, second)
     if floats and not (dtype.is_floating_point or dtype.is_complex):
         dtype = default_dtype()
@@ -37,38 +38,49 @@ def promoted(name, dtypes, first, second, *, floats=False):
     if not (is_tensor(first) or is_tensor(second)):
         raise TypeError(f"{name}(): expected at least one Tensor, got two numbers")
     dtype = common_dtype(name, dtypes, first, second, floats=floats)
-    return tuple(ops.cast(value, dtype) if is_tensor(value) and value.dtype != dtype else value
-                 for value in (first, second))
+    return tuple(
+        ops.cast(value, dtype) if is_tensor(value) and value.dtype != dtype else value
+        for value in (first, second)
+    )
 
 
 def wide(function):
     """Make a forward pass compute its 16-bit dtypes in float32, rounding once, as torch does."""
+
     @functools.wraps(function)
     def run(self, *others):
         if self.dtype.itemsize > 2 or not self.dtype.is_floating_point:
             return function(self, *others)
         single = dtype_named("float32")
-        others = [ops.cast(other, single) if is_tensor(other) and other.dtype == self.dtype
-                  else other for other in others]
+        others = [
+            ops.cast(other, single) if is_tensor(other) and other.dtype == self.dtype else other
+            for other in others
+        ]
         return ops.cast(function(ops.cast(self, single), *others), self.dtype)
+
     return run
 
 
 def number(name, argument, value, self):
     """Return an argument that must be a number fit for a tensor's dtype."""
     if isinstance(value, complex) and not self.is_complex():
-        raise RuntimeError(f"{name}(): argument '{argument}': value cannot be converted to type "
-                           f"{self.dtype.name} without overflow")
+        raise RuntimeError(
+            f"{name}(): argument '{argument}': value cannot be converted to type "
+            f"{self.dtype.name} without overflow"
+        )
     if is_tensor(value) and value.ndim == 0:
         return value.item()
     if not isinstance(value, (int, float, complex)):
-        raise TypeError(f"{name}(): argument '{argument}' must be Number, not "
-                        f"{type(value).__name__}")
+        raise TypeError(
+            f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}"
+        )
     return value
 
 
 def no_derivative(name, argument):
     """Return the formula of an op that has no derivative: torch records it and refuses backward."""
+
     def formula(g):
         raise NotImplementedError(f"derivative for {name} is not implemented (for '{argument}')")
+
     return formula

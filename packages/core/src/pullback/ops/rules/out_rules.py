@@ -14,10 +14,19 @@ alone; they differ in exceptions, and in torch's words:
 
 from pullback.ops.rules.dims import type_name
 
-_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",
-            "int64": "long int", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
-            "float32": "float", "float64": "double", "complex64": "c10::complex<float>",
-            "complex128": "c10::complex<double>"}
+_C_NAMES = {
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long int",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}
 
 
 def complaint(entry, source, results, number, target):
@@ -29,8 +38,11 @@ def complaint(entry, source, results, number, target):
     if (rule == "pair" and len(results) == 1) or (rule == "abs" and source.is_complex()):
         return None
     if rule == "bool_or_uint8":
-        return None if given.name == "uint8" else (
-            f"{entry.name} only supports bool tensor for result, got: {type_name(given)}")
+        return (
+            None
+            if given.name == "uint8"
+            else (f"{entry.name} only supports bool tensor for result, got: {type_name(given)}")
+        )
     if rule == "bool":
         return f"{entry.name} does not support non-boolean outputs."
     if rule in ("pointwise", "abs"):
@@ -38,6 +50,9 @@ def complaint(entry, source, results, number, target):
     wanted, given = (_C_NAMES.get(dtype.name, dtype.name) for dtype in (wanted, given))
     if rule == "frexp":
         part = ("mantissa to have dtype", "exponent to have int dtype")[number]
-        return (f"torch.frexp() expects {part} but got {given}" if number
-                else f"torch.frexp() expects {part} {wanted} but got {given}")
+        return (
+            f"torch.frexp() expects {part} but got {given}"
+            if number
+            else f"torch.frexp() expects {part} {wanted} but got {given}"
+        )
     return f"Expected out tensor to have dtype {wanted}, but got {given} instead"

@@ -16,6 +16,7 @@ references_rearrange = references_of("rearrange")
 def _common(tensors):
     """Return tensors in the dtype that they promote to."""
     import pullback
+
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
         dtype = pullback.promote_types(dtype, tensor.dtype)
@@ -28,7 +29,7 @@ def _cat_forward(tensors, dim):
     joined = join_raw(list(tensors), dim, False)
     if joined is not None:
         return joined
-    tensors = _common(tensors)    # empty ones have a say in the dtype
+    tensors = _common(tensors)  # empty ones have a say in the dtype
     some = [t for t in tensors if tuple(t.shape) != (0,)]
     if not some:
         return join_raw(tensors[:1], 0, False)
@@ -36,25 +37,30 @@ def _cat_forward(tensors, dim):
     if not shape:
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
     if not -len(shape) <= dim < len(shape):
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-len(shape)}, "
-                         f"{len(shape) - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-len(shape)}, "
+            f"{len(shape) - 1}], but got {dim})"
+        )
     dim %= len(shape)
     for number, tensor in enumerate(tensors[1:], 1):
         if tensor.ndim != len(shape):
-            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(shape)} and "
-                               f"{tensor.ndim}")
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(shape)} and {tensor.ndim}"
+            )
         for d, (have, want) in enumerate(zip(tensor.shape, shape)):
             if d != dim and have != want:
-                raise RuntimeError(f"Sizes of tensors must match except in dimension {dim}. "
-                                   f"Expected size {want} but got size {have} for tensor number "
-                                   f"{number} in the list.")
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. "
+                    f"Expected size {want} but got size {have} for tensor number "
+                    f"{number} in the list."
+                )
     return join_raw(tensors, dim, False)
 
 
 def _cat_vjp(g, sizes, dim):
     parts, start = [], 0
     for size in sizes:
-        if size is None:                # torch's legacy: an empty 1-d tensor fits anywhere
+        if size is None:  # torch's legacy: an empty 1-d tensor fits anywhere
             parts.append(ops.new_zeros(g, (0,)))
             continue
         parts.append(g.narrow(dim, start, size))
@@ -62,16 +68,32 @@ def _cat_vjp(g, sizes, dim):
     return parts
 
 
-op("cat(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_cat_forward, compiled="cat", batch="along", method=False, out=True,
-   vjp={"tensors": _cat_vjp}, aliases=("concat", "concatenate"),
-   save={"sizes": lambda tensors, dim: [None if t.ndim == 1 and not t.numel() else t.size(dim)
-                                        for t in tensors]},
-   doc="Return tensors joined along a dim.",
-   samples=[case([T(2, 3), T(1, 3)]), case([T(2, 3), T(2, 2)], -1), case([T(3)], 0),
-            case((T(0), T(2, 3)), 1),
-            case([T(2, 0), T(2, 3)], 1), case([T(2), real(2)])],
-   ref=references.cat)
+op(
+    "cat(tensors: Tensor[], dim: int = 0) -> Tensor",
+    jvp="linear",
+    forward=_cat_forward,
+    compiled="cat",
+    batch="along",
+    method=False,
+    out=True,
+    vjp={"tensors": _cat_vjp},
+    aliases=("concat", "concatenate"),
+    save={
+        "sizes": lambda tensors, dim: [
+            None if t.ndim == 1 and not t.numel() else t.size(dim) for t in tensors
+        ]
+    },
+    doc="Return tensors joined along a dim.",
+    samples=[
+        case([T(2, 3), T(1, 3)]),
+        case([T(2, 3), T(2, 2)], -1),
+        case([T(3)], 0),
+        case((T(0), T(2, 3)), 1),
+        case([T(2, 0), T(2, 3)], 1),
+        case([T(2), real(2)]),
+    ],
+    ref=references.cat,
+)
 
 
 def _stack(tensors, dim):
@@ -83,23 +105,37 @@ def _stack(tensors, dim):
     shape = tensors[0].shape
     for number, tensor in enumerate(tensors):
         if tensor.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} "
-                               f"at entry 0 and {list(tensor.shape)} at entry {number}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(shape)} "
+                f"at entry 0 and {list(tensor.shape)} at entry {number}"
+            )
     rank = len(shape) + 1
     if not -rank <= dim < rank:
-        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, "
-                         f"{rank - 1}], but got {dim})")
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, "
+            f"{rank - 1}], but got {dim})"
+        )
     return join_raw(_common(tensors), dim, True)
 
 
-op("stack(tensors: Tensor[], dim: int = 0) -> Tensor",
-   jvp="linear", forward=_stack, compiled="stack", batch="along new_dim", method=False, out=True,
-   vjp={"tensors": lambda g, dim: list(g.unbind(dim))}, ref="numpy.stack",
-   doc="Return tensors of one shape joined along a new dim.",
-   samples=[case([T(2, 3), T(2, 3)]), case([T(2, 3), T(2, 3)], 1), case((T(), T(), T()), -1),
-            case([T(0)], 0)])
-
-
+op(
+    "stack(tensors: Tensor[], dim: int = 0) -> Tensor",
+    jvp="linear",
+    forward=_stack,
+    compiled="stack",
+    batch="along new_dim",
+    method=False,
+    out=True,
+    vjp={"tensors": lambda g, dim: list(g.unbind(dim))},
+    ref="numpy.stack",
+    doc="Return tensors of one shape joined along a new dim.",
+    samples=[
+        case([T(2, 3), T(2, 3)]),
+        case([T(2, 3), T(2, 3)], 1),
+        case((T(), T(), T()), -1),
+        case([T(0)], 0),
+    ],
+)
 
 
 def listed(name, tensors):
@@ -107,12 +143,15 @@ def listed(name, tensors):
     found = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
     for position, tensor in enumerate(found):
         if not hasattr(tensor, "requires_grad"):
-            raise TypeError(f"{name}(): expected Tensor as element {position} in argument 0, but "
-                            f"got {type(tensor).__name__}")
+            raise TypeError(
+                f"{name}(): expected Tensor as element {position} in argument 0, but "
+                f"got {type(tensor).__name__}"
+            )
     return found
 
 
 # -- at least so many dims -------------------------------------------------------------------------
+
 
 def _raised_1d(tensor):
     return tensor if tensor.ndim else tensor.reshape(1)
@@ -137,20 +176,30 @@ def _at_least(name, raised):
         if hasattr(tensors, "requires_grad"):
             return raised(tensors)
         return tuple([raised(tensor) for tensor in listed(name, tensors)])
+
     return composite
 
 
 for _count, _raised in ((1, _raised_1d), (2, _raised_2d), (3, _raised_3d)):
     _name = f"atleast_{_count}d"
-    op(f"{_name}(tensors: any = ()) -> any", composite=_at_least(_name, _raised), method=False,
-       varargs=True, doc=f"Return a view of {_count} dims of each tensor that has fewer.\n\n"
-       "One tensor gives one view, several of them or a sequence give a tuple.",
-       samples=[*(case(T(*shape)) for shape in ((), (2,), (2, 3), (2, 3, 2), (0,))),
-                case(T(), T(2)), case([T(2, 3), T()])],
-       ref=references_rearrange.at_least.of(_name))
+    op(
+        f"{_name}(tensors: any = ()) -> any",
+        composite=_at_least(_name, _raised),
+        method=False,
+        varargs=True,
+        doc=f"Return a view of {_count} dims of each tensor that has fewer.\n\n"
+        "One tensor gives one view, several of them or a sequence give a tuple.",
+        samples=[
+            *(case(T(*shape)) for shape in ((), (2,), (2, 3), (2, 3, 2), (0,))),
+            case(T(), T(2)),
+            case([T(2, 3), T()]),
+        ],
+        ref=references_rearrange.at_least.of(_name),
+    )
 
 
 # -- joins -----------------------------------------------------------------------------------------
+
 
 def _join(name, prepare, dim_of):
     def composite(tensors):
@@ -158,6 +207,7 @@ def _join(name, prepare, dim_of):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         tensors = [prepare(tensor) for tensor in tensors]
         return ops.cat(tensors, dim_of(tensors[0]))
+
     return composite
 
 
@@ -165,34 +215,77 @@ def _column(tensor):
     return tensor if tensor.ndim > 1 else tensor.reshape(tensor.numel(), 1)
 
 
-op("hstack(tensors: Tensor[]) -> Tensor", method=False, out=True, ref="numpy.hstack",
-   composite=_join("hstack", _raised_1d, lambda first: 0 if first.ndim == 1 else 1),
-   doc="Return tensors joined along the second dim, vectors and numbers along the first.",
-   samples=[case([T(2), T(3)]), case([T(2, 3), T(2, 1)]), case((T(), T())), case([T(0), T(2)]),
-            case([T(2), real(2)])])
-op("vstack(tensors: Tensor[]) -> Tensor", method=False, out=True, ref="numpy.vstack",
-   composite=_join("vstack", _raised_2d, lambda first: 0), aliases=("row_stack",),
-   doc="Return tensors joined along the first dim; vectors and numbers are rows.",
-   samples=[case([T(3), T(3)]), case([T(2, 3), T(3)]), case((T(), T())), case([T(0, 3), T(2, 3)]),
-            case([T(2), real(2)])])
-op("dstack(tensors: Tensor[]) -> Tensor", method=False, out=True, ref="numpy.dstack",
-   composite=_join("dstack", _raised_3d, lambda first: 2),
-   doc="Return tensors joined along the third dim, which they get if they have fewer.",
-   samples=[case([T(3), T(3)]), case([T(2, 3), T(2, 3)]), case((T(), T())),
-            case([T(2, 3, 1), T(2, 3, 2)]), case([T(2), real(2)])])
-op("column_stack(tensors: Tensor[]) -> Tensor", method=False, out=True, ref="numpy.column_stack",
-   composite=_join("column_stack", _column, lambda first: 1),
-   doc="Return tensors joined along the second dim; vectors and numbers are columns.",
-   samples=[case([T(3), T(3)]), case([T(2, 3), T(2)]), case((T(), T())), case([T(2, 0), T(2)]),
-            case([T(2), real(2)])])
+op(
+    "hstack(tensors: Tensor[]) -> Tensor",
+    method=False,
+    out=True,
+    ref="numpy.hstack",
+    composite=_join("hstack", _raised_1d, lambda first: 0 if first.ndim == 1 else 1),
+    doc="Return tensors joined along the second dim, vectors and numbers along the first.",
+    samples=[
+        case([T(2), T(3)]),
+        case([T(2, 3), T(2, 1)]),
+        case((T(), T())),
+        case([T(0), T(2)]),
+        case([T(2), real(2)]),
+    ],
+)
+op(
+    "vstack(tensors: Tensor[]) -> Tensor",
+    method=False,
+    out=True,
+    ref="numpy.vstack",
+    composite=_join("vstack", _raised_2d, lambda first: 0),
+    aliases=("row_stack",),
+    doc="Return tensors joined along the first dim; vectors and numbers are rows.",
+    samples=[
+        case([T(3), T(3)]),
+        case([T(2, 3), T(3)]),
+        case((T(), T())),
+        case([T(0, 3), T(2, 3)]),
+        case([T(2), real(2)]),
+    ],
+)
+op(
+    "dstack(tensors: Tensor[]) -> Tensor",
+    method=False,
+    out=True,
+    ref="numpy.dstack",
+    composite=_join("dstack", _raised_3d, lambda first: 2),
+    doc="Return tensors joined along the third dim, which they get if they have fewer.",
+    samples=[
+        case([T(3), T(3)]),
+        case([T(2, 3), T(2, 3)]),
+        case((T(), T())),
+        case([T(2, 3, 1), T(2, 3, 2)]),
+        case([T(2), real(2)]),
+    ],
+)
+op(
+    "column_stack(tensors: Tensor[]) -> Tensor",
+    method=False,
+    out=True,
+    ref="numpy.column_stack",
+    composite=_join("column_stack", _column, lambda first: 1),
+    doc="Return tensors joined along the second dim; vectors and numbers are columns.",
+    samples=[
+        case([T(3), T(3)]),
+        case([T(2, 3), T(2)]),
+        case((T(), T())),
+        case([T(2, 0), T(2)]),
+        case([T(2), real(2)]),
+    ],
+)
 
 
 def _block_diag(tensors):
     tensors = listed("block_diag", tensors)
     for position, tensor in enumerate(tensors):
         if tensor.ndim > 2:
-            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. "
-                               f"Input {position} has {tensor.ndim} dimensions")
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. "
+                f"Input {position} has {tensor.ndim} dimensions"
+            )
     if not tensors:
         return ops.zeros((1, 0))
     blocks = [_raised_2d(tensor) for tensor in tensors]
@@ -200,15 +293,33 @@ def _block_diag(tensors):
     for block in blocks:
         height, own = block.shape
         after = width - start - own
-        rows.append(ops.cat([ops.new_zeros(block, (height, start)), block,
-                             ops.new_zeros(block, (height, after))], 1))
+        rows.append(
+            ops.cat(
+                [
+                    ops.new_zeros(block, (height, start)),
+                    block,
+                    ops.new_zeros(block, (height, after)),
+                ],
+                1,
+            )
+        )
         start += own
     return ops.cat(rows, 0)
 
 
-op("block_diag(tensors: any = ()) -> Tensor", composite=_block_diag, method=False, varargs=True,
-   doc="Return a matrix with the given ones on its diagonal; the rest is 0.\n\nNumbers count as "
-       "matrices of one element, vectors as rows.\nRaises: RuntimeError above 2 dims.",
-   samples=[case(T(2, 3), T(2), T()), case(T(2, 2)), case(T(2, 0), T(1, 2)), case(T(0), T(2)),
-            case(T(1), real(2, 2))],
-   ref=references_rearrange.block_diag)
+op(
+    "block_diag(tensors: any = ()) -> Tensor",
+    composite=_block_diag,
+    method=False,
+    varargs=True,
+    doc="Return a matrix with the given ones on its diagonal; the rest is 0.\n\nNumbers count as "
+    "matrices of one element, vectors as rows.\nRaises: RuntimeError above 2 dims.",
+    samples=[
+        case(T(2, 3), T(2), T()),
+        case(T(2, 2)),
+        case(T(2, 0), T(1, 2)),
+        case(T(0), T(2)),
+        case(T(1), real(2, 2)),
+    ],
+    ref=references_rearrange.block_diag,
+)

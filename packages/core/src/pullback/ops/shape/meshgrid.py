@@ -24,16 +24,28 @@ def _pair_shape(a, b):
     a, b = (1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b
     for d, (x, y) in enumerate(zip(a, b)):
         if x != y and x != 1 and y != 1:
-            raise RuntimeError(f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
-                               f"at non-singleton dimension {d}")
+            raise RuntimeError(
+                f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
+                f"at non-singleton dimension {d}"
+            )
     return tuple(y if x == 1 else x for x, y in zip(a, b))
 
 
-op("broadcast_tensors(tensors: any = ()) -> any", composite=_broadcast_tensors, method=False,
-   varargs=True, doc="Return views of tensors, expanded to the shape that all broadcast to.",
-   samples=[case(T(2, 3), T(3)), case(T(2, 1), T(1, 3), T()), case(T(2)), case(T(0, 1), T(3)),
-            case([T(2, 1), real(2)])],
-   ref=references_rearrange.broadcast_tensors)
+op(
+    "broadcast_tensors(tensors: any = ()) -> any",
+    composite=_broadcast_tensors,
+    method=False,
+    varargs=True,
+    doc="Return views of tensors, expanded to the shape that all broadcast to.",
+    samples=[
+        case(T(2, 3), T(3)),
+        case(T(2, 1), T(1, 3), T()),
+        case(T(2)),
+        case(T(0, 1), T(3)),
+        case([T(2, 1), real(2)]),
+    ],
+    ref=references_rearrange.broadcast_tensors,
+)
 
 
 def _meshgrid(tensors, indexing):
@@ -42,40 +54,58 @@ def _meshgrid(tensors, indexing):
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     for tensor in tensors:
         if tensor.ndim > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but "
-                               f"got: {tuple(tensor.shape)}")
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but "
+                f"got: {tuple(tensor.shape)}"
+            )
     if any(tensor.dtype != tensors[0].dtype for tensor in tensors):
         raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     if any(tensor.device != tensors[0].device for tensor in tensors):
         raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
     if indexing is None:
-        warnings.warn("torch.meshgrid: in an upcoming release, it will be required to pass the "
-                      "indexing argument.", UserWarning, stacklevel=2)
+        warnings.warn(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the "
+            "indexing argument.",
+            UserWarning,
+            stacklevel=2,
+        )
         indexing = "ij"
     if not isinstance(indexing, str):
-        raise TypeError(f"meshgrid(): argument 'indexing' must be str, not "
-                        f"{type(indexing).__name__}")
+        raise TypeError(
+            f"meshgrid(): argument 'indexing' must be str, not {type(indexing).__name__}"
+        )
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but "
-                           f"received: {indexing}")
+        raise RuntimeError(
+            f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
     swapped = indexing == "xy" and len(tensors) > 1
     if swapped:
         tensors = (tensors[1], tensors[0], *tensors[2:])
     shape, count = tuple([tensor.numel() for tensor in tensors]), len(tensors)
-    grids = [tensor.view((1,) * d + (-1,) + (1,) * (count - d - 1)).expand(shape)
-             for d, tensor in enumerate(tensors)]
+    grids = [
+        tensor.view((1,) * d + (-1,) + (1,) * (count - d - 1)).expand(shape)
+        for d, tensor in enumerate(tensors)
+    ]
     return (grids[1], grids[0], *grids[2:]) if swapped else tuple(grids)
 
 
-op("meshgrid(tensors: any = (), *, indexing: str? = None) -> any", composite=_meshgrid,
-   method=False, varargs=True,
-   doc="Return one view for each vector: its elements vary along its own dim of the grid only.\n\n"
-       "With indexing \"ij\" dim k belongs to vector k; \"xy\" exchanges the first two.\n"
-       "Raises: RuntimeError for other tensors than vectors and numbers, and for several dtypes.",
-   samples=[case(T(2), T(3), indexing="ij"), case(T(2), T(3), indexing="xy"),
-            case([T(2), T(), T(3)], indexing="xy"), case(T(2), indexing="xy"),
-            case(T(0), T(2), indexing="ij")],
-   ref=references_rearrange.meshgrid)
+op(
+    "meshgrid(tensors: any = (), *, indexing: str? = None) -> any",
+    composite=_meshgrid,
+    method=False,
+    varargs=True,
+    doc="Return one view for each vector: its elements vary along its own dim of the grid only.\n\n"
+    'With indexing "ij" dim k belongs to vector k; "xy" exchanges the first two.\n'
+    "Raises: RuntimeError for other tensors than vectors and numbers, and for several dtypes.",
+    samples=[
+        case(T(2), T(3), indexing="ij"),
+        case(T(2), T(3), indexing="xy"),
+        case([T(2), T(), T(3)], indexing="xy"),
+        case(T(2), indexing="xy"),
+        case(T(0), T(2), indexing="ij"),
+    ],
+    ref=references_rearrange.meshgrid,
+)
 
 
 def _vectors(tensors):
@@ -93,11 +123,16 @@ def _cartesian_prod(tensors):
     return ops.stack([grid.reshape(-1) for grid in grids], 1)
 
 
-op("cartesian_prod(tensors: any = ()) -> Tensor", composite=_cartesian_prod, method=False,
-   varargs=True, doc="Return all choices of one element of each vector, a row each.\n\n"
-   "One vector is returned as it is.\nRaises: RuntimeError for other tensors than vectors.",
-   samples=[case(T(2), T(3)), case(T(2), T(1), T(2)), case(T(3)), case(T(0), T(2))],
-   ref=references_rearrange.cartesian_prod)
+op(
+    "cartesian_prod(tensors: any = ()) -> Tensor",
+    composite=_cartesian_prod,
+    method=False,
+    varargs=True,
+    doc="Return all choices of one element of each vector, a row each.\n\n"
+    "One vector is returned as it is.\nRaises: RuntimeError for other tensors than vectors.",
+    samples=[case(T(2), T(3)), case(T(2), T(1), T(2)), case(T(3)), case(T(0), T(2))],
+    ref=references_rearrange.cartesian_prod,
+)
 
 
 def _choices(like, n, r, again):
@@ -131,7 +166,7 @@ def _check_count(n, r, again):
     """Raise for more rows than memory could hold."""
     total = n + r - 1 if again else n
     rows = math.lgamma(total + 1) - math.lgamma(r + 1) - math.lgamma(total - r + 1)
-    if (again and r > 62) or rows > 40 * math.log(2):   # torch refuses n ** r from 2 ** 63 on
+    if (again and r > 62) or rows > 40 * math.log(2):  # torch refuses n ** r from 2 ** 63 on
         raise RuntimeError("numel: integer multiplication overflow")
 
 
@@ -149,17 +184,31 @@ def _combinations(self, r, with_replacement):
         rows = ops.new_zeros(self, (1, r), dtype=dtype_named("int64"))
     else:
         _check_count(n, r, with_replacement)
-        rows = (_large_choices(self, n, r) if r > n // 2 and not with_replacement
-                else _choices(self, n, r, with_replacement))
+        rows = (
+            _large_choices(self, n, r)
+            if r > n // 2 and not with_replacement
+            else _choices(self, n, r, with_replacement)
+        )
     return ops.index(self, (rows,))
 
 
-op("combinations(self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor",
-   composite=_combinations, method=False,
-   doc="Return all choices of r elements of a vector, a row each, in their order.\n\n"
-       "With replacement an element may be chosen again.\nRaises: RuntimeError for other tensors "
-       "than vectors, and for a negative r.",
-   samples=[case(T(4)), case(T(4), 3), case(T(3), 2, True), case(T(3), 1),
-            case(T(3), 0, skip=NO_PART), case(T(2), 3), case(T(2), 3, True), case(T(0)),
-            case(T(3), 3)],
-   ref=references_rearrange.combinations)
+op(
+    "combinations(self: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor",
+    composite=_combinations,
+    method=False,
+    doc="Return all choices of r elements of a vector, a row each, in their order.\n\n"
+    "With replacement an element may be chosen again.\nRaises: RuntimeError for other tensors "
+    "than vectors, and for a negative r.",
+    samples=[
+        case(T(4)),
+        case(T(4), 3),
+        case(T(3), 2, True),
+        case(T(3), 1),
+        case(T(3), 0, skip=NO_PART),
+        case(T(2), 3),
+        case(T(2), 3, True),
+        case(T(0)),
+        case(T(3), 3),
+    ],
+    ref=references_rearrange.combinations,
+)

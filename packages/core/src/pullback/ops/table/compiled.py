@@ -7,4 +7,5 @@ from functools import cache
 def compiled(module, name):
     """Return a function of the core's compiled modules: ``compiled("ops.clone", "zeros_of")``."""
     from importlib import import_module
+
     return getattr(import_module(f"pullback._c.{module}"), name)

@@ -71,196 +71,448 @@ def _binary(doc_of, *, required):
 
 
 # -- data movement and creation ------------------------------------------------------------------
-_prim("copy", "unary", "self",
-      "out = self, cast to out's dtype as C casts (complex to real drops the imaginary part, "
-      "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
-      "a host scalar fills.", required=True)
-_prim("flip", "move", "self", "out = self with the order of some dims reversed.",
-      params=("dims:ints",))
+_prim(
+    "copy",
+    "unary",
+    "self",
+    "out = self, cast to out's dtype as C casts (complex to real drops the imaginary part, "
+    "anything to bool compares with zero, float to integer truncates). Both shapes are equal; "
+    "a host scalar fills.",
+    required=True,
+)
+_prim(
+    "flip",
+    "move",
+    "self",
+    "out = self with the order of some dims reversed.",
+    params=("dims:ints",),
+)
 for _name, _kept in (("tril", "<="), ("triu", ">=")):
-    _prim(_name, "move", "self", f"out = self where column - row {_kept} diagonal in the last two "
-          "dims, else 0.", params=("diagonal:int",))
-_prim("arange", "create", "", "out[i] = start + i * step for a 1-d out; computed in the accumulate "
-      "type. Integer outs get integer params.", params=("start:scalar", "step:scalar"), key=-1)
-_prim("linspace", "create", "", "out[i] = start + i * step in the first half of a 1-d out of "
-      "floating-point numbers, end - (n - 1 - i) * step in the second, of n // 2 numbers or one "
-      "more; computed in float64.", params=("start:scalar", "end:scalar", "step:scalar"), key=-1)
-_prim("uniform", "random", "", "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
-      params=("seed:int", "offset:int"), key=-1)
-_prim("normal", "random", "", "Philox4x32-10 standard normal numbers by Box-Muller.",
-      params=("seed:int", "offset:int"), key=-1)
-_prim("randint", "random", "", "Philox4x32-10 integers in [low, high).",
-      params=("seed:int", "offset:int", "low:int", "high:int"), key=-1)
-_prim("permutation", "random", "", "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
-      "number i changes places with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
-      "of Philox4x32-10.", params=("seed:int", "offset:int"), key=-1)
+    _prim(
+        _name,
+        "move",
+        "self",
+        f"out = self where column - row {_kept} diagonal in the last two dims, else 0.",
+        params=("diagonal:int",),
+    )
+_prim(
+    "arange",
+    "create",
+    "",
+    "out[i] = start + i * step for a 1-d out; computed in the accumulate "
+    "type. Integer outs get integer params.",
+    params=("start:scalar", "step:scalar"),
+    key=-1,
+)
+_prim(
+    "linspace",
+    "create",
+    "",
+    "out[i] = start + i * step in the first half of a 1-d out of "
+    "floating-point numbers, end - (n - 1 - i) * step in the second, of n // 2 numbers or one "
+    "more; computed in float64.",
+    params=("start:scalar", "end:scalar", "step:scalar"),
+    key=-1,
+)
+_prim(
+    "uniform",
+    "random",
+    "",
+    "Philox4x32-10 uniform numbers in [0, 1), in out's logical order.",
+    params=("seed:int", "offset:int"),
+    key=-1,
+)
+_prim(
+    "normal",
+    "random",
+    "",
+    "Philox4x32-10 standard normal numbers by Box-Muller.",
+    params=("seed:int", "offset:int"),
+    key=-1,
+)
+_prim(
+    "randint",
+    "random",
+    "",
+    "Philox4x32-10 integers in [low, high).",
+    params=("seed:int", "offset:int", "low:int", "high:int"),
+    key=-1,
+)
+_prim(
+    "permutation",
+    "random",
+    "",
+    "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
+    "number i changes places with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
+    "of Philox4x32-10.",
+    params=("seed:int", "offset:int"),
+    key=-1,
+)
 
 # -- elementwise -----------------------------------------------------------------------------------
-_unary({
-    "exp": "e^x", "log": "natural logarithm", "sqrt": "square root", "sin": "sine",
-    "cos": "cosine", "atan": "arctangent", "erf": "error function",
-    "floor": "round down", "round": "round half to even",
-    "bitwise_not": "~x; logical not for bool",
-}, required=True)
-_unary({
-    "neg": "-x", "abs": "|x|; real output for complex input", "sign": "-1, 0 or 1; 0 for NaN",
-    "ceil": "round up", "trunc": "round to zero", "conj": "complex conjugate",
-    "logical_not": "x == 0, bool output", "tanh": "hyperbolic tangent",
-    "log1p": "log(1 + x)", "expm1": "e^x - 1",
-    "sigmoid": "1 / (1 + e^-x)", "relu": "max(x, 0), NaN stays", "rsqrt": "1 / sqrt(x)",
-    "reciprocal": "1 / x", "square": "x * x", "tan": "tangent", "asin": "arcsine",
-    "acos": "arccosine", "sinh": "hyperbolic sine", "cosh": "hyperbolic cosine",
-    "log2": "base-2 logarithm", "log10": "base-10 logarithm", "exp2": "2^x",
-    "isnan": "x != x, bool output",
-    "isfinite": "neither infinite nor NaN, bool output",
-    "acosh": "inverse hyperbolic cosine", "asinh": "inverse hyperbolic sine",
-    "atanh": "inverse hyperbolic tangent", "erfc": "1 - erf(x)",
-    "erfinv": "the inverse of erf", "lgamma": "log |gamma(x)|; infinite at its poles",
-    "digamma": "derivative of log gamma; NaN at its poles, -inf at 0 and inf at -0",
-    "i0": "modified Bessel function of order 0; NaN at infinity",
-    "i1": "modified Bessel function of order 1; NaN at infinity",
-    "elu": "x, or e^x - 1 of what is not positive",
-    "gelu": "x * P(X <= x) for a standard normal X: x / 2 * erfc(-x / sqrt(2))",
-    "gelu_tanh": "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
-    "silu": "x / (1 + e^-x)",
-    "softplus": "log(1 + e^x), and x where it exceeds 20",
-}, required=False)
-_binary({
-    "add": "x + y; logical or for bool", "sub": "x - y", "mul": "x * y; logical and for bool",
-    "div": "x / y for floating and complex dtypes",
-    "floor_divide": "floor(x / y); integers: PB_E_RUNTIME 'ZeroDivisionError' when y is 0",
-    "fmod": "C's remainder, sign of x", "remainder": "Python's remainder, sign of y",
-    "pow": "x ** y; integer dtypes: exact, negative exponents give 0, 1 or -1",
-    "atan2": "angle of (y=x, x=y)",
-    "bitwise_and": "x & y", "bitwise_or": "x | y", "bitwise_xor": "x ^ y",
-    "lshift": "x << y", "rshift": "x >> y",
-    "eq": "x == y, bool output", "lt": "x < y, bool output",
-}, required=True)
-_binary({
-    "maximum": "the larger, NaN wins", "minimum": "the smaller, NaN wins",
-    "ne": "x != y, bool output", "le": "x <= y, bool output",
-    "gt": "x > y, bool output", "ge": "x >= y, bool output",
-    "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
-    "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
-    "gcd": "greatest common divisor, not negative; 0 of two zeros",
-    "hypot": "sqrt(x^2 + y^2) without overflow",
-    "logaddexp": "log(e^x + e^y) without overflow; of two equal infinities that one",
-    "gelu_backward": "x times the derivative of gelu at y",
-    "gelu_tanh_backward": "x times the derivative of gelu_tanh at y",
-    "silu_backward": "x times the conjugate of silu's derivative at y",
-    "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
-}, required=False)
+_unary(
+    {
+        "exp": "e^x",
+        "log": "natural logarithm",
+        "sqrt": "square root",
+        "sin": "sine",
+        "cos": "cosine",
+        "atan": "arctangent",
+        "erf": "error function",
+        "floor": "round down",
+        "round": "round half to even",
+        "bitwise_not": "~x; logical not for bool",
+    },
+    required=True,
+)
+_unary(
+    {
+        "neg": "-x",
+        "abs": "|x|; real output for complex input",
+        "sign": "-1, 0 or 1; 0 for NaN",
+        "ceil": "round up",
+        "trunc": "round to zero",
+        "conj": "complex conjugate",
+        "logical_not": "x == 0, bool output",
+        "tanh": "hyperbolic tangent",
+        "log1p": "log(1 + x)",
+        "expm1": "e^x - 1",
+        "sigmoid": "1 / (1 + e^-x)",
+        "relu": "max(x, 0), NaN stays",
+        "rsqrt": "1 / sqrt(x)",
+        "reciprocal": "1 / x",
+        "square": "x * x",
+        "tan": "tangent",
+        "asin": "arcsine",
+        "acos": "arccosine",
+        "sinh": "hyperbolic sine",
+        "cosh": "hyperbolic cosine",
+        "log2": "base-2 logarithm",
+        "log10": "base-10 logarithm",
+        "exp2": "2^x",
+        "isnan": "x != x, bool output",
+        "isfinite": "neither infinite nor NaN, bool output",
+        "acosh": "inverse hyperbolic cosine",
+        "asinh": "inverse hyperbolic sine",
+        "atanh": "inverse hyperbolic tangent",
+        "erfc": "1 - erf(x)",
+        "erfinv": "the inverse of erf",
+        "lgamma": "log |gamma(x)|; infinite at its poles",
+        "digamma": "derivative of log gamma; NaN at its poles, -inf at 0 and inf at -0",
+        "i0": "modified Bessel function of order 0; NaN at infinity",
+        "i1": "modified Bessel function of order 1; NaN at infinity",
+        "elu": "x, or e^x - 1 of what is not positive",
+        "gelu": "x * P(X <= x) for a standard normal X: x / 2 * erfc(-x / sqrt(2))",
+        "gelu_tanh": "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
+        "silu": "x / (1 + e^-x)",
+        "softplus": "log(1 + e^x), and x where it exceeds 20",
+    },
+    required=False,
+)
+_binary(
+    {
+        "add": "x + y; logical or for bool",
+        "sub": "x - y",
+        "mul": "x * y; logical and for bool",
+        "div": "x / y for floating and complex dtypes",
+        "floor_divide": "floor(x / y); integers: PB_E_RUNTIME 'ZeroDivisionError' when y is 0",
+        "fmod": "C's remainder, sign of x",
+        "remainder": "Python's remainder, sign of y",
+        "pow": "x ** y; integer dtypes: exact, negative exponents give 0, 1 or -1",
+        "atan2": "angle of (y=x, x=y)",
+        "bitwise_and": "x & y",
+        "bitwise_or": "x | y",
+        "bitwise_xor": "x ^ y",
+        "lshift": "x << y",
+        "rshift": "x >> y",
+        "eq": "x == y, bool output",
+        "lt": "x < y, bool output",
+    },
+    required=True,
+)
+_binary(
+    {
+        "maximum": "the larger, NaN wins",
+        "minimum": "the smaller, NaN wins",
+        "ne": "x != y, bool output",
+        "le": "x <= y, bool output",
+        "gt": "x > y, bool output",
+        "ge": "x >= y, bool output",
+        "sigmoid_backward": "x * conj(y * (1 - y)) for a gradient x and a result y",
+        "tanh_backward": "x * conj(1 - y * y) for a gradient x and a result y",
+        "gcd": "greatest common divisor, not negative; 0 of two zeros",
+        "hypot": "sqrt(x^2 + y^2) without overflow",
+        "logaddexp": "log(e^x + e^y) without overflow; of two equal infinities that one",
+        "gelu_backward": "x times the derivative of gelu at y",
+        "gelu_tanh_backward": "x times the derivative of gelu_tanh at y",
+        "silu_backward": "x times the conjugate of silu's derivative at y",
+        "zeta": "Hurwitz zeta function of x > 1 at y; at poles of y infinite",
+    },
+    required=False,
+)
 # With a decomposition each, as they only save passes over memory.
 _prim("addcmul", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) * tensor2")
 _prim("addcdiv", "ternary", "self tensor1 tensor2 value", "self + (value * tensor1) / tensor2")
 _prim("clamp", "ternary", "self min max", "minimum(maximum(self, min), max); NaN wins.")
-_prim("lerp", "ternary", "self end weight", "self + weight * (end - self) where |weight| < 0.5, "
-      "else end - (end - self) * (1 - weight), so that the weights 0 and 1 give the ends.")
-_prim("where", "ternary", "condition self other", "self where condition (bool) else other.",
-      key=1, required=True)
+_prim(
+    "lerp",
+    "ternary",
+    "self end weight",
+    "self + weight * (end - self) where |weight| < 0.5, "
+    "else end - (end - self) * (1 - weight), so that the weights 0 and 1 give the ends.",
+)
+_prim(
+    "where",
+    "ternary",
+    "condition self other",
+    "self where condition (bool) else other.",
+    key=1,
+    required=True,
+)
 
 # -- reductions and scans --------------------------------------------------------------------------
 for _name, _doc in {
     "sum": "Sum; half and bfloat16 accumulate in float32. bool and integers: in and out int64.",
     "prod": "Product, as sum.",
-    "amax": "Largest element, NaN wins.", "amin": "Smallest element, NaN wins.",
-    "any": "Any element non-zero; bool output.", "all": "All elements non-zero; bool output.",
+    "amax": "Largest element, NaN wins.",
+    "amin": "Smallest element, NaN wins.",
+    "any": "Any element non-zero; bool output.",
+    "all": "All elements non-zero; bool output.",
 }.items():
     _prim(_name, "reduce", "self", _doc, required=_name not in ("any", "all"))
 _prim("nansum", "reduce", "self", "Sum of the elements that are not NaN.")
 _prim("count_nonzero", "reduce", "self", "How many elements are not 0; int64 output.")
 _prim("sum_squares", "reduce", "self", "Sum of the squares.")
-_prim("moments", "reduce", "self", "Outputs the mean, and the sum of the squared differences from "
-      "it, by a stable one-pass method. Both have the same strides. An empty range gives NaN and "
-      "0.")
+_prim(
+    "moments",
+    "reduce",
+    "self",
+    "Outputs the mean, and the sum of the squared differences from "
+    "it, by a stable one-pass method. Both have the same strides. An empty range gives NaN and "
+    "0.",
+)
 for _name in ("argmax", "argmin"):
-    _prim(_name, "reduce", "self", "First index of the extreme element in row-major order of the "
-          "reduced dims (one dim, or all of them); NaN wins. int64 output.", required=True)
+    _prim(
+        _name,
+        "reduce",
+        "self",
+        "First index of the extreme element in row-major order of the "
+        "reduced dims (one dim, or all of them); NaN wins. int64 output.",
+        required=True,
+    )
 _prim("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
 _prim("cumprod", "scan", "self", "Running product along dim.", params=("dim:int",))
-_prim("logcumsumexp", "scan", "self", "Logarithm of the running sum of exponentials along dim.",
-      params=("dim:int",))
+_prim(
+    "logcumsumexp",
+    "scan",
+    "self",
+    "Logarithm of the running sum of exponentials along dim.",
+    params=("dim:int",),
+)
 
 for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
-    _prim(_name, "scan", "self", f"Outputs the {_what} elements so far along dim, and their int64 "
-          "indices. NaN wins; of equal elements the last counts.", params=("dim:int",))
+    _prim(
+        _name,
+        "scan",
+        "self",
+        f"Outputs the {_what} elements so far along dim, and their int64 "
+        "indices. NaN wins; of equal elements the last counts.",
+        params=("dim:int",),
+    )
 
 # -- linear algebra --------------------------------------------------------------------------------
-_prim("bmm", "matmul", "self mat2", "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
-      "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
-      required=True)
+_prim(
+    "bmm",
+    "matmul",
+    "self mat2",
+    "out[b] = self[b] @ mat2[b] for 3-d operands (B, M, K), "
+    "(B, K, N), (B, M, N); any strides, batch stride 0 allowed. K = 0 gives zeros.",
+    required=True,
+)
 
-_prim("solve", "solve", "self other", "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
-      "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
-      "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
-      required=True)
+_prim(
+    "solve",
+    "solve",
+    "self other",
+    "out[b] solves self[b] @ out[b] = other[b] for 3-d operands "
+    "(B, N, N) and (B, N, K), by elimination with partial pivoting. info[b] (int32) is 0, or the "
+    "number of the first pivot that is exactly 0, counted from 1; then out[b] is NaN.",
+    required=True,
+)
 
-_prim("svd", "svd", "self", "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
-      "3-d operands (B, M, N), with orthonormal columns of u and rows of vh, and s in descending "
-      "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
-      "result; then the outputs are NaN.", required=True)
+_prim(
+    "svd",
+    "svd",
+    "self",
+    "Outputs u, s, vh and info: self[b] = u[b] @ diag(s[b]) @ vh[b] for "
+    "3-d operands (B, M, N), with orthonormal columns of u and rows of vh, and s in descending "
+    "order. u and vh have min(M, N) of them, or all. info[b] (int32) is 0, or not if there is no "
+    "result; then the outputs are NaN.",
+    required=True,
+)
 
 _GEOMETRY = ("geometry:ints",)
-_prim("conv", "conv", "self weight bias", "Convolution of self (n, g * c, ..) with weight "
-      "(g * o, c, ..): out[n, g * o, w] is the sum over c and places k in the kernel of "
-      "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
-      "there is one. Geometry: stride, padding and dilation of each of one to three dims, then g. "
-      "All operands are contiguous.", params=_GEOMETRY)
-_prim("conv_adjoint", "conv", "self weight bias", "The adjoint of conv in its first operand, which "
-      "out is like; self is like conv's output. The bias (g * c), if there is one, is added.",
-      params=_GEOMETRY)
-_prim("conv_weight", "conv", "self other", "The adjoint of conv in its weight, which out is like; "
-      "other is like conv's output.", params=_GEOMETRY)
+_prim(
+    "conv",
+    "conv",
+    "self weight bias",
+    "Convolution of self (n, g * c, ..) with weight "
+    "(g * o, c, ..): out[n, g * o, w] is the sum over c and places k in the kernel of "
+    "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
+    "there is one. Geometry: stride, padding and dilation of each of one to three dims, then g. "
+    "All operands are contiguous.",
+    params=_GEOMETRY,
+)
+_prim(
+    "conv_adjoint",
+    "conv",
+    "self weight bias",
+    "The adjoint of conv in its first operand, which "
+    "out is like; self is like conv's output. The bias (g * c), if there is one, is added.",
+    params=_GEOMETRY,
+)
+_prim(
+    "conv_weight",
+    "conv",
+    "self other",
+    "The adjoint of conv in its weight, which out is like; other is like conv's output.",
+    params=_GEOMETRY,
+)
 
 # -- sizes of images -------------------------------------------------------------------------------
-_prim("resample", "resample", "self indices weights", "out[.., j, ..] = the sum over taps t of "
-      "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
-      "there is one tap. indices is int64. All operands are contiguous. Out of range: PB_E_INDEX.",
-      params=("dim:int",))
-_prim("resample_adjoint", "resample", "self indices weights", "The adjoint of resample in self: "
-      "adds to each element of out what was made of it.", params=("dim:int",))
+_prim(
+    "resample",
+    "resample",
+    "self indices weights",
+    "out[.., j, ..] = the sum over taps t of "
+    "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
+    "there is one tap. indices is int64. All operands are contiguous. Out of range: PB_E_INDEX.",
+    params=("dim:int",),
+)
+_prim(
+    "resample_adjoint",
+    "resample",
+    "self indices weights",
+    "The adjoint of resample in self: adds to each element of out what was made of it.",
+    params=("dim:int",),
+)
 
 # -- windows of the last one to three dims ---------------------------------------------------------
-_prim("max_windows", "windows", "self", "Outputs the largest element of each window, the first of "
-      "equal ones, but the last NaN; and its int64 place, counted row by row in the last dims: of "
-      "a window without elements -inf and a place near by. Geometry: kernel, stride, padding and "
-      "dilation of each dim. Window i of a dim begins at i * stride - padding; what lies outside "
-      "of the dim does not count. With kernel 0, window i of m over n elements goes from "
-      "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.", params=_GEOMETRY)
+_prim(
+    "max_windows",
+    "windows",
+    "self",
+    "Outputs the largest element of each window, the first of "
+    "equal ones, but the last NaN; and its int64 place, counted row by row in the last dims: of "
+    "a window without elements -inf and a place near by. Geometry: kernel, stride, padding and "
+    "dilation of each dim. Window i of a dim begins at i * stride - padding; what lies outside "
+    "of the dim does not count. With kernel 0, window i of m over n elements goes from "
+    "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.",
+    params=_GEOMETRY,
+)
 _AVERAGED = (*_GEOMETRY, "padded:int", "divisor:int")
-_prim("mean_windows", "windows", "self", "The sums of the windows of max_windows, with dilation 1, "
-      "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
-      "with padded those in the padding.", params=_AVERAGED)
-_prim("mean_windows_adjoint", "windows", "self", "The adjoint of mean_windows, which self is like.",
-      params=_AVERAGED)
+_prim(
+    "mean_windows",
+    "windows",
+    "self",
+    "The sums of the windows of max_windows, with dilation 1, "
+    "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
+    "with padded those in the padding.",
+    params=_AVERAGED,
+)
+_prim(
+    "mean_windows_adjoint",
+    "windows",
+    "self",
+    "The adjoint of mean_windows, which self is like.",
+    params=_AVERAGED,
+)
 
 # -- indexing --------------------------------------------------------------------------------------
-_prim("gather", "index", "self index", "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
-      "index is int64 and has out's shape. Out of range: PB_E_INDEX.", params=("dim:int",),
-      required=True)
-_prim("scatter", "index", "index src", "out[.., index[.., i, ..], ..] = src[.., i, ..] along dim; "
-      "out already holds the values that stay.", params=("dim:int",), key=1, required=True)
-_prim("scatter_add", "index", "index src", "As scatter, adding; in index order.",
-      params=("dim:int",), key=1, required=True)
-_prim("scatter_reduce", "index", "index src", "As scatter_add, but with the product (mode 0), the "
-      "larger (1) or the smaller element (2); NaN wins.", params=("dim:int", "mode:int"), key=1)
-_prim("index", "index", "self *indices",
-      "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
-      "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
-      "Negative indices count from the end. Out of range: PB_E_INDEX.", required=True)
-_prim("index_put", "index", "values *indices", "out[idx1[i...], .., r...] = values[i..., r...], or "
-      "+= when accumulate, in index order.", params=("accumulate:int",), required=True)
-_prim("nonzero", "index", "self", "out[n, d]: coordinates of the non-zero elements in row-major "
-      "order; out (int64) has exactly as many rows as there are.", required=True)
-_prim("sort", "sort", "self", "Stable sort along the last dim: outputs values and int64 indices; "
-      "shorter outputs get the first ones. NaN is largest.", params=("descending:int",),
-      required=True)
-_prim("argsort", "sort", "self", "The indices that sort outputs, alone.",
-      params=("descending:int",))
-_prim("searchsorted", "sort", "bounds self", "out[b, i] (int64): the place at which self[b, i] "
-      "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
-      "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "
-      "everything, with nan_last larger.", params=("right:int", "nan_last:int"))
+_prim(
+    "gather",
+    "index",
+    "self index",
+    "out[.., i, ..] = self[.., index[.., i, ..], ..] along dim; "
+    "index is int64 and has out's shape. Out of range: PB_E_INDEX.",
+    params=("dim:int",),
+    required=True,
+)
+_prim(
+    "scatter",
+    "index",
+    "index src",
+    "out[.., index[.., i, ..], ..] = src[.., i, ..] along dim; "
+    "out already holds the values that stay.",
+    params=("dim:int",),
+    key=1,
+    required=True,
+)
+_prim(
+    "scatter_add",
+    "index",
+    "index src",
+    "As scatter, adding; in index order.",
+    params=("dim:int",),
+    key=1,
+    required=True,
+)
+_prim(
+    "scatter_reduce",
+    "index",
+    "index src",
+    "As scatter_add, but with the product (mode 0), the "
+    "larger (1) or the smaller element (2); NaN wins.",
+    params=("dim:int", "mode:int"),
+    key=1,
+)
+_prim(
+    "index",
+    "index",
+    "self *indices",
+    "out[i..., r...] = self[idx1[i...], idx2[i...], .., r...]: "
+    "the k index arrays (int64, broadcast to one shape i) select along the first k dims of self. "
+    "Negative indices count from the end. Out of range: PB_E_INDEX.",
+    required=True,
+)
+_prim(
+    "index_put",
+    "index",
+    "values *indices",
+    "out[idx1[i...], .., r...] = values[i..., r...], or += when accumulate, in index order.",
+    params=("accumulate:int",),
+    required=True,
+)
+_prim(
+    "nonzero",
+    "index",
+    "self",
+    "out[n, d]: coordinates of the non-zero elements in row-major "
+    "order; out (int64) has exactly as many rows as there are.",
+    required=True,
+)
+_prim(
+    "sort",
+    "sort",
+    "self",
+    "Stable sort along the last dim: outputs values and int64 indices; "
+    "shorter outputs get the first ones. NaN is largest.",
+    params=("descending:int",),
+    required=True,
+)
+_prim(
+    "argsort", "sort", "self", "The indices that sort outputs, alone.", params=("descending:int",)
+)
+_prim(
+    "searchsorted",
+    "sort",
+    "bounds self",
+    "out[b, i] (int64): the place at which self[b, i] "
+    "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
+    "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "
+    "everything, with nan_last larger.",
+    params=("right:int", "nan_last:int"),
+)
 
 # -- fused, all with decompositions ----------------------------------------------------------------
 for _name, _doc in {
@@ -268,33 +520,74 @@ for _name, _doc in {
     "log_softmax": "x - logsumexp(x) along dim.",
 }.items():
     _prim(_name, "fused", "self", _doc, params=("dim:int",))
-_prim("softmax_backward", "fused", "grad out", "out * (grad - sum(grad * out, dim)).",
-      params=("dim:int",))
-_prim("log_softmax_backward", "fused", "grad out", "grad - exp(out) * sum(grad, dim).",
-      params=("dim:int",))
+_prim(
+    "softmax_backward",
+    "fused",
+    "grad out",
+    "out * (grad - sum(grad * out, dim)).",
+    params=("dim:int",),
+)
+_prim(
+    "log_softmax_backward",
+    "fused",
+    "grad out",
+    "grad - exp(out) * sum(grad, dim).",
+    params=("dim:int",),
+)
 
-_prim("logsumexp", "fused", "self", "max + log(sum(exp(x - max))) along dim, where out has size 1; "
-      "an infinite max counts as 0.", params=("dim:int",))
-_prim("normalize", "fused", "self mean scale weight bias", "(self - mean) * scale * weight + bias "
-      "for a contiguous self (samples, groups, channels of a group, elements of a channel), "
-      "contiguous mean and scale (samples or 1, groups), weight and bias (groups, channels).")
-_prim("normalize_backward", "fused", "grad self mean scale weight", "Outputs the gradients of "
-      "self, weight and bias of normalize, where mean is that of self and scale one over the root "
-      "of its variance plus a constant. grad and outputs are contiguous.")
+_prim(
+    "logsumexp",
+    "fused",
+    "self",
+    "max + log(sum(exp(x - max))) along dim, where out has size 1; an infinite max counts as 0.",
+    params=("dim:int",),
+)
+_prim(
+    "normalize",
+    "fused",
+    "self mean scale weight bias",
+    "(self - mean) * scale * weight + bias "
+    "for a contiguous self (samples, groups, channels of a group, elements of a channel), "
+    "contiguous mean and scale (samples or 1, groups), weight and bias (groups, channels).",
+)
+_prim(
+    "normalize_backward",
+    "fused",
+    "grad self mean scale weight",
+    "Outputs the gradients of "
+    "self, weight and bias of normalize, where mean is that of self and scale one over the root "
+    "of its variance plus a constant. grad and outputs are contiguous.",
+)
 
-_prim("standardize", "fused", "self *parameters", "Outputs (self - mean) / sqrt(variance + eps) * "
-      "weight + bias, and the mean and the biased variance, of every row: self is contiguous, with "
-      "rows of channels * inner elements, row i of group i % groups. Parameters, contiguous: the "
-      "weight if given & 1, and the bias if given & 2, by group and channel.",
-      params=("groups:int", "channels:int", "inner:int", "eps:float", "given:int"))
+_prim(
+    "standardize",
+    "fused",
+    "self *parameters",
+    "Outputs (self - mean) / sqrt(variance + eps) * "
+    "weight + bias, and the mean and the biased variance, of every row: self is contiguous, with "
+    "rows of channels * inner elements, row i of group i % groups. Parameters, contiguous: the "
+    "weight if given & 1, and the bias if given & 2, by group and channel.",
+    params=("groups:int", "channels:int", "inner:int", "eps:float", "given:int"),
+)
 
 # -- losses ----------------------------------------------------------------------------------------
 _NLL = ("ignored:int", "reduction:int")
-_prim("nll_loss", "loss", "self target weight", "-self[n, target[n, i], i] * weight[target[n, i]] "
-      "of (samples, classes, ...), or of (classes); 0 where the target is ignored. Reduction 2: "
-      "their sum, 1: that over the sum of the weights, 0: each. target is int64; the weight may be "
-      "missing. All operands are contiguous. No class: PB_E_INDEX.", params=_NLL)
-_prim("nll_loss_adjoint", "loss", "self target weight", "The adjoint of nll_loss in its first "
-      "operand, which out is like.", params=_NLL)
+_prim(
+    "nll_loss",
+    "loss",
+    "self target weight",
+    "-self[n, target[n, i], i] * weight[target[n, i]] "
+    "of (samples, classes, ...), or of (classes); 0 where the target is ignored. Reduction 2: "
+    "their sum, 1: that over the sum of the weights, 0: each. target is int64; the weight may be "
+    "missing. All operands are contiguous. No class: PB_E_INDEX.",
+    params=_NLL,
+)
+_prim(
+    "nll_loss_adjoint",
+    "loss",
+    "self target weight",
+    "The adjoint of nll_loss in its first operand, which out is like.",
+    params=_NLL,
+)
 
 PRIMITIVE_IDS: dict[str, int] = {name: number for number, name in enumerate(PRIMITIVES)}

@@ -1,6 +1,5 @@
 """What entries written below autograd share: kernels by primitive, new memory, raw copies."""
 
-
 from pullback.ops.table.compiled import compiled
 from pullback.ops.table.schema import ops
 
@@ -48,6 +47,7 @@ OWN_DTYPE, INT64_DTYPE = -1, 5
 
 
 # -- under vmap, where a tensor may stand for one element of a batch -------------------------------
+
 
 def whole_batch(tensor):
     """Return the batch that a tensor stands for, to look at values; others as they are."""

@@ -21,10 +21,10 @@ class Draw(NamedTuple):
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
-    kind: str = "tested"        # "tested", "real" (its real counterpart), or the name of a dtype
-    step: float | None = None   # round to multiples of this, so that equal elements occur
-    values: tuple | None = None     # these very elements, in row-major order
-    constant: bool = False      # the op has no derivative by it
+    kind: str = "tested"  # "tested", "real" (its real counterpart), or the name of a dtype
+    step: float | None = None  # round to multiples of this, so that equal elements occur
+    values: tuple | None = None  # these very elements, in row-major order
+    constant: bool = False  # the op has no derivative by it
 
 
 class Dtype(NamedTuple):
@@ -44,10 +44,12 @@ class Case(NamedTuple):
 
 TESTED = Dtype("tested")
 KINKS = dict.fromkeys(("grad", "gradgrad"), "a kink or a jump lies at these values")
-UNFILLED = dict.fromkeys(("value", "grad", "gradgrad"),
-                         "the elements are what the memory held before")
-MEMORY = dict.fromkeys(("transposed", "strided", "expanded"),
-                       "the result depends on how the elements lie in memory")
+UNFILLED = dict.fromkeys(
+    ("value", "grad", "gradgrad"), "the elements are what the memory held before"
+)
+MEMORY = dict.fromkeys(
+    ("transposed", "strided", "expanded"), "the result depends on how the elements lie in memory"
+)
 ROUNDED = dict.fromkeys(("grad", "gradgrad"), "finite differences need float64")
 DETACHED = dict.fromkeys(("grad", "gradgrad"), "it cuts the derivative off, which is its purpose")
 SHARED = {"alias": "it shares memory, but is no view: no history is shared"}
@@ -96,8 +98,17 @@ def case(*args, skip=None, only=ALL, **kwargs):
 
 
 SHAPES = ((3,), (2, 3), (2, 1, 3), (), (1,), (0,), (2, 0))
-PAIRS = (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((2, 3), ()),
-         ((), ()), ((3, 1, 2), (2, 1)), ((0, 3), (3,)), ((2, 0), (1,)))
+PAIRS = (
+    ((2, 3), (2, 3)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((), (2, 3)),
+    ((2, 3), ()),
+    ((), ()),
+    ((3, 1, 2), (2, 1)),
+    ((0, 3), (3,)),
+    ((2, 0), (1,)),
+)
 
 
 # For the check that results require grad if an operand does.
@@ -115,17 +126,21 @@ def binary(first=(-3, 3), second=(-3, 3), *, special=SPECIAL, ties=False, number
 
     ``special`` operands meet each other in every pair. ``ties`` adds operands with equal elements.
     """
+
     def draw(shape, bounds, step=None):
         return T(*shape, low=bounds[0], high=bounds[1], step=step)
 
     made = [case(draw(a, first), draw(b, second)) for a, b in PAIRS]
     if numbers:
         number = second[0] + 0.8 * (second[1] - second[0])
-        made += [case(draw((2, 3), first), int(number) or 1),
-                 case(draw((2, 3), first), number, only=FLOAT_COMPLEX)]
+        made += [
+            case(draw((2, 3), first), int(number) or 1),
+            case(draw((2, 3), first), number, only=FLOAT_COMPLEX),
+        ]
     if special:
-        made.append(case(fixed(special, shape=(len(special), 1)), fixed(special), skip=KINKS,
-                         only=FLOATING))
+        made.append(
+            case(fixed(special, shape=(len(special), 1)), fixed(special), skip=KINKS, only=FLOATING)
+        )
     if ties:
         made.append(case(draw((4, 4), first, 1), draw((4, 4), second, 1), skip=KINKS))
     return made
@@ -133,14 +148,19 @@ def binary(first=(-3, 3), second=(-3, 3), *, special=SPECIAL, ties=False, number
 
 def reduction(dims=(None, 0, -1, (0, 1)), *, empty=True, low=None, high=None):
     """Return calls of a reduction; ``empty``: it has a value for no elements."""
+
     def draw(*shape):
         return T(*shape, low=low, high=high)
 
     made = [case(draw(2, 3)), case(draw()), case(draw(1)), case(draw(3))]
     for dim in dims:
         made += [case(draw(2, 3), dim), case(draw(2, 3), dim, keepdim=True)]
-    made += [case(draw(2, 3, 2), 1), case(draw(), 0), case(draw(), -1, keepdim=True),
-             case(draw(0, 3), 1)]
+    made += [
+        case(draw(2, 3, 2), 1),
+        case(draw(), 0),
+        case(draw(), -1, keepdim=True),
+        case(draw(0, 3), 1),
+    ]
     return [*made, case(draw(0, 3), 0), case(draw(0)), case(draw(2, 0), 1, True)] if empty else made
 
 

@@ -81,16 +81,26 @@ class Entry(NamedTuple):
 ENTRIES: dict[str, Entry] = {}
 
 # Compiled forward passes whose results depend on operands element by element.
-POINTWISE = ("elementwise", "cast", "clone", "copy", "pow", "rsub", "scaled", "square", "sub",
-             "where")
+POINTWISE = (
+    "elementwise",
+    "cast",
+    "clone",
+    "copy",
+    "pow",
+    "rsub",
+    "scaled",
+    "square",
+    "sub",
+    "where",
+)
 
 
-_NESTED = re.compile(r"[({]|\[[^\]]")   # a bracket that may hold a comma: not that of int[]
+_NESTED = re.compile(r"[({]|\[[^\]]")  # a bracket that may hold a comma: not that of int[]
 
 
 def split_arguments(text: str) -> list[str]:
     """Split an argument list at its top-level commas."""
-    if not _NESTED.search(text):        # nearly all; the loop below takes ten times as long
+    if not _NESTED.search(text):  # nearly all; the loop below takes ten times as long
         return [part.strip() for part in text.split(",") if part.strip()]
     parts, depth, current = [], 0, ""
     for character in text:
@@ -137,12 +147,40 @@ def camel(name: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
 
 
-def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=None,
-       promote="default", dtypes=ALL, vjp=None, jvp=None, save=None, reads_out=None, node=None,
-       inplace=False, inplace_node=None, inplace_function=None, out=False, out_dtype="cast",
-       out_overlap=False, view=False, overlap=False, batch=None, varargs=False, overload=None,
-       method=True, function=True, namespace=("",), aliases=(), elsewhere=(),
-       ref=None, samples=None, doc=""):
+def op(
+    signature: str,
+    *,
+    forward=None,
+    composite=None,
+    compiled=None,
+    kernel=None,
+    promote="default",
+    dtypes=ALL,
+    vjp=None,
+    jvp=None,
+    save=None,
+    reads_out=None,
+    node=None,
+    inplace=False,
+    inplace_node=None,
+    inplace_function=None,
+    out=False,
+    out_dtype="cast",
+    out_overlap=False,
+    view=False,
+    overlap=False,
+    batch=None,
+    varargs=False,
+    overload=None,
+    method=True,
+    function=True,
+    namespace=("",),
+    aliases=(),
+    elsewhere=(),
+    ref=None,
+    samples=None,
+    doc="",
+):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
 
     ``forward`` and ``composite`` are Python functions, or name compiled ones; ``compiled`` names
@@ -153,8 +191,10 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
     if name in ENTRIES:
         raise ValueError(f"the op table has two entries for {name!r}")
     if not function and namespace != ("",):
-        raise ValueError(f"{name!r} is no function, so it has no namespace {namespace!r}: leave "
-                         f"out function=False, or name it as `elsewhere`")
+        raise ValueError(
+            f"{name!r} is no function, so it has no namespace {namespace!r}: leave "
+            f"out function=False, or name it as `elsewhere`"
+        )
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     if jvp is None and view:
@@ -164,18 +204,49 @@ def op(signature: str, *, forward=None, composite=None, compiled=None, kernel=No
     if batch is None:
         batch = "pointwise" if jvp == "pointwise" else "each"
     if any(argument.name == "pin_memory" for argument in arguments):
-        composite, forward = (pinning(name, make, arguments) if callable(make) else make
-                              for make in (composite, forward))
-    if inplace_function is None:        # torch has few of them as functions
+        composite, forward = (
+            pinning(name, make, arguments) if callable(make) else make
+            for make in (composite, forward)
+        )
+    if inplace_function is None:  # torch has few of them as functions
         operands = ("Tensor", "Tensor?", "Tensor[]", "Operand", "Operand?")
         inplace_function = sum(argument.type in operands for argument in arguments) == 1
     ENTRIES[name] = Entry(
-        name, arguments, returns, forward, composite, compiled, kernel, promote, dtypes,
-        vjp or {}, jvp, save, reads_out, node or camel(name), inplace_node, inplace,
-        inplace_function, out, out_dtype, out_overlap, view, overlap, batch, varargs, overload,
-        method, function,
+        name,
+        arguments,
+        returns,
+        forward,
+        composite,
+        compiled,
+        kernel,
+        promote,
+        dtypes,
+        vjp or {},
+        jvp,
+        save,
+        reads_out,
+        node or camel(name),
+        inplace_node,
+        inplace,
+        inplace_function,
+        out,
+        out_dtype,
+        out_overlap,
+        view,
+        overlap,
+        batch,
+        varargs,
+        overload,
+        method,
+        function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),
-        tuple(aliases), tuple(elsewhere), ref, samples, doc.strip(), signature)
+        tuple(aliases),
+        tuple(elsewhere),
+        ref,
+        samples,
+        doc.strip(),
+        signature,
+    )
     return ENTRIES[name]
 
 
@@ -186,16 +257,20 @@ def pinning(op_name, make, arguments):
     """
     names = [argument.name for argument in arguments]
     pin_memory = names.index("pin_memory")
-    requires_grad, out = (names.index(name) if name in names else None
-                          for name in ("requires_grad", "out"))
+    requires_grad, out = (
+        names.index(name) if name in names else None for name in ("requires_grad", "out")
+    )
 
     def make_there(*values):
         if values[pin_memory] is not None and type(values[pin_memory]) is not bool:
-            raise TypeError(f"{op_name}(): argument 'pin_memory' must be bool, not "
-                            f"{type(values[pin_memory]).__name__}")
+            raise TypeError(
+                f"{op_name}(): argument 'pin_memory' must be bool, not "
+                f"{type(values[pin_memory]).__name__}"
+            )
         if not values[pin_memory] or (out is not None and values[out] is not None):
             return make(*values)
         from pullback.ops.table.compiled import compiled
+
         plain = list(values)
         if requires_grad is not None:
             plain[requires_grad] = False
@@ -203,6 +278,7 @@ def pinning(op_name, make, arguments):
         if requires_grad is None or not values[requires_grad]:
             return made
         return compiled("python.tensor_methods", "require_grad_of_new")(made)
+
     return make_there
 
 

@@ -21,13 +21,15 @@ def convolution_adjoint(np, self, weight, bias, sizes, stride, padding, dilation
     """Add every element, times the weight, to the places it would be made of."""
     self, weight = wide(np, self), wide(np, weight)
     n, o, c = self.shape[0], weight.shape[0], weight.shape[1]
-    padded = np.zeros((n, c * groups, *(s + 2 * p for s, p in zip(sizes, padding))),
-                      np.result_type(self, weight))
+    padded = np.zeros(
+        (n, c * groups, *(s + 2 * p for s, p in zip(sizes, padding))), np.result_type(self, weight)
+    )
     for spot, k, at in places(np, self.shape[2:], weight.shape[2:], stride, dilation):
         for g in range(groups):
             rows = slice(g * (o // groups), (g + 1) * (o // groups))
             padded[(slice(None), slice(g * c, (g + 1) * c), *at)] += (
-                self[(slice(None), rows, *spot)] @ weight[(rows, slice(None), *k)])
+                self[(slice(None), rows, *spot)] @ weight[(rows, slice(None), *k)]
+            )
     out = padded[(..., *(slice(p, p + s) for p, s in zip(padding, sizes)))]
     return out if bias is None else out + bias.reshape(-1, *[1] * len(sizes))
 
@@ -43,16 +45,19 @@ def convolution_weight(np, self, other, kernel, stride, padding, dilation, group
             rows = slice(g * (o // groups), (g + 1) * (o // groups))
             out[(rows, slice(None), *k)] += (
                 other[(slice(None), rows, *spot)].T
-                @ padded[(slice(None), slice(g * c, (g + 1) * c), *at)])
+                @ padded[(slice(None), slice(g * c, (g + 1) * c), *at)]
+            )
     return out
 
 
-def convolution(np, self, weight, bias, stride, padding, dilation, transposed, output_padding,
-                groups):
+def convolution(
+    np, self, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+):
     """Either of the two, by its sizes."""
     if transposed:
-        return conv_transpose(np, self, weight, bias, stride, padding, output_padding, groups,
-                              dilation)
+        return conv_transpose(
+            np, self, weight, bias, stride, padding, output_padding, groups, dilation
+        )
     return conv(np, self, weight, bias, stride, padding, dilation, groups)
 
 
@@ -71,15 +76,22 @@ def conv(np, self, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
     return convolution_map(np, self, weight, bias, counts, stride, padding, dilation, groups)
 
 
-def conv_transpose(np, self, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1,
-                   dilation=1):
+def conv_transpose(
+    np, self, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
+):
     """The adjoint of conv, with sizes of its own."""
     rank = weight.ndim - 2
     if self.ndim == rank + 1:
-        return conv_transpose(np, self[None], weight, bias, stride, padding, output_padding, groups,
-                              dilation)[0]
+        return conv_transpose(
+            np, self[None], weight, bias, stride, padding, output_padding, groups, dilation
+        )[0]
     stride, padding, extra, dilation = (
-        tuple_of(v, rank) for v in (stride, padding, output_padding, dilation))
-    sizes = [(n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, k, s, p, d, e in zip(
-        self.shape[2:], weight.shape[2:], stride, padding, dilation, extra)]
+        tuple_of(v, rank) for v in (stride, padding, output_padding, dilation)
+    )
+    sizes = [
+        (n - 1) * s - 2 * p + d * (k - 1) + e + 1
+        for n, k, s, p, d, e in zip(
+            self.shape[2:], weight.shape[2:], stride, padding, dilation, extra
+        )
+    ]
     return convolution_adjoint(np, self, weight, bias, sizes, stride, padding, dilation, groups)

@@ -19,7 +19,9 @@ def _point(np, x, size, mode, padding, align):
     x = (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
     if mode == "bicubic":
         places = [np.floor(x) + tap for tap in range(-1, 3)]
-        return [(_fold_in(np, place, size, padding, align), keys_kernel(x - place)) for place in places]
+        return [
+            (_fold_in(np, place, size, padding, align), keys_kernel(x - place)) for place in places
+        ]
     x = _fold_in(np, x, size, padding, align)
     if mode == "nearest":
         return [(np.round(x), 1.0)]
@@ -32,8 +34,10 @@ def grid_sample(np, self, grid, mode="bilinear", padding_mode="zeros", align_cor
     sizes = self.shape[2:]
     out = np.zeros((*self.shape[:2], *grid.shape[1:-1]), self.dtype)
     for spot in np.ndindex(*grid.shape[:-1]):
-        taps = [_point(np, x, size, mode, padding_mode, align_corners)
-                for x, size in zip(grid[spot][::-1], sizes)]
+        taps = [
+            _point(np, x, size, mode, padding_mode, align_corners)
+            for x, size in zip(grid[spot][::-1], sizes)
+        ]
         for chosen in np.ndindex(*map(len, taps)):
             places, weights = zip(*(of[number] for of, number in zip(taps, chosen)))
             if all(0 <= place < size for place, size in zip(places, sizes)):
@@ -44,8 +48,14 @@ def grid_sample(np, self, grid, mode="bilinear", padding_mode="zeros", align_cor
 
 def grid_sampler(np, self, grid, mode, padding, align_corners):
     """grid_sample, by numbers."""
-    return grid_sample(np, self, grid, ("bilinear", "nearest", "bicubic")[mode],
-                       ("zeros", "border", "reflection")[padding], align_corners)
+    return grid_sample(
+        np,
+        self,
+        grid,
+        ("bilinear", "nearest", "bicubic")[mode],
+        ("zeros", "border", "reflection")[padding],
+        align_corners,
+    )
 
 
 def affine_grid(np, theta, size, align_corners=None):

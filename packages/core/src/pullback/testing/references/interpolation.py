@@ -10,9 +10,10 @@ def resample(np, self, plan, node=None):
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
             shape = (-1, *[1] * (self.ndim - dim - 1))
-            out = sum(np.take(out, indices, dim) * (1 if weights is None else
-                                                    np.reshape(weights, shape))
-                      for indices, weights in taps)
+            out = sum(
+                np.take(out, indices, dim) * (1 if weights is None else np.reshape(weights, shape))
+                for indices, weights in taps
+            )
     return out
 
 
@@ -63,19 +64,33 @@ def _filter(np, size, count, step, mode):
     elif mode == "lanczos":
         matrix = np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
     else:
-        matrix = np.where(x < 1, (a + 2) * x**3 - (a + 3) * x**2 + 1, np.where(
-            x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0))
+        matrix = np.where(
+            x < 1,
+            (a + 2) * x**3 - (a + 3) * x**2 + 1,
+            np.where(x < 2, a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a, 0),
+        )
     return matrix / matrix.sum(1, keepdims=True)
 
 
-def interpolate(np, self, size=None, scale_factor=None, mode="nearest", align_corners=None,
-                recompute_scale_factor=None, antialias=False):
+def interpolate(
+    np,
+    self,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
+):
     """Multiply by a matrix per dim."""
     sizes = self.shape[2:]
     rank = len(sizes)
     scales = tuple_of(scale_factor, rank) if scale_factor is not None else (None,) * rank
-    counts = tuple_of(size, rank) if size is not None else tuple(
-        int(n * s) for n, s in zip(sizes, scales))
+    counts = (
+        tuple_of(size, rank)
+        if size is not None
+        else tuple(int(n * s) for n, s in zip(sizes, scales))
+    )
     if mode == "area":
         return adaptive_avg_pool(rank)(np, self, counts)
     out = wide(np, self)
@@ -83,7 +98,10 @@ def interpolate(np, self, size=None, scale_factor=None, mode="nearest", align_co
         step = n / m if scale is None or recompute_scale_factor else 1 / scale
         if align_corners:
             step = (n - 1) / (m - 1) if m > 1 else 0
-        matrix = _filter(np, n, m, step, mode) if antialias else _neighbours(
-            np, n, m, step, mode, align_corners)
+        matrix = (
+            _filter(np, n, m, step, mode)
+            if antialias
+            else _neighbours(np, n, m, step, mode, align_corners)
+        )
         out = np.moveaxis(np.moveaxis(out, dim, -1) @ matrix.T, -1, dim)
     return out.astype(self.dtype) if self.dtype.kind == "u" else out

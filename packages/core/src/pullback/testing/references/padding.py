@@ -25,8 +25,11 @@ def pad_mirrored(np, self, pad, mode):
     if mode == "circular":
         cut, widths = _cut(self, widths)
         return np.pad(cut, widths, mode="wrap")
-    grown = np.pad(self, [(max(a, 0), max(b, 0)) for a, b in widths],
-                   mode={"reflect": "reflect", "replicate": "edge"}[mode])
+    grown = np.pad(
+        self,
+        [(max(a, 0), max(b, 0)) for a, b in widths],
+        mode={"reflect": "reflect", "replicate": "edge"}[mode],
+    )
     return _cut(grown, [(min(a, 0), min(b, 0)) for a, b in widths])[0]
 
 

@@ -8,7 +8,7 @@ def pixel_shuffle(np, self, factor):
     out = np.zeros((*lead, c // (r * r), h * r, w * r), self.dtype)
     for i in range(r):
         for j in range(r):
-            out[..., i::r, j::r] = self[..., i * r + j::r * r, :, :]
+            out[..., i::r, j::r] = self[..., i * r + j :: r * r, :, :]
     return out
 
 
@@ -19,7 +19,7 @@ def pixel_unshuffle(np, self, factor):
     out = np.zeros((*lead, c * r * r, h // r, w // r), self.dtype)
     for i in range(r):
         for j in range(r):
-            out[..., i * r + j::r * r, :, :] = self[..., i::r, j::r]
+            out[..., i * r + j :: r * r, :, :] = self[..., i::r, j::r]
     return out
 
 

@@ -7,9 +7,10 @@ def _members(size, count, kernel, stride, pad, dilation):
     """Return the places of each window of a dim that lie inside it."""
     if not kernel:
         return [list(range(i * size // count, -(-(i + 1) * size // count))) for i in range(count)]
-    return [[place for place in range(first, first + kernel * dilation, dilation)
-             if 0 <= place < size]
-            for first in range(-pad, count * stride - pad, stride)]
+    return [
+        [place for place in range(first, first + kernel * dilation, dilation) if 0 <= place < size]
+        for first in range(-pad, count * stride - pad, stride)
+    ]
 
 
 def _by_dim(counts, geometry):
@@ -20,25 +21,25 @@ def _by_dim(counts, geometry):
 def _windows(np, self, counts, geometry):
     """Yield each window's place, and its elements by rows, with their places in the plane."""
     rank = len(counts)
-    sizes = self.shape[self.ndim - rank:]
+    sizes = self.shape[self.ndim - rank :]
     plane = np.arange(int(np.prod(sizes))).reshape(sizes)
     members = [_members(size, *of) for size, of in zip(sizes, _by_dim(counts, geometry))]
     for spot in np.ndindex(*counts):
         key = np.ix_(*(of[number] for of, number in zip(members, spot)))
         part = self[(..., *key)]
         places = plane[key].reshape(-1)
-        yield spot, part.reshape(*part.shape[:part.ndim - rank], len(places)), places
+        yield spot, part.reshape(*part.shape[: part.ndim - rank], len(places)), places
 
 
 def max_windows(np, self, plan, node):
     """Take the plan apart."""
     (shape, _), _, (geometry,) = plan
-    return max_of_windows(np, self, shape[self.ndim - len(geometry) // 4:], geometry)
+    return max_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry)
 
 
 def max_of_windows(np, self, counts, geometry):
     """argmax of every window."""
-    shape = (*self.shape[:self.ndim - len(counts)], *counts)
+    shape = (*self.shape[: self.ndim - len(counts)], *counts)
     values, indices = np.zeros(shape, self.dtype), np.zeros(shape, np.int64)
     for spot, part, plane in _windows(np, self, counts, geometry):
         chosen = np.argmax(part, -1)
@@ -50,10 +51,10 @@ def max_of_windows(np, self, counts, geometry):
 def scatter_planes(np, self, indices, sizes, add=True):
     """Add, or write, element by element."""
     rank = len(sizes)
-    lead = self.shape[:self.ndim - rank]
+    lead = self.shape[: self.ndim - rank]
     out = np.zeros((*lead, int(np.prod(sizes))), self.dtype)
     for place in np.ndindex(*self.shape):
-        target = (*place[:len(lead)], indices[place])
+        target = (*place[: len(lead)], indices[place])
         out[target] = self[place] + (out[target] if add else 0)
     return out.reshape(*lead, *sizes)
 
@@ -65,7 +66,7 @@ def unpool_planes(np, self, indices, sizes):
 
 def gather_planes(np, self, indices, rank):
     """Take along the joined dims."""
-    lead = self.shape[:self.ndim - rank]
+    lead = self.shape[: self.ndim - rank]
     flat = indices.reshape(*lead, -1)
     return np.take_along_axis(self.reshape(*lead, -1), flat, -1).reshape(indices.shape)
 
@@ -73,20 +74,22 @@ def gather_planes(np, self, indices, rank):
 def mean_windows(np, self, plan, node):
     """Take the plan apart."""
     (shape,), _, (geometry, *how) = plan
-    return mean_of_windows(np, self, shape[self.ndim - len(geometry) // 4:], geometry, *how)
+    return mean_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry, *how)
 
 
 def mean_of_windows(np, self, counts, geometry, padded, divisor):
     """Sum every window, then divide."""
     self = wide(np, self)
     rank = len(counts)
-    out = np.zeros((*self.shape[:self.ndim - rank], *counts), self.dtype)
+    out = np.zeros((*self.shape[: self.ndim - rank], *counts), self.dtype)
     areas = []
-    for size, (count, kernel, stride, pad, _) in zip(self.shape[self.ndim - rank:],
-                                                     _by_dim(counts, geometry)):
+    for size, (count, kernel, stride, pad, _) in zip(
+        self.shape[self.ndim - rank :], _by_dim(counts, geometry)
+    ):
         more = pad if padded else 0
-        areas.append([len(of) for of in _members(size + 2 * more, count, kernel, stride,
-                                                 pad - more, 1)])
+        areas.append(
+            [len(of) for of in _members(size + 2 * more, count, kernel, stride, pad - more, 1)]
+        )
     for spot, part, _ in _windows(np, self, counts, geometry):
         area = divisor or int(np.prod([of[number] for of, number in zip(areas, spot)]))
         total = part.sum(-1)
@@ -97,9 +100,9 @@ def mean_of_windows(np, self, counts, geometry, padded, divisor):
 def mean_windows_backward(np, self, plan, node):
     """Transpose the matrix of the mean, column by column."""
     (shape,), _, (geometry, *how) = plan
-    lead, sizes = self.shape[:-(len(geometry) // 4)], shape[-(len(geometry) // 4):]
+    lead, sizes = self.shape[: -(len(geometry) // 4)], shape[-(len(geometry) // 4) :]
     planes = np.eye(int(np.prod(sizes))).reshape(-1, *sizes)
-    matrix = mean_of_windows(np, planes, self.shape[len(lead):], geometry, *how)
+    matrix = mean_of_windows(np, planes, self.shape[len(lead) :], geometry, *how)
     matrix = matrix.reshape(len(planes), -1)
     flat = self.reshape(-1, matrix.shape[1]).astype(np.float64)
     return (flat @ matrix.T).reshape(*lead, *sizes)
@@ -110,71 +113,100 @@ def slides(np, self, rank, kernel, stride, padding, dilation, ceil_mode):
     kernel, padding, dilation = (tuple_of(n, rank) for n in (kernel, padding, dilation))
     stride = tuple_of(stride, rank) if stride else kernel
     counts = []
-    for size, k, s, p, d in zip(self.shape[self.ndim - rank:], kernel, stride, padding, dilation):
+    for size, k, s, p, d in zip(self.shape[self.ndim - rank :], kernel, stride, padding, dilation):
         count = 0
         while count * s - p + d * (k - 1) < size + p:
-            count += 1                  # whole windows
+            count += 1  # whole windows
         rest = (count - 1) * s - p + d * (k - 1) + 1 < size + p
         if ceil_mode and rest and count * s - p < size:
-            count += 1                  # one that begins inside
+            count += 1  # one that begins inside
         counts.append(count)
     return tuple(counts), (*kernel, *stride, *padding, *dilation)
 
 
 def max_pool(rank, both):
     """The largest elements, with indices if asked for."""
-    def reference(np, self, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
-                  return_indices=False):
-        found = max_of_windows(np, self, *slides(np, self, rank, kernel_size, stride, padding,
-                                                 dilation, ceil_mode))
+
+    def reference(
+        np,
+        self,
+        kernel_size,
+        stride=None,
+        padding=0,
+        dilation=1,
+        ceil_mode=False,
+        return_indices=False,
+    ):
+        found = max_of_windows(
+            np, self, *slides(np, self, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        )
         return found if both or return_indices else found[0]
+
     return reference
 
 
 def max_unpool(rank):
     """Write at the indices, in planes of the usual size or the given one."""
+
     def reference(np, self, indices, kernel_size, output_size=None):
-        usual = [n * kernel_size for n in self.shape[self.ndim - rank:]]
+        usual = [n * kernel_size for n in self.shape[self.ndim - rank :]]
         return unpool_planes(np, self, indices, output_size or usual)
+
     return reference
 
 
 def avg_pool(rank):
     """The sum of what lies inside, over the number asked for."""
-    def reference(np, self, kernel_size, stride=None, padding=0, ceil_mode=False,
-                  count_include_pad=True, divisor_override=None):
+
+    def reference(
+        np,
+        self,
+        kernel_size,
+        stride=None,
+        padding=0,
+        ceil_mode=False,
+        count_include_pad=True,
+        divisor_override=None,
+    ):
         windows = slides(np, self, rank, kernel_size, stride, padding, 1, ceil_mode)
         return mean_of_windows(np, self, *windows, count_include_pad, divisor_override)
+
     return reference
 
 
 def adapting(self, output_size, rank):
     """Return the counts and the geometry of adaptive pooling."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
-    sizes = self.shape[self.ndim - rank:]
+    sizes = self.shape[self.ndim - rank :]
     return tuple(n if m is None else m for n, m in zip(sizes, given)), (0,) * 4 * rank
 
 
 def adaptive_avg_pool(rank):
     """The mean of each window."""
+
     def reference(np, self, output_size):
         return mean_of_windows(np, self, *adapting(self, output_size, rank), False, None)
+
     return reference
 
 
 def adaptive_max_pool(rank, both):
     """The largest element of each window."""
+
     def reference(np, self, output_size, return_indices=False):
         found = max_of_windows(np, self, *adapting(self, output_size, rank))
         return found if both or return_indices else found[0]
+
     return reference
 
 
 def lp_pool(rank):
     """The p-norm of each window, of elements that are not negative."""
+
     def reference(np, self, norm_type, kernel_size, stride=None, ceil_mode=False):
         _, geometry = slides(np, self, rank, kernel_size, stride, 0, 1, ceil_mode)
         self = self.astype(np.int64) if self.dtype == bool else wide(np, self)
-        mean = avg_pool(rank)(np, self ** norm_type, kernel_size, stride, 0, ceil_mode)
+        mean = avg_pool(rank)(np, self**norm_type, kernel_size, stride, 0, ceil_mode)
         return (mean * int(np.prod(geometry[:rank]))) ** (1 / norm_type)
+
     return reference

@@ -39,7 +39,7 @@ def unfold_dim(np, self, dimension, size, step):
         return self.reshape(1)[:size]
     moved = np.moveaxis(self, dimension, -1)
     starts = range(0, moved.shape[-1] - size + 1, step)
-    made = np.stack([moved[..., s:s + size] for s in starts], -2)
+    made = np.stack([moved[..., s : s + size] for s in starts], -2)
     return np.moveaxis(made, -2, dimension if dimension >= 0 else dimension - 1)
 
 
@@ -51,7 +51,7 @@ def unfold_dim_backward(np, self, sizes, dimension, size, step):
     dim = dimension % len(sizes)
     moved, windows = np.moveaxis(out, dim, -1), np.moveaxis(self, dim, -2)
     for number in range(windows.shape[-2]):
-        moved[..., number * step:number * step + size] += windows[..., number, :]
+        moved[..., number * step : number * step + size] += windows[..., number, :]
     return out
 
 
@@ -62,8 +62,9 @@ def im2col(np, self, kernel_size, dilation, padding, stride):
     out = np.zeros((*self.shape[:2], *kernel_size, *counts), self.dtype)
     for o, k, at in places(np, counts, kernel_size, stride, dilation):
         out[(slice(None), slice(None), *k, *o)] = padded[(slice(None), slice(None), *at)]
-    return out.reshape(self.shape[0], self.shape[1] * int(np.prod(kernel_size)),
-                       int(np.prod(counts)))
+    return out.reshape(
+        self.shape[0], self.shape[1] * int(np.prod(kernel_size)), int(np.prod(counts))
+    )
 
 
 def col2im(np, self, output_size, kernel_size, dilation, padding, stride):

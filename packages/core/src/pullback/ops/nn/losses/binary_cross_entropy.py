@@ -19,7 +19,7 @@ from pullback.ops.table.schema import FLOATING, op, ops
 references = references_of("losses")
 
 
-_LOWEST = -100                          # logarithms count as at least this
+_LOWEST = -100  # logarithms count as at least this
 
 
 def probability(*shape):
@@ -56,15 +56,23 @@ def _bce_curve(g, grad, self, target):
     return g * grad * ((self * self - 2 * self * target + target) / (spread * spread))
 
 
-op("binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) -> Tensor",
-   forward=lambda grad, self, target: grad * ((self - target) / _bce_spread(self)),
-   vjp={"grad": lambda g, self, target: ops.binary_cross_entropy_backward(g, self, target),
-        "self": _bce_curve, "target": lambda g, grad, self: -g * grad / _bce_spread(self)},
-   method=False, function=False, dtypes=FLOATING,
-   doc="Return grad times the derivative of binary_cross_entropy by self.",
-   ref=lambda np, grad, self, target: grad * (self - target) / np.maximum(
-       (1 - self) * self, 1e-12),
-   samples=[case(T(2, 3), probability(2, 3), probability(2, 3))])
+op(
+    "binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) -> Tensor",
+    forward=lambda grad, self, target: grad * ((self - target) / _bce_spread(self)),
+    vjp={
+        "grad": lambda g, self, target: ops.binary_cross_entropy_backward(g, self, target),
+        "self": _bce_curve,
+        "target": lambda g, grad, self: -g * grad / _bce_spread(self),
+    },
+    method=False,
+    function=False,
+    dtypes=FLOATING,
+    doc="Return grad times the derivative of binary_cross_entropy by self.",
+    ref=lambda np, grad, self, target: (
+        grad * (self - target) / np.maximum((1 - self) * self, 1e-12)
+    ),
+    samples=[case(T(2, 3), probability(2, 3), probability(2, 3))],
+)
 
 
 def _bce_target_slope(g, self, weight, reduction):
@@ -73,29 +81,43 @@ def _bce_target_slope(g, self, weight, reduction):
 
 
 _WEIGHT = constant(2, 3, low=0.5, high=2)
-op("binary_cross_entropy_of(self: Tensor, target: Tensor, weight: Tensor?, reduction: str) "
-   "-> Tensor", method=False, function=False, forward=_bce_of, node="BinaryCrossEntropyBackward0",
-   vjp={"self": lambda g, self, target, weight, reduction: _bce_slope(
-            g, self, target, weight, reduction),
-        "target": lambda g, self, weight, reduction: _bce_target_slope(
-            g, self, weight, reduction)},
-   doc="Return binary_cross_entropy of checked arguments.", dtypes=FLOATING,
-   ref=references.binary_cross_entropy,
-   samples=[*reduction_samples(probability(2, 3), probability(2, 3), None),
-            *reduction_samples(probability(2, 3), probability(2, 3), _WEIGHT)])
+op(
+    "binary_cross_entropy_of(self: Tensor, target: Tensor, weight: Tensor?, reduction: str) "
+    "-> Tensor",
+    method=False,
+    function=False,
+    forward=_bce_of,
+    node="BinaryCrossEntropyBackward0",
+    vjp={
+        "self": lambda g, self, target, weight, reduction: _bce_slope(
+            g, self, target, weight, reduction
+        ),
+        "target": lambda g, self, weight, reduction: _bce_target_slope(g, self, weight, reduction),
+    },
+    doc="Return binary_cross_entropy of checked arguments.",
+    dtypes=FLOATING,
+    ref=references.binary_cross_entropy,
+    samples=[
+        *reduction_samples(probability(2, 3), probability(2, 3), None),
+        *reduction_samples(probability(2, 3), probability(2, 3), _WEIGHT),
+    ],
+)
 
 
 def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction):
     reduction = checked_reduction(size_average, reduce, reduction)
     if target.shape != self.shape:
-        raise ValueError(f"Using a target size ({target.shape}) that is different to the input "
-                         f"size ({self.shape}) is deprecated. Please ensure they have the same "
-                         f"size.")
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input "
+            f"size ({self.shape}) is deprecated. Please ensure they have the same "
+            f"size."
+        )
     refuse_dtype("binary_cross_entropy", self, "f")
     for other in (target, weight):
         if other is not None and other.dtype != self.dtype:
-            raise RuntimeError(f"Found dtype {type_name(other.dtype)} but expected "
-                               f"{type_name(self.dtype)}")
+            raise RuntimeError(
+                f"Found dtype {type_name(other.dtype)} but expected {type_name(self.dtype)}"
+            )
     refuse_grad("binary_cross_entropy", "weight", weight)
     if weight is not None:
         weight = broadcast(weight, target)[0]
@@ -105,16 +127,25 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
     return ops.binary_cross_entropy_of(self, target, weight, reduction)
 
 
-op(f"binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, {OLD}) -> Tensor",
-   composite=_binary_cross_entropy, method=False, namespace="functional", dtypes=FLOATING,
-   doc="Return -(target * log(self) + (1 - target) * log(1 - self)), reduced; logarithms count as "
-       "at least -100.\n\nRaises: ValueError for different shapes, RuntimeError for elements "
-       "outside [0, 1].", ref=references.binary_cross_entropy,
-   samples=[case(probability(2, 3), probability(2, 3)), case(probability(), probability()),
-            case(probability(2, 3), probability(2, 3), _WEIGHT, reduction="sum"),
-            case(probability(2, 3), probability(2, 3), constant(3, low=0.5, high=2)),
-            case(probability(0, 3), probability(0, 3), reduction="sum"),
-            case(fixed((0, 1, 0, 1)), fixed((1, 0, 0, 1)), reduction="none", skip=KINKS)])
+op(
+    f"binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, {OLD}) -> Tensor",
+    composite=_binary_cross_entropy,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    doc="Return -(target * log(self) + (1 - target) * log(1 - self)), reduced; logarithms count as "
+    "at least -100.\n\nRaises: ValueError for different shapes, RuntimeError for elements "
+    "outside [0, 1].",
+    ref=references.binary_cross_entropy,
+    samples=[
+        case(probability(2, 3), probability(2, 3)),
+        case(probability(), probability()),
+        case(probability(2, 3), probability(2, 3), _WEIGHT, reduction="sum"),
+        case(probability(2, 3), probability(2, 3), constant(3, low=0.5, high=2)),
+        case(probability(0, 3), probability(0, 3), reduction="sum"),
+        case(fixed((0, 1, 0, 1)), fixed((1, 0, 0, 1)), reduction="none", skip=KINKS),
+    ],
+)
 
 
 def _logits_of(self, target, weight, pos_weight, reduction):
@@ -140,25 +171,38 @@ def _logits_target_slope(g, self, weight, pos_weight, reduction):
     return _with(weight, share(g, self, reduction) * slope)
 
 
-op("logits_loss_of(self: Tensor, target: Tensor, weight: Tensor?, pos_weight: Tensor?, "
-   "reduction: str) -> Tensor", method=False, function=False, forward=_logits_of,
-   node="BinaryCrossEntropyWithLogitsBackward0",
-   vjp={"self": lambda g, self, target, weight, pos_weight, reduction: _logits_slope(
-            g, self, target, weight, pos_weight, reduction),
+op(
+    "logits_loss_of(self: Tensor, target: Tensor, weight: Tensor?, pos_weight: Tensor?, "
+    "reduction: str) -> Tensor",
+    method=False,
+    function=False,
+    forward=_logits_of,
+    node="BinaryCrossEntropyWithLogitsBackward0",
+    vjp={
+        "self": lambda g, self, target, weight, pos_weight, reduction: _logits_slope(
+            g, self, target, weight, pos_weight, reduction
+        ),
         "target": lambda g, self, weight, pos_weight, reduction: _logits_target_slope(
-            g, self, weight, pos_weight, reduction)},
-   doc="Return binary_cross_entropy_with_logits of checked arguments.", dtypes=FLOATING,
-   ref=references.logits_loss,
-   samples=[*reduction_samples(T(2, 3), probability(2, 3), None, None),
-            *reduction_samples(T(2, 3), probability(2, 3), _WEIGHT, constant(3, low=0.5, high=2))])
+            g, self, weight, pos_weight, reduction
+        ),
+    },
+    doc="Return binary_cross_entropy_with_logits of checked arguments.",
+    dtypes=FLOATING,
+    ref=references.logits_loss,
+    samples=[
+        *reduction_samples(T(2, 3), probability(2, 3), None, None),
+        *reduction_samples(T(2, 3), probability(2, 3), _WEIGHT, constant(3, low=0.5, high=2)),
+    ],
+)
 
 
 def _with_logits(self, target, weight, pos_weight, reduction):
     """The checks of both forms."""
     refuse_dtype("log_sigmoid_cpu", self, "f")
     if not target.is_floating_point():
-        raise RuntimeError(f"result type Float can't be cast to the desired output type "
-                           f"{type_name(target.dtype)}")
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {type_name(target.dtype)}"
+        )
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
         refuse_grad("binary_cross_entropy_with_logits", name, value)
     self, target = promoted_floats("log_sigmoid_cpu", self, target)
@@ -168,31 +212,53 @@ def _with_logits(self, target, weight, pos_weight, reduction):
 def _functional_with_logits(self, target, weight, size_average, reduce, reduction, pos_weight):
     reduction = checked_reduction(size_average, reduce, reduction)
     if target.shape != self.shape:
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size "
-                         f"({self.shape})")
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({self.shape})"
+        )
     return _with_logits(self, target, weight, pos_weight, reduction)
 
 
-_LOGITS = [case(T(2, 3), probability(2, 3)), case(T(), probability()),
-           case(T(2, 3), probability(2, 3), _WEIGHT),
-           case(T(2, 3), probability(2, 3), pos_weight=constant(3, low=0.5, high=2)),
-           case(T(0, 3), probability(0, 3), reduction="sum"),
-           case(fixed((0, 300, -300)), fixed((1, 0, 1)), skip=KINKS)]
-op(f"binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, {OLD}, "
-   "pos_weight: Tensor? = None) -> Tensor", composite=_functional_with_logits, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.with_logits,
-   doc="Return binary_cross_entropy of sigmoid(self), without overflow; `pos_weight` weighs the "
-       "positive part.\n\nRaises: ValueError for different shapes.", samples=_LOGITS)
-op("plain_binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, "
-   "pos_weight: Tensor? = None, reduction: int = 0) -> Tensor", method=False,
-   function="binary_cross_entropy_with_logits", dtypes=FLOATING,
-   composite=lambda self, target, weight, pos_weight, reduction: _with_logits(
-       self, target, weight, pos_weight,
-       numbered_reduction("binary_cross_entropy_with_logits", reduction)),
-   doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
-       "(sum).", samples=[case(T(2, 3), probability(2, 3), reduction=n) for n in (0, 1, 2)],
-   ref=lambda np, self, target, reduction: references.with_logits(
-       np, self, target, reduction=("none", "mean", "sum")[reduction]))
+_LOGITS = [
+    case(T(2, 3), probability(2, 3)),
+    case(T(), probability()),
+    case(T(2, 3), probability(2, 3), _WEIGHT),
+    case(T(2, 3), probability(2, 3), pos_weight=constant(3, low=0.5, high=2)),
+    case(T(0, 3), probability(0, 3), reduction="sum"),
+    case(fixed((0, 300, -300)), fixed((1, 0, 1)), skip=KINKS),
+]
+op(
+    f"binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, "
+    f"{OLD}, "
+    "pos_weight: Tensor? = None) -> Tensor",
+    composite=_functional_with_logits,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.with_logits,
+    doc="Return binary_cross_entropy of sigmoid(self), without overflow; `pos_weight` weighs the "
+    "positive part.\n\nRaises: ValueError for different shapes.",
+    samples=_LOGITS,
+)
+op(
+    "plain_binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, "
+    "pos_weight: Tensor? = None, reduction: int = 0) -> Tensor",
+    method=False,
+    function="binary_cross_entropy_with_logits",
+    dtypes=FLOATING,
+    composite=lambda self, target, weight, pos_weight, reduction: _with_logits(
+        self,
+        target,
+        weight,
+        pos_weight,
+        numbered_reduction("binary_cross_entropy_with_logits", reduction),
+    ),
+    doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
+    "(sum).",
+    samples=[case(T(2, 3), probability(2, 3), reduction=n) for n in (0, 1, 2)],
+    ref=lambda np, self, target, reduction: references.with_logits(
+        np, self, target, reduction=("none", "mean", "sum")[reduction]
+    ),
+)
 
 
 def _soft_margin_of(self, target, reduction):
@@ -204,25 +270,43 @@ def _soft_margin_slope(g, self, target, reduction):
     return share(g, self, reduction) * (-target * z / (z + 1))
 
 
-op("soft_margin_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor", method=False,
-   function=False, forward=_soft_margin_of, node="SoftMarginLossBackward0", dtypes=FLOATING,
-   vjp={"self": lambda g, self, target, reduction: _soft_margin_slope(g, self, target, reduction)},
-   doc="Return soft_margin_loss of checked arguments.", ref=references.soft_margin_loss,
-   samples=reduction_samples(T(2, 3), constant(2, 3)))
+op(
+    "soft_margin_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor",
+    method=False,
+    function=False,
+    forward=_soft_margin_of,
+    node="SoftMarginLossBackward0",
+    dtypes=FLOATING,
+    vjp={"self": lambda g, self, target, reduction: _soft_margin_slope(g, self, target, reduction)},
+    doc="Return soft_margin_loss of checked arguments.",
+    ref=references.soft_margin_loss,
+    samples=reduction_samples(T(2, 3), constant(2, 3)),
+)
 
 
 def _soft_margin_loss(self, target, size_average, reduce, reduction):
     reduction = checked_reduction(size_average, reduce, reduction)
     if not self.is_floating_point():
-        raise RuntimeError(f"result type Float can't be cast to the desired output type "
-                           f"{type_name(self.dtype)}")
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {type_name(self.dtype)}"
+        )
     refuse_grad("soft_margin_loss", "target", target)
     self, target = broadcast(self, target)
     return ops.soft_margin_loss_of(self, target, reduction)
 
 
-op(f"soft_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor", composite=_soft_margin_loss,
-   method=False, namespace="functional", dtypes=FLOATING, ref=references.soft_margin_loss,
-   doc="Return log(1 + exp(-target * self)), reduced; targets are 1 or -1.",
-   samples=[case(T(2, 3), constant(2, 3)), case(T(2, 3), constant(2, 3), reduction="sum"),
-            case(T(), constant(), reduction="none"), case(T(0), constant(0), reduction="sum")])
+op(
+    f"soft_margin_loss(self: Tensor, target: Tensor, {OLD}) -> Tensor",
+    composite=_soft_margin_loss,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.soft_margin_loss,
+    doc="Return log(1 + exp(-target * self)), reduced; targets are 1 or -1.",
+    samples=[
+        case(T(2, 3), constant(2, 3)),
+        case(T(2, 3), constant(2, 3), reduction="sum"),
+        case(T(), constant(), reduction="none"),
+        case(T(0), constant(0), reduction="sum"),
+    ],
+)

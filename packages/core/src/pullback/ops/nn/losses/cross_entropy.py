@@ -20,25 +20,50 @@ def loss_plan(shape, ignore_index, reduction):
     return (shape,), (OWN_DTYPE,), (ignore_index, reduction)
 
 
-_NLL = [((3, 4), _labels(0, 3, 1), None, -100, 1),
-        ((3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), 2, 2),
-        ((3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), -100, 0),
-        ((2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, -100, 0)]
-op("nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
-   forward="planned", kernel="nll_loss", method=False, function=False,
-   vjp={"self": lambda g, self_shape, target, weight, plan: ops.nll_loss_backward(
-       g, target, weight, loss_plan(self_shape, *plan[2]))},
-   node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
-   doc="Return nll_loss of checked arguments.", dtypes=FLOATING, ref=references.planned_nll_loss,
-   samples=[case(T(*shape), target, weight, loss_plan(target.shape if not how[1] else (), *how))
-            for shape, target, weight, *how in _NLL])
-op("nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
-   forward="planned", kernel="nll_loss_adjoint", method=False, function=False,
-   vjp={"self": lambda g, self_shape, target, weight, plan: ops.nll_loss_forward(
-       g, target, weight, loss_plan(self_shape, *plan[2]))},
-   doc="Return the derivative of nll_loss, times self.", dtypes=FLOATING,
-   samples=[case(T(*(target.shape if not how[1] else ())), target, weight, loss_plan(shape, *how))
-            for shape, target, weight, *how in _NLL])
+_NLL = [
+    ((3, 4), _labels(0, 3, 1), None, -100, 1),
+    ((3, 4), _labels(0, 2, 1), constant(4, low=0.5, high=2), 2, 2),
+    ((3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), -100, 0),
+    ((2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, -100, 0),
+]
+op(
+    "nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+    forward="planned",
+    kernel="nll_loss",
+    method=False,
+    function=False,
+    vjp={
+        "self": lambda g, self_shape, target, weight, plan: ops.nll_loss_backward(
+            g, target, weight, loss_plan(self_shape, *plan[2])
+        )
+    },
+    node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
+    doc="Return nll_loss of checked arguments.",
+    dtypes=FLOATING,
+    ref=references.planned_nll_loss,
+    samples=[
+        case(T(*shape), target, weight, loss_plan(target.shape if not how[1] else (), *how))
+        for shape, target, weight, *how in _NLL
+    ],
+)
+op(
+    "nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+    forward="planned",
+    kernel="nll_loss_adjoint",
+    method=False,
+    function=False,
+    vjp={
+        "self": lambda g, self_shape, target, weight, plan: ops.nll_loss_forward(
+            g, target, weight, loss_plan(self_shape, *plan[2])
+        )
+    },
+    doc="Return the derivative of nll_loss, times self.",
+    dtypes=FLOATING,
+    samples=[
+        case(T(*(target.shape if not how[1] else ())), target, weight, loss_plan(shape, *how))
+        for shape, target, weight, *how in _NLL
+    ],
+)
 
 
 @functools.lru_cache(maxsize=512)
@@ -49,16 +74,19 @@ def _nll_plan(dtype, size, target, weight, ignore_index, reduction):
     if dtype.kind != "f":
         raise unsupported("nll_loss", dtype)
     dim = 1 if len(size) > 1 else 0
-    expected = (*size[:dim], *size[dim + 1:])
+    expected = (*size[:dim], *size[dim + 1 :])
     if target != expected:
         count = target[0] if target else 0
         if dim and size[0] != count:
-            raise ValueError(f"Expected input batch_size ({size[0]}) to match target "
-                             f"batch_size ({count}).")
+            raise ValueError(
+                f"Expected input batch_size ({size[0]}) to match target batch_size ({count})."
+            )
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(target)}")
     if weight is not None and weight != (size[dim],):
-        raise RuntimeError(f"weight tensor should be defined either for all {size[dim]} classes or "
-                           f"no classes but got weight tensor of shape: {list(weight)}")
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {size[dim]} classes or "
+            f"no classes but got weight tensor of shape: {list(weight)}"
+        )
     return loss_plan(() if reduction else target, ignore_index, reduction)
 
 
@@ -69,13 +97,20 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
         kind = target.dtype.name
         if kind != "int64":
             if kind != "uint8":
-                raise RuntimeError(f"expected target dtype to be Long or Byte, but got "
-                                   f"{type_name(target.dtype)}")
+                raise RuntimeError(
+                    f"expected target dtype to be Long or Byte, but got {type_name(target.dtype)}"
+                )
             target = target.to(dtype_named("int64"))
         if self.ndim == 1 and target.shape == (1,):
             target = target.reshape(())
-    plan = _nll_plan(self.dtype, self.shape, target.shape, None if weight is None else weight.shape,
-                     ignore_index, REDUCTIONS.index(reduction))
+    plan = _nll_plan(
+        self.dtype,
+        self.shape,
+        target.shape,
+        None if weight is None else weight.shape,
+        ignore_index,
+        REDUCTIONS.index(reduction),
+    )
     if weight is not None:
         _check_weight(weight, self.dtype)
     return ops.nll_loss_forward(self, target, weight, plan)
@@ -83,29 +118,42 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
 
 def _check_weight(weight, dtype):
     if weight.dtype != dtype:
-        raise RuntimeError(f"expected scalar type {type_name(dtype)} but found "
-                           f"{type_name(weight.dtype)}")
+        raise RuntimeError(
+            f"expected scalar type {type_name(dtype)} but found {type_name(weight.dtype)}"
+        )
     if weight.requires_grad:
-        raise RuntimeError("The function 'nll_loss_forward' is not differentiable with respect to "
-                           "argument 'weight'. This input cannot have requires_grad True.")
+        raise RuntimeError(
+            "The function 'nll_loss_forward' is not differentiable with respect to "
+            "argument 'weight'. This input cannot have requires_grad True."
+        )
 
 
-op("nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
-   "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean') -> Tensor",
-   composite=_nll_loss, method=False, namespace="functional",
-   doc="Return the negative log likelihood of target classes.\n\n"
-       "Shape: (n, c, ...) and (n, ...), or (c) and ().", dtypes=FLOATING, ref=references.nll_loss,
-   samples=[case(T(3, 4), _labels(0, 3, 1)),
-            case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
-            case(T(3, 4), _labels(0, -100, 1)), case(T(3, 4), _labels(0, 2, 1), ignore_index=2),
-            case(T(4), fixed((2,), shape=(), kind="int64")),
-            case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
-            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), reduction="none"),
-            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"))])
+op(
+    "nll_loss(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
+    "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean') -> Tensor",
+    composite=_nll_loss,
+    method=False,
+    namespace="functional",
+    doc="Return the negative log likelihood of target classes.\n\n"
+    "Shape: (n, c, ...) and (n, ...), or (c) and ().",
+    dtypes=FLOATING,
+    ref=references.nll_loss,
+    samples=[
+        case(T(3, 4), _labels(0, 3, 1)),
+        case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2)),
+        case(T(3, 4), _labels(0, -100, 1)),
+        case(T(3, 4), _labels(0, 2, 1), ignore_index=2),
+        case(T(4), fixed((2,), shape=(), kind="int64")),
+        case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+        case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2), reduction="none"),
+        case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64")),
+    ],
+)
 
 
-def _cross_entropy(self, target, weight, size_average, ignore_index, reduce, reduction,
-                   label_smoothing):
+def _cross_entropy(
+    self, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+):
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     reduction = checked_reduction(size_average, reduce, reduction)
@@ -113,8 +161,10 @@ def _cross_entropy(self, target, weight, size_average, ignore_index, reduce, red
     logs = ops.log_softmax(self, dim)
     if target.shape == self.shape:
         if not target.dtype.is_floating_point:
-            raise RuntimeError(f"Expected floating point type for target with class probabilities, "
-                               f"got {type_name(target.dtype)}")
+            raise RuntimeError(
+                f"Expected floating point type for target with class probabilities, "
+                f"got {type_name(target.dtype)}"
+            )
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         _check_class_weight(weight, self.shape[dim] if self.ndim else 0)
@@ -123,14 +173,17 @@ def _cross_entropy(self, target, weight, size_average, ignore_index, reduce, red
     if label_smoothing == 0:
         return hard
     return hard * (1 - label_smoothing) + label_smoothing * _smooth(
-        logs, target, weight, ignore_index, reduction, dim)
+        logs, target, weight, ignore_index, reduction, dim
+    )
 
 
 def _check_class_weight(weight, classes):
     if weight is not None and tuple(weight.shape) != (classes,):
-        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all "
-                           f"{classes} classes or no classes but got weight tensor of shape: "
-                           f"{list(weight.shape)}")
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all "
+            f"{classes} classes or no classes but got weight tensor of shape: "
+            f"{list(weight.shape)}"
+        )
 
 
 def _smooth(logs, target, weight, ignore_index, reduction, dim):
@@ -164,18 +217,26 @@ def _soft_targets(logs, target, weight, reduction, label_smoothing, dim):
     return reduced(loss, reduction)
 
 
-op("cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
-   "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean', "
-   "label_smoothing: float = 0.0) -> Tensor", composite=_cross_entropy, method=False,
-   namespace="functional",
-   doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
-   dtypes=FLOATING, ref=references.cross_entropy,
-   samples=[case(T(3, 4), _labels(0, 3, 1)),
-            case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
-            case(T(4), fixed((2,), shape=(), kind="int64")),
-            case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
-            case(T(3, 4), _labels(0, 3, -100), label_smoothing=0.1),
-            case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2), label_smoothing=0.1),
-            case(T(3, 4), T(3, 4, low=0, high=1)), case(T(3, 4), T(3, 4), reduction="none"),
-            case(T(3, 4), T(3, 4), T(4, low=0.5, high=2), label_smoothing=0.1),
-            case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), reduction="none")])
+op(
+    "cross_entropy(self: Tensor, target: Tensor, weight: Tensor? = None, size_average: any = None, "
+    "ignore_index: int = -100, reduce: any = None, reduction: str = 'mean', "
+    "label_smoothing: float = 0.0) -> Tensor",
+    composite=_cross_entropy,
+    method=False,
+    namespace="functional",
+    doc="Return nll_loss(log_softmax(self), target); target holds classes or probabilities.",
+    dtypes=FLOATING,
+    ref=references.cross_entropy,
+    samples=[
+        case(T(3, 4), _labels(0, 3, 1)),
+        case(T(3, 4), _labels(0, -100, 1), constant(4, low=0.5, high=2)),
+        case(T(4), fixed((2,), shape=(), kind="int64")),
+        case(T(3, 4), _labels(0, 3, 1), reduction="sum"),
+        case(T(3, 4), _labels(0, 3, -100), label_smoothing=0.1),
+        case(T(3, 4), _labels(0, 3, 1), constant(4, low=0.5, high=2), label_smoothing=0.1),
+        case(T(3, 4), T(3, 4, low=0, high=1)),
+        case(T(3, 4), T(3, 4), reduction="none"),
+        case(T(3, 4), T(3, 4), T(4, low=0.5, high=2), label_smoothing=0.1),
+        case(T(2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), reduction="none"),
+    ],
+)

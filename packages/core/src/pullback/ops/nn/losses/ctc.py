@@ -17,10 +17,11 @@ from pullback.ops.table.schema import FLOATING, HALF, op, ops
 
 references = references_of("losses")
 
-_NONE = -math.inf                       # the logarithm of no way at all
+_NONE = -math.inf  # the logarithm of no way at all
 
 
 # -- states and steps ------------------------------------------------------------------------------
+
 
 def _labels(targets, target_lengths, blank):
     """Return the labels of each sample, filled up with blanks."""
@@ -45,8 +46,9 @@ def _states(log_probs, targets, target_lengths, blank):
     try:
         return along, states != before, ops.gather(log_probs, 2, along)
     except (IndexError, RuntimeError):
-        raise RuntimeError(f"ctc_loss: Expected targets to be in [0, {log_probs.shape[2]})"
-                           ) from None
+        raise RuntimeError(
+            f"ctc_loss: Expected targets to be in [0, {log_probs.shape[2]})"
+        ) from None
 
 
 def _step(ways, may_skip, log_probs, onwards):
@@ -67,6 +69,7 @@ def _at_end(states, target_lengths):
 
 # -- the primitive ---------------------------------------------------------------------------------
 
+
 def _check(log_probs, targets, input_lengths, target_lengths, blank):
     steps, batch, classes = log_probs.shape
     if not log_probs.numel():
@@ -78,12 +81,16 @@ def _check(log_probs, targets, input_lengths, target_lengths, blank):
             raise RuntimeError(f"{name} must be of size batch_size")
         least = int(ops.amin(lengths).item())
         if least < 0:
-            raise RuntimeError(f"Expected {name} to have value at least 0, but got value {least} "
-                               f"(while checking arguments for ctc_loss)")
+            raise RuntimeError(
+                f"Expected {name} to have value at least 0, but got value {least} "
+                f"(while checking arguments for ctc_loss)"
+            )
     longest = int(ops.amax(input_lengths).item())
     if longest > steps:
-        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value "
-                           f"{longest} (while checking arguments for ctc_loss)")
+        raise RuntimeError(
+            f"Expected input_lengths to have value at most {steps}, but got value "
+            f"{longest} (while checking arguments for ctc_loss)"
+        )
     _check_targets(targets, batch, target_lengths)
 
 
@@ -92,16 +99,20 @@ def _check_targets(targets, batch, target_lengths):
     if targets.ndim == 1:
         wrong = targets.shape[0] != total and (f"size {total}", 0)
     elif targets.ndim != 2:
-        raise RuntimeError(f"Expected 1 to 2 dimensions, but got {targets.ndim}-dimensional tensor "
-                           f"for argument #2 'targets' (while checking arguments for ctc_loss)")
+        raise RuntimeError(
+            f"Expected 1 to 2 dimensions, but got {targets.ndim}-dimensional tensor "
+            f"for argument #2 'targets' (while checking arguments for ctc_loss)"
+        )
     elif targets.shape[0] != batch:
         wrong = f"size {batch}", 0
     else:
         wrong = targets.shape[1] < longest and (f"size at least {longest}", 1)
     if wrong:
-        raise RuntimeError(f"Expected tensor to have {wrong[0]} at dimension {wrong[1]}, but got "
-                           f"size {targets.shape[wrong[1]]} for argument #2 'targets' (while "
-                           f"checking arguments for ctc_loss)")
+        raise RuntimeError(
+            f"Expected tensor to have {wrong[0]} at dimension {wrong[1]}, but got "
+            f"size {targets.shape[wrong[1]]} for argument #2 'targets' (while "
+            f"checking arguments for ctc_loss)"
+        )
 
 
 def _forward(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity):
@@ -125,14 +136,18 @@ def _slope(log_probs, targets, input_lengths, target_lengths, blank, zero_infini
     """The derivative by what log_softmax made log_probs from: expected minus seen probabilities."""
     states, may_skip, chosen = _states(log_probs, targets, target_lengths, blank)
     may_skip = ops.cat([may_skip, new_filled(may_skip, (may_skip.shape[0], 2))], 1).narrow(
-        1, 2, may_skip.shape[1])
+        1, 2, may_skip.shape[1]
+    )
     ends = _at_end(states, target_lengths)
     last = (input_lengths - 1).unsqueeze(1)
     onwards = new_filled(chosen, chosen.shape[1:], _NONE)
     found = []
     for step in range(log_probs.shape[0] - 1, -1, -1):
-        onwards = ops.where(last == step, ops.where(ends, chosen[step], _NONE),
-                            _step(onwards, may_skip, chosen[step], False))
+        onwards = ops.where(
+            last == step,
+            ops.where(ends, chosen[step], _NONE),
+            _step(onwards, may_skip, chosen[step], False),
+        )
         found.append(onwards)
     both = ways + ops.stack(found[::-1])
     seen = ops.where(both == _NONE, 0, ops.exp(both - chosen + loss.unsqueeze(1)))
@@ -147,13 +162,18 @@ def _vjp(gs, log_probs, targets, input_lengths, target_lengths, blank, zero_infi
     if gs[0] is None:
         return None
     return gs[0].unsqueeze(1) * ops.ctc_loss_slope(
-        log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1)
+        log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1
+    )
 
 
-_ARGUMENTS = ("log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, "
-              "blank: int, zero_infinity: bool")
-_LOGITS = dict.fromkeys(("grad", "gradgrad", "compiled"),
-                        "its derivative is that by what log_softmax made log_probs from")
+_ARGUMENTS = (
+    "log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, "
+    "blank: int, zero_infinity: bool"
+)
+_LOGITS = dict.fromkeys(
+    ("grad", "gradgrad", "compiled"),
+    "its derivative is that by what log_softmax made log_probs from",
+)
 _CASE = {"skip": COUNTED | _LOGITS, "only": FLOATING & ~HALF}
 
 
@@ -163,18 +183,32 @@ def _whole(*values, shape=None):
 
 _LENGTHS = _whole(6, 5), _whole(3, 2)
 _LABELS = _whole(1, 2, 2, 3, 1, 0, shape=(2, 3))
-op(f"ctc_loss_of({_ARGUMENTS}) -> Tensor[]", forward=_forward, node="CtcLossBackward0",
-   vjp={"log_probs": _vjp}, method=False, function=False, dtypes=FLOATING & ~HALF,
-   doc="Return the loss of each sample, and the logarithm of the ways to each state.",
-   samples="the ways are half of a sum; the tests of ctc_loss cover it")
-op(f"ctc_loss_slope({_ARGUMENTS}, loss: Tensor, ways: Tensor) -> Tensor", forward=_slope,
-   vjp={"log_probs": no_derivative("ctc_loss_backward", "log_probs")}, node="NotImplemented",
-   method=False, function=False, dtypes=FLOATING & ~HALF,
-   doc="Return the derivative of ctc_loss_of by what log_softmax made log_probs from.",
-   samples="it takes results of ctc_loss_of; the tests of ctc_loss cover it")
+op(
+    f"ctc_loss_of({_ARGUMENTS}) -> Tensor[]",
+    forward=_forward,
+    node="CtcLossBackward0",
+    vjp={"log_probs": _vjp},
+    method=False,
+    function=False,
+    dtypes=FLOATING & ~HALF,
+    doc="Return the loss of each sample, and the logarithm of the ways to each state.",
+    samples="the ways are half of a sum; the tests of ctc_loss cover it",
+)
+op(
+    f"ctc_loss_slope({_ARGUMENTS}, loss: Tensor, ways: Tensor) -> Tensor",
+    forward=_slope,
+    vjp={"log_probs": no_derivative("ctc_loss_backward", "log_probs")},
+    node="NotImplemented",
+    method=False,
+    function=False,
+    dtypes=FLOATING & ~HALF,
+    doc="Return the derivative of ctc_loss_of by what log_softmax made log_probs from.",
+    samples="it takes results of ctc_loss_of; the tests of ctc_loss cover it",
+)
 
 
 # -- the function ----------------------------------------------------------------------------------
+
 
 def _checked_lengths(name, lengths, like):
     """Return lengths as a vector of integers."""
@@ -187,25 +221,33 @@ def _checked_lengths(name, lengths, like):
 
 def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
     lengths = input_lengths, target_lengths
-    numbers = [isinstance(given, (tuple, list)) and all(hasattr(n, "__index__") for n in given)
-               for given in lengths]
+    numbers = [
+        isinstance(given, (tuple, list)) and all(hasattr(n, "__index__") for n in given)
+        for given in lengths
+    ]
     if not (all(numbers) or all(map(is_tensor, lengths))):
-        raise TypeError(f"ctc_loss(): input_lengths and target_lengths must both be Tensors or "
-                        f"both be tuples of ints, not {type(input_lengths).__name__} and "
-                        f"{type(target_lengths).__name__}")
+        raise TypeError(
+            f"ctc_loss(): input_lengths and target_lengths must both be Tensors or "
+            f"both be tuples of ints, not {type(input_lengths).__name__} and "
+            f"{type(target_lengths).__name__}"
+        )
     input_lengths, target_lengths = (
         _checked_lengths(name, given, log_probs)
-        for name, given in zip(("input_lengths", "target_lengths"), lengths))
+        for name, given in zip(("input_lengths", "target_lengths"), lengths)
+    )
     single = log_probs.ndim == 2
     if single:
         log_probs = log_probs.unsqueeze(1)
     if log_probs.ndim != 3:
-        raise RuntimeError(f"Expected 3-dimensional tensor, but got {log_probs.ndim}-dimensional "
-                           f"tensor for argument #1 'log_probs' (while checking arguments for "
-                           f"ctc_loss)")
+        raise RuntimeError(
+            f"Expected 3-dimensional tensor, but got {log_probs.ndim}-dimensional "
+            f"tensor for argument #1 'log_probs' (while checking arguments for "
+            f"ctc_loss)"
+        )
     targets = cast_to(targets.detach(), dtype_named("int64"))
-    loss, _ = ops.ctc_loss_of(log_probs, targets, input_lengths, target_lengths, blank,
-                              zero_infinity)
+    loss, _ = ops.ctc_loss_of(
+        log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
+    )
     if zero_infinity:
         loss = ops.where(loss == math.inf, 0, loss)
     if reduction == "mean":
@@ -213,40 +255,72 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reductio
     return loss.sum() if reduction == "sum" else loss.squeeze(0) if single else loss
 
 
-_TYPES = ("log_probs: Tensor, targets: Tensor, input_lengths: any, target_lengths: any, "
-          "blank: int = 0")
-_DOC = ("Return -log of the probability of each target sequence, however it is aligned, divided by "
-        "its length and averaged, or summed, or as it is.\n\n"
-        "Shape: log_probs (T, N, C) or (T, C), made by log_softmax; targets (N, S) or one after "
-        "the other (sum of target_lengths); lengths (N), as tensors or tuples of ints.\n\n"
-        "`blank` is the class of no label. A target that is longer than its input allows has an "
-        "infinite loss; with `zero_infinity` 0 and no gradient.\n\n"
-        "Derivative: that by what log_softmax made log_probs from; there is no second one.\n\n"
-        "Raises: RuntimeError for lengths that do not fit.")
-_SAMPLES = [case(T(6, 2, 4), _LABELS, *_LENGTHS, **_CASE),
-            case(T(6, 2, 4), _LABELS, (6, 5), (3, 2), reduction="none", **_CASE),
-            case(T(6, 2, 4), _whole(1, 2, 2, 3, 1), [6, 5], [3, 2], reduction="sum", **_CASE),
-            case(T(6, 4), _whole(1, 2), _whole(6, shape=()), _whole(2, shape=()), blank=3, **_CASE),
-            case(T(5, 4), _whole(1, 2), (5,), (2,), reduction="none", **_CASE),
-            case(T(3, 2, 4), _LABELS, (3, 3), (3, 2), 0, "none", True, **_CASE),
-            case(T(3, 2, 4), _LABELS, (3, 0), (0, 2), reduction="none", **_CASE)]
+_TYPES = (
+    "log_probs: Tensor, targets: Tensor, input_lengths: any, target_lengths: any, blank: int = 0"
+)
+_DOC = (
+    "Return -log of the probability of each target sequence, however it is aligned, divided by "
+    "its length and averaged, or summed, or as it is.\n\n"
+    "Shape: log_probs (T, N, C) or (T, C), made by log_softmax; targets (N, S) or one after "
+    "the other (sum of target_lengths); lengths (N), as tensors or tuples of ints.\n\n"
+    "`blank` is the class of no label. A target that is longer than its input allows has an "
+    "infinite loss; with `zero_infinity` 0 and no gradient.\n\n"
+    "Derivative: that by what log_softmax made log_probs from; there is no second one.\n\n"
+    "Raises: RuntimeError for lengths that do not fit."
+)
+_SAMPLES = [
+    case(T(6, 2, 4), _LABELS, *_LENGTHS, **_CASE),
+    case(T(6, 2, 4), _LABELS, (6, 5), (3, 2), reduction="none", **_CASE),
+    case(T(6, 2, 4), _whole(1, 2, 2, 3, 1), [6, 5], [3, 2], reduction="sum", **_CASE),
+    case(T(6, 4), _whole(1, 2), _whole(6, shape=()), _whole(2, shape=()), blank=3, **_CASE),
+    case(T(5, 4), _whole(1, 2), (5,), (2,), reduction="none", **_CASE),
+    case(T(3, 2, 4), _LABELS, (3, 3), (3, 2), 0, "none", True, **_CASE),
+    case(T(3, 2, 4), _LABELS, (3, 0), (0, 2), reduction="none", **_CASE),
+]
 
 
-def _functional(log_probs, targets, input_lengths, target_lengths, blank, reduction,
-                zero_infinity):
-    return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                     checked_reduction(None, None, reduction), zero_infinity)
+def _functional(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
+    return _ctc_loss(
+        log_probs,
+        targets,
+        input_lengths,
+        target_lengths,
+        blank,
+        checked_reduction(None, None, reduction),
+        zero_infinity,
+    )
 
 
-op(f"ctc_loss({_TYPES}, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor",
-   composite=_functional, method=False, namespace="functional", dtypes=FLOATING & ~HALF, doc=_DOC,
-   ref=references.ctc_loss, samples=_SAMPLES)
-op(f"plain_ctc_loss({_TYPES}, reduction: int = 0, zero_infinity: bool = False) -> Tensor",
-   method=False, function="ctc_loss", dtypes=FLOATING & ~HALF,
-   composite=lambda log_probs, targets, input_lengths, target_lengths, blank, reduction,
-   zero_infinity: _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                            numbered_reduction("ctc_loss", reduction), zero_infinity),
-   doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
-       "(sum).", samples=[case(T(6, 2, 4), _LABELS, *_LENGTHS, 0, n, **_CASE) for n in (0, 1, 2)],
-   ref=lambda np, log_probs, targets, inputs, lengths, blank, reduction: references.ctc_loss(
-       np, log_probs, targets, inputs, lengths, blank, ("none", "mean", "sum")[reduction]))
+op(
+    f"ctc_loss({_TYPES}, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor",
+    composite=_functional,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING & ~HALF,
+    doc=_DOC,
+    ref=references.ctc_loss,
+    samples=_SAMPLES,
+)
+op(
+    f"plain_ctc_loss({_TYPES}, reduction: int = 0, zero_infinity: bool = False) -> Tensor",
+    method=False,
+    function="ctc_loss",
+    dtypes=FLOATING & ~HALF,
+    composite=lambda log_probs, targets, inputs, lengths, blank, reduction, zero_infinity: (
+        _ctc_loss(
+            log_probs,
+            targets,
+            inputs,
+            lengths,
+            blank,
+            numbered_reduction("ctc_loss", reduction),
+            zero_infinity,
+        )
+    ),
+    doc="Return what the function of nn.functional does; the reduction is 0 (none), 1 (mean) or 2 "
+    "(sum).",
+    samples=[case(T(6, 2, 4), _LABELS, *_LENGTHS, 0, n, **_CASE) for n in (0, 1, 2)],
+    ref=lambda np, log_probs, targets, inputs, lengths, blank, reduction: references.ctc_loss(
+        np, log_probs, targets, inputs, lengths, blank, ("none", "mean", "sum")[reduction]
+    ),
+)

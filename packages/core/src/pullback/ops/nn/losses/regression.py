@@ -14,14 +14,22 @@ from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
 
 references = references_of("losses")
 
-PAIRS = [case(T(2, 3), T(2, 3)), case(T(2, 3), T(2, 3), reduction="sum"),
-         case(T(2, 3), T(2, 3), reduction="none"), case(T(), T()),
-         case(T(0, 3), T(0, 3), reduction="sum"), case(T(0), T(0), reduction="none")]
+PAIRS = [
+    case(T(2, 3), T(2, 3)),
+    case(T(2, 3), T(2, 3), reduction="sum"),
+    case(T(2, 3), T(2, 3), reduction="none"),
+    case(T(), T()),
+    case(T(0, 3), T(0, 3), reduction="sum"),
+    case(T(0), T(0), reduction="none"),
+]
 
 
 def reduction_samples(*args, **kwargs):
-    return [case(*args, "none", **kwargs), case(*args, "mean", **kwargs),
-            case(*args, "sum", **kwargs)]
+    return [
+        case(*args, "none", **kwargs),
+        case(*args, "mean", **kwargs),
+        case(*args, "sum", **kwargs),
+    ]
 
 
 def _weighted(loss, weight, self, reduction):
@@ -34,6 +42,7 @@ def _weighted(loss, weight, self, reduction):
 
 # -- the absolute and the squared difference -------------------------------------------------------
 
+
 def _l1_loss(self, target, size_average, reduce, reduction, weight):
     reduction = checked_reduction(size_average, reduce, reduction)
     warn_of_sizes(self, target)
@@ -44,13 +53,23 @@ def _l1_loss(self, target, size_average, reduce, reduction, weight):
     return reduced(loss, reduction)
 
 
-op(f"l1_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
-   composite=_l1_loss, method=False, namespace="functional", dtypes=NUMBERS,
-   doc="Return the absolute difference, reduced.", ref=references.l1_loss,
-   samples=[case(T(2, 3), T(2, 3), reduction="none"), case(T(2, 3), T(2, 3), reduction="sum"),
-            case(T(2, 3), T(2, 3), only=FLOAT_COMPLEX), case(T(), T(), only=FLOAT_COMPLEX),
-            case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), only=FLOAT_COMPLEX),
-            case(T(0, 3), T(0, 3), reduction="sum")])
+op(
+    f"l1_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
+    composite=_l1_loss,
+    method=False,
+    namespace="functional",
+    dtypes=NUMBERS,
+    doc="Return the absolute difference, reduced.",
+    ref=references.l1_loss,
+    samples=[
+        case(T(2, 3), T(2, 3), reduction="none"),
+        case(T(2, 3), T(2, 3), reduction="sum"),
+        case(T(2, 3), T(2, 3), only=FLOAT_COMPLEX),
+        case(T(), T(), only=FLOAT_COMPLEX),
+        case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), only=FLOAT_COMPLEX),
+        case(T(0, 3), T(0, 3), reduction="sum"),
+    ],
+)
 
 
 def _mse_loss_of(self, target, reduction):
@@ -58,13 +77,23 @@ def _mse_loss_of(self, target, reduction):
     return reduced(difference.mul_(difference), reduction)
 
 
-op("mse_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor", method=False,
-   function=False, forward=_mse_loss_of, node="MseLossBackward0", dtypes=FLOATING,
-   vjp={"self": lambda g, self, target, reduction: share(g, self, reduction) * 2 * (self - target),
-        "target": lambda g, self, target, reduction: share(g, self, reduction) * 2 * (
-            target - self)},
-   doc="Return mse_loss of two tensors of one shape and dtype.", ref=references.mse_loss,
-   samples=reduction_samples(T(2, 3), T(2, 3)))
+op(
+    "mse_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor",
+    method=False,
+    function=False,
+    forward=_mse_loss_of,
+    node="MseLossBackward0",
+    dtypes=FLOATING,
+    vjp={
+        "self": lambda g, self, target, reduction: share(g, self, reduction) * 2 * (self - target),
+        "target": lambda g, self, target, reduction: (
+            share(g, self, reduction) * 2 * (target - self)
+        ),
+    },
+    doc="Return mse_loss of two tensors of one shape and dtype.",
+    ref=references.mse_loss,
+    samples=reduction_samples(T(2, 3), T(2, 3)),
+)
 
 
 def _mse_loss(self, target, size_average, reduce, reduction, weight):
@@ -76,15 +105,24 @@ def _mse_loss(self, target, size_average, reduce, reduction, weight):
     return ops.mse_loss_of(self, target, reduction)
 
 
-op(f"mse_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
-   composite=_mse_loss, method=False, namespace="functional", dtypes=FLOATING,
-   doc="Return the squared difference, reduced.\n\nThe mean with weights is a weighted one.",
-   ref=references.mse_loss,
-   samples=[*PAIRS, case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),
-            case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), reduction="none")])
+op(
+    f"mse_loss(self: Tensor, target: Tensor, {OLD}, weight: Tensor? = None) -> Tensor",
+    composite=_mse_loss,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    doc="Return the squared difference, reduced.\n\nThe mean with weights is a weighted one.",
+    ref=references.mse_loss,
+    samples=[
+        *PAIRS,
+        case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),
+        case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), reduction="none"),
+    ],
+)
 
 
 # -- squared near 0, linear further out ------------------------------------------------------------
+
 
 def _smooth_l1_of(self, target, reduction, beta):
     size = ops.abs(self - target)
@@ -93,21 +131,34 @@ def _smooth_l1_of(self, target, reduction, beta):
 
 def _smooth_l1_slope(g, self, target, reduction, beta):
     difference = self - target
-    slope = ops.where(difference <= -beta, -1.0,
-                      ops.where(difference >= beta, 1.0, difference / beta))
+    slope = ops.where(
+        difference <= -beta, -1.0, ops.where(difference >= beta, 1.0, difference / beta)
+    )
     return share(g, self, reduction) * slope
 
 
-op("smooth_l1_loss_of(self: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor",
-   method=False, function=False, forward=_smooth_l1_of, node="SmoothL1LossBackward0",
-   vjp={"self": lambda g, self, target, reduction, beta: _smooth_l1_slope(
-            g, self, target, reduction, beta),
-        "target": lambda g, self, target, reduction, beta: -_smooth_l1_slope(
-            g, self, target, reduction, beta)},
-   doc="Return smooth_l1_loss of two tensors of one shape and dtype.", dtypes=FLOATING,
-   ref=references.smooth_l1_loss,
-   samples=[case(T(2, 3), T(2, 3), how, beta) for how, beta in (
-       ("none", 1.0), ("mean", 0.5), ("sum", 4.0))])
+op(
+    "smooth_l1_loss_of(self: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor",
+    method=False,
+    function=False,
+    forward=_smooth_l1_of,
+    node="SmoothL1LossBackward0",
+    vjp={
+        "self": lambda g, self, target, reduction, beta: _smooth_l1_slope(
+            g, self, target, reduction, beta
+        ),
+        "target": lambda g, self, target, reduction, beta: (
+            -_smooth_l1_slope(g, self, target, reduction, beta)
+        ),
+    },
+    doc="Return smooth_l1_loss of two tensors of one shape and dtype.",
+    dtypes=FLOATING,
+    ref=references.smooth_l1_loss,
+    samples=[
+        case(T(2, 3), T(2, 3), how, beta)
+        for how, beta in (("none", 1.0), ("mean", 0.5), ("sum", 4.0))
+    ],
+)
 
 
 def _smooth_l1_loss(self, target, size_average, reduce, reduction, beta):
@@ -122,36 +173,56 @@ def _smooth_l1_loss(self, target, size_average, reduce, reduction, beta):
     return ops.smooth_l1_loss_of(self, target, reduction, beta)
 
 
-op(f"smooth_l1_loss(self: Tensor, target: Tensor, {OLD}, beta: float = 1.0) -> Tensor",
-   composite=_smooth_l1_loss, method=False, namespace="functional", dtypes=FLOATING,
-   doc="Return the absolute difference, reduced; below beta, the squared one / (2 beta).\n\n"
-       "Raises: RuntimeError for a negative beta.", ref=references.smooth_l1_loss,
-   samples=[*PAIRS, case(T(2, 3), T(2, 3), beta=0.5), case(T(2, 3), T(2, 3), beta=0)])
+op(
+    f"smooth_l1_loss(self: Tensor, target: Tensor, {OLD}, beta: float = 1.0) -> Tensor",
+    composite=_smooth_l1_loss,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    doc="Return the absolute difference, reduced; below beta, the squared one / (2 beta).\n\n"
+    "Raises: RuntimeError for a negative beta.",
+    ref=references.smooth_l1_loss,
+    samples=[*PAIRS, case(T(2, 3), T(2, 3), beta=0.5), case(T(2, 3), T(2, 3), beta=0)],
+)
 
 
 def _huber_of(self, target, reduction, delta):
     size = ops.abs(self - target)
-    return reduced(ops.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta),
-                   reduction)
+    return reduced(
+        ops.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), reduction
+    )
 
 
 def _huber_slope(g, self, target, reduction, delta):
     difference = self - target
-    slope = ops.where(difference <= -delta, -delta,
-                      ops.where(difference >= delta, delta, difference))
+    slope = ops.where(
+        difference <= -delta, -delta, ops.where(difference >= delta, delta, difference)
+    )
     return share(g, self, reduction) * slope
 
 
-op("huber_loss_of(self: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor",
-   method=False, function=False, forward=_huber_of, node="HuberLossBackward0",
-   vjp={"self": lambda g, self, target, reduction, delta: _huber_slope(
-            g, self, target, reduction, delta),
-        "target": lambda g, self, target, reduction, delta: -_huber_slope(
-            g, self, target, reduction, delta)},
-   doc="Return huber_loss of two tensors of one shape and dtype.", dtypes=FLOATING,
-   ref=references.huber_loss,
-   samples=[case(T(2, 3), T(2, 3), how, delta) for how, delta in (
-       ("none", 1.0), ("mean", 0.5), ("sum", 4.0))])
+op(
+    "huber_loss_of(self: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor",
+    method=False,
+    function=False,
+    forward=_huber_of,
+    node="HuberLossBackward0",
+    vjp={
+        "self": lambda g, self, target, reduction, delta: _huber_slope(
+            g, self, target, reduction, delta
+        ),
+        "target": lambda g, self, target, reduction, delta: (
+            -_huber_slope(g, self, target, reduction, delta)
+        ),
+    },
+    doc="Return huber_loss of two tensors of one shape and dtype.",
+    dtypes=FLOATING,
+    ref=references.huber_loss,
+    samples=[
+        case(T(2, 3), T(2, 3), how, delta)
+        for how, delta in (("none", 1.0), ("mean", 0.5), ("sum", 4.0))
+    ],
+)
 
 
 def _huber_loss(self, target, reduction, delta, weight):
@@ -168,11 +239,20 @@ def _huber_loss(self, target, reduction, delta, weight):
     return ops.huber_loss_of(self, target, reduction, delta).to(dtype)
 
 
-op("huber_loss(self: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, "
-   "weight: Tensor? = None) -> Tensor", composite=_huber_loss, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.huber_loss,
-   doc="Return half the squared difference, reduced; above delta, a linear continuation.\n\n"
-       "Raises: RuntimeError unless delta is positive.",
-   samples=[*PAIRS, case(T(2, 3), T(2, 3), delta=0.5),
-            case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),
-            case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), reduction="sum")])
+op(
+    "huber_loss(self: Tensor, target: Tensor, reduction: str = 'mean', delta: float = 1.0, "
+    "weight: Tensor? = None) -> Tensor",
+    composite=_huber_loss,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.huber_loss,
+    doc="Return half the squared difference, reduced; above delta, a linear continuation.\n\n"
+    "Raises: RuntimeError unless delta is positive.",
+    samples=[
+        *PAIRS,
+        case(T(2, 3), T(2, 3), delta=0.5),
+        case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2)),
+        case(T(2, 3), T(2, 3), weight=T(2, 3, low=0.5, high=2), reduction="sum"),
+    ],
+)

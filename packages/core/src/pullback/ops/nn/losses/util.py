@@ -6,7 +6,7 @@ from pullback.ops.rules.dims import unsupported
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.schema import ops
 
-REDUCTIONS = ("none", "mean", "sum")    # as primitives number them
+REDUCTIONS = ("none", "mean", "sum")  # as primitives number them
 OLD = "size_average: any = None, reduce: any = None, reduction: str = 'mean'"
 
 
@@ -19,8 +19,12 @@ def checked_reduction(size_average, reduce, reduction, extra=()):
     """Check a reduction, or make one of torch's two older arguments."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warnings.warn(f"size_average and reduce args will be deprecated, please use "
-                      f"reduction='{reduction}' instead.", UserWarning, stacklevel=4)
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use "
+            f"reduction='{reduction}' instead.",
+            UserWarning,
+            stacklevel=4,
+        )
     if reduction not in REDUCTIONS and reduction not in extra:
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
@@ -41,10 +45,13 @@ def share(g, self, reduction):
 def warn_of_sizes(self, target):
     """Warn as torch does when a target is broadcast."""
     if target.shape != self.shape:
-        warnings.warn(f"Using a target size ({target.shape}) that is different to the input size "
-                      f"({self.shape}). This will likely lead to incorrect results due to "
-                      f"broadcasting. Please ensure they have the same size.", UserWarning,
-                      stacklevel=4)
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({self.shape}). This will likely lead to incorrect results due to "
+            f"broadcasting. Please ensure they have the same size.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def broadcast(self, target):
@@ -52,6 +59,7 @@ def broadcast(self, target):
     if self.shape == target.shape:
         return self, target
     from pullback.ops.linalg.matmul import broadcast_shape
+
     shape = broadcast_shape(self.shape, target.shape)
     return self.expand(shape), target.expand(shape)
 
@@ -59,6 +67,7 @@ def broadcast(self, target):
 def promoted_floats(kernel, self, target):
     """Return two tensors in their common dtype, which must be a real floating one."""
     import pullback
+
     dtype = pullback.promote_types(self.dtype, target.dtype)
     if not dtype.is_floating_point:
         raise unsupported(kernel, dtype)
@@ -68,8 +77,10 @@ def promoted_floats(kernel, self, target):
 def refuse_grad(name, argument, value):
     """Raise RuntimeError for an argument by which torch does not differentiate."""
     if value is not None and value.requires_grad:
-        raise RuntimeError(f"The function '{name}' is not differentiable with respect to argument "
-                           f"'{argument}'. This input cannot have requires_grad True.")
+        raise RuntimeError(
+            f"The function '{name}' is not differentiable with respect to argument "
+            f"'{argument}'. This input cannot have requires_grad True."
+        )
 
 
 def all_hold(condition):

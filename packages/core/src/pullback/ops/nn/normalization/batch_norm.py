@@ -19,6 +19,7 @@ references = references_of("nn")
 
 # -- batch and instance ----------------------------------------------------------------------------
 
+
 def _unbiased(variance, count):
     return variance.detach() * (count / (count - 1) if count > 1 else math.nan)
 
@@ -57,8 +58,9 @@ def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
     if not training:
         return ops.batch_norm_eval(self, weight, bias, mean, variance, shape, eps)
     dims = tuple(d for d in range(self.ndim) if d != 1)
-    out, found, spread = ops.normalized(self, weight, bias, tuple(self.shape), dims, shape, eps,
-                                        "Batch")
+    out, found, spread = ops.normalized(
+        self, weight, bias, tuple(self.shape), dims, shape, eps, "Batch"
+    )
     count = count_of(self.shape[d] for d in dims)
     if count:
         _update(mean, found, momentum)
@@ -78,34 +80,54 @@ def _functional_batch_norm(self, running_mean, running_var, weight, bias, traini
 
 _GIVEN = constant(3), constant(3, low=0.5, high=2)
 # Running statistics are written to, so these samples do without, or do not train.
-_BATCHES = [case(T(2, 3, 4), None, None, scale_samples(3), T(3), True), case(T(4, 3), None, None,
-                                                                       training=True),
-            case(T(2, 3, 4), *_GIVEN, scale_samples(3), T(3)), case(T(2, 3), *_GIVEN, eps=0.1),
-            case(T(2, 3, 2, 2), None, None, scale_samples(3), None, True), case(T(0, 3), *_GIVEN)]
-op("batch_norm(self: Tensor, running_mean: Tensor?, running_var: Tensor?, weight: Tensor? = None, "
-   "bias: Tensor? = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) "
-   "-> Tensor", composite=_functional_batch_norm, method=False, namespace="functional",
-   dtypes=FLOATING, ref=references.batch_norm, samples=_BATCHES,
-   doc="Return each channel (dim 1) standardized, times weight plus bias.\n\nIn training by its "
-       "own mean and biased variance, which move the running ones in place; otherwise by these.\n\n"
-       "Raises: ValueError for a single value per channel in training.")
-op("plain_batch_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
-   "running_var: Tensor?, training: bool, momentum: float, eps: float, cudnn_enabled: bool) "
-   "-> Tensor", method=False, function="batch_norm", dtypes=FLOATING,
-   composite=lambda self, weight, bias, running_mean, running_var, training, momentum, eps,
-   cudnn_enabled: _batch_norm(self, weight, bias, running_mean, running_var, training, momentum,
-                              eps),
-   ref=lambda np, self, weight, bias, mean, variance, training, momentum, eps, cudnn: (
-       references.batch_norm(np, self, mean, variance, weight, bias, training, momentum, eps)),
-   samples=[case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
-            case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False)],
-   doc="Return batch normalization; the arguments stand in another order than in nn.functional.")
+_BATCHES = [
+    case(T(2, 3, 4), None, None, scale_samples(3), T(3), True),
+    case(T(4, 3), None, None, training=True),
+    case(T(2, 3, 4), *_GIVEN, scale_samples(3), T(3)),
+    case(T(2, 3), *_GIVEN, eps=0.1),
+    case(T(2, 3, 2, 2), None, None, scale_samples(3), None, True),
+    case(T(0, 3), *_GIVEN),
+]
+op(
+    "batch_norm(self: Tensor, running_mean: Tensor?, running_var: Tensor?, weight: Tensor? = None, "
+    "bias: Tensor? = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) "
+    "-> Tensor",
+    composite=_functional_batch_norm,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.batch_norm,
+    samples=_BATCHES,
+    doc="Return each channel (dim 1) standardized, times weight plus bias.\n\nIn training by its "
+    "own mean and biased variance, which move the running ones in place; otherwise by these.\n\n"
+    "Raises: ValueError for a single value per channel in training.",
+)
+op(
+    "plain_batch_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
+    "running_var: Tensor?, training: bool, momentum: float, eps: float, cudnn_enabled: bool) "
+    "-> Tensor",
+    method=False,
+    function="batch_norm",
+    dtypes=FLOATING,
+    composite=lambda self, weight, bias, mean, variance, training, momentum, eps, cudnn_enabled: (
+        _batch_norm(self, weight, bias, mean, variance, training, momentum, eps)
+    ),
+    ref=lambda np, self, weight, bias, mean, variance, training, momentum, eps, cudnn: (
+        references.batch_norm(np, self, mean, variance, weight, bias, training, momentum, eps)
+    ),
+    samples=[
+        case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
+        case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False),
+    ],
+    doc="Return batch normalization; the arguments stand in another order than in nn.functional.",
+)
 
 
 def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum, eps):
     if not use_input_stats and (mean is None or variance is None):
-        raise RuntimeError("Expected running_mean and running_var to be defined when "
-                           "use_input_stats is false")
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
     if self.ndim < 2:
         raise RuntimeError(f"instance_norm: expected at least 2 dims, got {self.ndim}")
     _check_statistics(self, weight, bias, mean, variance)
@@ -113,8 +135,9 @@ def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum
     if not use_input_stats:
         return ops.batch_norm_eval(self, weight, bias, mean, variance, shape, eps)
     dims = tuple(range(2, self.ndim))
-    out, found, spread = ops.normalized(self, weight, bias, tuple(self.shape), dims, shape, eps,
-                                        "Batch")
+    out, found, spread = ops.normalized(
+        self, weight, bias, tuple(self.shape), dims, shape, eps, "Batch"
+    )
     count = count_of(self.shape[2:])
     if self.shape[0] and count:
         _update(mean, found.detach().mean(0), momentum)
@@ -122,44 +145,68 @@ def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum
     return out
 
 
-def _functional_instance_norm(self, running_mean, running_var, weight, bias, use_input_stats,
-                              momentum, eps):
+def _functional_instance_norm(
+    self, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+):
     if use_input_stats and count_of(self.shape[2:]) == 1:
-        raise ValueError(f"Expected more than 1 spatial element when training, got input size "
-                         f"{self.shape}")
-    return _instance_norm(self, weight, bias, running_mean, running_var, use_input_stats, momentum,
-                          eps)
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {self.shape}"
+        )
+    return _instance_norm(
+        self, weight, bias, running_mean, running_var, use_input_stats, momentum, eps
+    )
 
 
-op("instance_norm(self: Tensor, running_mean: Tensor? = None, running_var: Tensor? = None, "
-   "weight: Tensor? = None, bias: Tensor? = None, use_input_stats: bool = True, "
-   "momentum: float = 0.1, eps: float = 1e-05) -> Tensor", composite=_functional_instance_norm,
-   method=False, namespace="functional", dtypes=FLOATING, ref=references.instance_norm,
-   doc="Return each channel (dim 1) of each sample standardized, times weight plus bias of the "
-       "channel.\n\nBy its own mean and variance, or by the running ones; the running ones move "
-       "towards the average over the samples.",
-   samples=[case(T(2, 3, 4)), case(T(2, 3, 4), weight=scale_samples(3), bias=T(3)),
-            case(T(2, 3, 2, 2), eps=0.1), case(T(2, 3, 4), *_GIVEN, scale_samples(3), T(3), False)])
-op("plain_instance_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
-   "running_var: Tensor?, use_input_stats: bool, momentum: float, eps: float, "
-   "cudnn_enabled: bool) -> Tensor", method=False, function="instance_norm", dtypes=FLOATING,
-   composite=lambda self, weight, bias, running_mean, running_var, use_input_stats, momentum, eps,
-   cudnn_enabled: _instance_norm(self, weight, bias, running_mean, running_var, use_input_stats,
-                                 momentum, eps),
-   ref=lambda np, self, weight, bias, mean, variance, use, momentum, eps, cudnn: (
-       references.instance_norm(np, self, mean, variance, weight, bias, use, momentum, eps)),
-   samples=[case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
-            case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False)],
-   doc="Return instance normalization; the arguments stand in another order than in "
-       "nn.functional.")
+op(
+    "instance_norm(self: Tensor, running_mean: Tensor? = None, running_var: Tensor? = None, "
+    "weight: Tensor? = None, bias: Tensor? = None, use_input_stats: bool = True, "
+    "momentum: float = 0.1, eps: float = 1e-05) -> Tensor",
+    composite=_functional_instance_norm,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.instance_norm,
+    doc="Return each channel (dim 1) of each sample standardized, times weight plus bias of the "
+    "channel.\n\nBy its own mean and variance, or by the running ones; the running ones move "
+    "towards the average over the samples.",
+    samples=[
+        case(T(2, 3, 4)),
+        case(T(2, 3, 4), weight=scale_samples(3), bias=T(3)),
+        case(T(2, 3, 2, 2), eps=0.1),
+        case(T(2, 3, 4), *_GIVEN, scale_samples(3), T(3), False),
+    ],
+)
+op(
+    "plain_instance_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
+    "running_var: Tensor?, use_input_stats: bool, momentum: float, eps: float, "
+    "cudnn_enabled: bool) -> Tensor",
+    method=False,
+    function="instance_norm",
+    dtypes=FLOATING,
+    composite=lambda self, weight, bias, mean, variance, use_input_stats, momentum, eps, cudnn: (
+        _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum, eps)
+    ),
+    ref=lambda np, self, weight, bias, mean, variance, use, momentum, eps, cudnn: (
+        references.instance_norm(np, self, mean, variance, weight, bias, use, momentum, eps)
+    ),
+    samples=[
+        case(T(2, 3, 4), scale_samples(3), T(3), None, None, True, 0.1, 1e-5, False),
+        case(T(2, 3), scale_samples(3), T(3), *_GIVEN, False, 0.1, 1e-5, False),
+    ],
+    doc="Return instance normalization; the arguments stand in another order than in "
+    "nn.functional.",
+)
 
 
 # -- the mean square, and neighbouring channels ----------------------------------------------------
 
+
 def _local_response_norm(self, size, alpha, beta, k):
     if self.ndim < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality                          input "
-                         f"(got {self.ndim} dimensions)")
+        raise ValueError(
+            f"Expected 3D or higher dimensionality                          input "
+            f"(got {self.ndim} dimensions)"
+        )
     check_floating("avg_pool3d_out_frame", self)
     if not self.numel():
         return self
@@ -167,8 +214,10 @@ def _local_response_norm(self, size, alpha, beta, k):
         raise RuntimeError(f"kernel size should be greater than zero, but got {size}")
     square = self * self
     channels = self.shape[1]
-    edges = [ops.new_zeros(square, (self.shape[0], width, *self.shape[2:]))
-             for width in (size // 2, (size - 1) // 2)]
+    edges = [
+        ops.new_zeros(square, (self.shape[0], width, *self.shape[2:]))
+        for width in (size // 2, (size - 1) // 2)
+    ]
     padded = ops.cat([edges[0], square, edges[1]], 1)
     total = padded.narrow(1, 0, channels)
     for start in range(1, size):
@@ -176,10 +225,22 @@ def _local_response_norm(self, size, alpha, beta, k):
     return self / (total / size * alpha + k) ** beta
 
 
-op("local_response_norm(self: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, "
-   "k: float = 1.0) -> Tensor", composite=_local_response_norm, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.local_response_norm,
-   doc="Return self / (k + alpha * the mean square of `size` neighbouring channels) ** beta; "
-       "channels are dim 1, and those beyond the ends count as 0.",
-   samples=[case(T(2, 3, 4), 2), case(T(2, 4, 2), 3, 0.5), case(T(1, 5, 2, 2), 5, 1.0, 0.5, 2.0),
-            case(T(2, 3, 2), 1, 1.0), case(T(2, 2, 2), 7, 1.0), case(T(0, 3, 4), 2)])
+op(
+    "local_response_norm(self: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, "
+    "k: float = 1.0) -> Tensor",
+    composite=_local_response_norm,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.local_response_norm,
+    doc="Return self / (k + alpha * the mean square of `size` neighbouring channels) ** beta; "
+    "channels are dim 1, and those beyond the ends count as 0.",
+    samples=[
+        case(T(2, 3, 4), 2),
+        case(T(2, 4, 2), 3, 0.5),
+        case(T(1, 5, 2, 2), 5, 1.0, 0.5, 2.0),
+        case(T(2, 3, 2), 1, 1.0),
+        case(T(2, 2, 2), 7, 1.0),
+        case(T(0, 3, 4), 2),
+    ],
+)

@@ -4,6 +4,7 @@ from pullback.ops.rules.dims import accumulate_dtype, refuse_dtype
 
 # -- checks ----------------------------------------------------------------------------------------
 
+
 def check_floating(name, self, complex_too=False):
     refuse_dtype(name, self, "fc" if complex_too else "f")
 
@@ -11,15 +12,19 @@ def check_floating(name, self, complex_too=False):
 def check_parameters(self, *parameters):
     """Parameters have the input's dtype; those of 16-bit inputs may have float32."""
     for parameter in parameters:
-        if parameter is not None and parameter.dtype != self.dtype and (
-                parameter.dtype != accumulate_dtype(self.dtype)):
+        if (
+            parameter is not None
+            and parameter.dtype != self.dtype
+            and (parameter.dtype != accumulate_dtype(self.dtype))
+        ):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
 def check_more_than_one(self, count):
     if count == 1:
-        raise ValueError(f"Expected more than 1 value per channel when training, got input size "
-                         f"{self.shape}")
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {self.shape}"
+        )
 
 
 def count_of(sizes):
@@ -30,6 +35,7 @@ def count_of(sizes):
 
 
 # -- batch and instance ----------------------------------------------------------------------------
+
 
 def check_channels(self, **parameters):
     channels = self.shape[1] if self.ndim > 1 else 0

@@ -13,24 +13,33 @@ references = references_of("nn")
 
 # -- layer and group -------------------------------------------------------------------------------
 
+
 def _normalized_dims(name, size, normalized_shape, **parameters):
     """Check the trailing shape that is normalized; returns it and its dims."""
     if not isinstance(normalized_shape, (tuple, list)):
-        raise TypeError(f"{name}(): argument 'normalized_shape' (position 2) must be tuple of "
-                        f"ints, not {type(normalized_shape).__name__}")
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of "
+            f"ints, not {type(normalized_shape).__name__}"
+        )
     shape = tuple(normalized_shape)
     if not shape:
-        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., "
-                           "containing at least one element, but got normalized_shape = []")
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., "
+            "containing at least one element, but got normalized_shape = []"
+        )
     for argument, value in parameters.items():
         if value is not None and value != shape:
-            raise RuntimeError(f"Expected {argument} to be of same shape as normalized_shape, but "
-                               f"got {argument} of shape {list(value)} and normalized_shape "
-                               f"= {list(shape)}")
-    if size[max(len(size) - len(shape), 0):] != shape:
+            raise RuntimeError(
+                f"Expected {argument} to be of same shape as normalized_shape, but "
+                f"got {argument} of shape {list(value)} and normalized_shape "
+                f"= {list(shape)}"
+            )
+    if size[max(len(size) - len(shape), 0) :] != shape:
         sizes = ", ".join(["*", *map(str, shape)])
-        raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape "
-                           f"[{sizes}], but got input of size{list(size)}")
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape "
+            f"[{sizes}], but got input of size{list(size)}"
+        )
     return shape, tuple(range(len(size) - len(shape), len(size)))
 
 
@@ -43,7 +52,7 @@ def _layer_plan(size, normalized_shape, weight, bias, eps):
     """Check shapes; return the plan of standardized."""
     shape, dims = _normalized_dims("layer_norm", size, normalized_shape, weight=weight, bias=bias)
     affine = (1,) * dims[0] + shape
-    four = count_of(size[:dims[0]]), 1, count_of(shape), 1
+    four = count_of(size[: dims[0]]), 1, count_of(shape), 1
     return standard_plan(size, size, dims, affine, four, eps, given(weight, bias))
 
 
@@ -63,20 +72,42 @@ def _layer_norm(self, normalized_shape, weight, bias, eps):
     return _by_plan(self, weight, bias, plan, "LayerNormKernelImpl", "Layer")
 
 
-_LAYERS = [case(T(2, 3), (3,)), case(T(2, 3), (3,), scale_samples(3), T(3)),
-           case(T(2, 2, 3), [2, 3], scale_samples(2, 3)), case(T(2, 2, 3), (3,), None, T(3), 0.1),
-           case(T(0, 3), (3,)), case(T(3), (3,), scale_samples(3))]
-_NORMALIZED = ("Return self standardized over its last dims, which have the normalized shape, "
-               "times weight plus bias.\n\nThe variance is the biased one.")
-op("layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
-   "bias: Tensor? = None, eps: float = 1e-05) -> Tensor", composite=_layer_norm, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.layer_norm, samples=_LAYERS,
-   doc=_NORMALIZED)
-op("plain_layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
-   "bias: Tensor? = None, eps: float = 1e-05, cudnn_enable: bool = True) -> Tensor", method=False,
-   composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: _layer_norm(
-       self, normalized_shape, weight, bias, eps), function="layer_norm", dtypes=FLOATING,
-   ref=references.layer_norm, samples=_LAYERS[:2], doc=_NORMALIZED)
+_LAYERS = [
+    case(T(2, 3), (3,)),
+    case(T(2, 3), (3,), scale_samples(3), T(3)),
+    case(T(2, 2, 3), [2, 3], scale_samples(2, 3)),
+    case(T(2, 2, 3), (3,), None, T(3), 0.1),
+    case(T(0, 3), (3,)),
+    case(T(3), (3,), scale_samples(3)),
+]
+_NORMALIZED = (
+    "Return self standardized over its last dims, which have the normalized shape, "
+    "times weight plus bias.\n\nThe variance is the biased one."
+)
+op(
+    "layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
+    "bias: Tensor? = None, eps: float = 1e-05) -> Tensor",
+    composite=_layer_norm,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.layer_norm,
+    samples=_LAYERS,
+    doc=_NORMALIZED,
+)
+op(
+    "plain_layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
+    "bias: Tensor? = None, eps: float = 1e-05, cudnn_enable: bool = True) -> Tensor",
+    method=False,
+    composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: _layer_norm(
+        self, normalized_shape, weight, bias, eps
+    ),
+    function="layer_norm",
+    dtypes=FLOATING,
+    ref=references.layer_norm,
+    samples=_LAYERS[:2],
+    doc=_NORMALIZED,
+)
 
 
 @functools.lru_cache(maxsize=512)
@@ -86,28 +117,35 @@ def _group_plan(size, num_groups, weight, bias, eps, checked):
         sizes = [size[0] * size[1] // num_groups, *size[2:]]
         if count_of(sizes) == 1:
             sizes.insert(1, num_groups)
-            raise ValueError(f"Expected more than 1 value per channel when training, got input "
-                             f"size {sizes}")
+            raise ValueError(
+                f"Expected more than 1 value per channel when training, got input size {sizes}"
+            )
     if len(size) < 2:
-        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received "
-                           f"{len(size)}")
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {len(size)}"
+        )
     count, channels = size[:2]
     inner = count_of(size[2:])
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if channels % num_groups:
-        raise RuntimeError(f"Expected number of channels in input to be divisible by num_groups, "
-                           f"but got input of shape {list(size)} and num_groups={num_groups}")
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, "
+            f"but got input of shape {list(size)} and num_groups={num_groups}"
+        )
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and value != (channels,):
-            raise RuntimeError(f"Expected {name} to be a vector of size equal to the number of "
-                               f"channels in input, but got {name} of shape {list(value)} "
-                               f"and input of shape {list(size)}")
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of "
+                f"channels in input, but got {name} of shape {list(value)} "
+                f"and input of shape {list(size)}"
+            )
     each = channels // num_groups
     view = (count, num_groups, each * inner)
     affine = (1, channels, *(1,) * (len(size) - 2))
-    return standard_plan(size, view, (2,), affine, (count, num_groups, each, inner), eps,
-                         given(weight, bias))
+    return standard_plan(
+        size, view, (2,), affine, (count, num_groups, each, inner), eps, given(weight, bias)
+    )
 
 
 def _group_norm(self, num_groups, weight, bias, eps, checked=False):
@@ -119,25 +157,49 @@ def _functional_group_norm(self, num_groups, weight, bias, eps):
     return _group_norm(self, num_groups, weight, bias, eps, True)
 
 
-_GROUPS = [case(T(2, 4, 3), 2), case(T(2, 4, 3), 2, scale_samples(4), T(4)), case(T(2, 4), 2, scale_samples(4)),
-           case(T(1, 2, 2, 2), 1, None, T(2), 0.1), case(T(0, 4, 3), 2)]
-_BY_GROUP = ("Return self standardized over groups of channels (dim 1) and all later dims, times "
-             "weight plus bias of each channel.")
-op("group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
-   "eps: float = 1e-05) -> Tensor", composite=_functional_group_norm, method=False,
-   namespace="functional", dtypes=FLOATING, ref=references.group_norm, samples=_GROUPS,
-   doc=_BY_GROUP)
-op("plain_group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
-   "eps: float = 1e-05, cudnn_enabled: bool = True) -> Tensor", method=False,
-   composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: _group_norm(
-       self, num_groups, weight, bias, eps), function="group_norm", dtypes=FLOATING,
-   ref=references.group_norm, samples=_GROUPS[:2], doc=_BY_GROUP)
+_GROUPS = [
+    case(T(2, 4, 3), 2),
+    case(T(2, 4, 3), 2, scale_samples(4), T(4)),
+    case(T(2, 4), 2, scale_samples(4)),
+    case(T(1, 2, 2, 2), 1, None, T(2), 0.1),
+    case(T(0, 4, 3), 2),
+]
+_BY_GROUP = (
+    "Return self standardized over groups of channels (dim 1) and all later dims, times "
+    "weight plus bias of each channel."
+)
+op(
+    "group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
+    "eps: float = 1e-05) -> Tensor",
+    composite=_functional_group_norm,
+    method=False,
+    namespace="functional",
+    dtypes=FLOATING,
+    ref=references.group_norm,
+    samples=_GROUPS,
+    doc=_BY_GROUP,
+)
+op(
+    "plain_group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
+    "eps: float = 1e-05, cudnn_enabled: bool = True) -> Tensor",
+    method=False,
+    composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: _group_norm(
+        self, num_groups, weight, bias, eps
+    ),
+    function="group_norm",
+    dtypes=FLOATING,
+    ref=references.group_norm,
+    samples=_GROUPS[:2],
+    doc=_BY_GROUP,
+)
 
 
 # -- the mean square, and neighbouring channels ----------------------------------------------------
 
+
 def _rms_norm(self, normalized_shape, weight, eps):
     import pullback
+
     _, dims = _normalized_dims("rms_norm", self.shape, normalized_shape, weight=shape_of(weight))
     check_floating("rms_norm", self, complex_too=True)
     wide = cast_to(self, accumulate_dtype(self.dtype))
@@ -148,10 +210,21 @@ def _rms_norm(self, normalized_shape, weight, eps):
     return (out if weight is None else out * weight).to(self.dtype)
 
 
-op("rms_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, eps: float? = None) "
-   "-> Tensor", composite=_rms_norm, method=False, namespace=("", "functional"),
-   dtypes=FLOAT_COMPLEX, ref=references.rms_norm,
-   doc="Return self over the root of its mean square over the last dims, times weight.\n\n"
-       "eps is added to the mean square; the default is that of the dtype.",
-   samples=[case(T(2, 3), (3,)), case(T(2, 3), (3,), scale_samples(3)),
-            case(T(2, 2, 3), [2, 3], scale_samples(2, 3), 0.1), case(T(0, 3), (3,)), case(T(3), (3,))])
+op(
+    "rms_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, eps: float? = None) "
+    "-> Tensor",
+    composite=_rms_norm,
+    method=False,
+    namespace=("", "functional"),
+    dtypes=FLOAT_COMPLEX,
+    ref=references.rms_norm,
+    doc="Return self over the root of its mean square over the last dims, times weight.\n\n"
+    "eps is added to the mean square; the default is that of the dtype.",
+    samples=[
+        case(T(2, 3), (3,)),
+        case(T(2, 3), (3,), scale_samples(3)),
+        case(T(2, 2, 3), [2, 3], scale_samples(2, 3), 0.1),
+        case(T(0, 3), (3,)),
+        case(T(3), (3,)),
+    ],
+)

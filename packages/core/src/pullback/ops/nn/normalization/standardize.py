@@ -30,7 +30,7 @@ def _affine(out, weight, bias, shape):
 def _four_dims(self, view, dims, kind):
     """Return the shape in which fused kernels see a tensor: primitives.py says what it means."""
     if kind == "Layer":
-        return count_of(view[:dims[0]]), 1, count_of(view[dims[0]:]), 1
+        return count_of(view[: dims[0]]), 1, count_of(view[dims[0] :]), 1
     groups = view[1]
     return self.shape[0], groups, self.shape[1] // max(groups, 1), count_of(self.shape[2:])
 
@@ -66,36 +66,44 @@ def _normalized_forward(self, weight, bias, view, dims, affine, eps, kind):
     else:
         four = _four_dims(self, view, dims, kind)
         found = ops.standardized(
-            wide, *[part if part is None else cast_to(part, wide.dtype) for part in (weight, bias)],
-            standard_plan(self.shape, view, dims, affine, four, eps, given(weight, bias)), kind)
+            wide,
+            *[part if part is None else cast_to(part, wide.dtype) for part in (weight, bias)],
+            standard_plan(self.shape, view, dims, affine, four, eps, given(weight, bias)),
+            kind,
+        )
     return cast_to(found[0], self.dtype), *found[1:]
 
 
 def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
     if self.numel() <= FEW:
         center, scale, mean, variance = _standardized(self, view, dims, eps)
-        return (_affine((center * scale).reshape(self.shape), weight, bias, affine), mean,
-                variance)
+        return (_affine((center * scale).reshape(self.shape), weight, bias, affine), mean, variance)
     mean, squares = ops.moments(self.reshape(view), dims)
     variance = squares / count_of(view[d] for d in dims)
     shape = _four_dims(self, view, dims, kind)
     out = ops.normalize_channels(
-        self.reshape(shape), *_statistics(mean, variance, eps, shape),
-        _channel_values(weight, self, shape, 1), _channel_values(bias, self, shape, 0))
+        self.reshape(shape),
+        *_statistics(mean, variance, eps, shape),
+        _channel_values(weight, self, shape, 1),
+        _channel_values(bias, self, shape, 0),
+    )
     return out.reshape(self.shape), mean, variance
 
 
 @decomposition("standardize")
 def composed_standard(self, weight, bias, plan, kind):
     out, *statistics = composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
-    return out.contiguous(), *statistics        # as the kernel's
+    return out.contiguous(), *statistics  # as the kernel's
 
 
 def _normalize(self, mean, scale, weight, bias):
     out = new_empty(self, self.shape)
     if out.numel():
-        run_primitive("normalize", (out,), (self.contiguous(), mean.contiguous(),
-                                            scale.contiguous(), weight, bias))
+        run_primitive(
+            "normalize",
+            (out,),
+            (self.contiguous(), mean.contiguous(), scale.contiguous(), weight, bias),
+        )
     return out
 
 
@@ -103,34 +111,46 @@ _Slopes = namedtuple("slopes", ("self", "weight", "bias"))
 
 
 def _normalize_backward(self, source, mean, scale, weight):
-    found = _Slopes(new_empty(source, source.shape), new_empty(source, weight.shape),
-                    new_empty(source, weight.shape))
+    found = _Slopes(
+        new_empty(source, source.shape),
+        new_empty(source, weight.shape),
+        new_empty(source, weight.shape),
+    )
     if weight.numel():
-        run_primitive("normalize_backward", tuple(found),
-                 (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(),
-                  weight))
+        run_primitive(
+            "normalize_backward",
+            tuple(found),
+            (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(), weight),
+        )
     return found
 
 
-_normalize_backward.fields = _Slopes    # what a decomposition's results become
+_normalize_backward.fields = _Slopes  # what a decomposition's results become
 
 
 def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps, kind):
     from pullback._c.base.state import is_grad_enabled
+
     g = gs[0]
     if g is None:
         return None, None, None
     if is_grad_enabled() or self.numel() <= FEW:
         return *_recorded_vjp(g, self, weight, view, dims, affine, eps), (
-            None if bias is None else _summed(g, affine, bias.shape))
+            None if bias is None else _summed(g, affine, bias.shape)
+        )
     wide = cast_to(self, accumulate_dtype(self.dtype))
     shape = _four_dims(self, view, dims, kind)
     found = ops.normalize_backward(
-        cast_to(g, wide.dtype).reshape(shape), wide.reshape(shape),
-        *_statistics(out1, out2, eps, shape), _channel_values(weight, wide, shape, 1))
-    return (found[0].reshape(self.shape),
-            None if weight is None else found[1].reshape(weight.shape),
-            None if bias is None else found[2].reshape(bias.shape))
+        cast_to(g, wide.dtype).reshape(shape),
+        wide.reshape(shape),
+        *_statistics(out1, out2, eps, shape),
+        _channel_values(weight, wide, shape, 1),
+    )
+    return (
+        found[0].reshape(self.shape),
+        None if weight is None else found[1].reshape(weight.shape),
+        None if bias is None else found[2].reshape(bias.shape),
+    )
 
 
 def _recorded_vjp(g, self, weight, view, dims, affine, eps):
@@ -152,55 +172,120 @@ def scale_samples(*shape):
     return T(*shape, low=0.5, high=2)
 
 
-_PARTS = dict.fromkeys(("grad", "gradgrad", "compiled"),
-                       "mean and variance are for running statistics, and have no derivative")
+_PARTS = dict.fromkeys(
+    ("grad", "gradgrad", "compiled"),
+    "mean and variance are for running statistics, and have no derivative",
+)
 # Large enough for the fused kernels.
-_LARGE = [case(T(65, 64), scale_samples(64), T(64), (65, 64), (1,), (1, 64), 1e-5, "Layer", skip=_PARTS),
-          case(T(5, 4, 210), scale_samples(4), T(4), (5, 2, 420), (2,), (1, 4, 1), 1e-5, "Group",
-               skip=_PARTS),
-          case(T(5, 4, 210), None, T(4), (5, 4, 210), (0, 2), (1, 4, 1), 1e-5, "Batch",
-               skip=_PARTS)]
-op("normalized(self: Tensor, weight: Tensor?, bias: Tensor?, view: int[], dims: int[], "
-   "affine: int[], eps: float, kind: str) -> Tensor[]", forward=_normalized_forward, method=False,
-   function=False, node=lambda kind: f"Native{kind}NormBackward0",
-   vjp={("self", "weight", "bias"): _normalized_vjp},
-   doc="Return self, seen in the shape `view` and standardized over dims, times weight plus bias; "
-       "and the mean and variance.\n\nSource: Ba et al., \"Layer normalization\", 2016, "
-       "equation 3.",
-   dtypes=FLOATING, ref=references.normalized,
-   samples=[case(T(2, 3, 4), scale_samples(3), T(3), (2, 3, 4), (0, 2), (1, 3, 1), 1e-5, "Batch",
-                 skip=_PARTS),
-            case(T(2, 4), None, None, (2, 2, 2), (2,), (1, 4), 1e-3, "Group", skip=_PARTS),
-            *_LARGE])
+_LARGE = [
+    case(T(65, 64), scale_samples(64), T(64), (65, 64), (1,), (1, 64), 1e-5, "Layer", skip=_PARTS),
+    case(
+        T(5, 4, 210),
+        scale_samples(4),
+        T(4),
+        (5, 2, 420),
+        (2,),
+        (1, 4, 1),
+        1e-5,
+        "Group",
+        skip=_PARTS,
+    ),
+    case(T(5, 4, 210), None, T(4), (5, 4, 210), (0, 2), (1, 4, 1), 1e-5, "Batch", skip=_PARTS),
+]
+op(
+    "normalized(self: Tensor, weight: Tensor?, bias: Tensor?, view: int[], dims: int[], "
+    "affine: int[], eps: float, kind: str) -> Tensor[]",
+    forward=_normalized_forward,
+    method=False,
+    function=False,
+    node=lambda kind: f"Native{kind}NormBackward0",
+    vjp={("self", "weight", "bias"): _normalized_vjp},
+    doc="Return self, seen in the shape `view` and standardized over dims, times weight plus bias; "
+    'and the mean and variance.\n\nSource: Ba et al., "Layer normalization", 2016, '
+    "equation 3.",
+    dtypes=FLOATING,
+    ref=references.normalized,
+    samples=[
+        case(
+            T(2, 3, 4),
+            scale_samples(3),
+            T(3),
+            (2, 3, 4),
+            (0, 2),
+            (1, 3, 1),
+            1e-5,
+            "Batch",
+            skip=_PARTS,
+        ),
+        case(T(2, 4), None, None, (2, 2, 2), (2,), (1, 4), 1e-3, "Group", skip=_PARTS),
+        *_LARGE,
+    ],
+)
 
 
-op("standardized(self: Tensor, weight: Tensor?, bias: Tensor?, plan: any, kind: str) -> Tensor[]",
-   forward="planned", kernel="standardize", method=False, function=False,
-   node=lambda kind: f"Native{kind}NormBackward0",
-   vjp={("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, plan, kind:
-        _normalized_vjp(gs, self, weight, bias, out1, out2, *plan[3:], plan[2][3], kind)},
-   doc="Return what normalized does, by rows of neighbours.", dtypes=FLOATING & ~HALF,
-   ref=lambda np, self, weight, bias, plan, kind: references.normalized(
-       np, self, weight, bias, *plan[3:], plan[2][3], kind),
-   samples=[case(T(2, 4), scale_samples(4), None, standard_plan(
-                (2, 4), (2, 2, 2), (2,), (1, 4), (2, 2, 2, 1), 1e-3, 1), "Group", skip=_PARTS),
-            case(T(2, 3, 4), scale_samples(3, 4), T(3, 4), standard_plan(
-                (2, 3, 4), (2, 3, 4), (1, 2), (1, 3, 4), (2, 1, 12, 1), 1e-5, 3), "Layer",
-                skip=_PARTS)])
+op(
+    "standardized(self: Tensor, weight: Tensor?, bias: Tensor?, plan: any, kind: str) -> Tensor[]",
+    forward="planned",
+    kernel="standardize",
+    method=False,
+    function=False,
+    node=lambda kind: f"Native{kind}NormBackward0",
+    vjp={
+        ("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, plan, kind: (
+            _normalized_vjp(gs, self, weight, bias, out1, out2, *plan[3:], plan[2][3], kind)
+        )
+    },
+    doc="Return what normalized does, by rows of neighbours.",
+    dtypes=FLOATING & ~HALF,
+    ref=lambda np, self, weight, bias, plan, kind: references.normalized(
+        np, self, weight, bias, *plan[3:], plan[2][3], kind
+    ),
+    samples=[
+        case(
+            T(2, 4),
+            scale_samples(4),
+            None,
+            standard_plan((2, 4), (2, 2, 2), (2,), (1, 4), (2, 2, 2, 1), 1e-3, 1),
+            "Group",
+            skip=_PARTS,
+        ),
+        case(
+            T(2, 3, 4),
+            scale_samples(3, 4),
+            T(3, 4),
+            standard_plan((2, 3, 4), (2, 3, 4), (1, 2), (1, 3, 4), (2, 1, 12, 1), 1e-5, 3),
+            "Layer",
+            skip=_PARTS,
+        ),
+    ],
+)
 
 
 _FUSED = dict(method=False, function=False, dtypes=FLOATING & ~HALF)
-_GROUPED = [case(T(2, 3, 4, 5), T(rows, 3), scale_samples(rows, 3), scale_samples(3, 4), T(3, 4))
-            for rows in (2, 1)]
-op("normalize_channels(self: Tensor, mean: Tensor, scale: Tensor, weight: Tensor, bias: Tensor) "
-   "-> Tensor", forward=_normalize, kernel="normalize", **_FUSED,
-   doc="Return (self - mean) * scale * weight + bias; the arguments are those of the primitive.",
-   ref=references.normalize_channels, samples=_GROUPED)
-op("normalize_backward(self: Tensor, source: Tensor, mean: Tensor, scale: Tensor, weight: Tensor) "
-   "-> any", forward=_normalize_backward, kernel="normalize_backward", **_FUSED,
-   doc="Return the gradients of a normalized tensor, its weight and its bias.",
-   ref=references.normalize_backward,
-   samples=[case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED])
+_GROUPED = [
+    case(T(2, 3, 4, 5), T(rows, 3), scale_samples(rows, 3), scale_samples(3, 4), T(3, 4))
+    for rows in (2, 1)
+]
+op(
+    "normalize_channels(self: Tensor, mean: Tensor, scale: Tensor, weight: Tensor, bias: Tensor) "
+    "-> Tensor",
+    forward=_normalize,
+    kernel="normalize",
+    **_FUSED,
+    doc="Return (self - mean) * scale * weight + bias; the arguments are those of the primitive.",
+    ref=references.normalize_channels,
+    samples=_GROUPED,
+)
+op(
+    "normalize_backward(self: Tensor, source: Tensor, mean: Tensor, scale: Tensor, weight: Tensor) "
+    "-> any",
+    forward=_normalize_backward,
+    kernel="normalize_backward",
+    **_FUSED,
+    doc="Return the gradients of a normalized tensor, its weight and its bias.",
+    ref=references.normalize_backward,
+    samples=[case(T(2, 3, 4, 5), *one.args[:4]) for one in _GROUPED],
+)
 
 
 def _batch_norm_eval(self, weight, bias, mean, variance, shape, eps):
@@ -220,17 +305,29 @@ def _eval_weight_slope(g, self, mean, variance, shape, eps, weight_shape):
     return _summed(g * unit, shape, weight_shape)
 
 
-op("batch_norm_eval(self: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor, variance: Tensor, "
-   "shape: int[], eps: float) -> Tensor", forward=_batch_norm_eval, method=False, function=False,
-   node="NativeBatchNormBackward0", dtypes=FLOATING,
-   vjp={"self": lambda g, weight, variance, shape, eps: _eval_slope(
-            g, weight, variance, shape, eps),
+op(
+    "batch_norm_eval(self: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor, variance: Tensor, "
+    "shape: int[], eps: float) -> Tensor",
+    forward=_batch_norm_eval,
+    method=False,
+    function=False,
+    node="NativeBatchNormBackward0",
+    dtypes=FLOATING,
+    vjp={
+        "self": lambda g, weight, variance, shape, eps: _eval_slope(
+            g, weight, variance, shape, eps
+        ),
         "weight": lambda g, self, mean, variance, shape, eps, weight_shape: _eval_weight_slope(
-            g, self, mean, variance, shape, eps, weight_shape),
-        "bias": lambda g, shape, bias_shape: _summed(g, shape, bias_shape)},
-   doc="Return self less a given mean over a given deviation, times weight plus bias.",
-   ref=references.batch_norm_eval,
-   samples=[case(T(2, 3), scale_samples(3), T(3), constant(3), constant(3, low=0.5, high=2), (1, 3),
-                 1e-5),
-            case(T(2, 3, 2), None, None, constant(3), constant(3, low=0.5, high=2), (1, 3, 1),
-                 0.1)])
+            g, self, mean, variance, shape, eps, weight_shape
+        ),
+        "bias": lambda g, shape, bias_shape: _summed(g, shape, bias_shape),
+    },
+    doc="Return self less a given mean over a given deviation, times weight plus bias.",
+    ref=references.batch_norm_eval,
+    samples=[
+        case(
+            T(2, 3), scale_samples(3), T(3), constant(3), constant(3, low=0.5, high=2), (1, 3), 1e-5
+        ),
+        case(T(2, 3, 2), None, None, constant(3), constant(3, low=0.5, high=2), (1, 3, 1), 0.1),
+    ],
+)
