@@ -113,14 +113,52 @@ def test_pages_that_sources_name_exist(root):
     assert missing == []
 
 
-def test_paths_of_the_architecture_page_exist(root):
-    text = (root / "docs/develop/architecture.md").read_text()
+def paths_in(text):
+    """Return the paths that a page names in backticks, outside of code blocks."""
     text = re.sub(r"```.*?```", "", text, flags=re.S)
+    ends = r"\.(?:pyx|pxd|py|pyx\.in|cuh?|h|ini|md|toml|build|yml)"
+    return set(re.findall(rf"`([\w./<>*-]+(?:/|{ends}))`", text))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_paths_in_documents_exist(root, name):
+    """A path begins at the root, at a package's source folder, or beside the page."""
+    made = {"docs/gpu/REPORT.md", "dist/", "demo-output/", "<issue>.<type>.md"}
+    folder = (root / name).parent
     core = root / "packages/core/src/pullback"
-    bases = [root, core, *root.glob("packages/*/src")]
-    paths = set(re.findall(r"`([\w./-]+(?:/|\.(?:pyx|pxd|py|pyx\.in|cu|h|ini)))`", text))
-    assert [path for path in sorted(paths) if not any((b / path).exists() for b in bases)] == []
-    assert len(paths) > 100
+    bases = [root, folder, folder / "src", core / "include", core]
+    bases += [*root.glob("packages/*/src"), *root.glob("packages/*/src/*")]
+    sources = [root / "packages", root / "tests", root / "benchmarks", root / "examples"]
+    missing = []
+    for path in sorted(paths_in((root / name).read_text()) - made):
+        pattern = re.sub(r"<\w+>", "*", path)
+        found = (match for base in bases for match in base.glob(pattern))
+        if next(found, None) is None:
+            anywhere = (match for source in sources for match in source.rglob(pattern))
+            if "/" in path or next(anywhere, None) is None:  # a file's name may stand alone
+                missing.append(path)
+    assert missing == []
+
+
+def test_architecture_page_has_every_folder(root):
+    text = (root / "docs/develop/architecture.md").read_text()
+    missing = []
+    for package in root.glob("packages/*/src/*"):
+        for folder in package.rglob("*/"):
+            path = folder.relative_to(package.parent).as_posix().removeprefix("pullback/")
+            if any(file.is_file() for file in folder.iterdir()) and "__pycache__" not in path:
+                missing += [path] if f"`{path}/`" not in text else []
+    assert sorted(missing) == []
+
+
+def test_page_on_ops_has_every_field_of_an_entry(root):
+    tree = ast.parse((root / "packages/core/src/pullback/ops/table/schema.py").read_text())
+    [op] = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == "op"]
+    fields = {argument.arg for argument in (*op.args.args, *op.args.kwonlyargs)}
+    text = (root / "docs/howto/add-an-op.md").read_text()
+    text = text[text.index("## The fields of an entry") : text.index("## Formulas")]
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.M)
+    assert sorted(rows) == sorted(fields)
 
 
 def test_names_of_the_glossary_are_in_the_sources(root):
