@@ -310,7 +310,7 @@ def render(rows: Sequence[Row], limits: Sequence[Limit], facts: dict[str, str]) 
     return "\n".join(parts)
 
 
-def over_budget(rows: Sequence[Row], limits: Sequence[Limit]) -> list[str]:
-    """Return the titles of everything that failed or is over its budget."""
-    bad = [row.title for row in rows if row.failed or row.worst > row.budget]
-    return bad + [x.title for x in limits if x.budget is not None and x.ours > x.budget]
+def over_budget(rows: Sequence[Row], limits: Sequence[Limit], factor: float = 1.0) -> list[str]:
+    """Return the titles of everything that failed or is over its budget times a factor."""
+    bad = [row.title for row in rows if row.failed or row.worst > row.budget * factor]
+    return bad + [x.title for x in limits if x.budget is not None and x.ours > x.budget * factor]

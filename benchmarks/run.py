@@ -11,6 +11,7 @@ python -m benchmarks.run --only reductions 'elementwise/*/exp*'
 python -m benchmarks.run --list                        # the keys of all rows
 python -m benchmarks.run --quick                       # small operands: shows that it runs
 python -m benchmarks.run --check                       # exit code 1 when over budget
+python -m benchmarks.run --check 1.25                  # the same, over 1.25 times a budget
 python -m benchmarks.run --module torch                # torch against itself: the noise
 """
 
@@ -54,7 +55,8 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each row is run (5)")
     parser.add_argument("--threads", type=int, nargs="+", choices=(1, 2), help="(1 2)")
     parser.add_argument("--quick", action="store_true", help="less work: shows that it runs")
-    parser.add_argument("--check", action="store_true", help="fail when over budget")
+    slack = {"nargs": "?", "type": float, "const": 1.0, "metavar": "FACTOR"}
+    parser.add_argument("--check", **slack, help="fail when over budget, or over FACTOR times it")
     parser.add_argument("--module", default="pullback", help="what is measured (pullback)")
     parser.add_argument("--torch", default="torch", help="what it is measured against (torch)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of --module")
@@ -193,7 +195,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"a measuring process failed: {error}", file=sys.stderr)
         return 2
     print(write(rows, limits, facts, options.output))
-    over = report.over_budget(rows, limits)
+    over = report.over_budget(rows, limits, options.check or 1.0)
     if over:
         print("over budget:", *over, sep="\n  ", file=sys.stderr)
     return 1 if over and options.check else 0

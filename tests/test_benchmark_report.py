@@ -56,6 +56,8 @@ def test_over_budget_names_the_rows():
     small = report.Limit("A small one", 2.0, None, "MB", 6, 3)
     rows = [ROW, SLOW, FAILED]
     assert report.over_budget(rows, [big, small]) == ["A slow row", "A bad row", "A big one"]
+    assert report.over_budget(rows, [big, small], 1.1) == ["A slow row", "A bad row", "A big one"]
+    assert report.over_budget(rows, [big, small], 10) == ["A bad row"]  # it failed
     text = report.render(rows, [big, small], {"Python": "3"})
     assert "| A big one |  | 7 MB | 6 MB | 3 MB | **over** |" in text
     assert "- Python: 3" in text

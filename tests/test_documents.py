@@ -64,6 +64,14 @@ def test_nox_sessions_in_documents_exist(root, name):
     assert named <= nox_sessions(root)
 
 
+def test_workflows_run_sessions_that_exist(root):
+    text = (root / ".github/workflows/test.yml").read_text()
+    [verbs] = re.findall(r"^        verb: \[(.*)\]$", text, re.M)
+    named = {*verbs.split(", "), *re.findall(r"nox -s (\w+)", text)}
+    assert {"docs", "parity", "coverage", "bounds", "sanitize", "bench", "demo", "lint"} <= named
+    assert named <= nox_sessions(root)
+
+
 def test_readme_gives_the_two_commands(root):
     text = (root / "README.md").read_text()
     assert "python -m pip install nox && python -m nox -s demo" in text
