@@ -51,8 +51,8 @@ static inline int64_t pb_amx_parts(const pb_amx_product *task) {
     return (pb_amx_strips(task->m) + 1) / 2 * ((task->n + group - 1) / group);
 }
 
-#if defined(__AVX512BW__) && defined(__x86_64__) && defined(__linux__) \
-    && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#if defined(__AVX512BW__) && defined(__x86_64__) && defined(__linux__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
@@ -68,10 +68,10 @@ static int pb_amx_is_usable(void) {
     unsigned eax, ebx, ecx, edx, most;
     if (is_usable == 0) {
         is_usable = -1;
-        if (__get_cpuid_count(7, 0, &most, &ebx, &ecx, &edx) && most >= 1
-            && (edx >> 22 & 1) && (edx >> 24 & 1) /* AMX-BF16, AMX-TILE */
-            && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1) /* AVX512_BF16 */
-            && syscall(SYS_arch_prctl, PB_AMX_ASK, PB_AMX_STATE) == 0)
+        /* AMX-BF16 and AMX-TILE, then AVX512_BF16 */
+        if (__get_cpuid_count(7, 0, &most, &ebx, &ecx, &edx) && most >= 1 && (edx >> 22 & 1) &&
+            (edx >> 24 & 1) && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1) &&
+            syscall(SYS_arch_prctl, PB_AMX_ASK, PB_AMX_STATE) == 0)
             is_usable = 1;
         __atomic_store_n(&known, is_usable, __ATOMIC_RELAXED);
     }
@@ -80,9 +80,8 @@ static int pb_amx_is_usable(void) {
 
 /* Copy up to 16 lines of up to 32 values; values that follow each other in a line lie `step` apart.
  * If `in_pairs` the tile has the lines as columns. */
-static void pb_amx_pack_tile(
-        const uint16_t *from, int64_t line, int64_t step, int64_t lines, int64_t depth,
-        int in_pairs, uint16_t *tile) {
+static void pb_amx_pack_tile(const uint16_t *from, int64_t line, int64_t step, int64_t lines,
+                             int64_t depth, int in_pairs, uint16_t *tile) {
     int has_pairs = step != 1 && line == 1;
     if (step == 1) {
         __mmask32 mask = depth < PB_AMX_DEPTH ? (1u << depth) - 1 : ~0u;
@@ -103,8 +102,7 @@ static void pb_amx_pack_tile(
     } else {
         for (int64_t i = 0; i < PB_AMX_LINES; i++)
             for (int64_t l = 0; l < PB_AMX_DEPTH; l++)
-                tile[i * PB_AMX_DEPTH + l] =
-                    i < lines && l < depth ? from[i * line + l * step] : 0;
+                tile[i * PB_AMX_DEPTH + l] = i < lines && l < depth ? from[i * line + l * step] : 0;
     }
     if (has_pairs != in_pairs)
         pb_transpose_i32((const int32_t *)tile, PB_AMX_LINES, PB_AMX_LINES, (int32_t *)tile,
@@ -124,8 +122,10 @@ static void pb_amx_pack(void *context, int64_t first, int64_t last) {
         uint16_t *target = in_pairs ? task->columns : task->rows;
         /* Where values of several strips lie side by side, these are copied together. */
         end = part + (line == 1 ? PB_AMX_TOGETHER : 1);
-        if (end > last) end = last;
-        if (!in_pairs && end > above) end = above;
+        if (end > last)
+            end = last;
+        if (!in_pairs && end > above)
+            end = above;
         for (int64_t l = 0; l < task->k; l += PB_AMX_DEPTH)
             for (int64_t strip = part - skipped; strip < end - skipped; strip++) {
                 int64_t from = strip * PB_AMX_LINES, some = lines - from, depth = task->k - l;
@@ -139,9 +139,8 @@ static void pb_amx_pack(void *context, int64_t first, int64_t last) {
 
 /* Multiply strips of rows with strips of columns, one or two of each; a row of the sums has two
  * tiles beside each other. */
-PB_AMX static void pb_amx_multiply_strips(
-        const uint16_t *a, int has_second_a, const uint16_t *b, int has_second_b, int64_t size,
-        float *sums) {
+PB_AMX static void pb_amx_multiply_strips(const uint16_t *a, int has_second_a, const uint16_t *b,
+                                          int has_second_b, int64_t size, float *sums) {
     const int bytes = 64;
     _tile_zero(0);
     _tile_zero(1);
@@ -158,11 +157,13 @@ PB_AMX static void pb_amx_multiply_strips(
         if (has_second_a) {
             _tile_loadd(5, a + size + l, bytes);
             _tile_dpbf16ps(2, 5, 6);
-            if (has_second_b) _tile_dpbf16ps(3, 5, 7);
+            if (has_second_b)
+                _tile_dpbf16ps(3, 5, 7);
         }
     }
     _tile_stored(0, sums, 2 * bytes);
-    if (has_second_b) _tile_stored(1, sums + PB_AMX_LINES, 2 * bytes);
+    if (has_second_b)
+        _tile_stored(1, sums + PB_AMX_LINES, 2 * bytes);
     if (has_second_a) {
         _tile_stored(2, sums + 2 * PB_AMX_LINES * PB_AMX_LINES, 2 * bytes);
         _tile_stored(3, sums + 2 * PB_AMX_LINES * PB_AMX_LINES + PB_AMX_LINES, 2 * bytes);
@@ -170,8 +171,8 @@ PB_AMX static void pb_amx_multiply_strips(
 }
 
 /* Round a row of up to 32 sums. */
-PB_AMX static inline void pb_amx_round_row(
-        const float *sums, int64_t count, uint16_t *out, int64_t step) {
+PB_AMX static inline void pb_amx_round_row(const float *sums, int64_t count, uint16_t *out,
+                                           int64_t step) {
     if (count == 2 * PB_AMX_LINES && step == 1) {
         _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + PB_AMX_LINES),
                                                               _mm512_loadu_ps(sums)));
@@ -214,16 +215,17 @@ PB_AMX static void pb_amx_multiply(void *context, int64_t first, int64_t last) {
         int64_t row = part % down * 2 * PB_AMX_LINES, begin = part / down * group;
         int64_t end = begin + group < task->n ? begin + group : task->n;
         int64_t rows = task->m - row;
-        if (rows > 2 * PB_AMX_LINES) rows = 2 * PB_AMX_LINES;
+        if (rows > 2 * PB_AMX_LINES)
+            rows = 2 * PB_AMX_LINES;
         for (int64_t q = begin; q < end; q += 2 * PB_AMX_LINES) {
             int64_t columns = end - q < 2 * PB_AMX_LINES ? end - q : 2 * PB_AMX_LINES;
-            pb_amx_multiply_strips(
-                task->rows + row / PB_AMX_LINES * size, rows > PB_AMX_LINES,
-                task->columns + q / PB_AMX_LINES * size, columns > PB_AMX_LINES, size, sums);
+            pb_amx_multiply_strips(task->rows + row / PB_AMX_LINES * size, rows > PB_AMX_LINES,
+                                   task->columns + q / PB_AMX_LINES * size, columns > PB_AMX_LINES,
+                                   size, sums);
             for (int64_t i = 0; i < rows; i++)
-                pb_amx_round_row(
-                    sums + i * 2 * PB_AMX_LINES, columns,
-                    task->c + (row + i) * task->c_row + q * task->c_column, task->c_column);
+                pb_amx_round_row(sums + i * 2 * PB_AMX_LINES, columns,
+                                 task->c + (row + i) * task->c_row + q * task->c_column,
+                                 task->c_column);
         }
     }
     _tile_release();

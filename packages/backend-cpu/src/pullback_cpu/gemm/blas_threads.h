@@ -84,7 +84,8 @@ static inline int pb_blas_threads_hold(pb_blas_threads *threads, int is_worth_it
     pthread_mutex_lock(&threads->mutex);
     if (threads->holders++ == 0) {
         threads->before = threads->get();
-        if (threads->before > 1) threads->set(1);
+        if (threads->before > 1)
+            threads->set(1);
     }
     pthread_mutex_unlock(&threads->mutex);
     return 1;
@@ -94,7 +95,8 @@ static inline void pb_blas_threads_release(pb_blas_threads *threads, int held) {
     if (!held)
         return;
     pthread_mutex_lock(&threads->mutex);
-    if (--threads->holders == 0 && threads->before > 1) threads->set(threads->before);
+    if (--threads->holders == 0 && threads->before > 1)
+        threads->set(threads->before);
     pthread_mutex_unlock(&threads->mutex);
 }
 

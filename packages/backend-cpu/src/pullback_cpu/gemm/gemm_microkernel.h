@@ -3,8 +3,8 @@
 #if defined(PB_VECTOR_BYTES)
 typedef PB_NUMBER PB_OF(pb_vector) __attribute__((vector_size(PB_VECTOR_BYTES)));
 /* One that may lie anywhere in memory. */
-typedef PB_NUMBER PB_OF(pb_loose) __attribute__((
-    vector_size(PB_VECTOR_BYTES), aligned(sizeof(PB_NUMBER)), may_alias));
+typedef PB_NUMBER PB_OF(pb_loose)
+    __attribute__((vector_size(PB_VECTOR_BYTES), aligned(sizeof(PB_NUMBER)), may_alias));
 typedef PB_BITS PB_OF(pb_order) __attribute__((vector_size(PB_VECTOR_BYTES)));
 #else
 typedef PB_NUMBER PB_OF(pb_vector);
@@ -12,6 +12,7 @@ typedef PB_NUMBER PB_OF(pb_loose);
 #endif
 #define PB_VECTOR PB_OF(pb_vector)
 #define PB_LOOSE PB_OF(pb_loose)
+#define PB_SLAB PB_OF(pb_slab)
 #define PB_LANES ((int64_t)(sizeof(PB_VECTOR) / sizeof(PB_NUMBER)))
 #define PB_IS_FLOAT ((PB_NUMBER)0.5 != 0)
 
@@ -36,9 +37,9 @@ PB_ALWAYS_INLINE void PB_OF(pb_copy_few)(const PB_NUMBER *from, int64_t count, P
 
 /* Add the products of a column of a and a row of b. Every third row of a has a pointer: more would
  * need more registers than there are. */
-PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(
-        const int rows, const int vectors, const PB_NUMBER *a[PB_TILE_ROWS / 3 + 1], int64_t a_row,
-        const PB_NUMBER *b, PB_VECTOR s[PB_TILE_ROWS][8]) {
+PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(const int rows, const int vectors,
+                                          const PB_NUMBER *a[PB_TILE_ROWS / 3 + 1], int64_t a_row,
+                                          const PB_NUMBER *b, PB_VECTOR s[PB_TILE_ROWS][8]) {
     PB_VECTOR y[8];
     PB_UNROLL
     for (int j = 0; j < vectors; j++)
@@ -55,31 +56,34 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(
 /* c = a @ b for a few rows and vectors of columns; with `adds` it is added to c, or, if that is
  * negative, taken away from it. Row l of b lies at b + l * b_row, or, if there
  * is a list of places, at b + places[l]. */
-PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(
-        const int rows, const int vectors, int64_t k, const PB_NUMBER *a, int64_t a_row,
-        int64_t a_column, const PB_NUMBER *b, int64_t b_row, const int64_t *places, PB_NUMBER *c,
-        int64_t c_row, int adds) {
+PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int64_t k,
+                                          const PB_NUMBER *a, int64_t a_row, int64_t a_column,
+                                          const PB_NUMBER *b, int64_t b_row, const int64_t *places,
+                                          PB_NUMBER *c, int64_t c_row, int adds) {
     const PB_NUMBER *lines[PB_TILE_ROWS / 3 + 1];
     /* The branch at the end of a loop costs as much as one of its thirty multiplications. */
     const int at_once = PB_IS_FLOAT && vectors <= 4 && rows * vectors >= 24 ? 2 : 1;
     PB_VECTOR s[PB_TILE_ROWS][8];
     PB_UNROLL
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
         PB_UNROLL
         for (int j = 0; j < vectors; j++)
             s[i][j] = (PB_VECTOR){0};
-    if (k >= 64) /* what the sums go to arrives while they are made */
+    }
+    if (k >= 64) { /* what the sums go to arrives while they are made */
         PB_UNROLL
         for (int i = 0; i < rows; i++) {
             PB_PREFETCH(c + i * c_row);
             PB_PREFETCH(c + i * c_row + (vectors - 1) * PB_LANES);
         }
+    }
     PB_UNROLL
     for (int i = 0; i < rows; i += 3) {
         lines[i / 3] = a + i * a_row;
-        if (places == NULL) PB_HIDE(lines[i / 3]);
+        if (places == NULL)
+            PB_HIDE(lines[i / 3]);
     }
-    for (; k >= at_once; k -= at_once)
+    for (; k >= at_once; k -= at_once) {
         PB_UNROLL
         for (int step = 0; step < at_once; step++) {
             PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places++ : b, s);
@@ -88,23 +92,27 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(
                 lines[i / 3] += a_column;
             b += b_row;
         }
-    if (k > 0) PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places : b, s);
+    }
+    if (k > 0)
+        PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places : b, s);
     PB_UNROLL
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++) {
         PB_UNROLL
         for (int j = 0; j < vectors; j++) {
             PB_LOOSE *target = (PB_LOOSE *)(c + i * c_row + j * PB_LANES);
-            if (adds > 0) s[i][j] += *target;
-            if (adds < 0) s[i][j] = *target - s[i][j];
+            if (adds > 0)
+                s[i][j] += *target;
+            if (adds < 0)
+                s[i][j] = *target - s[i][j];
             *target = s[i][j];
         }
+    }
 }
 
 /* As pb_tile_body; `vectors` is 1, 2, 4 or 8, and at most PB_TILE_VECTORS(rows). */
-static void PB_OF(pb_tile)(
-        int64_t rows, int64_t vectors, int64_t k, const PB_NUMBER *a, int64_t a_row,
-        int64_t a_column, const PB_NUMBER *b, int64_t b_row, PB_NUMBER *c, int64_t c_row,
-        int adds) {
+static void PB_OF(pb_tile)(int64_t rows, int64_t vectors, int64_t k, const PB_NUMBER *a,
+                           int64_t a_row, int64_t a_column, const PB_NUMBER *b, int64_t b_row,
+                           PB_NUMBER *c, int64_t c_row, int adds) {
 #define PB_CASE_OF(rows, vectors) \
     case (rows) * 8 + (vectors) - 1: \
         if ((vectors) <= PB_TILE_VECTORS(rows)) \
@@ -117,9 +125,9 @@ static void PB_OF(pb_tile)(
 
 #if defined(PB_TILES_OF_PLACES)
 /* The same with a list of places, and the elements of a column of a side by side. */
-static void PB_OF(pb_tile_at)(
-        int64_t rows, int64_t vectors, int64_t k, const PB_NUMBER *a, const PB_NUMBER *b,
-        const int64_t *places, PB_NUMBER *c, int64_t c_row, int adds) {
+static void PB_OF(pb_tile_at)(int64_t rows, int64_t vectors, int64_t k, const PB_NUMBER *a,
+                              const PB_NUMBER *b, const int64_t *places, PB_NUMBER *c,
+                              int64_t c_row, int adds) {
 #define PB_CASE_OF(rows, vectors) \
     case (rows) * 8 + (vectors) - 1: \
         if ((vectors) <= PB_TILE_VECTORS(rows)) \
@@ -131,9 +139,9 @@ static void PB_OF(pb_tile_at)(
 }
 
 /* Add to eight sums the products of lines with what lies at eight places. */
-static void PB_OF(pb_dots_at)(
-        int64_t lines, int64_t n, const PB_NUMBER *a, int64_t a_line, const PB_NUMBER *b,
-        int64_t b_line, const int64_t *places, PB_NUMBER *sums) {
+static void PB_OF(pb_dots_at)(int64_t lines, int64_t n, const PB_NUMBER *a, int64_t a_line,
+                              const PB_NUMBER *b, int64_t b_line, const int64_t *places,
+                              PB_NUMBER *sums) {
     PB_VECTOR s[8];
     PB_UNROLL
     for (int t = 0; t < 8; t++)
@@ -170,14 +178,15 @@ static void PB_OF(pb_dots_at)(
 
 /* Read PB_LANES lines of so many elements and write them as columns, `step` apart. What follows a
  * short column is written too: it has PB_LANES elements. */
-PB_ALWAYS_INLINE void PB_OF(pb_transpose)(
-        const PB_NUMBER *lines, int64_t line, int64_t count, PB_NUMBER *out, int64_t step) {
+PB_ALWAYS_INLINE void PB_OF(pb_transpose)(const PB_NUMBER *lines, int64_t line, int64_t count,
+                                          PB_NUMBER *out, int64_t step) {
 #if defined(PB_VECTOR_BYTES) && !defined(__clang__)
     PB_VECTOR x[PB_LANES], y[PB_LANES];
     PB_OF(pb_order) low, high;
     for (int i = 0; i < PB_LANES; i++) {
         x[i] = (PB_VECTOR){0};
-        if (i < count) x[i] = *(const PB_LOOSE *)(lines + i * line);
+        if (i < count)
+            x[i] = *(const PB_LOOSE *)(lines + i * line);
         low[i] = i / 2 + i % 2 * PB_LANES;
         high[i] = low[i] + PB_LANES / 2;
     }
@@ -205,9 +214,8 @@ PB_ALWAYS_INLINE void PB_OF(pb_transpose)(
 
 /* Copy `width` columns of k rows side by side, and zeros up to `step` columns, a multiple of
  * PB_LANES. */
-static void PB_OF(pb_pack_panel)(
-        const PB_NUMBER *b, int64_t b_row, int64_t b_column, int64_t k, int64_t width,
-        PB_NUMBER *panel, int64_t step) {
+static void PB_OF(pb_pack_panel)(const PB_NUMBER *b, int64_t b_row, int64_t b_column, int64_t k,
+                                 int64_t width, PB_NUMBER *panel, int64_t step) {
     if (b_column == 1 && width == 2 * PB_LANES && step == width) {
         for (int64_t l = 0; l < k; l++, b += b_row, panel += step) {
             *(PB_LOOSE *)panel = *(const PB_LOOSE *)b;
@@ -243,9 +251,8 @@ static void PB_OF(pb_pack_panel)(
 
 /* Copy rows of k columns so that those of a column lie side by side. The copy may run over its end
  * by PB_LANES elements. */
-static void PB_OF(pb_pack_rows)(
-        const PB_NUMBER *a, int64_t a_row, int64_t a_column, int64_t rows, int64_t k,
-        PB_NUMBER *packed) {
+static void PB_OF(pb_pack_rows)(const PB_NUMBER *a, int64_t a_row, int64_t a_column, int64_t rows,
+                                int64_t k, PB_NUMBER *packed) {
     /* The last rows first: what they write too much belongs to the first ones. */
     for (int64_t i = (rows - 1) / PB_LANES * PB_LANES; i >= 0; i -= PB_LANES) {
         int64_t l = 0, count = rows - i < PB_LANES ? rows - i : PB_LANES;
@@ -265,10 +272,10 @@ static void PB_OF(pb_pack_rows)(
 
 /* Multiply rows, in blocks that are alike and `a_block` apart, with a panel of `width` columns and
  * whole vectors. In `packed` blocks of a column lies after column, as long as there are rows. */
-static void PB_OF(pb_multiply_panel)(
-        int64_t m, int64_t k, const PB_NUMBER *a, int64_t a_row, int64_t a_column,
-        int64_t block, int64_t a_block, int packed, const PB_NUMBER *b, int64_t b_row,
-        int64_t width, PB_NUMBER *c, int64_t c_row, int adds) {
+static void PB_OF(pb_multiply_panel)(int64_t m, int64_t k, const PB_NUMBER *a, int64_t a_row,
+                                     int64_t a_column, int64_t block, int64_t a_block, int packed,
+                                     const PB_NUMBER *b, int64_t b_row, int64_t width, PB_NUMBER *c,
+                                     int64_t c_row, int adds) {
     for (int64_t first = 0; first < m; first += block, a += a_block) {
         int64_t rows = m - first < block ? m - first : block, q = 0;
         int64_t a_step = packed ? rows : a_column;
@@ -276,8 +283,8 @@ static void PB_OF(pb_multiply_panel)(
         for (; q + PB_LANES <= width; q += vectors * PB_LANES) {
             while (vectors * PB_LANES > width - q)
                 vectors /= 2;
-            PB_OF(pb_tile)(rows, vectors, k, a, a_row, a_step, b + q, b_row,
-                           c + first * c_row + q, c_row, adds);
+            PB_OF(pb_tile)(rows, vectors, k, a, a_row, a_step, b + q, b_row, c + first * c_row + q,
+                           c_row, adds);
         }
         if (q < width) {
             PB_ALIGNED PB_NUMBER some[PB_TILE_ROWS * PB_LANES];
@@ -297,15 +304,14 @@ static void PB_OF(pb_multiply_panel)(
 /* The same for any size, where a is read in place and c has rows of contiguous elements. A few rows
  * read b in place too, but for columns that are no whole vector; more rows if b stays in the cache
  * and its rows begin like vectors. */
-static void PB_OF(pb_multiply)(
-        int64_t m, int64_t n, int64_t k, const PB_NUMBER *a, int64_t a_row, int64_t a_column,
-        const PB_NUMBER *b, int64_t b_row, int64_t b_column, PB_NUMBER *c, int64_t c_row,
-        int adds) {
+static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER *a, int64_t a_row,
+                               int64_t a_column, const PB_NUMBER *b, int64_t b_row,
+                               int64_t b_column, PB_NUMBER *c, int64_t c_row, int adds) {
     PB_ALIGNED PB_NUMBER panel[PB_PANEL_SIZE];
     int64_t block = pb_even_part(m, PB_TILE_ROWS), most = PB_TILE_VECTORS(block) * PB_LANES;
-    int in_place = b_column == 1 && (
-        m <= PB_TILE_ROWS
-        || (k * b_row <= PB_PANEL_SIZE && (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
+    int in_place =
+        b_column == 1 && (m <= PB_TILE_ROWS || (k * b_row <= PB_PANEL_SIZE &&
+                                                (m <= 2 * PB_TILE_ROWS || b_row % PB_LANES == 0)));
     int64_t depth = pb_even_part(k, PB_PANEL_SIZE / (in_place ? PB_LANES : most));
     for (int64_t l = 0; l < k; l += depth) {
         int64_t some = k - l < depth ? k - l : depth;
@@ -341,16 +347,16 @@ typedef struct {
     int64_t block, blocks; /* rows of a tile, and how many tiles there are below each other */
     PB_NUMBER *rows;       /* copy of a, tile by tile, or NULL where a is read in place */
     PB_NUMBER *panels;     /* copy of b, two vectors of columns after the other */
-} PB_OF(pb_slab);
+} PB_SLAB;
 
 /* Return how many panels there are. */
-static inline int64_t PB_OF(pb_panels)(const PB_OF(pb_slab) *slab) {
+static inline int64_t PB_OF(pb_panels)(const PB_SLAB *slab) {
     return (slab->n + 2 * PB_LANES - 1) / (2 * PB_LANES);
 }
 
 /* Copy parts of the factors: first panels are counted, then the tiles of a. */
 static void PB_OF(pb_pack_slab)(void *context, int64_t first, int64_t last) {
-    PB_OF(pb_slab) *slab = (PB_OF(pb_slab) *)context;
+    PB_SLAB *slab = (PB_SLAB *)context;
     int64_t panels = PB_OF(pb_panels)(slab), part = first;
     /* A few rows of several panels, then the next: each row has pages of its own. */
     int64_t some = slab->b_column == 1 ? PB_LANES : slab->k;
@@ -360,57 +366,60 @@ static void PB_OF(pb_pack_slab)(void *context, int64_t first, int64_t last) {
         end = part * 2 * PB_LANES < slab->n ? part * 2 * PB_LANES : slab->n;
         for (int64_t l = 0; l < slab->k; l += some)
             for (int64_t q = begin; q < end; q += 2 * PB_LANES)
-                PB_OF(pb_pack_panel)(
-                    slab->b + l * slab->b_row + q * slab->b_column, slab->b_row, slab->b_column,
-                    slab->k - l < some ? slab->k - l : some,
-                    end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
-                    slab->panels + q * slab->k + l * 2 * PB_LANES, 2 * PB_LANES);
-        if (part > panels) part = panels;
+                PB_OF(pb_pack_panel)(slab->b + l * slab->b_row + q * slab->b_column, slab->b_row,
+                                     slab->b_column, slab->k - l < some ? slab->k - l : some,
+                                     end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
+                                     slab->panels + q * slab->k + l * 2 * PB_LANES, 2 * PB_LANES);
+        if (part > panels)
+            part = panels;
     }
     for (; part < last; part++) {
         int64_t tile = part - panels, row = tile * slab->block;
         int64_t rows = slab->m - row < slab->block ? slab->m - row : slab->block;
-        PB_OF(pb_pack_rows)(slab->a + row * slab->a_row, slab->a_row, slab->a_column, rows,
-                            slab->k, slab->rows + row * slab->k + tile * PB_LANES);
+        PB_OF(pb_pack_rows)(slab->a + row * slab->a_row, slab->a_row, slab->a_column, rows, slab->k,
+                            slab->rows + row * slab->k + tile * PB_LANES);
     }
 }
 
-static inline int64_t PB_OF(pb_tile_groups)(const PB_OF(pb_slab) *slab) {
+static inline int64_t PB_OF(pb_tile_groups)(const PB_SLAB *slab) {
     return (slab->blocks + PB_GROUP_TILES - 1) / PB_GROUP_TILES;
 }
 
-static inline int64_t PB_OF(pb_slab_parts)(const PB_OF(pb_slab) *slab) {
+static inline int64_t PB_OF(pb_slab_parts)(const PB_SLAB *slab) {
     int64_t across = (PB_OF(pb_panels)(slab) + PB_GROUP_PANELS - 1) / PB_GROUP_PANELS;
     return PB_OF(pb_tile_groups)(slab) * across;
 }
 
 /* Multiply parts of the factors; parts that follow each other have their panels in common. */
 static void PB_OF(pb_multiply_slab)(void *context, int64_t first, int64_t last) {
-    PB_OF(pb_slab) *slab = (PB_OF(pb_slab) *)context;
+    PB_SLAB *slab = (PB_SLAB *)context;
     int64_t down = PB_OF(pb_tile_groups)(slab), width = PB_GROUP_PANELS * 2 * PB_LANES;
     for (int64_t part = first; part < last; part++) {
         int64_t tile = part % down * PB_GROUP_TILES, row = tile * slab->block;
         int64_t m = slab->m - row, begin = part / down * width, end = begin + width;
-        if (m > PB_GROUP_TILES * slab->block) m = PB_GROUP_TILES * slab->block;
-        if (end > slab->n) end = slab->n;
+        if (m > PB_GROUP_TILES * slab->block)
+            m = PB_GROUP_TILES * slab->block;
+        if (end > slab->n)
+            end = slab->n;
         /* Panels beside each other have rows of a and pages of c in common. */
         for (int64_t first = 0; first < m; first += slab->block, tile++) {
             int packed = slab->rows != NULL;
             const PB_NUMBER *a = packed ? slab->rows + (row + first) * slab->k + tile * PB_LANES
                                         : slab->a + (row + first) * slab->a_row;
             for (int64_t q = begin; q < end; q += 2 * PB_LANES)
-                PB_OF(pb_multiply_panel)(
-                    m - first < slab->block ? m - first : slab->block, slab->k, a,
-                    packed ? 1 : slab->a_row, slab->a_column, slab->block, 0, packed,
-                    slab->panels + q * slab->k, 2 * PB_LANES,
-                    end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
-                    slab->c + (row + first) * slab->c_row + q, slab->c_row, slab->adds);
+                PB_OF(pb_multiply_panel)(m - first < slab->block ? m - first : slab->block, slab->k,
+                                         a, packed ? 1 : slab->a_row, slab->a_column, slab->block,
+                                         0, packed, slab->panels + q * slab->k, 2 * PB_LANES,
+                                         end - q < 2 * PB_LANES ? end - q : 2 * PB_LANES,
+                                         slab->c + (row + first) * slab->c_row + q, slab->c_row,
+                                         slab->adds);
         }
     }
 }
 
 #undef PB_VECTOR
 #undef PB_LOOSE
+#undef PB_SLAB
 #undef PB_LANES
 #undef PB_IS_FLOAT
 #undef PB_NUMBER

@@ -44,8 +44,7 @@
 /* What PB_CASE_OF makes of so many rows, for each number of vectors. */
 #define PB_TILE_CASE(rows) \
     PB_CASE_OF(rows, 1) PB_CASE_OF(rows, 2) PB_CASE_OF(rows, 4) PB_CASE_OF(rows, 8)
-#define PB_TILE_VECTORS(rows) \
-    ((rows) <= PB_TILE_THREE / 2 ? 8 : (rows) <= PB_TILE_THREE ? 4 : 2)
+#define PB_TILE_VECTORS(rows) ((rows) <= PB_TILE_THREE / 2 ? 8 : (rows) <= PB_TILE_THREE ? 4 : 2)
 
 /* Whether products in tiles keep up with those of a BLAS that is tuned for the processor. */
 #if defined(__AVX2__) || (defined(__GNUC__) && defined(__aarch64__))

@@ -11,6 +11,7 @@
 #if defined(__AVX512DQ__)
 #include <immintrin.h>
 
+/* clang-format off */
 /* Centres and coefficients, the lowest first: python tools/minimax.py piecewise_poly.h */
 static const float pb_erfc_pieces[9][32] = {  /* their middles are multiples of 1/8 */
     {0.0f, 0.124984801f, 0.250105292f, 0.375111043f, 0.49989295f, 0.625120163f, 0.750043929f,
@@ -117,16 +118,18 @@ static const float pb_tanh_pieces[8][32] = {  /* of 1 / 3.4 */
      -1.00241323e-5f, -0.0249734148f, 0.0302344728f, 0.0188969057f, 0.0325475223f, 0.0604998432f,
      -0.0434781313f, -0.0646289662f, -0.0568699799f, 0.0506639592f, -0.0760273114f},
 };
+/* clang-format on */
 
 #define PB_UNROLL _Pragma("GCC unroll 16")
 #define PB_ERFC_END 3.9375f
 #define PB_TANH_END 9.25f /* from 9.02 on tanh rounds to 1 */
 
-typedef struct { __m512 low[9], high[9]; } pb_pieces;
+typedef struct {
+    __m512 low[9], high[9];
+} pb_pieces;
 
-static inline __attribute__((always_inline)) pb_pieces pb_load_pieces(
-    const float table[][32], const int rows)
-{
+static inline __attribute__((always_inline)) pb_pieces pb_load_pieces(const float table[][32],
+                                                                      const int rows) {
     pb_pieces pieces;
     PB_UNROLL
     for (int k = 0; k < rows; k++) {
@@ -139,9 +142,9 @@ static inline __attribute__((always_inline)) pb_pieces pb_load_pieces(
 /* Row k of the table at the pieces whose numbers are in the last five bits. */
 #define PB_LOOK_UP(pieces, k, number) _mm512_permutex2var_ps(pieces.low[k], number, pieces.high[k])
 
-static inline __attribute__((always_inline)) __m512 pb_piece_value(
-    const pb_pieces pieces, const int rows, __m512i number, __m512 d)
-{
+static inline
+    __attribute__((always_inline)) __m512 pb_piece_value(const pb_pieces pieces, const int rows,
+                                                         __m512i number, __m512 d) {
     __m512 result = PB_LOOK_UP(pieces, rows - 1, number);
     PB_UNROLL
     for (int k = rows - 2; k > 0; k--)
@@ -151,30 +154,30 @@ static inline __attribute__((always_inline)) __m512 pb_piece_value(
 
 /* erfc(x), or gelu(x) = x erfc(-x / sqrt(2)) / 2, where the argument of erfc is below the end of
    the pieces in size; `largest` becomes the largest size. */
-static inline __attribute__((always_inline)) __m512 pb_erfc_or_gelu(
-    __m512 x, const pb_pieces pieces, const int gelu, __m512i *largest)
-{
+static inline __attribute__((always_inline)) __m512 pb_erfc_or_gelu(__m512 x,
+                                                                    const pb_pieces pieces,
+                                                                    const int gelu,
+                                                                    __m512i *largest) {
     const __m512 shift = _mm512_set1_ps(0x1.8p20f), two = _mm512_set1_ps(2);
     const __m512 root = _mm512_set1_ps(0.707106769f), root_low = _mm512_set1_ps(1.21016175e-8f);
     __m512 size = _mm512_abs_ps(x), z = gelu ? _mm512_mul_ps(size, root) : size;
     __m512i number = _mm512_castps_si512(_mm512_add_ps(z, shift)), bits = _mm512_castps_si512(x);
     __m512 centre = PB_LOOK_UP(pieces, 0, number), d = _mm512_sub_ps(z, centre), result;
-    if (gelu)  /* z rounds: the difference comes from its factors */
+    if (gelu) /* z rounds: the difference comes from its factors */
         d = _mm512_fmadd_ps(size, root_low, _mm512_fmsub_ps(size, root, centre));
     result = pb_piece_value(pieces, 9, number, d);
     *largest = _mm512_max_epu32(*largest, _mm512_castps_si512(z));
     if (!gelu)
         return _mm512_mask_sub_ps(result, _mm512_movepi32_mask(bits), two, result);
-    result = _mm512_mask_sub_ps(
-        result, _mm512_cmpge_epi32_mask(bits, _mm512_setzero_si512()), two, result);
+    result = _mm512_mask_sub_ps(result, _mm512_cmpge_epi32_mask(bits, _mm512_setzero_si512()), two,
+                                result);
     return _mm512_mul_ps(result, _mm512_mul_ps(x, _mm512_set1_ps(0.5f)));
 }
 
-static inline __attribute__((always_inline)) __m512 pb_tanh_value(
-    __m512 x, const pb_pieces pieces)
-{
+static inline __attribute__((always_inline)) __m512 pb_tanh_value(__m512 x,
+                                                                  const pb_pieces pieces) {
     const __m512 shift = _mm512_set1_ps(0x1.8p23f), inverse = _mm512_set1_ps(3.4f);
-    __m512 z = _mm512_min_ps(_mm512_set1_ps(PB_TANH_END), _mm512_abs_ps(x));  /* NaN stays */
+    __m512 z = _mm512_min_ps(_mm512_set1_ps(PB_TANH_END), _mm512_abs_ps(x)); /* NaN stays */
     __m512i number = _mm512_castps_si512(_mm512_fmadd_ps(z, inverse, shift));
     __m512 d = _mm512_sub_ps(z, PB_LOOK_UP(pieces, 0, number));
     __m512 result = pb_piece_value(pieces, 8, number, d);
@@ -183,22 +186,21 @@ static inline __attribute__((always_inline)) __m512 pb_tanh_value(
 
 /* A function over an array: what is written, with pieces and largest bits at hand, and what is
    told. NaN's bits are larger than those of infinity. */
-#define PB_BY_PIECES(name, table, rows, value, told)                                              \
-    static inline int name(float *o, const float *a, int64_t n)                                   \
-    {                                                                                             \
-        const pb_pieces pieces = pb_load_pieces(table, rows);                                     \
-        __m512i largest = _mm512_setzero_si512();                                                 \
-        int64_t i = 0;                                                                            \
-        for (; i + 16 <= n; i += 16) {                                                            \
-            __m512 x = _mm512_loadu_ps(a + i);                                                    \
-            _mm512_storeu_ps(o + i, value);                                                       \
-        }                                                                                         \
-        if (i < n) {                                                                              \
-            __mmask16 some = (__mmask16)((1 << (n - i)) - 1);                                     \
-            __m512 x = _mm512_maskz_loadu_ps(some, a + i);                                        \
-            _mm512_mask_storeu_ps(o + i, some, value);                                            \
-        }                                                                                         \
-        return told;                                                                              \
+#define PB_BY_PIECES(name, table, rows, value, told) \
+    static inline int name(float *o, const float *a, int64_t n) { \
+        const pb_pieces pieces = pb_load_pieces(table, rows); \
+        __m512i largest = _mm512_setzero_si512(); \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { \
+            __m512 x = _mm512_loadu_ps(a + i); \
+            _mm512_storeu_ps(o + i, value); \
+        } \
+        if (i < n) { \
+            __mmask16 some = (__mmask16)((1 << (n - i)) - 1); \
+            __m512 x = _mm512_maskz_loadu_ps(some, a + i); \
+            _mm512_mask_storeu_ps(o + i, some, value); \
+        } \
+        return told; \
     }
 #define PB_ALL_BELOW(end) \
     !_mm512_cmpge_epu32_mask(largest, _mm512_castps_si512(_mm512_set1_ps(end)))

@@ -39,14 +39,16 @@ static atomic_int pb_aside_left; /* threads that were left behind and still work
 #if defined(__GLIBC__)
 static void pb_aside_at_exit(int status, void *unused) {
     (void)unused;
-    if (!atomic_load(&pb_aside_left)) return;
+    if (!atomic_load(&pb_aside_left))
+        return;
     fflush(NULL);
     _exit(status);
 }
 #else
 static void pb_aside_at_exit(void) {
     struct timespec moment = {0, PB_ASIDE_WAIT};
-    while (atomic_load(&pb_aside_left)) nanosleep(&moment, NULL);
+    while (atomic_load(&pb_aside_left))
+        nanosleep(&moment, NULL);
 }
 #endif
 
@@ -88,7 +90,8 @@ static int pb_aside_start(pb_aside *aside) {
     pthread_attr_t attributes;
     pthread_t thread;
     int failed;
-    if (pthread_attr_init(&attributes) != 0) return 0;
+    if (pthread_attr_init(&attributes) != 0)
+        return 0;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, PB_ASIDE_STACK);
     sigfillset(&all); /* signals are for the interpreter's threads */
@@ -104,8 +107,10 @@ static int pb_aside_start(pb_aside *aside) {
 static int pb_aside_wait(int (*stopping)(void)) {
     struct timespec moment = {0, PB_ASIDE_WAIT};
     for (;;) {
-        if (stopping()) return 1;
-        if (atomic_load(&pb_aside_left) < PB_ASIDE_LEFT) return 0;
+        if (stopping())
+            return 1;
+        if (atomic_load(&pb_aside_left) < PB_ASIDE_LEFT)
+            return 0;
         nanosleep(&moment, NULL);
     }
 }
@@ -149,10 +154,13 @@ static int pb_run_aside(pb_aside_work work, pb_aside_work release, void *context
         }
         done = aside->done;
         aside->abandoned = stops && !done;
-        if (aside->abandoned) atomic_fetch_add(&pb_aside_left, 1);
+        if (aside->abandoned)
+            atomic_fetch_add(&pb_aside_left, 1);
         pthread_mutex_unlock(&aside->mutex);
-        if (done) break;
-        if (stops) return 1;
+        if (done)
+            break;
+        if (stops)
+            return 1;
     }
     pb_aside_free(aside);
     return 0;

@@ -8,8 +8,8 @@
 
 #include "runtime/huge_pages.h"
 
-#define PB_SCRATCH_KEPT 4             /* blocks that are kept */
-#define PB_SCRATCH_LARGEST (1 << 22)  /* bytes of a block that is kept */
+#define PB_SCRATCH_KEPT 4            /* blocks that are kept */
+#define PB_SCRATCH_LARGEST (1 << 22) /* bytes of a block that is kept */
 /* In front of a block stands its size; and it begins with a cache line, or every other vector of
  * 512 bits would lie in two. */
 #define PB_SCRATCH_HEAD 64
@@ -28,22 +28,27 @@ static void *pb_scratch_blocks[PB_SCRATCH_KEPT];
 static void *pb_scratch_take(size_t bytes) {
     size_t size = 4096;
     char *block;
-    if (bytes > SIZE_MAX / 4) return NULL;
+    if (bytes > SIZE_MAX / 4)
+        return NULL;
     while (size < bytes && size < PB_SCRATCH_LARGEST)
         size *= 2;
-    if (size < bytes) size = (bytes + 4095) & ~(size_t)4095;
+    if (size < bytes)
+        size = (bytes + 4095) & ~(size_t)4095;
 #if defined(__GNUC__)
     for (int i = 0; i < PB_SCRATCH_KEPT; i++) {
-        if (pb_scratch_blocks[i] == NULL) continue;
+        if (pb_scratch_blocks[i] == NULL)
+            continue;
         block = pb_scratch_swap(&pb_scratch_blocks[i], NULL);
         if (block != NULL && *(size_t *)block >= size && *(size_t *)block <= 4 * size)
             return block + PB_SCRATCH_HEAD;
-        if (block != NULL) block = pb_scratch_swap(&pb_scratch_blocks[i], block);
+        if (block != NULL)
+            block = pb_scratch_swap(&pb_scratch_blocks[i], block);
         free(block);
     }
 #endif
     block = pb_scratch_new(size + PB_SCRATCH_HEAD);
-    if (block == NULL) return NULL;
+    if (block == NULL)
+        return NULL;
     pb_advise_huge(block, size);
     *(size_t *)block = size;
     return block + PB_SCRATCH_HEAD;

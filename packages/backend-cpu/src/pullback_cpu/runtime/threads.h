@@ -32,15 +32,20 @@ static int pb_stopping(void);
 /* Run a piece; returns whether the rest of it was left out. */
 static int pb_run_piece(int64_t first, int64_t last, int64_t grain, pb_body body, void *context) {
     int64_t step = last - first, before;
-    if (step / PB_GRAINS > grain) step = PB_GRAINS * grain;
+    if (step / PB_GRAINS > grain)
+        step = PB_GRAINS * grain;
     for (;;) {
-        if (last - first <= step) step = last - first;
+        if (last - first <= step)
+            step = last - first;
         before = pb_milliseconds();
         body(context, first, first + step);
         first += step;
-        if (first >= last) return 0;
-        if (pb_stopping()) return 1;
-        if (pb_milliseconds() == before) step *= 2;
+        if (first >= last)
+            return 0;
+        if (pb_stopping())
+            return 1;
+        if (pb_milliseconds() == before)
+            step *= 2;
     }
 }
 
@@ -54,7 +59,7 @@ static int pb_run_piece(int64_t first, int64_t last, int64_t grain, pb_body body
 #define PB_EXPORTED __attribute__((visibility("default")))
 #define PB_LOOKS 500
 #define PB_WAITS 20000000 /* nanoseconds */
-#define PB_AWAKE 100000 /* nanoseconds; a pause takes 10 to 140 cycles and is no clock */
+#define PB_AWAKE 100000   /* nanoseconds; a pause takes 10 to 140 cycles and is no clock */
 
 #if defined(__x86_64__) || defined(__i386__)
 #define pb_pause() __builtin_ia32_pause()
@@ -66,18 +71,18 @@ static int pb_run_piece(int64_t first, int64_t last, int64_t grain, pb_body body
 
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t opened;  /* a job is open */
-    pthread_cond_t left;    /* the last thread has left a job */
-    atomic_int limit;       /* threads that one call may use */
-    atomic_flag busy;       /* a caller has a job */
-    atomic_uint number;     /* of the last job */
-    int workers;            /* threads that were started */
-    int sleepers;           /* of them, those that wait to be woken */
-    int open;               /* the job may be joined */
-    int wanted;             /* threads that may still join it */
-    atomic_uint working;    /* threads that joined and have not left */
-    atomic_llong next;      /* the first piece that nobody took */
-    atomic_int stopped;     /* the rest of the job is to be left out */
+    pthread_cond_t opened; /* a job is open */
+    pthread_cond_t left;   /* the last thread has left a job */
+    atomic_int limit;      /* threads that one call may use */
+    atomic_flag busy;      /* a caller has a job */
+    atomic_uint number;    /* of the last job */
+    int workers;           /* threads that were started */
+    int sleepers;          /* of them, those that wait to be woken */
+    int open;              /* the job may be joined */
+    int wanted;            /* threads that may still join it */
+    atomic_uint working;   /* threads that joined and have not left */
+    atomic_llong next;     /* the first piece that nobody took */
+    atomic_int stopped;    /* the rest of the job is to be left out */
     pb_body body;
     void *context;
     int64_t n, grain, length, pieces;
@@ -93,7 +98,8 @@ static __thread int pb_in_job;
 /* The mutex is held for a few instructions: who meets it taken does better not to sleep at once. */
 static void pb_lock(void) {
     for (int looks = 0; looks < PB_LOOKS; looks++) {
-        if (pthread_mutex_trylock(&pb_team.mutex) == 0) return;
+        if (pthread_mutex_trylock(&pb_team.mutex) == 0)
+            return;
         pb_pause();
     }
     pthread_mutex_lock(&pb_team.mutex);
@@ -110,7 +116,8 @@ static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
     int64_t until = pb_nanoseconds() + PB_AWAKE;
     do {
         for (int looks = 0; looks < 16; looks++) {
-            if ((atomic_load_explicit(number, memory_order_acquire) == value) == is_wanted) return;
+            if ((atomic_load_explicit(number, memory_order_acquire) == value) == is_wanted)
+                return;
             pb_pause();
         }
     } while (pb_nanoseconds() < until);
@@ -119,18 +126,21 @@ static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
 /* Whether what is being done shall end. Any thread may ask; the answer stays until the call ends. */
 static int pb_stopping(void) {
     int role = pb_in_job, answer;
-    if (role == PB_HELPS) return atomic_load_explicit(&pb_team.stopped, memory_order_relaxed);
+    if (role == PB_HELPS)
+        return atomic_load_explicit(&pb_team.stopped, memory_order_relaxed);
     pb_in_job = PB_ALONE; /* signal handlers may run, and call kernels */
     answer = pb_ask();
     pb_in_job = role;
-    if (answer && role == PB_LEADS) atomic_store(&pb_team.stopped, 1);
+    if (answer && role == PB_LEADS)
+        atomic_store(&pb_team.stopped, 1);
     return answer;
 }
 
 static void pb_take_pieces(void) {
     while (!pb_stopping()) {
         int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
-        if (piece >= pb_team.pieces) return;
+        if (piece >= pb_team.pieces)
+            return;
         first = piece * pb_team.length;
         last = first + pb_team.length;
         pb_run_piece(first, last < pb_team.n ? last : pb_team.n, pb_team.grain, pb_team.body,
@@ -185,11 +195,12 @@ static int pb_threads_start(void) { return pthread_atfork(NULL, NULL, pb_after_f
 static void pb_start_workers(int count, unsigned number) {
     sigset_t all, before;
     pthread_t thread;
-    if (pb_team.workers >= count) return;
+    if (pb_team.workers >= count)
+        return;
     sigfillset(&all); /* signals are for the interpreter's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (pb_team.workers < count
-           && pthread_create(&thread, NULL, pb_worker, (void *)(uintptr_t)number) == 0) {
+    while (pb_team.workers < count &&
+           pthread_create(&thread, NULL, pb_worker, (void *)(uintptr_t)number) == 0) {
         pthread_detach(thread);
         ++pb_team.workers;
     }
@@ -206,7 +217,8 @@ static void pb_wait_for_helpers(void) {
         until.tv_nsec += PB_WAITS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        if (pthread_cond_timedwait(&pb_team.left, &pb_team.mutex, &until) == 0) continue;
+        if (pthread_cond_timedwait(&pb_team.left, &pb_team.mutex, &until) == 0)
+            continue;
         pthread_mutex_unlock(&pb_team.mutex);
         pb_stopping();
         pb_lock();
@@ -229,7 +241,8 @@ static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, 
     pb_team.wanted = threads - 1;
     pb_team.open = 1;
     atomic_fetch_add_explicit(&pb_team.number, 1, memory_order_release);
-    if (pb_team.sleepers) pthread_cond_broadcast(&pb_team.opened);
+    if (pb_team.sleepers)
+        pthread_cond_broadcast(&pb_team.opened);
     pthread_mutex_unlock(&pb_team.mutex);
     pb_in_job = PB_LEADS;
     pb_take_pieces();
@@ -246,18 +259,21 @@ static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context
     int threads = atomic_load_explicit(&pb_team.limit, memory_order_relaxed), stopped = 0;
     int64_t grains = grain > 0 ? (n + grain - 1) / grain : 1, pieces, length;
     if (grains <= 1) {
-        if (n > 0) body(context, 0, n);
+        if (n > 0)
+            body(context, 0, n);
         return 0;
     }
-    if (threads <= 1) return pb_stopping() || pb_run_piece(0, n, grain, body, context);
+    if (threads <= 1)
+        return pb_stopping() || pb_run_piece(0, n, grain, body, context);
     pieces = grains < (int64_t)threads * PB_PIECES_PER_THREAD
-        ? grains : (int64_t)threads * PB_PIECES_PER_THREAD;
+                 ? grains
+                 : (int64_t)threads * PB_PIECES_PER_THREAD;
     length = (grains + pieces - 1) / pieces * grain;
     pieces = (n + length - 1) / length;
     if (pb_in_job || atomic_flag_test_and_set(&pb_team.busy)) {
         for (int64_t first = 0; first < n && !stopped; first += length)
-            stopped = pb_stopping() || pb_run_piece(
-                first, n - first < length ? n : first + length, grain, body, context);
+            stopped = pb_stopping() || pb_run_piece(first, n - first < length ? n : first + length,
+                                                    grain, body, context);
         return stopped;
     }
     stopped = pb_run_job(n, grain, length, pieces, pieces < threads ? (int)pieces : threads, body,
@@ -270,7 +286,8 @@ static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context
 PB_EXPORTED int pullback_cpu_get_num_threads(void) { return atomic_load(&pb_team.limit); }
 
 PB_EXPORTED void pullback_cpu_set_num_threads(int count) {
-    if (count > PB_THREADS_LARGEST) count = PB_THREADS_LARGEST;
+    if (count > PB_THREADS_LARGEST)
+        count = PB_THREADS_LARGEST;
     atomic_store(&pb_team.limit, count > 1 ? count : 1);
 }
 
@@ -281,7 +298,8 @@ static int pb_threads_start(void) { return 0; }
 static int pb_stopping(void) { return pb_ask(); }
 
 static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
-    if (n <= 0) return 0;
+    if (n <= 0)
+        return 0;
     return pb_stopping() || pb_run_piece(0, n, grain > 0 ? grain : n, body, context);
 }
 

@@ -9,8 +9,8 @@ static inline int64_t clock_now(void) {
     LARGE_INTEGER count, frequency;
     QueryPerformanceFrequency(&frequency);
     QueryPerformanceCounter(&count);
-    return count.QuadPart / frequency.QuadPart * 1000000000
-        + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
+    return count.QuadPart / frequency.QuadPart * 1000000000 +
+           count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 #else
 #include <time.h>

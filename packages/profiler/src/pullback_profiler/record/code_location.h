@@ -12,9 +12,7 @@ static inline PyObject *frame_back(PyObject *frame) {
 static inline PyObject *frame_code(PyObject *frame) {
     return (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
 }
-static inline PyObject *frame_now(void) {
-    return (PyObject *)PyEval_GetFrame();
-}
+static inline PyObject *frame_now(void) { return (PyObject *)PyEval_GetFrame(); }
 
 #if PY_VERSION_HEX >= 0x030B0000
 /* The instruction; finding its line takes a walk through the table of lines. */
@@ -28,8 +26,6 @@ static inline int64_t line_of(PyObject *code, int64_t location) {
 static inline int64_t code_location(PyObject *frame) {
     return PyFrame_GetLineNumber((PyFrameObject *)frame);
 }
-static inline int64_t line_of(PyObject *code, int64_t location) {
-    return location;
-}
+static inline int64_t line_of(PyObject *code, int64_t location) { return location; }
 #endif
 #endif

@@ -12,7 +12,8 @@ static int raise_now(void *error) {
 /* Raise an exception in the main thread once it runs Python code again; -1 if that cannot be. */
 static inline int raise_later(PyObject *error) {
     Py_INCREF(error);
-    if (Py_AddPendingCall(raise_now, error) == 0) return 0;
+    if (Py_AddPendingCall(raise_now, error) == 0)
+        return 0;
     Py_DECREF(error);
     return -1;
 }

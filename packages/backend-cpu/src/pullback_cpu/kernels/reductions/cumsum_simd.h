@@ -12,16 +12,15 @@
 #include <immintrin.h>
 
 /* Write the sums of as many numbers as fill vectors; return how many these are. */
-static inline int64_t pb_running_sums(float *o, const float *a, int64_t n, double *total)
-{
+static inline int64_t pb_running_sums(float *o, const float *a, int64_t n, double *total) {
     const __m512i zero = _mm512_setzero_si512(), last = _mm512_set1_epi64(7);
     __m512d before = _mm512_set1_pd(*total);
     int64_t i = 0;
     for (; i + 8 <= n; i += 8) {
         __m512d sums = _mm512_cvtps_pd(_mm256_loadu_ps(a + i));
-#define PB_ADD_EARLIER(places)                                                                    \
-        sums = _mm512_add_pd(sums, _mm512_castsi512_pd(_mm512_alignr_epi64(                       \
-            _mm512_castpd_si512(sums), zero, 8 - places)))
+#define PB_ADD_EARLIER(places) \
+    sums = _mm512_add_pd(sums, _mm512_castsi512_pd(_mm512_alignr_epi64(_mm512_castpd_si512(sums), \
+                                                                       zero, 8 - places)))
         PB_ADD_EARLIER(1);
         PB_ADD_EARLIER(2);
         PB_ADD_EARLIER(4);
@@ -33,8 +32,7 @@ static inline int64_t pb_running_sums(float *o, const float *a, int64_t n, doubl
     return i;
 }
 #else
-static inline int64_t pb_running_sums(float *o, const float *a, int64_t n, double *total)
-{
+static inline int64_t pb_running_sums(float *o, const float *a, int64_t n, double *total) {
     return 0;
 }
 #endif

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define PB_PAIRS_SHORT 16         /* are sorted by insertion */
-#define PB_PAIRS_SPAN (1 << 18)   /* are worked on between two questions */
+#define PB_PAIRS_SHORT 16       /* are sorted by insertion */
+#define PB_PAIRS_SPAN (1 << 18) /* are worked on between two questions */
 
 typedef struct {
     uint64_t key;
@@ -19,7 +19,8 @@ static void pb_insert_pairs(pb_pair *pairs, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         pb_pair current = pairs[i];
         int64_t j = i;
-        for (; j && pairs[j - 1].key > current.key; j--) pairs[j] = pairs[j - 1];
+        for (; j && pairs[j - 1].key > current.key; j--)
+            pairs[j] = pairs[j - 1];
         pairs[j] = current;
     }
 }
@@ -36,8 +37,10 @@ static int pb_merge_halves(const pb_pair *source, int64_t middle, int64_t n, pb_
             else
                 target[i] = source[right++];
         }
-        if (i == n) return 0;
-        if (stopping()) return 1;
+        if (i == n)
+            return 0;
+        if (stopping())
+            return 1;
     }
 }
 
@@ -47,7 +50,8 @@ static pb_pair *pb_sort_pairs(pb_pair *pairs, pb_pair *spare, int64_t n, int (*s
     for (start = 0; start < n; start += PB_PAIRS_SHORT) {
         rest = n - start;
         pb_insert_pairs(pairs + start, rest < PB_PAIRS_SHORT ? rest : PB_PAIRS_SHORT);
-        if (!((start + PB_PAIRS_SHORT) & (PB_PAIRS_SPAN - 1)) && stopping()) return pairs;
+        if (!((start + PB_PAIRS_SHORT) & (PB_PAIRS_SPAN - 1)) && stopping())
+            return pairs;
     }
     for (width = PB_PAIRS_SHORT; width < n; width *= 2) {
         pb_pair *merged = spare;
@@ -59,7 +63,8 @@ static pb_pair *pb_sort_pairs(pb_pair *pairs, pb_pair *spare, int64_t n, int (*s
             done += 2 * width;
             if (done >= PB_PAIRS_SPAN) {
                 done = 0;
-                if (stopping()) return pairs;
+                if (stopping())
+                    return pairs;
             }
         }
         spare = pairs;
@@ -81,10 +86,13 @@ static void pb_keep_least(pb_pair *pairs, pb_pair *spare, int64_t n, int64_t k, 
         memset(counts, 0, sizeof(counts));
         for (i = 0; i < m;) {
             end = m - i > PB_PAIRS_SPAN ? i + PB_PAIRS_SPAN : m;
-            for (; i < end; i++) counts[(among[i].key >> shift) & 255]++;
-            if (i < m && stopping()) return;
+            for (; i < end; i++)
+                counts[(among[i].key >> shift) & 255]++;
+            if (i < m && stopping())
+                return;
         }
-        while (counts[value] < equal) equal -= counts[value++];
+        while (counts[value] < equal)
+            equal -= counts[value++];
         threshold |= (uint64_t)value << shift;
         if (counts[value] == equal) { /* all that share these digits are wanted */
             threshold |= ((uint64_t)1 << shift) - 1;
@@ -94,8 +102,10 @@ static void pb_keep_least(pb_pair *pairs, pb_pair *spare, int64_t n, int64_t k, 
         for (i = 0; i < m;) {
             end = m - i > PB_PAIRS_SPAN ? i + PB_PAIRS_SPAN : m;
             for (; i < end; i++)
-                if (((among[i].key >> shift) & 255) == value) spare[found++] = among[i];
-            if (i < m && stopping()) return;
+                if (((among[i].key >> shift) & 255) == value)
+                    spare[found++] = among[i];
+            if (i < m && stopping())
+                return;
         }
         among = spare;
         m = found;
@@ -104,14 +114,17 @@ static void pb_keep_least(pb_pair *pairs, pb_pair *spare, int64_t n, int64_t k, 
     for (i = 0; i < n;) {
         end = n - i > PB_PAIRS_SPAN ? i + PB_PAIRS_SPAN : n;
         for (; i < end; i++) {
-            if (pairs[i].key > threshold) continue;
+            if (pairs[i].key > threshold)
+                continue;
             if (pairs[i].key == threshold) {
-                if (equal == 0) continue;
+                if (equal == 0)
+                    continue;
                 equal--;
             }
             pairs[found++] = pairs[i];
         }
-        if (i < n && stopping()) return;
+        if (i < n && stopping())
+            return;
     }
 }
 

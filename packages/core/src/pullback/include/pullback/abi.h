@@ -54,7 +54,7 @@ enum pb_dtype {
 /* ---- kernel calls ------------------------------------------------------------------------ */
 
 enum pb_array_flags {
-    PB_ARRAY_HOST = 1, /* `data` is host memory on any backend: one scalar, all strides 0 */
+    PB_ARRAY_HOST = 1,  /* `data` is host memory on any backend: one scalar, all strides 0 */
     PB_ARRAY_WRITE = 2, /* an output */
     /* The operand is the conjugate of the values in memory, or the negative (after that). Core
      * computes such operands before it calls a kernel; of inputs of a kernel that is registered
@@ -164,16 +164,16 @@ typedef struct pb_backend {
     /* May be NULL for host backends. Offsets are in bytes, for pointers that are handles. */
     int (*copy_bytes)(void *self, int device, void *dst, size_t dst_offset, const void *src,
                       size_t src_offset, size_t nbytes, int kind, char *message);
-    int (*synchronize)(void *self, int device, char *message);          /* may be NULL */
-    void *(*current_stream)(void *self, int device);                    /* may be NULL */
+    int (*synchronize)(void *self, int device, char *message); /* may be NULL */
+    void *(*current_stream)(void *self, int device);           /* may be NULL */
     /* Bytes in use, peak in use, held from the system, allocations made; may be NULL. */
     void (*memory_stats)(void *self, int device, int64_t stats[4]);
-    void (*empty_cache)(void *self, int device);    /* may be NULL; may set a Python exception */
+    void (*empty_cache)(void *self, int device); /* may be NULL; may set a Python exception */
     /* From here on `size` says whether a backend has the field. */
-    void (*reset_peak)(void *self, int device);     /* the peak becomes what is in use; may be NULL */
+    void (*reset_peak)(void *self, int device); /* the peak becomes what is in use; may be NULL */
     /* Points in the work of the current stream, by which profilers time kernels; all may be NULL.
      * `elapsed` waits until the device has passed both. */
-    void *(*mark)(void *self, int device);          /* NULL: there is none left */
+    void *(*mark)(void *self, int device); /* NULL: there is none left */
     int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
                    char *message);
     void (*release_mark)(void *self, int device, void *mark);
@@ -221,9 +221,9 @@ typedef struct pb_event {
     uint64_t id;             /* no two events of a process have the same */
     void *object;            /* PyObject *, borrowed: the name of a range */
     int32_t ninput;
-    int32_t device;          /* of a kernel; its number among `device_type`, numbered as below */
+    int32_t device; /* of a kernel; its number among `device_type`, numbered as below */
     int32_t device_type;
-    void *const *inputs;     /* PyObject *, borrowed: arguments of an op, gradients of a node */
+    void *const *inputs;       /* PyObject *, borrowed: arguments of an op, gradients of a node */
     const pb_backend *backend; /* of a kernel */
     /* Describe an object's memory if it is a tensor (1), else return 0. */
     int (*describe)(void *object, pb_array *array);

@@ -41,7 +41,7 @@ typedef struct pb_slab {
     uint32_t listed;
 } pb_slab;
 
-typedef struct pb_arena { /* lies behind the header of the arena's first slab */
+typedef struct pb_arena {             /* lies behind the header of the arena's first slab */
     struct pb_arena *next, *previous; /* among the arenas with a free slab */
     uint32_t free_slabs;              /* one bit each */
 } pb_arena;
@@ -62,7 +62,8 @@ typedef struct pb_pool {
 #define PB_POOL_COMMON static inline
 static inline int pb_pool_lowest(uint32_t bits) {
     int n = 0;
-    while (!(bits & 1)) bits >>= 1, ++n;
+    while (!(bits & 1))
+        bits >>= 1, ++n;
     return n;
 }
 #endif
@@ -84,13 +85,16 @@ static PB_POOL_RARE char *pb_arena_map(int huge) {
     size_t before, room = 2 * PB_POOL_ARENA;
     char *base, *start = (char *)mmap(NULL, room, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == (char *)MAP_FAILED) return NULL;
+    if (start == (char *)MAP_FAILED)
+        return NULL;
     base = (char *)(((uintptr_t)start + PB_POOL_ARENA - 1) & ~(PB_POOL_ARENA - 1));
     before = (size_t)(base - start);
-    if (before) munmap(start, before);
+    if (before)
+        munmap(start, before);
     munmap(base + PB_POOL_ARENA, room - before - PB_POOL_ARENA);
 #if defined(MADV_HUGEPAGE)
-    if (huge) madvise(base, PB_POOL_ARENA, MADV_HUGEPAGE);
+    if (huge)
+        madvise(base, PB_POOL_ARENA, MADV_HUGEPAGE);
 #else
     (void)huge;
 #endif
@@ -102,14 +106,18 @@ static PB_POOL_RARE void pb_arena_unmap(char *base) { munmap(base, PB_POOL_ARENA
 static inline void pb_arena_link(pb_pool *pool, pb_arena *arena) {
     arena->previous = NULL;
     arena->next = pool->arenas;
-    if (pool->arenas) pool->arenas->previous = arena;
+    if (pool->arenas)
+        pool->arenas->previous = arena;
     pool->arenas = arena;
 }
 
 static inline void pb_arena_unlink(pb_pool *pool, pb_arena *arena) {
-    if (arena->next) arena->next->previous = arena->previous;
-    if (arena->previous) arena->previous->next = arena->next;
-    else pool->arenas = arena->next;
+    if (arena->next)
+        arena->next->previous = arena->previous;
+    if (arena->previous)
+        arena->previous->next = arena->next;
+    else
+        pool->arenas = arena->next;
 }
 
 /* Give empty arenas back until `keep` are left. */
@@ -132,15 +140,19 @@ static inline void pb_slab_link(pb_pool *pool, pb_slab *slab) {
     pb_slab **head = &pool->open[slab->number];
     slab->previous = NULL;
     slab->next = *head;
-    if (*head) (*head)->previous = slab;
+    if (*head)
+        (*head)->previous = slab;
     *head = slab;
     slab->listed = 1;
 }
 
 static inline void pb_slab_unlink(pb_pool *pool, pb_slab *slab) {
-    if (slab->next) slab->next->previous = slab->previous;
-    if (slab->previous) slab->previous->next = slab->next;
-    else pool->open[slab->number] = slab->next;
+    if (slab->next)
+        slab->next->previous = slab->previous;
+    if (slab->previous)
+        slab->previous->next = slab->next;
+    else
+        pool->open[slab->number] = slab->next;
     slab->listed = 0;
 }
 
@@ -153,17 +165,20 @@ static PB_POOL_RARE pb_slab *pb_slab_new(pb_pool *pool, uint32_t number, uint32_
     if (!arena) {
         /* Small programs stay small: only from the second arena on huge pages are asked for. */
         base = pb_arena_map(pool->held > 0);
-        if (!base) return NULL;
+        if (!base)
+            return NULL;
         arena = (pb_arena *)(base + PB_POOL_HEADER);
         arena->free_slabs = 0xFFFFFFFFu;
         pb_arena_link(pool, arena);
         pool->held += PB_POOL_ARENA;
         pool->empty += 1;
     }
-    if (arena->free_slabs == 0xFFFFFFFFu) pool->empty -= 1;
+    if (arena->free_slabs == 0xFFFFFFFFu)
+        pool->empty -= 1;
     which = pb_pool_lowest(arena->free_slabs);
     arena->free_slabs &= ~(1u << which);
-    if (!arena->free_slabs) pb_arena_unlink(pool, arena);
+    if (!arena->free_slabs)
+        pb_arena_unlink(pool, arena);
     slab = (pb_slab *)(pb_arena_base(arena) + (size_t)which * PB_POOL_SLAB);
     slab->freed = NULL;
     slab->size = size;
@@ -179,11 +194,13 @@ static PB_POOL_RARE void pb_slab_free(pb_pool *pool, pb_slab *slab) {
     char *base = (char *)((uintptr_t)slab & ~(PB_POOL_ARENA - 1));
     pb_arena *arena = (pb_arena *)(base + PB_POOL_HEADER);
     pb_slab_unlink(pool, slab);
-    if (!arena->free_slabs) pb_arena_link(pool, arena);
+    if (!arena->free_slabs)
+        pb_arena_link(pool, arena);
     arena->free_slabs |= 1u << (((char *)slab - base) / PB_POOL_SLAB);
     if (arena->free_slabs == 0xFFFFFFFFu) {
         pool->empty += 1;
-        if (pool->empty > PB_POOL_KEPT) pb_pool_trim(pool, PB_POOL_KEPT);
+        if (pool->empty > PB_POOL_KEPT)
+            pb_pool_trim(pool, PB_POOL_KEPT);
     }
 }
 
@@ -205,7 +222,8 @@ PB_POOL_COMMON void *pb_pool_allocate(pb_pool *pool, size_t nbytes) {
     slab = pool->open[number];
     if (!slab) {
         slab = pb_slab_new(pool, number, size);
-        if (!slab) return NULL;
+        if (!slab)
+            return NULL;
     }
     block = slab->freed;
     if (block) {
@@ -215,7 +233,8 @@ PB_POOL_COMMON void *pb_pool_allocate(pb_pool *pool, size_t nbytes) {
         slab->cut += size;
     }
     slab->used += 1;
-    if (!slab->freed && slab->cut + size > PB_POOL_SLAB) pb_slab_unlink(pool, slab);
+    if (!slab->freed && slab->cut + size > PB_POOL_SLAB)
+        pb_slab_unlink(pool, slab);
     return block;
 }
 
@@ -224,9 +243,11 @@ PB_POOL_COMMON void pb_pool_release(pb_pool *pool, void *block) {
     memcpy(block, &slab->freed, sizeof(void *));
     slab->freed = block;
     slab->used -= 1;
-    if (!slab->listed) pb_slab_link(pool, slab);
+    if (!slab->listed)
+        pb_slab_link(pool, slab);
     /* One slab of a size always stays, so that single blocks come and go cheaply. */
-    if (!slab->used && (slab->next || slab->previous)) pb_slab_free(pool, slab);
+    if (!slab->used && (slab->next || slab->previous))
+        pb_slab_free(pool, slab);
 }
 
 #endif
