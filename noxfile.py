@@ -19,6 +19,7 @@ FOLDERS = {
     "cuda": "packages/backend-cuda",
     "profiler": "packages/profiler",
 }
+LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
     *("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
@@ -42,6 +43,15 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
     session.run("python", "-m", "pytest", "-c", "pyproject.toml", *arguments, env=environment)
 
 
+def c_sources() -> list[str]:
+    """Return the sources of the packages in C, their headers included."""
+    folders = [ROOT / FOLDERS[name] / "src" for name in ("core", "cpu", "profiler")]
+    found = (
+        path for folder in folders for path in folder.rglob("*") if path.suffix in (".c", ".h")
+    )
+    return [str(path.relative_to(ROOT)) for path in sorted(found)]
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Build the wheels, install them into a fresh environment and train on handwritten digits."""
@@ -61,7 +71,7 @@ def dev(session: nox.Session) -> None:
     environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": str(venv)}
     pip = (python, "-m", "pip", "install", "--quiet")
     build_tools = ("meson-python", "meson", "ninja", "cython>=3.1", "hatchling", "editables")
-    tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, "ruff", "cython-lint")
+    tools = (*build_tools, "numpy>=2", "pluggy", *TEST_TOOLS, *LINTERS)
     session.run(*pip, *tools, external=True, env=environment)
     for name in ALL:  # the core first: the others build against it
         # An import that rebuilds says what it builds.
@@ -85,12 +95,14 @@ def gen(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and types: ruff, mypy, cython-lint."""
-    session.install("ruff", "mypy", "cython-lint", "numpy>=2")
+    """Check style and types: ruff, mypy, cython-lint, clang-format."""
+    session.install(*LINTERS, "numpy>=2")
     session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
     session.run("cython-lint", "packages")
+    session.run("clang-format", "--dry-run", "-Werror", *c_sources())
 
 
 @nox.session
