@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pullback.testing.certify.conventions import KINKS, Fixed
+from pullback.ops.table.kinks import Fixed
+from pullback.testing.certify.stated import KINKS
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -11,12 +11,11 @@ from pullback.ops import ENTRIES
 from pullback.testing.__main__ import main
 from pullback.testing.certify.cells import certify
 from pullback.testing.certify.command import run
-from pullback.testing.certify.conventions import KINKS, has_convention
 from pullback.testing.certify.derivatives import MODES, Problem
-from pullback.testing.certify.digits import FORMULAS, derivatives, load
+from pullback.testing.certify.digits import derivatives, formula_of, load
 from pullback.testing.certify.judge import Judge, central, one_sided
 from pullback.testing.certify.page import page
-from pullback.testing.certify.stated import problems_of
+from pullback.testing.certify.stated import KINKS, problems_of, states_kinks
 from pullback.testing.shares import chosen, parsed
 
 PARTS = 4  # of a share, for processes that run tests side by side
@@ -123,17 +122,18 @@ def test_formulas_in_many_digits():
     mp = load()
     if mp is None:
         pytest.skip("mpmath is not installed")
-    assert set(FORMULAS) <= set(ENTRIES)
-    assert derivatives(mp, "sin", 1.0) == pytest.approx(
+    sin, log, exp = (formula_of(ENTRIES[name], mp) for name in ("sin", "log", "exp"))
+    assert derivatives(mp, sin, 1.0) == pytest.approx(
         [math.sin(1), math.cos(1), -math.sin(1), -math.cos(1)], rel=1e-15
     )
-    assert derivatives(mp, "log", -1.0) is None
-    assert derivatives(mp, "exp", 1e5) == [math.inf] * 4
+    assert derivatives(mp, log, -1.0) is None
+    assert derivatives(mp, exp, 1e5) == [math.inf] * 4
 
 
-def test_kinks_of_building_blocks_have_the_convention_of_their_op():
-    assert has_convention("elu_kernel") and has_convention("plain_kl_div")
-    assert not has_convention("sin")
+def test_public_ops_state_their_kinks():
+    stated = {name for name, entry in ENTRIES.items() if states_kinks(entry)}
+    assert {"elu", "elu_", "kl_div", "plain_kl_div", "restore_dims"} <= stated
+    assert "sin" not in stated
 
 
 # -- the command -----------------------------------------------------------------------------------

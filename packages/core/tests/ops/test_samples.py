@@ -81,7 +81,7 @@ def test_cases_are_left_out_where_they_do_not_apply():
 
     assert shapes(pb.float32) == [(1,), (2,), (3,)]
     assert shapes(pb.int64) == [(2,), (3,)]
-    assert shapes(pb.float32, check="grad") == [(1,), (3,)]
+    assert shapes(pb.float32, checks=("grad",)) == [(1,), (3,)]
     assert shapes(pb.float32, layout="strided") == [(1,), (2,)]
 
 

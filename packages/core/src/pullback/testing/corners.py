@@ -21,20 +21,6 @@ from pullback.testing.samples import Sample, tensors_in
 
 __all__ = ["check_batch_of_numbers", "check_in_graph", "check_kept", "check_masked"]
 
-# Results that are kept because backward may need them, with the results beside them.
-KEPT_TOGETHER = frozenset(["linalg_svdvals"])
-
-# Results that no operand has part in, though their dtype could have a derivative; as in torch.
-CONSTANT = frozenset(
-    """
-    detach empty_like full_like histc new_empty new_empty_strided new_full new_ones new_tensor
-    new_zeros ones_like rand_like randint_like randn_like zeros_like
-    """.split()
-)
-
-# They change memory that nobody else sees, whose other elements are arbitrary.
-RESIZED = ("resize_", "resize_as_")
-
 
 def at_points(sample: Sample) -> Iterator[Sample]:
     """Yield the call with the elements that have a gradient at 0, all or the first, and at 1."""
@@ -128,8 +114,6 @@ def check_kept(sample: Sample) -> None:
     Otherwise a write to the result would be refused for nothing.
     """
     function, inputs = as_function(sample)
-    if sample.entry.name in KEPT_TOGETHER:
-        return
     sizes = [tensor.numel() for tensor in sample.tensors()]
     if sample.entry.name.endswith("_") or not inputs or max(sizes) < 2 or not min(sizes):
         return  # of one element, much is known without its value
@@ -196,7 +180,7 @@ def differ(one: list[Any], other: list[Any]) -> bool:
 def check_in_graph(sample: Sample) -> None:
     """What is computed of operands that require grad does so too, also of a batch of nothing."""
     function, inputs = as_function(sample)
-    if not inputs or sample.entry.name in CONSTANT or sample.entry.name in RESIZED:
+    if not inputs or sample.entry.constant:
         return
     results = [y for y in tensors_in((function(*inputs),)) if has_derivative(y)]
     for number, result in enumerate(results):
@@ -219,7 +203,7 @@ def has_derivative(tensor: pb.Tensor) -> bool:
 def check_batch_of_numbers(sample: Sample) -> None:
     """vmap gives what a loop gives where one operand is 0-dim, and broadcasts if it can."""
     tensors = sample.tensors()
-    for number, tensor in enumerate(tensors if sample.entry.name not in RESIZED else ()):
+    for number, tensor in enumerate(tensors):
         if not tensor.ndim or not tensor.numel():
             continue
         given = iter(range(len(tensors)))

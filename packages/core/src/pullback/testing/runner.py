@@ -32,7 +32,7 @@ class Check:
     dtypes: tuple[Any, ...]
     layouts: tuple[str, ...]
     requires_grad: bool = False
-    skipped_as: str | None = None  # the name that cases skip it by, if it is another
+    skipped_as: str | None = None  # a further name that cases skip it by
     accepted: bool = True  # on dtypes that the entry takes, or on the others
 
 
@@ -130,7 +130,7 @@ CHECKS = {
         Check(
             "lazy",
             lazy.check_lazy,
-            lambda e: e.name not in lazy.REFUSED,
+            _always,
             SOME,
             LAYOUTS[:2],
             skipped_as="value",
@@ -138,7 +138,7 @@ CHECKS = {
         Check(
             "lazy_grad",
             lazy.check_lazy_grad,
-            lambda e: _has_derivative(e) and e.name not in lazy.REFUSED,
+            _has_derivative,
             DIFFERENTIABLE,
             LAYOUTS[:1],
             True,
@@ -204,7 +204,7 @@ def iter_samples(
                 dtype,
                 layout=layout,
                 device=device,
-                check=check.skipped_as or check.name,
+                checks=(check.name, check.skipped_as),
                 requires_grad=check.requires_grad,
             )
             # Only of the first case it is sure that no operand of another dtype promotes it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,16 +114,16 @@ def samples_of(
     *,
     layout: str = "contiguous",
     device: Any = None,
-    check: str | None = None,
+    checks: Collection[str | None] = (),
     requires_grad: bool = False,
 ) -> Iterator[Sample]:
     """Yield an entry's sample calls in one dtype and layout.
 
-    ``check`` leaves out the cases that cannot take part in a check. With ``requires_grad`` every
+    ``checks`` leaves out the cases that skip one of these checks. With ``requires_grad`` every
     floating and complex tensor requires grad. The elements depend on nothing but the arguments.
     """
     for number, case in enumerate(cases_of(entry)):
-        if check in case.skip or layout in case.skip or not case.only >> dtype.code & 1:
+        if not case.skip.keys().isdisjoint((*checks, layout)) or not case.only >> dtype.code & 1:
             continue
         seed = zlib.crc32(f"{entry.name} {number} {dtype.name} {layout}".encode())
         maker = Maker(np.random.default_rng(seed), dtype, layout, device, requires_grad)

@@ -263,6 +263,7 @@ for _name, _value, _what in (
         batch="unary",
         forward=_filled_like(_value),
         doc=f"Return {_what} in the shape, dtype and device of another tensor.",
+        constant=True,
         samples=[
             case(draw, skip=UNFILLED if _value is None else {})
             for draw in (T(2, 3), T(), T(0, 3), T(2, 1, 3))
@@ -280,6 +281,7 @@ op(
     method=False,
     composite=_full_like,
     doc="Return a tensor filled with a number, in the shape, dtype and device of another.",
+    constant=True,
     samples=[
         case(T(2, 3), 1),
         case(T(), 0),
@@ -304,6 +306,7 @@ for _name, _value in (("new_zeros", 0), ("new_ones", 1), ("new_empty", None)):
         varargs=True,
         composite=_new_filled(_value),
         doc="Return a new tensor with the dtype and device of this one.",
+        constant=True,
         samples=[
             case(T(2), *size, skip=UNFILLED if _value is None else {})
             for size in (((2, 3),), ((),), (0, 3), (4,))
@@ -321,6 +324,7 @@ op(
         self, size, fill_value, dtype, device, requires_grad
     ),
     doc="Return a filled tensor with the dtype and device of this one.",
+    constant=True,
     samples=[
         case(T(2, 3), (2,), 1),
         case(T(0), (), 0),
@@ -348,6 +352,7 @@ op(
         self, data, dtype, device, requires_grad
     ),
     doc="Return a copy of data with the dtype and device of this tensor.",
+    constant=True,
     samples=[case(T(2, 3), [[1], [0]]), case(T(), 1), case(T(0), [1, 0], dtype=Dtype("float64"))],
     ref=lambda np, self, data, dtype=None: np.array(data),
 )

@@ -24,6 +24,7 @@ from pullback.ops.rules.dims import (
 )
 from pullback.ops.shape.meshgrid import _pair_shape
 from pullback.ops.shape.rearrange import whole
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty
 from pullback.ops.table.samples import TESTED, Dtype, T, case, fixed
 from pullback.ops.table.schema import BOOL, FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
@@ -100,6 +101,7 @@ op(
     doc="Return 1 with the probability that each element is, else 0.\n\nWith p, the tensor gives "
     "shape and dtype only; such a sample has no derivative.\nRaises: RuntimeError for "
     "probabilities outside of [0, 1].",
+    kinks=[kink([1.0], to=[0.0], outside="the derivative of a sample is 0 by definition")],
     samples=[
         case(T(2, 3, **_UNIT), 0.5, skip=_NO_SLOPE | {"compiled": "it has no derivative"}),
         case(T(2, 3, **_UNIT), only=FLOATING),
@@ -290,6 +292,7 @@ op(
     dtypes=FLOATING,
     doc="Return counts of the Poisson distribution whose rate each element is.\n\nRaises: "
     "RuntimeError for negative rates.",
+    kinks=[kink([0.0], to=[0.0], outside="the derivative of a sample is 0 by definition")],
     samples=[
         case(T(2, 3, low=0, high=5)),
         case(T(4, low=8, high=60)),

@@ -167,6 +167,7 @@ for _name, _kernel, _fill_with in (
         method=False,
         composite=_rand_like(_fill_with),
         doc="Return random numbers in the shape, dtype and device of another tensor.",
+        constant=True,
         samples=[case(T(2, 3)), case(T()), case(T(0, 3))],
         dtypes=FLOAT_COMPLEX,
     )
@@ -186,6 +187,7 @@ op(
     kernel="randint",
     method=False,
     doc="Return random integers in [low, high), or [0, low), in the shape of another tensor.",
+    constant=True,
     samples=[case(T(2, 3), 5), case(T(), 2, 7), case(T(0, 3), 3)],
     dtypes=INTEGRAL | FLOATING,
 )

@@ -281,6 +281,7 @@ op(
         )
     ),
     doc="Return a new tensor with the dtype and device of this one and the given strides.",
+    constant=True,
     samples=[case(T(2), (2, 3), (1, 2), skip=UNFILLED), case(T(), (), (), skip=UNFILLED)],
 )
 op(

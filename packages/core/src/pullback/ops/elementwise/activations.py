@@ -8,6 +8,7 @@ import math
 
 from pullback.ops.rules.dims import require
 from pullback.ops.rules.elementwise_util import look_at, number, wide
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 
@@ -44,6 +45,9 @@ def activation(
     out=False,
     out_dtype="cast",
     out_overlap=False,
+    mpmath=None,
+    kinks=(),
+    nonderivative_at=None,
 ):
     """Declare an activation: its kernel, the function, and ``name_`` where torch has it.
 
@@ -75,6 +79,7 @@ def activation(
         doc=doc,
         samples=samples,
         ref=ref,
+        nonderivative_at=nonderivative_at,
     )
 
     def numbers_of(self, values):
@@ -94,6 +99,9 @@ def activation(
     op(
         f"{name}(self: Tensor{defaults}{flag}) -> Tensor",
         composite=call,
+        mpmath=mpmath,
+        kinks=kinks,
+        nonderivative_at=nonderivative_at,
         dtypes=dtypes,
         namespace=namespace,
         method=method,
@@ -117,6 +125,11 @@ def activation(
             ref=ref,
             samples=samples,
         )
+
+
+def _softplus_digits(mp, x):
+    """Return log(1 + e**x) of a number of mpmath."""
+    return mp.log1p(mp.exp(x)) if x < 0 else x + mp.log1p(mp.exp(-x))
 
 
 def _negative_part(self):
@@ -193,6 +206,7 @@ activation(
     others=((0.5,), (2,)),
     inplace=True,
     inplace_function=True,
+    kinks=[kink([0.0], 0.5, to=[0.5])],
 )
 
 
@@ -221,6 +235,7 @@ activation(
     inplace_function=True,
     namespace=BOTH,
     check=_celu_alpha,
+    kinks=[kink([0.0], 0.5, to=[1.0])],
 )
 
 # Klambauer et al., Self-Normalizing Neural Networks (2017), equation 14.
@@ -243,6 +258,7 @@ activation(
     inplace=True,
     inplace_function=True,
     namespace=BOTH,
+    kinks=[kink([0.0], to=[1.7580993408473766])],
 )
 
 
@@ -276,6 +292,7 @@ activation(
     dtypes=FLOAT_COMPLEX,
     low=-2.5,
     high=2.5,
+    mpmath=lambda mp, x: x / (1 + mp.exp(-x)),
 )
 
 
@@ -296,6 +313,7 @@ activation(
     lambda np, self: self * np.tanh(np.logaddexp(0, self)),
     "Return x * tanh(log(1 + e**x)).",
     inplace=True,
+    mpmath=lambda mp, x: x * mp.tanh(_softplus_digits(mp, x)),
 )
 
 
@@ -360,7 +378,7 @@ def _gelu_vjp(g, self, approximate):
     return ops.gelu_tanh_backward(g, self)
 
 
-def _gelu_kind(name, primitive, vjp, approximate):
+def _gelu_kind(name, primitive, vjp, approximate, mpmath=None):
     op(
         f"{name}(self: Tensor) -> Tensor",
         kernel=primitive,
@@ -371,6 +389,7 @@ def _gelu_kind(name, primitive, vjp, approximate):
         samples=activation_samples(()),
         vjp={"self": vjp},
         doc=f"Return gelu with approximate={approximate!r}.",
+        mpmath=mpmath,
         ref=lambda np, self: _gelu_reference(np, self, approximate=approximate),
     )
 
@@ -390,7 +409,15 @@ _slope(
     "Return grad times the derivative of gelu's approximation.",
 )
 _gelu_kind("gelu_none", "gelu", lambda g, self: ops.gelu_none_backward(g, self), "none")
-_gelu_kind("gelu_tanh", "gelu_tanh", lambda g, self: ops.gelu_tanh_backward(g, self), "tanh")
+_gelu_kind(
+    "gelu_tanh",
+    "gelu_tanh",
+    lambda g, self: ops.gelu_tanh_backward(g, self),
+    "tanh",
+    mpmath=lambda mp, x: (
+        x / 2 * (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3)))
+    ),
+)
 op(
     "gelu_kernel(self: Tensor, approximate: str) -> Tensor",
     jvp="pointwise",
@@ -419,6 +446,7 @@ op(
     doc="Return x times the normal distribution's probability of at most x.\n\n"
     "Source: Hendrycks and Gimpel, Gaussian Error Linear Units (2016), with its approximation "
     "by tanh.",
+    mpmath=lambda mp, x: x * mp.erfc(-x / mp.sqrt(2)) / 2,
     samples=[*activation_samples(()), case(T(2, 3), approximate="tanh")],
 )
 
@@ -460,6 +488,8 @@ activation(
     others=((2, 1), (0.5, 50.0)),
     out=True,
     out_dtype="pointwise",
+    kinks=[kink([20.0], 1.0, 20.0, to=[0.9999999979388463], curves=None)],
+    mpmath=_softplus_digits,
 )
 activation(
     "logsigmoid",
@@ -471,6 +501,7 @@ activation(
     out=True,
     out_dtype="exact",
     out_overlap=True,
+    mpmath=lambda mp, x: -_softplus_digits(mp, -x),
 )
 op(
     "softsign(self: Tensor) -> Tensor",
@@ -479,6 +510,7 @@ op(
     method=False,
     namespace=F,
     doc="Return x / (1 + |x|) of each element.",
+    kinks=[kink([0.0], to=[1.0])],
     samples=[case(T(*shape)) for shape in _SHAPES],
     ref=lambda np, self: self / (1.0 + np.abs(self)),
 )
@@ -489,6 +521,7 @@ op(
     method=False,
     namespace=F,
     doc="Return x - tanh(x) of each element.",
+    mpmath=lambda mp, x: x - mp.tanh(x),
     samples=[case(T(*shape, low=-1.4, high=1.4)) for shape in _SHAPES],
     ref=lambda np, self: self - np.tanh(self * 1.0),
 )

@@ -10,6 +10,7 @@ from pullback.ops.rules.elementwise_util import (
     no_derivative,
     promoted,
 )
+from pullback.ops.table.kinks import INFINITY, JUMP, POLE, kink
 from pullback.ops.table.samples import SPECIAL, T, binary, case
 from pullback.ops.table.schema import (
     ALL,
@@ -131,6 +132,10 @@ binary_op(
     aliases=("divide", "true_divide"),
     ref="numpy.true_divide",
     overload="div_rounded",
+    kinks=[
+        kink([4.0], [2.0], rounding_mode="floor", to=([0.0], [0.0]), outside=JUMP),
+        kink([4.0], [2.0], rounding_mode="trunc", to=([0.0], [0.0]), outside=JUMP),
+    ],
     samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))],
 )
 
@@ -227,6 +232,7 @@ binary_op(
     dtypes=INTEGRAL | FLOATING,
     ref="numpy.fmod",
     node=_of_tensor_or_number("Fmod"),
+    kinks=[kink([4.0], [2.0], to=([1.0], [-2.0]), outside=JUMP)],
     samples=binary(second=(0.5, 3)),
 )
 binary_op(
@@ -239,6 +245,7 @@ binary_op(
     dtypes=INTEGRAL | FLOATING,
     ref="numpy.remainder",
     node=_of_tensor_or_number("Remainder"),
+    kinks=[kink([4.0], [2.0], to=([1.0], [-2.0]), outside=JUMP)],
     samples=binary(second=(0.5, 3)),
 )
 
@@ -294,6 +301,14 @@ binary_op(
     ref="numpy.power",
     forward="pow",
     node=_pow_node,
+    kinks=[
+        kink([0.0], 0.5, to=[INFINITY], curves=[-INFINITY], outside=POLE),
+        kink([0.0], 1, to=[1.0]),
+        kink([0.0], 0, to=[0.0]),
+        kink([0.0], [0.0], to=([0.0], [0.0]), curves=None, outside=JUMP),
+        kink([0.0], [2.0], to=([0.0], [0.0]), curves=None),
+        kink([0.0], [0.5], to=([INFINITY], [0.0]), curves=None, outside=POLE),
+    ],
     samples=[
         *binary((0.3, 3), (0, 3)),
         case(2, T(3, low=0, high=3)),
@@ -330,6 +345,7 @@ binary_op(
     dtypes=REAL,
     inplace=False,
     ref="numpy.maximum",
+    kinks=[kink([2.0], [2.0], to=([0.5], [0.5]))],
     samples=binary(ties=True),
 )
 binary_op(
@@ -347,6 +363,7 @@ binary_op(
     dtypes=REAL,
     inplace=False,
     ref="numpy.minimum",
+    kinks=[kink([2.0], [2.0], to=([0.5], [0.5]))],
     samples=binary(ties=True),
 )
 
@@ -372,5 +389,6 @@ op(
     aliases=("arctan2",),
     ref="numpy.arctan2",
     doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
+    kinks=[kink([0.0], [0.0], to=([0.0], [0.0]), curves=None, outside=JUMP)],
     samples=binary(ties=True, numbers=False),
 )

@@ -13,6 +13,7 @@ from pullback.ops.rules.elementwise_util import (
     promoted,
     wide,
 )
+from pullback.ops.table.kinks import NAN, POLE, kink
 from pullback.ops.table.samples import SPECIAL, T, binary, case, fixed
 from pullback.ops.table.schema import (
     FLOAT_COMPLEX,
@@ -56,6 +57,7 @@ for _name, _wins, _what in (
         jvp="pointwise",
         doc=f"Return the {_what} of two operands, elementwise; a number wins over NaN.\n\n"
         "Derivative: to self where they are equal.",
+        kinks=[kink([2.0], [2.0], to=([1.0], [0.0]))],
         samples=binary(ties=True, numbers=False),
     )
 
@@ -140,6 +142,7 @@ op(
     },
     doc="Return sqrt(self ** 2 + other ** 2), elementwise, without overflow.\n\n"
     "Derivative: NaN at the origin.",
+    kinks=[kink([0.0], [0.0], to=([NAN], [NAN]), curves=None, outside="a quotient of zeros")],
     samples=binary((0.3, 3), (-3, -0.3), numbers=False),
 )
 
@@ -179,6 +182,7 @@ op(
     out_dtype="pointwise",
     ref=lambda np, self, exponent: np.float_power(self, exponent),
     doc="Return self ** exponent computed in float64 or complex128.",
+    kinks=[kink([0.0], [1.0], to=([1.0], [0.0]), curves=None)],
     samples=[*binary((0.3, 3), (-2, 3)), case(2, T(3)), case(T(3, low=0.3, high=3), 0)],
 )
 op(
@@ -223,6 +227,7 @@ op(
     batch="pointwise",
     out_overlap=True,
     doc="Return self * 2 ** other, elementwise.",
+    kinks=[kink([0.0], [1.0], to=([2.0], [0.0]), curves=None)],
     samples=binary(numbers=False, special=(0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan)),
     ref=lambda np, self, other: self * 2.0**other,
     inplace_function=True,
@@ -331,6 +336,10 @@ op(
     node=lambda self, other: f"XlogyBackward{number_among(self, other)}",
     doc="Return self * log(other), elementwise; 0 where self is 0, unless other is NaN.\n\n"
     "Derivative by self: 0 where self is 0 and other not positive.",
+    kinks=[
+        kink([0.0], [2.0], to=([math.log(2.0)], [0.0]), curves=([0.5], [0.5])),
+        kink([0.0], [0.0], to=([0.0], [NAN]), curves=None, outside=POLE),
+    ],
     samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
     inplace_function=True,
 )

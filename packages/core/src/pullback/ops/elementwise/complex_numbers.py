@@ -2,7 +2,8 @@
 
 import math
 
-from pullback.ops.table.samples import KINKS, MEMORY, SPECIAL, T, case, fixed, unary
+from pullback.ops.table.kinks import JUMP, kink
+from pullback.ops.table.samples import KINKS, MEMORY, NOT_LAZY, SPECIAL, T, case, fixed, unary
 from pullback.ops.table.schema import ALL, BOOL, COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
 
@@ -36,6 +37,7 @@ op(
     batch="unary",
     doc="Return the angle of each complex number; pi for negative real ones, else 0.\n\n"
     "Derivative: 0 at 0 and for real numbers.",
+    kinks=[kink([0.0, 1.0, -1.0], to=[0.0, 0.0, 0.0], outside=JUMP)],
     samples=[
         *unary(0.2, 3, special=None),
         case(T(2, 3, low=-3, high=-0.2)),
@@ -160,7 +162,7 @@ op(
     batch="unary",
     method=False,
     vjp={"self": lambda g: ops.view_as_complex(g.contiguous())},
-    samples=_PLAIN,
+    samples=[made._replace(skip=NOT_LAZY) for made in _PLAIN],
     dtypes=COMPLEX,
     doc="Return the real and imaginary parts as a last dim of 2, over the same memory.",
     ref=lambda np, self: np.stack([self.real, self.imag], -1),

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 from pullback.ops.rules.dims import dtype_named
 from pullback.ops.rules.elementwise_util import is_tensor, promoted
+from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, binary, case, fixed, unary
 from pullback.ops.table.schema import FLOAT64, FLOATING, REAL, op, ops
 
@@ -81,6 +82,10 @@ op(
     node=lambda other_shape: f"CopysignBackward{0 if isinstance(other_shape, tuple) else 1}",
     doc="Return the size of self with the sign of other, elementwise.\n\nDerivative: 0 at 0, and "
     "by other.",
+    kinks=[
+        kink([0.0], [1.0], to=([0.0], [0.0]), differs=TORCH_NAN),
+        kink([1.0], [0.0], to=([1.0], [0.0]), outside=JUMP),
+    ],
     samples=binary((0.2, 3)),
 )
 
@@ -110,6 +115,11 @@ op(
     batch="pointwise",
     doc="Return the next number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
     "where both are equal.",
+    kinks=[
+        kink([1.0], [2.0], to=([1.0], [0.0]), outside=JUMP),
+        kink([1.0], [1.0], to=([0.0], [0.0]), outside=AS_IF_FLAT),
+    ],
+    nonderivative_at=lambda self, other: (self == other).any(),
     samples=[
         *binary(numbers=False, special=None),
         case(fixed(SPECIAL, shape=(12, 1)), fixed(SPECIAL), only=FLOAT64, skip=KINKS),
@@ -155,6 +165,7 @@ op(
     vjp={"self": lambda gs, self_like, out1: _frexp_vjp(gs, self_like, out1)},
     doc="Return (mantissa, exponent): self = mantissa * 2 ** exponent, mantissas in [0.5, 1).\n\n"
     "Derivative: that of dividing by 2 ** exponent.",
+    kinks=[kink([4.0], to=[0.125], outside=JUMP)],
     samples=[*unary(-30, 30, special=None), case(fixed((*SPECIAL, 8.0, 0.999, -6e-8)), skip=KINKS)],
 )
 

@@ -3,6 +3,7 @@
 from pullback.ops.elementwise.activations import BOTH, F, activation, activation_samples
 from pullback.ops.rules.dims import require, unsupported
 from pullback.ops.rules.elementwise_util import look_at, number, wide
+from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, kink
 from pullback.ops.table.samples import T, case
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
 
@@ -15,6 +16,7 @@ activation(
     lambda np, self: np.clip(self + 3, 0, 6) / 6,
     "Return (x + 3) / 6, moved into [0, 1].\n\nDerivative: 0 at -3 and 3.",
     inplace=True,
+    kinks=[kink([-3.0, 3.0], to=[0.0, 0.0])],
 )
 activation(
     "hardswish",
@@ -23,6 +25,7 @@ activation(
     lambda np, self: self * np.clip(self + 3, 0, 6) / 6,
     "Return x * hardsigmoid(x).\n\nDerivative: 0 at -3 and 1 at 3.",
     inplace=True,
+    kinks=[kink([-3.0, 3.0], to=[0.0, 1.0])],
 )
 activation(
     "leaky_relu",
@@ -34,7 +37,12 @@ activation(
     others=((-0.5,), (2,)),
     inplace=True,
     inplace_function=True,
+    kinks=[kink([0.0], 0.1, to=[0.1])],
 )
+
+
+def _has_zero(self):
+    return (self == 0).any()
 
 
 def _within(self, lambd):
@@ -54,6 +62,11 @@ activation(
     method=True,
     out=True,
     out_dtype="pointwise",
+    kinks=[
+        kink([-0.5, 0.5], to=[0.0, 0.0], outside=JUMP),
+        kink([0.0], 0.0, to=[0.0], outside=AS_IF_FLAT),
+    ],
+    nonderivative_at=_has_zero,
 )
 
 
@@ -82,6 +95,8 @@ activation(
     check=_softshrink_lambda,
     out=True,
     out_dtype="pointwise",
+    kinks=[kink([-0.5, 0.5], to=[0.0, 0.0]), kink([0.0], 0.0, to=[0.0], outside=AS_IF_FLAT)],
+    nonderivative_at=_has_zero,
 )
 
 
@@ -144,6 +159,7 @@ op(
     method=False,
     namespace=F,
     doc="Return each element moved into [min_val, max_val].\n\nDerivative: 0 at the bounds.",
+    kinks=[kink([-1.0, 1.0], to=[0.0, 0.0])],
     samples=[
         *activation_samples((), (-2, 1), low=-3, high=3),
         case(T(3), max_val=0.5, only=FLOATING),
@@ -167,6 +183,7 @@ op(
     composite=lambda self, inplace: _hardtanh(self, 0, 6, inplace),
     namespace=F,
     doc="Return each element moved into [0, 6].\n\nDerivative: 0 at the bounds.",
+    kinks=[kink([0.0, 6.0], to=[0.0, 0.0])],
     samples=activation_samples((), low=-2, high=8),
     ref=lambda np, self: np.clip(self, 0, 6),
 )
@@ -219,6 +236,7 @@ op(
     namespace=BOTH,
     out=True,
     doc="Return x, or value of elements up to the threshold.",
+    kinks=[kink([0.5], 0.5, 2.0, to=[0.0], outside=JUMP)],
     samples=_THRESHOLDS,
     ref=lambda np, self, threshold, value: np.where(self <= threshold, value, self),
 )

@@ -5,8 +5,21 @@ import math
 from pullback.ops.elementwise.binary_composite import number_among, xlogy_with
 from pullback.ops.rules.dims import require
 from pullback.ops.rules.elementwise_util import look_at, no_derivative, wide
+from pullback.ops.table.kinks import INFINITY, NAN, POLE, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, binary, case, fixed, unary
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
+
+
+def _unless_extreme(name):
+    """Return a function of mpmath; NaN where it takes seconds and behaves like a logarithm."""
+    return lambda mp, x: getattr(mp, name)(x) if 1e-21 < abs(x) < 2e10 else mp.nan
+
+
+def _lgamma_digits(mp, x):
+    """Return log |gamma(x)| of a number of mpmath."""
+    if x < 100:
+        return mp.log(abs(_unless_extreme("gamma")(mp, x)))
+    return _unless_extreme("loggamma")(mp, x)
 
 
 def _special(name, vjp, doc, samples, **fields):
@@ -38,6 +51,7 @@ _special(
     [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
     inplace_function=False,
     elsewhere=("special.digamma", "special.psi"),
+    mpmath=_unless_extreme("digamma"),
 )
 _special(
     "erfc",
@@ -45,6 +59,7 @@ _special(
     "Return 1 - erf(x) of each element, exact where erf is close to 1.\n\nSource: DLMF 7.2.2.",
     unary(-3, 3),
     elsewhere=("special.erfc",),
+    mpmath="erfc",
 )
 _special(
     "erfinv",
@@ -56,6 +71,8 @@ _special(
     ],
     inplace_function=False,
     elsewhere=("special.erfinv",),
+    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    mpmath="erfinv",
 )
 _special(
     "i0",
@@ -64,6 +81,7 @@ _special(
     "Source: DLMF 10.25.2 and 10.40.1.",
     [*unary(-3, 3, special=(0.0, 1.0, -40.0, 1e-3, float("nan"))), case(T(4, low=18, high=22))],
     elsewhere=("special.i0",),
+    mpmath=lambda mp, x: mp.besseli(0, x),
 )
 
 
@@ -87,6 +105,7 @@ _special(
     method=False,
     function=False,
     node="SpecialI1Backward0",
+    mpmath=lambda mp, x: mp.besseli(1, x),
 )
 _special(
     "lgamma",
@@ -94,6 +113,7 @@ _special(
     "Return log |gamma(x)| of each element.\n\nInfinite at 0 and the negative integers.",
     [*unary(0.3, 5, special=None), case(T(5, low=-2.8, high=-2.2)), *_POLES],
     elsewhere=("special.gammaln",),
+    mpmath=_lgamma_digits,
     ref="scipy.special.gammaln",
     inplace_function=False,
 )
@@ -152,6 +172,8 @@ op(
     elsewhere=("special.logit",),
     doc="Return log(x / (1 - x)) of each element, moved into [eps, 1 - eps] if eps is given.\n\n"
     "Derivative: 0 beyond the bounds; NaN outside [0, 1] without them.",
+    kinks=[kink([0.25, 0.75], 0.25, to=[16 / 3, 16 / 3], curves=[-128 / 9, 128 / 9])],
+    mpmath=lambda mp, x: mp.log(x / (1 - x)),
     samples=[
         *unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, float("nan"))),
         case(T(2, 3, low=0.3, high=0.7), 0.25),
@@ -197,6 +219,8 @@ op(
     vjp={"self": lambda g, self: -g * (ops.log(self) + 1)},
     node="SpecialEntrBackward0",
     doc="Return -x log(x) of each element: 0 at 0, -inf below.",
+    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    mpmath=lambda mp, x: -x * mp.log(x),
     samples=unary(0.3, 3, special=(0.0, -0.0, 1.0, -1.0, math.inf, math.nan)),
 )
 op(
@@ -209,6 +233,7 @@ op(
     ref="scipy.special.ndtr",
     composite=lambda self: ops.erfc(self * -math.sqrt(0.5)) * 0.5,
     doc="Return the probability that a standard normal number is below each element.",
+    mpmath=lambda mp, x: mp.erfc(-x / mp.sqrt(2)) / 2,
     samples=unary(-3, 3),
 )
 
@@ -234,6 +259,7 @@ op(
     vjp={"self": _xlog1py_self_vjp, "other": lambda g, self, other: g * ops.div(self, other + 1)},
     node=lambda self, other: f"SpecialXlog1PyBackward{number_among(self, other)}",
     doc="Return self * log(1 + other), elementwise; 0 where self is 0, unless other is NaN.",
+    kinks=[kink([0.0], [-1.0], to=([0.0], [NAN]), curves=None, outside=POLE)],
     samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
 )
 

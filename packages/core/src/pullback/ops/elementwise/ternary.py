@@ -7,6 +7,7 @@ from pullback.ops.rules.elementwise_util import (
     number,
     promoted,
 )
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import compiled
 from pullback.ops.table.samples import KINKS, SPECIAL, T, binary, case, fixed, mask
 from pullback.ops.table.schema import (
@@ -393,6 +394,10 @@ op(
     vjp={"self": _clamp_self_vjp, "min": _clamp_min_vjp, "max": _clamp_max_vjp},
     doc="Return each element moved into [min, max]; NaN stays, and a NaN bound wins.\n\n"
     "Derivative: 1 by self at the bounds; to max where min is larger.",
+    kinks=[
+        kink([-1.0, 1.0], -1.0, 1.0, to=[1.0, 1.0]),
+        kink([1.0], [1.0], [2.0], to=([1.0], [0.0], [0.0])),
+    ],
     samples=[
         case(T(2, 3), T(3), T(2, 1)),
         case(T(2, 3), 1, 2),
@@ -426,6 +431,7 @@ op(
     out_dtype="pointwise",
     doc="Return each element, or min where that is larger; NaN wins.\n\n"
     "Derivative: to self where both are equal.",
+    kinks=[kink([0.0], 0.0, to=[1.0])],
     samples=binary(ties=True),
     ref="numpy.maximum",
     inplace_function=True,
@@ -444,6 +450,7 @@ op(
     out_dtype="pointwise",
     doc="Return each element, or max where that is smaller; NaN wins.\n\n"
     "Derivative: to self where both are equal.",
+    kinks=[kink([0.0], 0.0, to=[1.0])],
     samples=binary(ties=True),
     ref="numpy.minimum",
     inplace_function=True,

@@ -1,6 +1,7 @@
 """Elementwise ops of one operand."""
 
 from pullback.ops.rules.dims import require
+from pullback.ops.table.kinks import INFINITY, JUMP, POLE, kink
 from pullback.ops.table.samples import T, case, references_of, unary
 from pullback.ops.table.schema import (
     ALL,
@@ -71,6 +72,7 @@ _unary(
     promote="real",
     out_dtype="abs",
     aliases=("absolute",),
+    kinks=[kink([0.0], to=[0.0]), kink([-0.0], to=[0.0])],
     ref="numpy.abs",
 )
 _unary(
@@ -79,6 +81,8 @@ _unary(
     "Return the arccosine of each element.",
     aliases=("arccos",),
     ref="numpy.arccos",
+    kinks=[kink([1.0], to=[-INFINITY], curves=None, outside=POLE)],
+    mpmath="acos",
     samples=unary(-0.9, 0.9),
 )
 _unary(
@@ -87,6 +91,8 @@ _unary(
     "Return the inverse hyperbolic cosine of each element.",
     aliases=("arccosh",),
     ref="numpy.arccosh",
+    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    mpmath="acosh",
     samples=unary(1.1, 4),
 )
 _unary(
@@ -95,6 +101,8 @@ _unary(
     "Return the arcsine of each element.",
     aliases=("arcsin",),
     ref="numpy.arcsin",
+    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    mpmath="asin",
     samples=unary(-0.9, 0.9),
 )
 _unary(
@@ -102,6 +110,7 @@ _unary(
     lambda g, self: g * (self * self + 1).rsqrt().conj(),
     "Return the inverse hyperbolic sine of each element.",
     aliases=("arcsinh",),
+    mpmath="asinh",
     ref="numpy.arcsinh",
 )
 _unary(
@@ -109,6 +118,7 @@ _unary(
     lambda g, self: g / (self * self + 1).conj(),
     "Return the arctangent of each element.",
     aliases=("arctan",),
+    mpmath="atan",
     ref="numpy.arctan",
 )
 _unary(
@@ -117,6 +127,8 @@ _unary(
     "Return the inverse hyperbolic tangent of each element.",
     aliases=("arctanh",),
     ref="numpy.arctanh",
+    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    mpmath="atanh",
     samples=unary(-0.9, 0.9),
 )
 _unary(
@@ -136,6 +148,7 @@ _unary(
     dtypes=INTEGRAL | FLOATING,
     promote="default",
     out_dtype="pointwise",
+    kinks=[kink([0.0, 1.0], to=[0.0, 0.0], outside=JUMP)],
     ref="numpy.ceil",
 )
 op(
@@ -152,12 +165,14 @@ _unary(
     "cos",
     lambda g, self: g * -self.sin().conj(),
     "Return the cosine of each element.",
+    mpmath="cos",
     ref="numpy.cos",
 )
 _unary(
     "cosh",
     lambda g, self: g * self.sinh().conj(),
     "Return the hyperbolic cosine of each element.",
+    mpmath="cosh",
     ref="numpy.cosh",
 )
 _unary(
@@ -166,10 +181,15 @@ _unary(
     "Return the error function of each element.\n\nSource: DLMF 7.2.1.",
     dtypes=FLOATING,
     elsewhere=("special.erf",),
+    mpmath="erf",
     ref="scipy.special.erf",
 )
 _unary(
-    "exp", lambda g, out: g * out.conj(), "Return e to the power of each element.", ref="numpy.exp"
+    "exp",
+    lambda g, out: g * out.conj(),
+    "Return e to the power of each element.",
+    mpmath="exp",
+    ref="numpy.exp",
 )
 _unary(
     "exp2",
@@ -177,6 +197,7 @@ _unary(
     "Return 2 to the power of each element.",
     elsewhere=("special.exp2",),
     ref=lambda np, self: np.exp2(self) if self.dtype.kind != "c" else np.power(2, self),
+    mpmath=lambda mp, x: mp.mpf(2) ** x,
     samples=unary(-3, 3),
 )
 _unary(
@@ -184,6 +205,7 @@ _unary(
     lambda g, out: g * (out + 1).conj(),
     "Return e**x - 1 of each element.",
     elsewhere=("special.expm1",),
+    mpmath="expm1",
     ref="numpy.expm1",
 )
 _unary(
@@ -193,6 +215,7 @@ _unary(
     dtypes=INTEGRAL | FLOATING,
     promote="default",
     out_dtype="pointwise",
+    kinks=[kink([0.0, 1.0], to=[0.0, 0.0], outside=JUMP)],
     ref="numpy.floor",
 )
 _unary(
@@ -218,6 +241,8 @@ _unary(
     lambda g, self: g / self.conj(),
     "Return the natural logarithm of each element.",
     ref="numpy.log",
+    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    mpmath="log",
     samples=unary(0.1, 4),
 )
 _unary(
@@ -225,6 +250,7 @@ _unary(
     lambda g, self: g / (self.conj() * 2.302585092994046),
     "Return the base-10 logarithm of each element.",
     ref="numpy.log10",
+    mpmath="log10",
     samples=unary(0.1, 4),
 )
 _unary(
@@ -234,6 +260,7 @@ _unary(
     node="Log1PBackward0",
     elsewhere=("special.log1p",),
     ref="numpy.log1p",
+    mpmath="log1p",
     samples=unary(-0.9, 3),
 )
 _unary(
@@ -241,6 +268,7 @@ _unary(
     lambda g, self: g / (self.conj() * 0.6931471805599453),
     "Return the base-2 logarithm of each element.",
     ref="numpy.log2",
+    mpmath=lambda mp, x: mp.log(x, 2),
     samples=unary(0.1, 4),
 )
 _unary(
@@ -267,6 +295,7 @@ _unary(
     lambda g, out: -g * (out * out).conj(),
     "Return 1 / x of each element.",
     ref="numpy.reciprocal",
+    mpmath=lambda mp, x: 1 / x,
     samples=unary(0.5, 3),
 )
 _unary(
@@ -276,6 +305,7 @@ _unary(
     dtypes=INTEGRAL | FLOATING,
     promote="default",
     elsewhere=("functional.relu_",),
+    kinks=[kink([0.0], to=[0.0])],
     ref=lambda np, self: np.maximum(self, 0),
 )
 op(
@@ -299,6 +329,7 @@ _unary(
     out_dtype="pointwise",
     overload="round_decimals",
     elsewhere=("special.round",),
+    kinks=[kink([0.5, 1.5], to=[0.0, 0.0], outside=JUMP)],
     ref="numpy.round",
 )
 
@@ -333,6 +364,8 @@ _unary(
     "rsqrt",
     lambda g, out: g * (out * out * out * -0.5).conj(),
     "Return 1 / sqrt(x) of each element.",
+    kinks=[kink([0.0], to=[-INFINITY], curves=[INFINITY], outside=POLE)],
+    mpmath=lambda mp, x: 1 / mp.sqrt(x),
     samples=unary(0.2, 4),
     ref=lambda np, self: 1 / np.sqrt(self),
 )
@@ -343,6 +376,7 @@ op(
     out=True,
     out_dtype="pointwise",
     doc="Return x / |x| of each element, and 0 of 0.",
+    kinks=[kink([0.0, 1.0], to=[0.0, 0.0], outside=JUMP)],
     ref=references.sign,
     inplace_function=False,
 )
@@ -353,6 +387,7 @@ _unary(
     elsewhere=("special.expit",),
     ref=lambda np, self: 1 / (1 + np.exp(-self)),
     namespace=("", "functional"),
+    mpmath=lambda mp, x: 1 / (1 + mp.exp(-x)),
     samples=unary(-2.5, 2.5),
 )
 op(
@@ -376,6 +411,7 @@ _unary(
     dtypes=REAL,
     promote="default",
     out_dtype="pointwise",
+    kinks=[kink([0.0, 1.0], to=[0.0, 0.0], outside=JUMP)],
     ref=references.sign,
     inplace_function=False,
 )
@@ -383,12 +419,14 @@ _unary(
     "sin",
     lambda g, self: g * self.cos().conj(),
     "Return the sine of each element.",
+    mpmath="sin",
     ref="numpy.sin",
 )
 _unary(
     "sinh",
     lambda g, self: g * self.cosh().conj(),
     "Return the hyperbolic sine of each element.",
+    mpmath="sinh",
     ref="numpy.sinh",
 )
 _unary(
@@ -396,6 +434,8 @@ _unary(
     lambda g, out: g / (out * 2).conj(),
     "Return the square root of each element.",
     ref="numpy.sqrt",
+    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    mpmath="sqrt",
     samples=unary(0.1, 4),
 )
 _unary(
@@ -407,6 +447,7 @@ _unary(
     node="PowBackward0",
     forward="square",
     batch="unary",
+    mpmath=lambda mp, x: x**2,
     ref=lambda np, self: np.square(self * 1),
 )
 _unary(
@@ -414,6 +455,7 @@ _unary(
     lambda g, out: g * (out * out + 1).conj(),
     "Return the tangent of each element.",
     ref="numpy.tan",
+    mpmath="tan",
     samples=unary(-1.2, 1.2),
 )
 _unary(
@@ -422,6 +464,7 @@ _unary(
     "Return the hyperbolic tangent of each element.",
     ref="numpy.tanh",
     namespace=("", "functional"),
+    mpmath="tanh",
     samples=unary(-1.5, 1.5),
 )
 op(
@@ -446,5 +489,6 @@ _unary(
     promote="default",
     out_dtype="pointwise",
     aliases=("fix",),
+    kinks=[kink([1.0, -1.0], to=[0.0, 0.0], outside=JUMP)],
     ref="numpy.trunc",
 )

@@ -4,6 +4,7 @@ import math
 
 from pullback.ops.rules.dims import require
 from pullback.ops.rules.elementwise_util import wide
+from pullback.ops.table.kinks import INFINITY, JUMP, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed, unary
 from pullback.ops.table.schema import (
     ALL,
@@ -49,6 +50,7 @@ for _name, _factor, _node, _doc in (
         vjp={"self": _times(_factor)},
         jvp="pointwise",
         doc=f"Return each element's {_doc}.",
+        mpmath=lambda mp, x, _factor=_factor: x * mp.mpf(_factor),
     )
 
 
@@ -65,6 +67,7 @@ op(
     batch="unary",
     out_dtype="pointwise",
     doc="Return x - trunc(x) of each element, with the sign of x.",
+    kinks=[kink([1.0, -1.0], to=[1.0, 1.0], outside=JUMP)],
     samples=[case(T(*shape, low=0.1, high=0.9)) for shape in ((2, 3), (), (0,))]
     + [case(fixed(SPECIAL), skip=KINKS)],
     ref=lambda np, self: self - np.trunc(self),
@@ -133,6 +136,9 @@ op(
     out_dtype="pointwise",
     doc="Return self with NaN and the infinities replaced; by 0 and the dtype's limits if nothing "
     "else is given.\n\nDerivative: 0 where an element is replaced.",
+    kinks=[
+        kink([INFINITY, -INFINITY, 1.0], to=[0.0, 0.0, 1.0], outside="the argument is infinite")
+    ],
     samples=[
         *unary(-3, 3, special=None),
         case(T(3), 5),
@@ -190,6 +196,7 @@ op(
     out=True,
     batch="unary",
     elsewhere=("special.sinc",),
+    mpmath="sincpi",
     ref="numpy.sinc",
     doc="Return sin(pi x) / (pi x) of each element, and 1 at 0.",
 )

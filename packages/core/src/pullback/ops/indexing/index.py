@@ -289,6 +289,7 @@ op(
     jvp="linear",
     vjp={"self": _index_put_self_vjp, "values": lambda g, indices: ops.index(g, indices)},
     doc="Write values (or add them) at index tensors; returns self.",
+    overwrites=True,
     samples=WRITES,
     ref=references.index_put,
 )
@@ -304,6 +305,7 @@ op(
     composite=_index_put,
     kernel="index_put",
     doc="Return a copy with values written (or added) at index tensors.",
+    overwrites=True,
     samples=WRITES,
     ref=references.index_put,
 )

@@ -16,6 +16,7 @@ from pullback.ops.rules.dims import (
     type_name,
     wrap_dim,
 )
+from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
 from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
@@ -198,6 +199,7 @@ op(
         "source": lambda g, dim, index, source_shape: _slices_of(g, dim, index, source_shape),
     },
     doc="Write source to the slices of a dim at an index vector; returns self.",
+    overwrites=True,
     samples=_SLICES,
     ref=references.index_copy,
 )
@@ -210,6 +212,18 @@ op(
     out_dtype="exact",
     doc="Return a copy with source written to the slices of a dim at an index vector.\n\nRaises: "
     "IndexError for an index out of range, RuntimeError for a source that does not fit.",
+    kinks=[
+        kink(
+            [5.0],
+            0,
+            Fixed([0, 0]),
+            [1.0, 2.0],
+            to=([0.0], [1.0, 1.0]),
+            tangents=([0.0], [0.0, 1.0]),
+            outside=EACH_WRITTEN,
+        )
+    ],
+    overwrites=True,
     samples=_SLICES,
     ref=references.index_copy,
 )
@@ -348,6 +362,10 @@ op(
     composite=lambda self, dim, index, source, reduce, include_self: ops.index_reduce_(
         writable(self, index, source), dim, index, source, reduce, include_self=include_self
     ),
+    kinks=[
+        kink([2.0], 0, Fixed([0]), [2.0], "amax", to=([0.5], [0.5])),
+        kink([2.0], 0, Fixed([0]), [2.0], "amin", to=([0.5], [0.5])),
+    ],
     samples=_FOLDED,
     doc="Return a copy in which source is reduced into the slices of a dim at an index vector.\n\n"
     "`reduce` is 'prod', 'mean', 'amax' or 'amin'; see scatter_reduce.",

@@ -12,6 +12,7 @@ from pullback.ops.rules.dims import (
     refuse_dtype,
     wrap_dim,
 )
+from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
@@ -64,6 +65,7 @@ op(
     },
     doc="Write src at an index along a dim; returns self.",
     ref=references.scatter,
+    overwrites=True,
     samples=_WRITTEN,
 )
 
@@ -99,6 +101,7 @@ op(
     inplace="only",
     function=False,
     ref=references.scatter,
+    overwrites=True,
     samples=[*_WRITTEN, *_REDUCED],
     doc="Write src, or a number, at an index along a dim; with reduce='add' or 'multiply' combine "
     "it with what is there. Returns self.",
@@ -112,6 +115,18 @@ op(
     composite=lambda self, dim, index, src, reduce, value: _scatter(
         writable(self, index, src, value), dim, index, src, reduce, value
     ),
+    kinks=[
+        kink(
+            [5.0],
+            0,
+            Fixed([0, 0]),
+            [1.0, 2.0],
+            to=([0.0], [1.0, 1.0]),
+            tangents=([0.0], [0.0, 1.0]),
+            outside=EACH_WRITTEN,
+        )
+    ],
+    overwrites=True,
     samples=[*_WRITTEN, *_REDUCED],
     doc="Return a copy with src, or a number, written at an index along a dim.\n\nWith "
     "reduce='add' or 'multiply' it is combined with what is there.\n\nRaises: RuntimeError for "
@@ -393,6 +408,10 @@ op(
     composite=lambda self, dim, index, src, reduce, include_self: ops.scatter_reduce_(
         writable(self, index, src), dim, index, src, reduce, include_self=include_self
     ),
+    kinks=[
+        kink([2.0], 0, Fixed([0]), [2.0], reduce="amax", to=([0.5], [0.5])),
+        kink([2.0], 0, Fixed([0]), [2.0], reduce="amin", to=([0.5], [0.5])),
+    ],
     samples=_REDUCTIONS,
     doc="Return a copy in which src is reduced at an index along a dim.\n\n`reduce` is 'sum', "
     "'prod', 'mean', 'amax' or 'amin'; without `include_self` what was there does not count."

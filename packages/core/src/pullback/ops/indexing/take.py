@@ -8,6 +8,7 @@ from pullback.ops.rules.dims import (
     type_name,
     wrap_dim,
 )
+from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
@@ -117,6 +118,7 @@ op(
         "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape),
     },
     doc="Write source (or add it) at places of the flattened tensor; returns self.",
+    overwrites=True,
     samples=_PUTS,
 )
 op(
@@ -125,6 +127,17 @@ op(
         writable(self, index, source), index, source, accumulate
     ),
     ref=references.put,
+    kinks=[
+        kink(
+            [5.0],
+            Fixed([0, 0]),
+            [1.0, 2.0],
+            to=([0.0], [1.0, 1.0]),
+            tangents=([0.0], [0.0, 1.0]),
+            outside=EACH_WRITTEN,
+        )
+    ],
+    overwrites=True,
     samples=_PUTS,
     doc="Return a copy with source written (or added) at places of the flattened "
     "tensor.\n\nRaises: IndexError out of range.",

@@ -4,6 +4,7 @@ import math
 
 from pullback.ops.reductions.norms import reads_norm
 from pullback.ops.rules.dims import dtype_named, type_name, unsupported
+from pullback.ops.table.kinks import INFINITY, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, NUMBERS, op, ops
 
@@ -157,6 +158,10 @@ op(
     "and (..., r, m) give (..., p, r).\n\nDerivative: 0 where a distance is 0.\n\nEuclidean "
     "distances of more than 25 rows come from a matrix product, unless `compute_mode` says "
     "otherwise.",
+    kinks=[
+        kink([[1.0, 1.0]], [[1.0, 1.0]], to=([[0.0, 0.0]], [[0.0, 0.0]]), curves=None),
+        kink([[1.0, 1.0]], [[1.0, 1.0]], 1.0, to=([[0.0, 0.0]], [[0.0, 0.0]])),
+    ],
     samples=[
         *(case(T(2, 3), T(4, 3), p=p) for p in _ORDERS),
         case(T(2, 1, 2, 3), T(3, 4, 3)),
@@ -238,6 +243,7 @@ op(
     ref=references.pdist,
     doc="Return the p-norm distances of all pairs of rows: the upper triangle of cdist, row by "
     "row.\n\nDerivative: 0 where a distance is 0.",
+    kinks=[kink([[1.0, 1.0], [1.0, 1.0]], to=[[0.0, 0.0], [0.0, 0.0]], curves=None)],
     samples=[
         *(case(T(4, 3), p=p) for p in _ORDERS),
         case(T(5, 2)),
@@ -268,6 +274,11 @@ op(
     dtypes=NUMBERS,
     ref=references.pairwise_distance,
     doc="Return the p-norm of x1 - x2 + eps along the last dim.",
+    kinks=[
+        kink(
+            [[1.0, 1.0]], [[1.0, 1.0]], 2.0, 0.0, to=([[0.0, 0.0]], [[0.0, 0.0]]), differs=TORCH_NAN
+        )
+    ],
     samples=[
         *(case(T(2, 3), T(2, 3), p, skip=KINKS if p == 0 else {}) for p in (*_ORDERS, -1)),
         case(T(2, 3), T(3), keepdim=True),
@@ -286,6 +297,8 @@ op(
     vjp={"self": lambda g: g},
     dtypes=FLOATING,
     doc="Return the larger of self and a number; derivative 1 everywhere.",
+    kinks=[kink([0.0, 2.0], 1.0, to=[1.0, 1.0], outside="it is clamp_min with the slope 1")],
+    nonderivative_at=lambda *arrays: True,
     samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
     ref=lambda np, self, low: np.maximum(self, low),
 )
@@ -315,6 +328,16 @@ op(
     dtypes=FLOATING,
     ref=references.cosine_similarity,
     doc="Return the cosine of the angle between vectors along a dim; norms count as at least eps.",
+    kinks=[
+        kink(
+            [0.0, 0.0],
+            [1.0, 2.0],
+            dim=0,
+            to=([2e8 / math.sqrt(20), 4e8 / math.sqrt(20)], [0.0, 0.0]),
+            curves=None,
+            outside="it turns 1e-8 away from there",
+        )
+    ],
     samples=[
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3), -1),
@@ -341,6 +364,15 @@ op(
     dtypes=FLOAT_COMPLEX,
     ref=references.normalize,
     doc="Return self divided by its p-norm along some dims, which counts as at least eps.",
+    kinks=[
+        kink(
+            [0.0, 0.0],
+            dim=0,
+            to=[1e12, 1e12],
+            differs=TORCH_NAN,
+            outside="it turns 1e-12 away from there",
+        )
+    ],
     samples=[
         case(T(2, 3)),
         case(T(2, 3), 1.0, 0),
@@ -377,6 +409,13 @@ op(
     ref=references.vector_norm,
     doc="Return the vector norm of order `ord` over some dims, or all.\n\nRaises: RuntimeError for "
     "integers.",
+    kinks=[
+        kink([0.0, 0.0], to=[0.0, 0.0], differs=TORCH_NAN),
+        kink([0.0, 1.0], 1, to=[0.0, 1.0]),
+        kink([1.0, -1.0], INFINITY, to=[0.5, -0.5]),
+        kink([1.0, -1.0], -INFINITY, to=[0.5, -0.5]),
+        kink([0.0, 0.0], 3, to=[0.0, 0.0]),
+    ],
     samples=[
         case(T(2, 3)),
         case(T(2, 3), 1, 0),

@@ -6,6 +6,7 @@ from collections import namedtuple
 from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import cast_to, type_name, unsupported, wrap_dim
+from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -206,6 +207,7 @@ _MATRICES = [
         skip={
             "expanded": "equal rows have a singular value of 0",
             "gradgrad": "it is checked by the norms",
+            "kept": "u and vh are kept, and the result with them",
         }
     )
     for made in _MATRICES
@@ -219,6 +221,7 @@ op(
     function="svdvals",
     out=True,
     dtypes=_DECOMPOSED,
+    kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, 1.0]], curves=None)],
     samples=_MATRICES,
     ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
     doc="Return the singular values of matrices, in descending order.\n\n"
@@ -323,6 +326,11 @@ op(
     doc="Return a norm of matrices: 'fro' (Frobenius), 'nuc' (the sum of singular values), 2 and "
     "-2 (the largest and smallest of them), 1 and -1 (of the sums of columns), inf and -inf (of "
     "rows).\n\nRaises: RuntimeError for other orders.",
+    kinks=[
+        kink([[0.0, 0.0], [0.0, 0.0]], "fro", to=[[0.0, 0.0], [0.0, 0.0]], differs=TORCH_NAN),
+        kink([[1.0, 0.0], [0.0, 1.0]], 2, to=[[0.5, 0.0], [0.0, 0.5]], curves=None),
+        kink([[1.0, 0.0], [0.0, 1.0]], "nuc", to=[[1.0, 0.0], [0.0, 1.0]], curves=None),
+    ],
     samples=[
         *(
             case(T(*shape), order, skip=_EQUAL_ROWS, only=_kinds(order))
@@ -375,6 +383,7 @@ op(
     ref=references.linalg_norm,
     doc="Return the norm of vectors (one dim) or of matrices (two): see `linalg.vector_norm` and "
     "`linalg.matrix_norm`. Without an order, the square root of the sum of squares.",
+    kinks=[kink([0.0, 0.0], to=[0.0, 0.0], differs=TORCH_NAN)],
     samples=[
         case(T(2, 3)),
         case(T(3), 3),

@@ -3,6 +3,7 @@
 import warnings
 
 from pullback.ops.rules.dims import implicit_dim, require, unsupported, wrap_dim
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, constant
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -123,6 +124,15 @@ op(
     namespace=BOTH,
     ref=_prelu_reference,
     doc="Return x, or weight * x of elements up to 0; one weight, or one for each channel (dim 1).",
+    kinks=[
+        kink(
+            [0.0],
+            [0.25],
+            to=([0.25], [0.0]),
+            curves=([1.0], [1.0]),
+            differs="torch's second derivative is 0, although its slope is the weight",
+        )
+    ],
     samples=[
         case(T(2, 3), T(1)),
         case(T(2, 3), T()),
@@ -192,6 +202,7 @@ op(
     method=False,
     namespace=BOTH,
     ref=_rrelu_reference,
+    kinks=[kink([0.0], 0.25, 0.25, to=[0.25])],
     samples=_RANDOM_SLOPES,
     doc="Return x, or x times a slope of elements up to 0.\n\nThe slope is drawn from [lower, "
     "upper) for each element in training, else their mean.",

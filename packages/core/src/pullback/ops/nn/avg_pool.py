@@ -4,10 +4,12 @@ from pullback.ops.nn.pooling import (
     SIZES,
     adaptive_plan,
     adaptive_samples,
+    nested,
     sliding_plan,
 )
 from pullback.ops.nn.windows import product
 from pullback.ops.rules.dims import require
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import OWN_DTYPE
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import BOOL, FLOATING, op, ops
@@ -209,6 +211,14 @@ for _rank in (1, 2, 3):
             case(T(2, 1, *_size, low=0.5, high=2), 2, 2),
             case(T(2, *_size, low=0.5, high=2), 3.0, (3, 2, 2)[:_rank], 1),
             case(T(1, 1, *_size, low=0.5, high=2), 1, 2, 2, True),
+        ],
+        kinks=[
+            kink(
+                nested([0.0, 0.0], _rank),
+                2.0,
+                (2, (1, 2), (1, 1, 2))[_rank - 1],
+                to=nested([0.0, 0.0], _rank),
+            )
         ],
         ref=references.lp_pool.of(_rank),
     )

@@ -6,6 +6,7 @@ Source of alpha dropout: Klambauer et al., "Self-normalizing neural networks", 2
 import warnings
 
 from pullback.ops.rules.dims import refuse_dtype, type_name
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -73,6 +74,7 @@ op(
     namespace="functional",
     dtypes=FLOATING,
     doc="Return self with elements zeroed with probability p and the others scaled by 1 / (1 - p).",
+    kinks=[kink([1.0], to=[0.0], p=1.0)],
     samples=_DROPPED,
 )
 

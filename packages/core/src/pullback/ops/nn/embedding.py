@@ -4,6 +4,7 @@ import warnings
 
 from pullback.ops.nn.losses.util import all_hold
 from pullback.ops.rules.dims import cast_to, dtype_named, refuse_dtype, type_name
+from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, op, ops
@@ -322,6 +323,7 @@ op(
     "A bag is a row of a matrix of indices, or what lies between two `offsets` into a vector of "
     "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nThe gradient is dense, "
     "also with `sparse`.\n\nRaises: RuntimeError out of range.",
+    kinks=[kink(Fixed([0, 1]), [[1.0], [1.0]], Fixed([0]), mode="max", to=[[1.0], [0.0]])],
     samples=[
         *(case(_NUMBERS, T(4, 3), _OFFSETS, mode=mode) for mode in ("sum", "mean", "max")),
         *(case(at(2, 3, high=4), T(4, 3), mode=mode) for mode in ("sum", "mean", "max")),

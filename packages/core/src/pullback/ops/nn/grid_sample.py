@@ -6,6 +6,7 @@ import warnings
 from pullback.ops.nn.interpolation import cubic_weights
 from pullback.ops.nn.windows import product
 from pullback.ops.rules.dims import accumulate_dtype, require, type_name
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -193,6 +194,9 @@ _VARIANTS = [
     for padding in _PADDINGS
     for corners in (False, True)
 ]
+# Of an image of 2 x 2 elements, at the first of them.
+_KINK = {"to": ([[[[1.0, 0.0], [0.0, 0.0]]]], [[[[1.0, 2.0]]]]), "curves": None}
+_CORNER = [[[[1.0, 2.0], [3.0, 5.0]]]], [[[[-0.5, -0.5]]]]
 op(
     "grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
     "align_corners: bool) -> Tensor",
@@ -200,6 +204,7 @@ op(
     method=False,
     dtypes=FLOATING,
     doc="Return grid_sample, with numbers for the modes.",
+    kinks=[kink(*_CORNER, 0, 0, False, **_KINK)],
     ref=references.grid_sampler,
     samples=[case(T(1, 2, 3, 4), _GRID, 0, 0, False), case(T(1, 1, 4, 3), _GRID, 1, 2, True)],
 )
@@ -214,6 +219,7 @@ op(
     doc="Return an image's values at points, of which (-1, -1) and (1, 1) are its corners.\n\n"
     "Shape: (n, c, h, w) and (n, i, j, 2) give (n, c, i, j); likewise with three dims.\n\n"
     "Derivative: 0 by points that padding has moved to the border.",
+    kinks=[kink(*_CORNER, mode="bilinear", align_corners=False, **_KINK)],
     samples=[
         *(case(T(1, 2, 3, 4), _GRID, *variant) for variant in _VARIANTS),
         *(

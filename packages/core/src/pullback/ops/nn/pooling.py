@@ -4,6 +4,7 @@ import functools
 
 from pullback.ops.nn.windows import integers, product
 from pullback.ops.rules.dims import require
+from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import INT64_DTYPE, OWN_DTYPE, new_filled, run_primitive
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops
@@ -60,6 +61,7 @@ op(
     node="MaxPoolBackward0",
     vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
     doc="Return planes of zeros with elements added at indices, which count row by row.",
+    overwrites=True,
     samples=[case(T(2, 3), at(2, 3, high=5), (5,)), case(T(2, 2, 2), at(2, 2, 2, high=6), (2, 3))],
     ref=references.scatter_planes,
 )
@@ -244,6 +246,11 @@ def _max_pool_samples(rank):
     ]
 
 
+def nested(row, depth):
+    """Return a list in as many lists."""
+    return [nested(row, depth - 1)] if depth else row
+
+
 def _max_pool_ops(rank):
     node = f"MaxPool{max(rank, 2)}DWithIndicesBackward0"
     arguments = (
@@ -269,6 +276,13 @@ def _max_pool_ops(rank):
                 " and its index in the plane" if both else ", with indices if return_indices"
             ),
             ref=references.max_pool.of(rank, both),
+            kinks=[
+                kink(
+                    nested([2.0, 2.0], rank),
+                    (2, (1, 2), (1, 1, 2))[rank - 1],
+                    to=nested([1.0, 0.0], rank),
+                )
+            ],
             samples=_max_pool_samples(rank),
         )
 
@@ -313,6 +327,7 @@ op(
     vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
     doc="Return planes of zeros with elements written at indices, which count row by row.\n\n"
     "Where an index is there twice the last element is written; each has its gradient.",
+    overwrites=True,
     samples=[
         case(T(1, 3), fixed((4, 0, 1), shape=(1, 3), kind="int64"), (5,)),
         case(T(1, 2, 2), fixed((4, 0, 1, 3), shape=(1, 2, 2), kind="int64"), (2, 3)),
@@ -374,6 +389,16 @@ def _max_unpool(rank):
     return run
 
 
+_UNPOOLED = [
+    kink(
+        [[1.0, 2.0]],
+        Fixed([[0, 0]]),
+        1,
+        to=[[1.0, 1.0]],
+        tangents=([[0.0, 1.0]],),
+        outside=EACH_WRITTEN,
+    )
+]
 for _rank in (1, 2, 3):
     _corner = fixed(
         (0, 1) if _rank == 1 else (0, 3), shape=(1, 1, 2, *(1, 1)[: _rank - 1]), kind="int64"
@@ -386,6 +411,8 @@ for _rank in (1, 2, 3):
         namespace="functional",
         dtypes=FLOATING,
         doc=f"Return zeros with elements at the places that max_pool{_rank}d took them from.",
+        overwrites=True,
+        kinks=_UNPOOLED if _rank == 1 else (),
         samples=[
             case(T(1, 1, 2, *(1, 1)[: _rank - 1]), _corner, 2),
             case(
@@ -508,4 +535,5 @@ for _rank in (1, 2, 3):
             f"{', and their indices' if _both else ', with indices if return_indices'}.",
             samples=adaptive_samples(_rank),
             ref=references.adaptive_max_pool.of(_rank, _both),
+            kinks=[kink(nested([2.0, 2.0], _rank), 1, to=nested([1.0, 0.0], _rank))],
         )

@@ -333,6 +333,7 @@ op(
     doc="Return how many elements fall into each of equal bins between two bounds.\n\nWithout "
     "bounds those of the elements count; elements outside, and NaN, do not.\n\nRaises: "
     "RuntimeError for a range that is not finite.",
+    constant=True,
     samples=[
         case(T(10), 4),
         case(T(3, 4), 5, -2, 2),

@@ -16,6 +16,7 @@ from pullback.ops.rules.dims import (
     type_name,
     wrap_dims,
 )
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import (
     KINKS,
@@ -212,12 +213,13 @@ _CHECKED = [
     case(T(2, 3), (), 0, True),
 ]
 
-for _name, _forward, _vjp, _what in (
+for _name, _forward, _vjp, _what, _kinks in (
     (
         "var",
         _var_forward,
         lambda g, self, dim, correction, keepdim: _var_vjp(g, self, dim, correction, keepdim),
         "variance",
+        [],
     ),
     (
         "std",
@@ -226,9 +228,16 @@ for _name, _forward, _vjp, _what in (
             g, self, out, dim, correction, keepdim
         ),
         "standard deviation",
+        [kink([2.0, 2.0], to=[0.0, 0.0])],
     ),
-    ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,"),
-    ("std_mean", _std_mean_forward, _std_mean_vjp, "standard deviation, and the mean,"),
+    ("var_mean", _var_mean_forward, _var_mean_vjp, "variance, and the mean,", []),
+    (
+        "std_mean",
+        _std_mean_forward,
+        _std_mean_vjp,
+        "standard deviation, and the mean,",
+        [kink([2.0, 2.0], to=[0.5, 0.5])],
+    ),
 ):
     _returns = "any" if "mean" in _name else "Tensor"
     op(
@@ -256,6 +265,7 @@ for _name, _forward, _vjp, _what in (
         doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
         f"number of elements less `correction`: 1, or 0 with unbiased=False.\n\nDtype: real for "
         f"complex tensors.\n\nRaises: RuntimeError for integers and bools.",
+        kinks=_kinks,
         samples=_SPREADS,
         ref=references.spread.of(_name),
         dtypes=FLOAT_COMPLEX,

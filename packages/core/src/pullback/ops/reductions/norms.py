@@ -10,6 +10,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
+from pullback.ops.table.kinks import INFINITY, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
@@ -198,6 +199,11 @@ op(
     "Frobenius norm, which is that of order 2, or 'nuc' for the sum of the singular values of a "
     "matrix.\n\nRaises: RuntimeError for integers, bools "
     "and other names.",
+    kinks=[
+        kink([0.0, 0.0], to=[0.0, 0.0], differs=TORCH_NAN),
+        kink([0.0, 1.0], 1, to=[0.0, 1.0]),
+        kink([1.0, -1.0], INFINITY, to=[0.5, -0.5]),
+    ],
     samples=[
         case(T(2, 3)),
         case(T(2, 3), 2, 0),
@@ -255,6 +261,10 @@ op(
         ),
     },
     doc="Return the norm of the difference of two tensors, which are broadcast.",
+    kinks=[
+        kink([1.0, 1.0], [1.0, 1.0], to=([0.0, 0.0], [0.0, 0.0]), differs=TORCH_NAN),
+        kink([1.0, 2.0], [1.0, 1.0], 1, to=([0.0, 1.0], [0.0, -1.0])),
+    ],
     samples=[
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3), 1),
@@ -293,6 +303,7 @@ op(
     ref=references.renorm,
     doc="Return self with each slice along a dim whose p-norm is above `maxnorm` scaled to it.\n\n"
     "Raises: RuntimeError for a p that is not positive, and below 2 dims.",
+    kinks=[kink([[3.0, 4.0]], 2.0, 0, 5.0, to=[[1.0, 1.0]])],
     samples=[
         case(T(3, 4), 2, 0, 1.0),
         case(T(3, 4), 1, 1, 2),

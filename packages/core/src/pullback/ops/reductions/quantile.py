@@ -14,6 +14,7 @@ from pullback.ops.rules.dims import (
     share_evenly,
     wrap_dim,
 )
+from pullback.ops.table.kinks import JUMP, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import (
     KINKS,
@@ -141,6 +142,10 @@ for _name, _ignores in (("median", False), ("nanmedian", True)):
         doc=f"Return the median of all elements{' but NaN' if _ignores else ''}, or (values, "
         f"indices) along a dim.\n\nOf two middle elements the lower one counts"
         f"{'' if _ignores else '; NaN wins'}.",
+        kinks=[
+            kink([3.0, 3.0, 1.0], to=[0.5, 0.5, 0.0]),
+            kink([3.0, 3.0, 1.0], 0, to=[1.0, 0.0, 0.0]),
+        ],
         samples=[*_ALL_AND_ALONG, _NAN_ROWS],
         dtypes=INTEGRAL | FLOATING,
         ref=references.median.of(_ignores),
@@ -176,6 +181,7 @@ op(
     ref=references.mode,
     doc="Return the most frequent element along a dim, and the index of its last occurrence: "
     "(values, indices).\n\nOf equally frequent elements the smallest counts.",
+    kinks=[kink([3.0, 3.0, 1.0], to=[0.0, 1.0, 0.0], outside=JUMP)],
     samples=[
         *_CHOICES,
         case(T(4, 6, low=0, high=3, step=1), 1, skip=KINKS),
@@ -278,6 +284,7 @@ for _name, _ignores in (("quantile", False), ("nanquantile", True)):
         out_dtype="exact",
         out_overlap=True,
         composite=_quantile(_name, _ignores),
+        kinks=[kink([3.0, 3.0, 1.0], 0.5, to=[1.0, 0.0, 0.0])],
         ref=references.quantile.of(_name),
         doc=f"Return the q-th quantiles of all elements or along a dim"
         f"{', without those that are NaN' if _ignores else '; NaN wins'}.\n\nShape: a vector q "

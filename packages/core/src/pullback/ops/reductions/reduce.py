@@ -18,6 +18,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_primitive
 from pullback.ops.table.samples import (
     KINKS,
@@ -141,6 +142,7 @@ op(
     ref="numpy.amax",
     doc="Return the largest element over some dims, or all; NaN wins.\n\n"
     "Derivative: split evenly among equal elements.",
+    kinks=[kink([1.0, 3.0, 3.0], to=[0.0, 0.5, 0.5])],
     samples=[
         *reduction((0, -1, (0, 1), ()), empty=False),
         case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
@@ -160,6 +162,7 @@ op(
     ref="numpy.amin",
     doc="Return the smallest element over some dims, or all; NaN wins.\n\n"
     "Derivative: split evenly among equal elements.",
+    kinks=[kink([3.0, 1.0, 1.0], to=[0.0, 0.5, 0.5])],
     samples=[
         *reduction((0, -1, (0, 1), ()), empty=False),
         case(fixed(SPECIAL), skip=KINKS, only=FLOATING),
@@ -271,7 +274,10 @@ def _extreme(name, self, dim, keepdim):
 
 
 _TIES = [case(T(4, 5, step=1), 1, skip=KINKS), case(fixed(SPECIAL), 0, skip=KINKS, only=FLOATING)]
-for _name, _what in (("max", "largest"), ("min", "smallest")):
+for _name, _what, _tied in (
+    ("max", "largest", [1.0, 3.0, 3.0]),
+    ("min", "smallest", [3.0, 1.0, 1.0]),
+):
     op(
         f"{_name}_all(self: Tensor) -> Tensor",
         forward=_extreme_of_all(_name),
@@ -306,6 +312,7 @@ for _name, _what in (("max", "largest"), ("min", "smallest")):
         out=True,
         out_dtype="pair",
         composite=lambda self, dim, keepdim, _name=_name: _extreme(_name, self, dim, keepdim),
+        kinks=[kink(_tied, to=[0.0, 0.5, 0.5]), kink(_tied, 0, to=[0.0, 1.0, 0.0])],
         doc=f"Return the {_what} element, (values, indices) along a dim, or the elementwise one of "
         f"two tensors.\n\nNaN wins.\n\nDerivative: split evenly among equal elements; along "
         f"a dim the first of them gets all.",
@@ -352,6 +359,7 @@ op(
     ref=references_reduction.aminmax,
     doc="Return the smallest and the largest element along a dim, or of all: (min, max).\n\nNaN "
     "wins.\n\nDerivative: split evenly among equal elements.",
+    kinks=[kink([3.0, 3.0], to=[1.0, 1.0])],
     samples=[
         case(T(2, 3)),
         case(T()),

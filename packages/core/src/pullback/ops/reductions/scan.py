@@ -16,6 +16,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
     wrap_dims,
 )
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, whole_batch
 from pullback.ops.table.samples import KINKS, NO_PART, SPECIAL, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import (
@@ -170,6 +171,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
         out_overlap=True,
         dtypes=REAL,
         ref=references.running_extreme.of(_name),
+        kinks=[kink([1.0, 1.0], 0, to=[1.0, 1.0])],
         doc=f"Return the {_what} elements so far along a dim, and the index of each: "
         f"(values, indices).\n\nNaN wins; of equal elements the last counts.",
         samples=[

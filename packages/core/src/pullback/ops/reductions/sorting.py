@@ -15,6 +15,7 @@ from pullback.ops.rules.dims import (
     wrap_dim,
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import compiled
 from pullback.ops.table.samples import COUNTED, KINKS, SPECIAL, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, INTEGRAL, REAL, op, ops
@@ -72,6 +73,7 @@ op(
     batch="along",
     out_dtype="exact",
     ref=references.sort,
+    kinks=[kink([3.0, 3.0, 1.0], to=[1.0, 1.0, 1.0])],
     samples=_SORTS,
     vjp={
         "self": lambda g, self_like, dim, out1: ops.scatter_add(
@@ -102,6 +104,7 @@ op(
     out_dtype="exact",
     ref=lambda np, self: references.sort(np, self, 0)[0],
     doc="Return the elements sorted along the first dim.",
+    kinks=[kink([3.0, 3.0, 1.0], to=[1.0, 1.0, 1.0])],
     samples=[case(T(5)), case(T(3, 2)), case(T()), case(T(0, 3))],
 )
 
@@ -139,6 +142,7 @@ op(
     doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
     "(values, indices).\n\nNaN is the largest.\n\nRaises: RuntimeError for a k that is too "
     "large, for bools and for complex tensors.",
+    kinks=[kink([3.0, 3.0, 1.0], 1, to=[1.0, 0.0, 0.0])],
     samples=[
         case(T(5), 2),
         case(T(2, 3), 1, 0),
@@ -182,6 +186,7 @@ op(
     },
     doc="Return the k-th smallest element along a dim, and where it is: (values, indices).\n\nNaN "
     "is the largest.\n\nRaises: RuntimeError for a k out of range.",
+    kinks=[kink([3.0, 3.0, 1.0], 2, to=[1.0, 0.0, 0.0])],
     samples=[
         case(T(5), 2),
         case(T(2, 3), 1, 0),

@@ -53,6 +53,7 @@ op(
     function=False,
     ref=lambda np, self, other: self,
     doc="Return a copy, under vmap a batched one where other is: other can be written into it.",
+    devices="any",
     samples=[case(T(2, 3), T(3)), case(T(), T(2))],
 )
 op(
@@ -72,6 +73,7 @@ op(
     vjp={"self": lambda g: ops.zeros_like(g), "src": lambda g: g},
     node="CopyBackwards",
     doc="Copy the elements of src here, cast and broadcast; returns self.",
+    devices="any",
     samples=[
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3)),
@@ -145,6 +147,7 @@ op(
     function=False,
     composite="to",
     doc="Return the tensor in another dtype or on another device; itself if nothing changes.",
+    devices="any",
     samples=[
         case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX),
         case(T(), dtype=Dtype("complex128")),

@@ -18,7 +18,12 @@ def _resize(self, size, memory_format):
     )
 
 
-_PLAIN = dict.fromkeys(("grad", "gradgrad", "compiled"), "it refuses tensors that require grad")
+_PLAIN = {
+    **dict.fromkeys(
+        ("grad", "gradgrad", "compiled", "in_graph"), "it refuses tensors that require grad"
+    ),
+    "batch_of_numbers": "what a larger tensor gets more is not initialised",
+}
 _MOVED = {**_PLAIN, **MEMORY}
 _KEPT = "what a larger tensor gets more is not initialised. Tensors that share its memory keep it"
 op(
@@ -64,6 +69,7 @@ op(
     composite=_resize_as,
     inplace="only",
     doc="Change the shape in place to that of another tensor: see `resize_`.",
+    devices="any",
     samples=[
         case(T(2, 3), T(3, 2), skip=_MOVED),
         case(T(3), T(2), skip=_PLAIN),

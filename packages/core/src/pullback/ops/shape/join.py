@@ -185,6 +185,7 @@ for _count, _raised in ((1, _raised_1d), (2, _raised_2d), (3, _raised_3d)):
     op(
         f"{_name}(tensors: any = ()) -> any",
         composite=_at_least(_name, _raised),
+        devices="any",
         method=False,
         varargs=True,
         doc=f"Return a view of {_count} dims of each tensor that has fewer.\n\n"

@@ -37,6 +37,7 @@ op(
     method=False,
     varargs=True,
     doc="Return views of tensors, expanded to the shape that all broadcast to.",
+    devices="any",
     samples=[
         case(T(2, 3), T(3)),
         case(T(2, 1), T(1, 3), T()),

@@ -167,6 +167,7 @@ op(
     doc="Return views of a dim cut into a number of parts, or at the given indices.\n\n"
     "The first parts are larger by one if the size cannot be divided.\n"
     "Raises: RuntimeError for 0-d tensors and for no parts.",
+    devices="any",
     samples=[
         case(T(5), 3),
         case(T(2, 5), 2, 1),

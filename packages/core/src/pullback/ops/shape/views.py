@@ -172,6 +172,7 @@ op(
     function=False,
     composite=lambda self, other: self.expand(other.shape),
     doc="Return self expanded to the shape of another tensor.",
+    devices="any",
     samples=[case(T(3), T(2, 3)), case(T(), T(2)), case(T(1), T(0))],
     ref=lambda np, self, other: np.broadcast_to(self, other.shape),
 )
@@ -257,6 +258,7 @@ op(
     function=False,
     composite=lambda self, other: self.reshape(other.shape),
     doc="Return the elements in the shape of another tensor.",
+    devices="any",
     samples=[case(T(2, 3), T(6)), case(T(), T(1, 1))],
     ref=lambda np, self, other: np.reshape(self, other.shape),
 )
@@ -265,6 +267,7 @@ op(
     function=False,
     composite=lambda self, other: self.view(other.shape),
     doc="Return a view in the shape of another tensor.",
+    devices="any",
     samples=[case(T(2, 3), T(6), skip=MEMORY), case(T(), T(1, 1))],
     ref=lambda np, self, other: np.reshape(self, other.shape),
 )
@@ -433,6 +436,7 @@ op(
     forward="detach",
     batch="unary",
     doc="Return the same memory without history; writes are seen by both.",
+    constant=True,
     samples=[case(T(*shape), skip=DETACHED | SHARED) for shape in ((2, 3), (), (0,))],
     ref="numpy.copy",
 )

@@ -54,6 +54,9 @@ ROUNDED = dict.fromkeys(("grad", "gradgrad"), "finite differences need float64")
 DETACHED = dict.fromkeys(("grad", "gradgrad"), "it cuts the derivative off, which is its purpose")
 SHARED = {"alias": "it shares memory, but is no view: no history is shared"}
 COUNTED = {"meta": "the size of the result depends on the elements"}
+NOT_LAZY = dict.fromkeys(
+    ("lazy", "lazy_grad"), "no view of the memory has the elements of a lazy tensor"
+)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 40.0, -40.0, 1e-3, math.inf, -math.inf, math.nan)
 
 

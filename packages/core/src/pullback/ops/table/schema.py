@@ -74,6 +74,12 @@ class Entry(NamedTuple):
     elsewhere: tuple[str, ...]
     ref: str | Callable | None
     samples: Sequence | str | None
+    kinks: Sequence
+    mpmath: str | Callable | None
+    nonderivative_at: Callable | None
+    overwrites: bool
+    constant: bool
+    devices: str
     doc: str
     signature: str
 
@@ -179,6 +185,12 @@ def op(
     elsewhere=(),
     ref=None,
     samples=None,
+    kinks=(),
+    mpmath=None,
+    nonderivative_at=None,
+    overwrites=False,
+    constant=False,
+    devices="same",
     doc="",
 ):
     """Declare one op; see ``docs/howto/add-an-op.md`` for every field.
@@ -195,6 +207,8 @@ def op(
             f"{name!r} is no function, so it has no namespace {namespace!r}: leave "
             f"out function=False, or name it as `elsewhere`"
         )
+    if devices not in ("same", "any"):
+        raise ValueError(f"{name!r} has devices={devices!r}: it is 'same' or 'any'")
     if kernel is not None and forward is None and composite is None:
         forward = "elementwise"
     if jvp is None and view:
@@ -244,6 +258,12 @@ def op(
         tuple(elsewhere),
         ref,
         samples,
+        tuple([kink._replace(op=name) for kink in kinks]),
+        mpmath,
+        nonderivative_at,
+        overwrites,
+        constant,
+        devices,
         doc.strip(),
         signature,
     )

@@ -12,12 +12,11 @@ import numpy as np
 
 import pullback as pb
 from pullback.ops.table.samples import KINKS as KINKED
-from pullback.testing.certify.conventions import KINKS, has_convention, taken_otherwise, writes
 from pullback.testing.certify.derivatives import MODES, Part, Problem, flat
-from pullback.testing.certify.digits import FORMULAS, comparisons, load
+from pullback.testing.certify.digits import comparisons, load
 from pullback.testing.certify.judge import Judge, Verdict
 from pullback.testing.certify.points import Point, edges, ordinary, problem_of, scalars, widened
-from pullback.testing.certify.stated import FIRST, SECOND, problems_of
+from pullback.testing.certify.stated import FIRST, KINKS, SECOND, problems_of, states_kinks
 from pullback.testing.compare import to_array
 from pullback.testing.samples import accepts, op_of
 
@@ -101,7 +100,7 @@ def look_at_kinks(entry: Any, found: Found) -> None:
         for mode in modes:
             kind = "wrong" if mode in bad else "right"
             found.count(entry.name, "float64", mode, kind, f"stated #{number}", bad.get(mode, ""))
-    if has_convention(entry.name):
+    if states_kinks(entry):
         return
     for (name, dtype, mode), cell in list(found.cells.items()):
         if cell.counts["kink"] and dtype == "float64":  # complex functions have branch cuts besides
@@ -112,7 +111,7 @@ def look_in_many_digits(entry: Any, found: Found) -> None:
     """Compare a scalar function's derivatives with those of its formula in 50 digits."""
     mp = load()
     if mp is None:
-        found.skipped["mpmath is not installed"] += entry.name in FORMULAS
+        found.skipped["mpmath is not installed"] += entry.mpmath is not None
         return
     for mode, kind, where, text in comparisons(entry, mp):
         found.count(entry.name, "float64", mode, kind, where, text)
@@ -126,7 +125,7 @@ def points_of(entry: Any, dtype: Any, device: Any, found: Found) -> Iterator[Poi
         plain = sample.layout == "contiguous"
         if sample.layout in sample.case.skip or (not plain and sample.number % 3):
             continue
-        if sample.layout == "expanded" and writes(entry.name):
+        if sample.layout == "expanded" and entry.overwrites:
             found.skipped["several elements are written at one place: see the conventions"] += 1
             continue
         reason = sample.case.skip.get("grad")
@@ -189,7 +188,8 @@ def look_by_differences(point: Point, problem: Problem, found: Found) -> None:
     if not judge.is_defined_around():
         found.skipped["the op is not defined around the point"] += 1
         return
-    is_other = taken_otherwise(point.sample.entry.name, [to_array(x) for x in problem.point])
+    differs = point.sample.entry.nonderivative_at
+    is_other = differs is not None and differs(*map(to_array, problem.point))
     reference: dict[str, np.ndarray] = {}
     for mode, compute in modes_at(point, found):
         try:

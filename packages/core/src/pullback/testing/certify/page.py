@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pullback.ops import ENTRIES
+from pullback.ops.table.kinks import Fixed, Kink
 from pullback.testing.certify.cells import Cell, Found
-from pullback.testing.certify.conventions import KINKS, Fixed, Kink
+from pullback.testing.certify.stated import KINKS
 from pullback.testing.samples import op_of
 
 __all__ = ["conventions", "page", "totals"]
@@ -48,8 +49,8 @@ subnormal, tiny and large elements."""
 CONVENTIONS = """\
 What the derivative is where the function has none. It is torch's, and lies between the slopes from
 both sides, unless the last column says otherwise. Every mode gives exactly these numbers. "Second"
-is the gradient of the sum of the slopes; - where nothing is promised. An op with a kink that
-states nothing here, itself or the op that it is part of, counts as wrong."""
+is the gradient of the sum of the slopes; - where nothing is promised. A public op with a
+kink that states nothing here counts as wrong."""
 
 
 def family(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether every mode gives the numbers that are stated for kinks, and whether these are valid."""
+"""The derivatives that entries state for kinks: are they valid, and does every mode give them?"""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from typing import Any
 import numpy as np
 
 import pullback as pb
-from pullback.ops import ops
-from pullback.testing.certify.conventions import Fixed, Kink
+from pullback.ops import ENTRIES, ops
+from pullback.ops.table.kinks import Fixed, Kink
 from pullback.testing.certify.derivatives import backward, flat, leaves
 from pullback.testing.certify.judge import one_sided
 from pullback.testing.samples import tensors_in
 
-__all__ = ["FIRST", "SECOND", "problems_of"]
+__all__ = ["FIRST", "KINKS", "SECOND", "problems_of", "states_kinks"]
 
 Tensors = tuple[pb.Tensor, ...]
 Function = Callable[..., Tensors]
+
+KINKS: tuple[Kink, ...] = tuple(kink for entry in ENTRIES.values() for kink in entry.kinks)
+
+
+def states_kinks(entry: Any) -> bool:
+    """Tell whether an op says what its derivative is at kinks, or need not.
+
+    A building block need not: the public op that is made of it has the same kinks. An in-place form
+    and a function of the same public name share what one of them states.
+    """
+    if not (entry.method or entry.function):
+        return True
+    names = {entry.name, entry.name.removesuffix("_"), entry.function, entry.method}
+    if isinstance(entry.function, str):
+        names.add(entry.function.removesuffix("_"))
+    return any(name in ENTRIES and ENTRIES[name].kinks for name in names if isinstance(name, str))
 
 
 def prepared(kink: Kink) -> tuple[Function, Tensors]:

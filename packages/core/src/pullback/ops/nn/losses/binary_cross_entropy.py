@@ -13,6 +13,7 @@ from pullback.ops.nn.losses.util import (
     share,
 )
 from pullback.ops.rules.dims import refuse_dtype, type_name
+from pullback.ops.table.kinks import POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -137,6 +138,10 @@ op(
     "at least -100.\n\nRaises: ValueError for different shapes, RuntimeError for elements "
     "outside [0, 1].",
     ref=references.binary_cross_entropy,
+    kinks=[
+        kink([0.0], Fixed([0.0]), to=[0.0], outside=POLE),
+        kink([1.0], Fixed([1.0]), to=[0.0], outside=POLE),
+    ],
     samples=[
         case(probability(2, 3), probability(2, 3)),
         case(probability(), probability()),

@@ -12,6 +12,7 @@ from pullback.ops.nn.losses.util import (
     reduced,
 )
 from pullback.ops.rules.dims import type_name
+from pullback.ops.table.kinks import JUMP, NAN, POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, NUMBERS, op, ops
 
@@ -59,6 +60,7 @@ op(
     ref=references.kl_div,
     doc="Return target * (log(target) - self), reduced: the Kullback-Leibler divergence; self "
     "holds logarithms, target too with `log_target`.",
+    kinks=[kink([0.5], [0.0], reduction="sum", to=([0.0], [NAN]), curves=None, outside=POLE)],
     samples=[
         *_DIVERGENCES,
         case(T(2, 3), T(2, 3), reduction="sum", log_target=True),
@@ -123,6 +125,18 @@ op(
     doc="Return -log of a normal density with mean self and variance `var`, which counts as at "
     "least eps, without its constant unless `full`.\n\nRaises: ValueError for negative "
     "variances and wrong shapes.",
+    kinks=[
+        kink(
+            [1.0],
+            Fixed([1.0]),
+            [1e-6],
+            eps=1e-6,
+            to=([0.0], [5e5]),
+            curves=None,
+            outside="smaller variances are refused",
+        )
+    ],
+    nonderivative_at=lambda *arrays: (arrays[-1] < 1e-6).any(),
     samples=[
         case(T(2, 3), T(2, 3), T(2, 3, low=0.5, high=2)),
         case(T(2, 3), T(2, 3), T(2, low=0.5, high=2), full=True),
@@ -161,6 +175,9 @@ op(
     ref=references.poisson_nll_loss,
     doc="Return -log of a Poisson probability, without log(target!) unless `full`, which adds "
     "Stirling's approximation of it for targets above 1.",
+    kinks=[
+        kink([2.0], [1.0], full=True, to=([math.exp(2.0) - 1], [-2.0]), curves=None, outside=JUMP)
+    ],
     samples=[
         case(T(2, 3), T(2, 3)),
         case(T(2, 3, low=0.5, high=2), T(2, 3), False, only=FLOATING),

@@ -9,6 +9,7 @@ from pullback.ops.nn.losses.util import (
     refuse_grad,
 )
 from pullback.ops.rules.dims import dtype_named, refuse_dtype, type_name
+from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, REAL, op, ops
 
@@ -78,6 +79,15 @@ op(
     ),
     doc="Return 1 - cos(input1, input2) where the target is 1, and by how much it is above the "
     "margin where the target is -1, reduced.",
+    kinks=[
+        kink(
+            [[1.0, 0.0]],
+            [[0.0, 1.0]],
+            Fixed([-1.0]),
+            to=([[0.0, 1.0 - 1e-12]], [[1.0 - 1e-12, 0.0]]),
+            curves=None,
+        )
+    ],
     samples=_EMBEDDED,
     ref=references.cosine_embedding_loss,
 )
@@ -122,6 +132,7 @@ op(
     doc="Return by how much the first of two scores is not above the second by a margin, reduced; "
     "the other way round where the target is -1.",
     ref=references.margin_ranking_loss,
+    kinks=[kink([1.0], [1.0], Fixed([1.0]), to=([-1.0], [1.0]))],
     samples=[
         case(T(3), T(3), _SIGNS),
         case(T(3), T(3), _SIGNS, 0.5, reduction="none"),
@@ -169,6 +180,7 @@ op(
     doc="Return self where the target is 1, and what it lacks of the margin where the target is "
     "-1, reduced.",
     ref=references.hinge_embedding_loss,
+    kinks=[kink([1.0], Fixed([-1.0]), to=[-1.0])],
     samples=[
         case(T(3), _SIGNS, only=FLOATING),
         case(T(2, 3), _SIGNS, 2.0, reduction="none", only=FLOATING),
@@ -254,6 +266,7 @@ op(
     doc="Return by how much the negative is not further from the anchor than the positive by a "
     "margin, reduced.\n\nWith `swap`, its distance from the positive counts if it is smaller.",
     ref=references.triplet_margin_loss,
+    kinks=[kink([[0.0]], [[1.0]], [[2.0]], eps=0.0, to=([[0.0]], [[1.0]], [[-1.0]]))],
     samples=[
         case(*_THREE, skip=_CANCELS),
         case(*_THREE, only=_WIDE),
@@ -315,6 +328,7 @@ op(
     namespace="functional",
     dtypes=NUMBERS,
     doc="Return triplet_margin_loss with any distance, a function of two tensors.",
+    kinks=[kink([[0.0]], [[0.5]], [[1.5]], to=([[0.0]], [[1.0]], [[-1.0]]))],
     samples=[
         case(*_THREE, skip=_CANCELS),
         case(*_THREE, only=_WIDE),
@@ -418,6 +432,7 @@ op(
     ref=references.multi_margin_loss,
     doc="Return the mean over the classes of how much each score is not below the target's by a "
     "margin, to the power p, reduced.\n\nRaises: RuntimeError for a class out of range.",
+    kinks=[kink([[1.0, 0.0]], Fixed([0]), to=[[0.0, 0.0]])],
     samples=[
         case(T(2, 3), _CLASSES),
         case(T(2, 3), _CLASSES, 2),
@@ -463,6 +478,7 @@ op(
     "summed "
     "and divided by the number of classes, reduced.\n\nThe target lists the wanted classes; the "
     "first -1 ends it.",
+    kinks=[kink([[1.0, 0.0]], Fixed([[0, -1]]), to=[[0.0, 0.0]])],
     samples=[
         case(T(2, 3), fixed((0, 2, -1, 1, -1, 0), shape=(2, 3), kind="int64")),
         case(T(2, 3), fixed((0, 2, -1, 1, -1, 0), shape=(2, 3), kind="int64"), reduction="none"),

@@ -9,6 +9,7 @@ from pullback.ops.nn.losses.util import (
     share,
     warn_of_sizes,
 )
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, NUMBERS, op, ops
 
@@ -61,6 +62,7 @@ op(
     dtypes=NUMBERS,
     doc="Return the absolute difference, reduced.",
     ref=references.l1_loss,
+    kinks=[kink([1.0], [1.0], to=([0.0], [0.0]))],
     samples=[
         case(T(2, 3), T(2, 3), reduction="none"),
         case(T(2, 3), T(2, 3), reduction="sum"),
@@ -182,6 +184,7 @@ op(
     doc="Return the absolute difference, reduced; below beta, the squared one / (2 beta).\n\n"
     "Raises: RuntimeError for a negative beta.",
     ref=references.smooth_l1_loss,
+    kinks=[kink([1.0], [1.0], beta=0.0, to=([0.0], [0.0])), kink([1.0], [0.0], to=([1.0], [-1.0]))],
     samples=[*PAIRS, case(T(2, 3), T(2, 3), beta=0.5), case(T(2, 3), T(2, 3), beta=0)],
 )
 
@@ -249,6 +252,7 @@ op(
     ref=references.huber_loss,
     doc="Return half the squared difference, reduced; above delta, a linear continuation.\n\n"
     "Raises: RuntimeError unless delta is positive.",
+    kinks=[kink([1.0], [0.0], to=([1.0], [-1.0]))],
     samples=[
         *PAIRS,
         case(T(2, 3), T(2, 3), delta=0.5),

@@ -5,6 +5,7 @@ import functools
 from pullback.ops.nn.normalization.checks import check_floating, check_parameters, count_of
 from pullback.ops.nn.normalization.standardize import given, scale_samples, standard_plan
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, unsupported
+from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
@@ -220,6 +221,7 @@ op(
     ref=references.rms_norm,
     doc="Return self over the root of its mean square over the last dims, times weight.\n\n"
     "eps is added to the mean square; the default is that of the dtype.",
+    kinks=[kink([0.0, 0.0], (2,), to=[2.0**26, 2.0**26], outside="it turns 1e-8 away from there")],
     samples=[
         case(T(2, 3), (3,)),
         case(T(2, 3), (3,), scale_samples(3)),
