@@ -60,7 +60,7 @@ from pullback._c.ops.clone import (
     memory_format,
     preserve_format,
 )
-from pullback._c.python import tensor_methods as _surface
+from pullback._c.python import tensor_methods as _tensor_methods
 from pullback._construct import (
     as_tensor,
     asarray,

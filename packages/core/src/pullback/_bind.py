@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pullback._c.base.state import is_grad_enabled
-from pullback._c.dispatch.outputs import refuse_shared_memory
+from pullback._c.dispatch.outputs import check_overlaps
 from pullback._c.graph.tensor import bind_attribute
 from pullback._c.ops import clone, dtype_views, indexing
 from pullback._c.python import bind, node_methods, operators, tensor_methods
@@ -46,7 +46,7 @@ def _inplace(entry, functional, flags):
     if entry.composite is not None:
 
         def run(self, *args):
-            refuse_shared_memory(self, *args)
+            check_overlaps(self, *args)
             # what the parts save must outlive the write
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)

@@ -13,7 +13,7 @@ from pullback._c.python.tensor_methods import require_grad_of_new
 
 __all__ = ["as_tensor", "asarray", "from_numpy", "frombuffer", "scalar_tensor", "tensor"]
 
-_LITERALS = (list, tuple, float, int, bool, complex)
+_PLAIN_TYPES = (list, tuple, float, int, bool, complex)
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
@@ -29,8 +29,8 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     tensor([[1, 2],
             [3, 4]])
     """
-    if type(data) in _LITERALS:
-        made = sequences.read_literal(data, dtype, device)
+    if type(data) in _PLAIN_TYPES:
+        made = sequences.tensor_from_sequence(data, dtype, device)
     elif isinstance(data, Tensor):
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use "
@@ -70,7 +70,7 @@ def _from_object(data, dtype, device):
         from pullback.utils.dlpack import from_dlpack
 
         return _copied(from_dlpack(data), dtype, device)
-    return sequences.read_literal(data, dtype, device)
+    return sequences.tensor_from_sequence(data, dtype, device)
 
 
 def _copied(source, dtype, device):
@@ -96,7 +96,7 @@ def as_tensor(data, dtype=None, device=None):
     """
     if isinstance(data, Tensor):
         return _placed(data, dtype, device)
-    if type(data) not in _LITERALS:
+    if type(data) not in _PLAIN_TYPES:
         shared = _shared_array(data)
         if shared is not None:
             return _placed(shared, dtype, device)
@@ -151,7 +151,7 @@ def _shared(obj, dtype):
     """Return a tensor over an object's memory, or None where it has none to share."""
     if isinstance(obj, Tensor):
         return obj
-    if type(obj) in _LITERALS or isinstance(obj, str):
+    if type(obj) in _PLAIN_TYPES or isinstance(obj, str):
         return None
     shared = _shared_array(obj)
     if shared is not None or _is_array(obj):
@@ -171,7 +171,9 @@ def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False, pin_memory
         raise TypeError(
             f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}"
         )
-    made = sequences.read_literal(s, _dtype.get_default_dtype() if dtype is None else dtype, device)
+    made = sequences.tensor_from_sequence(
+        s, _dtype.get_default_dtype() if dtype is None else dtype, device
+    )
     return _finished(made, "scalar_tensor", pin_memory, requires_grad)
 
 

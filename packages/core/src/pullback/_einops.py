@@ -16,10 +16,10 @@ def install():
     module = sys.modules.get(_MODULE)
     if hasattr(module, "AbstractBackend"):
         define_backend(module)
-    sys.meta_path.insert(0, Watcher())
+    sys.meta_path.insert(0, ImportHook())
 
 
-class Watcher:
+class ImportHook:
     """An import finder that finds nothing itself: it adds a step to one module's execution."""
 
     def find_spec(self, name, path=None, target=None):

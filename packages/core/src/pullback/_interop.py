@@ -222,7 +222,7 @@ def deepcopy(self, memo):
     copies = memo.setdefault("pullback memory", {})
     if address not in copies:  # the original is kept: its address stays taken
         copies[address] = memory, memory.clone()
-    made = _as_kind(type(self), arrays.place_in(copies[address][1], self))
+    made = _as_kind(type(self), arrays.view_of_whole_memory(copies[address][1], self))
     memo[id(self)] = made
     if self.requires_grad:
         made.requires_grad_()

@@ -46,7 +46,7 @@ class Watch:
         self.names, self.written = [], []
 
     def __enter__(self):
-        self.level = levels.enter_watch(self.see, self.write)
+        self.level = levels.enter_dispatch_mode(self.see, self.write)
         return self
 
     def __exit__(self, kind, value, traceback):
@@ -94,7 +94,7 @@ def test_what_is_kept_does_not_run_again(x, w):
 
     def again(policy):
         y = checkpoint(product, x, w, context_fn=keeping(policy))
-        level = levels.enter_watch(count)
+        level = levels.enter_dispatch_mode(count)
         try:
             runs.clear()
             y.grad_fn._saved_self  # computes again
@@ -281,10 +281,10 @@ def test_nothing_is_left_of_a_dropped_graph(x, w):
         gc.enable()
 
 
-# watchers
+# dispatch modes
 
 
-def test_watchers_see_parts_of_composites_and_not_what_kernels_call(x):
+def test_dispatch_modes_receive_parts_of_composites_and_not_what_kernels_call(x):
     with Watch() as watch:
         F.linear(x, x, x[0]).softmax(0)
         pb.einsum("ij,jk->ik", x, x)
@@ -293,7 +293,7 @@ def test_watchers_see_parts_of_composites_and_not_what_kernels_call(x):
     assert "einsum" not in watch.names
 
 
-def test_watchers_are_told_of_all_writes(x):
+def test_dispatch_modes_are_notified_of_all_writes(x):
     y = x.detach().clone()
     out = pb.empty(4, 4, dtype=pb.float64)
     with Watch() as watch:
@@ -314,7 +314,7 @@ def test_watchers_are_told_of_all_writes(x):
     assert len(watch.written[7][1]) == 2
 
 
-def test_watchers_see_what_vmap_and_forward_mode_run(x):
+def test_dispatch_modes_receive_what_vmap_and_forward_mode_run(x):
     with Watch() as watch:
         pb.func.vmap(pb.sin)(x)
     assert watch.names == ["permute", "sin", "permute"]
@@ -326,7 +326,7 @@ def test_watchers_see_what_vmap_and_forward_mode_run(x):
     assert y.tolist() == x.sin().tolist()
 
 
-def test_inner_watchers_come_first_and_outer_ones_see_what_they_do(x):
+def test_inner_dispatch_modes_come_first_and_outer_ones_receive_what_they_run(x):
     order = []
 
     def outer(op, args, run):
@@ -337,9 +337,9 @@ def test_inner_watchers_come_first_and_outer_ones_see_what_they_do(x):
         order.append(("inner", op.name))
         return run() if op is not pb.sin else args[0].detach().cos()
 
-    first = levels.enter_watch(outer)
+    first = levels.enter_dispatch_mode(outer)
     try:
-        second = levels.enter_watch(inner)
+        second = levels.enter_dispatch_mode(inner)
         y = x.sin()
         levels.exit_level(second)
     finally:
@@ -350,7 +350,7 @@ def test_inner_watchers_come_first_and_outer_ones_see_what_they_do(x):
     assert same(grad(y.sum(), x), [x.cos()])
 
 
-def test_watchers_act_on_their_thread(x):
+def test_dispatch_modes_act_on_their_thread(x):
     with Watch() as watch:
         thread = threading.Thread(target=lambda: x.sin())
         thread.start()
@@ -358,8 +358,8 @@ def test_watchers_act_on_their_thread(x):
     assert watch.names == []
 
 
-def test_an_exception_of_a_watcher_arrives(x):
-    level = levels.enter_watch(lambda op, args, run: 1 / 0)
+def test_an_exception_of_a_dispatch_mode_is_raised(x):
+    level = levels.enter_dispatch_mode(lambda op, args, run: 1 / 0)
     try:
         for call in (lambda: x.sin(), lambda: x.detach().add_(1)):
             with pytest.raises(ZeroDivisionError):

@@ -734,7 +734,7 @@ def test_an_interrupt_around_forward_leaves_grad_mode_on(monkeypatch, after):
         return call
 
     module, name = {
-        "hide": ("levels", "hide_all_levels"),
+        "hide": ("levels", "disable_all_levels"),
         "restore": ("levels", "restore_levels"),
         "turning off": ("state", "swap_grad_enabled"),
     }[after]

@@ -269,7 +269,7 @@ def grad(
     inputs = _as_sequence(inputs, "inputs")
     if not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
-    _refuse_edges(roots, inputs, is_grads_batched)
+    _check_no_edges(roots, inputs, is_grads_batched)
     if retain_graph is None:
         retain_graph = create_graph
     seeds = _seeds(grad_outputs, len(roots), "grad_outputs")
@@ -288,7 +288,7 @@ def grad(
     return _finish(found, inputs, keys, allow_unused, materialize_grads, create_graph)
 
 
-def _refuse_edges(roots, inputs, batched):
+def _check_no_edges(roots, inputs, batched):
     if batched and any(isinstance(item, GradientEdge) for item in (*roots, *inputs)):
         raise RuntimeError("`is_grads_batched=True` does not support GradientEdge: pass Tensors")
 

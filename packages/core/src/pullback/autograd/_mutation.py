@@ -140,7 +140,7 @@ def allow_mutation_on_saved_tensors():
         raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
     context = _Context()
     state.push_saved_tensor_hooks(context.keep, _give_back)
-    level = levels.enter_watch(on_write=context.copy_before_write)
+    level = levels.enter_dispatch_mode(on_write=context.copy_before_write)
     _running.context = context
     try:
         yield context

@@ -39,7 +39,7 @@ def get_numerical_jacobian(
     _check_grad_out("get_numerical_jacobian", grad_out)
     targets = _find_tensors(inputs if target is None else target)
     output = call_function(fn, (inputs,))[0]
-    _refuse_complex("get_numerical_jacobian", output)
+    _check_not_complex("get_numerical_jacobian", output)
 
     def evaluate() -> list[Tensor]:
         return [call_function(fn, (inputs,))[0].detach().clone()]
@@ -60,7 +60,7 @@ def get_analytical_jacobian(
     """
     _warn_private("get_analytical_jacobian")
     _check_grad_out("get_analytical_jacobian", grad_out)
-    _refuse_complex("get_analytical_jacobian", output)
+    _check_not_complex("get_analytical_jacobian", output)
     wanted = _find_tensors(inputs)
     first, again = (analytical_jacobian(output, wanted, 1) for _ in range(2))
     reentrant = all(max_difference(a, b) <= nondet_tol for a, b in zip(first, again))
@@ -128,7 +128,7 @@ def _check_grad_out(name: str, grad_out: float) -> None:
         )
 
 
-def _refuse_complex(name: str, output: Tensor) -> None:
+def _check_not_complex(name: str, output: Tensor) -> None:
     if output.is_complex():
         raise ValueError(
             f"Expected output to be non-complex. {name} no longer supports functions that return "

@@ -46,14 +46,14 @@ def run_batched(cls: Any, args: tuple[Any, ...]) -> Any:
     values = [batching.get_batch(arg, level) if isinstance(arg, Tensor) else None for arg in args]
     in_dims = tuple(None if value is None else 0 for value in values)
     given = tuple(arg if value is None else value for arg, value in zip(args, values))
-    hidden = levels.hide_one_level(level)
+    disabled = levels.disable_one_level(level)
     try:
         if own:
             outputs, out_dims = cls.vmap(info, in_dims, *given)
         else:
             outputs, out_dims = run_function(_made_of(cls, info, in_dims), given), 0
     finally:
-        levels.restore_levels(hidden)
+        levels.restore_levels(disabled)
     return _wrapped(outputs, out_dims, level)
 
 

@@ -239,19 +239,19 @@ def _run(cls, args):
     if not _function.is_observed():
         return ctx, _run_forward(cls, ctx, args)
     try:
-        _function.tell_begin(ctx, cls.__name__, args)
+        _function.notify_begin(ctx, cls.__name__, args)
         return ctx, _run_forward(cls, ctx, args)
     finally:
-        _function.tell_end(ctx)
+        _function.notify_end(ctx)
 
 
 def _run_forward(cls, ctx, args):
     """Run forward with nothing recorded and no level in sight, and attach the node."""
     before = state.is_grad_enabled()  # an interrupt may come before a swap's result is kept
-    hidden = None
+    disabled = None
     try:
         state.swap_grad_enabled(False)
-        hidden = levels.hide_all_levels()
+        disabled = levels.disable_all_levels()
         if cls.setup_context is not Function.setup_context:
             outputs = cls.forward(*args)
             cls.setup_context(ctx, args, outputs)
@@ -259,8 +259,8 @@ def _run_forward(cls, ctx, args):
             outputs = cls.forward(ctx, *args)
     finally:
         try:
-            if hidden is not None:
-                levels.restore_levels(hidden)
+            if disabled is not None:
+                levels.restore_levels(disabled)
         finally:
             state.swap_grad_enabled(before)
     return _function.finish(ctx, args, outputs)
@@ -268,7 +268,7 @@ def _run_forward(cls, ctx, args):
 
 def _run_with_tangents(cls, args, level):
     """Run forward out of sight of a level, then let ``jvp`` give the outputs their tangents."""
-    hidden = levels.hide_one_level(level)
+    disabled = levels.disable_one_level(level)
     try:
         given = [
             tangents.get_tangent(arg, level) if isinstance(arg, Tensor) else None for arg in args
@@ -282,7 +282,7 @@ def _run_with_tangents(cls, args, level):
         found = cls.jvp(ctx, *given)
         _attach_tangents(ctx, args, given, outputs, found, level)
     finally:
-        levels.restore_levels(hidden)
+        levels.restore_levels(disabled)
     return ctx, outputs
 
 

@@ -213,7 +213,7 @@ def jacobian(
     """
     check_strategy(strategy, "strategy")
     if strategy == "forward-mode":
-        _refuse_forward(create_graph, strict)
+        _check_no_forward(create_graph, strict)
     elif strict and vectorize:
         raise RuntimeError(
             "jacobian(): `strict=True` and `vectorized=True` are not supported "
@@ -345,7 +345,7 @@ def _by_columns(func: Function, inputs: Tensors, vectorize: bool) -> tuple[bool,
     return many, [blocks_of_columns(column, inputs) for column in columns]
 
 
-def _refuse_forward(create_graph: bool, strict: bool) -> None:
+def _check_no_forward(create_graph: bool, strict: bool) -> None:
     if create_graph:
         raise NotImplementedError(
             'jacobian(): `create_graph=True` and `strategy="forward-mode"` '

@@ -18,9 +18,9 @@ cdef extern from "state.h":
         PyObject *hooks_message
         void *graph_task
         void *running_node
-        int expected_miss
+        int fallback_primitive
         uint8_t levels
-        uint64_t hidden
+        uint64_t disabled_levels
         uint64_t op_levels
         PyObject *level_stack
         int transforms
@@ -34,7 +34,7 @@ cdef extern from "state.h":
 
 # Process-wide switches, each tested on the hot path.
 ctypedef struct pb_globals:
-    pb_observer *observer       # NULL: nobody watches
+    pb_observer *observer       # NULL: no observer is attached
     int anomaly                 # 1: record tracebacks
     int anomaly_check_nan
     int full_collection         # 1 while the collector runs over its oldest generation

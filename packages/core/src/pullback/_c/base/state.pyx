@@ -227,10 +227,10 @@ def swap_saved_hooks_disabled(message):
     return before
 
 
-def watch_collection(phase, info):
+def on_collection(phase, info):
     """Tell the traversal of graphs whether the oldest generation is being collected."""
     process.full_collection = phase == "start" and info["generation"] == 2
     process.gc_epoch += 1
 
 
-gc.callbacks.append(watch_collection)
+gc.callbacks.append(on_collection)

@@ -1,13 +1,14 @@
-# Plain structs behind tensors and the graph. They are counted by hand and only touched with the
-# interpreter lock held. "owned" fields hold one count.
+# C structs behind tensors and the graph. They have reference counts of their own, changed with the
+# interpreter lock held. A field that is "owned" holds one count. Only structs, constants and
+# accessors belong here.
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
-# ---- geometry: immutable, shared by every tensor of the same geometry ----------------------------
+# ---- sizes and strides: immutable, shared by tensors ---------------------------------------------
 
 cdef enum:
-    LAYOUT_CONTIGUOUS = 1       # row-major, no gaps
+    LAYOUT_CONTIGUOUS = 1       # row-major without gaps
     LAYOUT_DENSE = 2            # some permutation of the dims is contiguous
     LAYOUT_OVERLAPPING = 4      # some stride is 0 on a dim of more than one element
 
@@ -33,8 +34,8 @@ cdef inline int64_t *layout_strides(const pb_layout *layout) noexcept nogil:
 cdef enum:
     STORAGE_READONLY = 1
     STORAGE_INFERENCE = 2
-    STORAGE_PINNED = 4          # host memory that a device reaches by itself
-    STORAGE_SHARED = 8          # used on a stream that it was not allocated for
+    STORAGE_PINNED = 4          # pinned host memory
+    STORAGE_SHARED = 8          # used on another stream than it was allocated for
 
 
 ctypedef struct pb_storage:
@@ -46,9 +47,9 @@ ctypedef struct pb_storage:
     int16_t device_index
     uint32_t flags
     int32_t last_writer         # id of the op that wrote last; -1 unknown
-    PyObject *written_at        # owned str: its source line, known in anomaly mode
-    PyObject *owner             # owned; keeps foreign memory alive; NULL: ours
-    pb_storage *memory          # owned; set in aliases with a version counter of their own
+    PyObject *written_at        # owned str: source line of that write, in anomaly mode
+    PyObject *owner             # owned; keeps foreign memory alive; NULL: allocated by a backend
+    pb_storage *memory          # owned; of an alias with its own version counter: the original
 
 
 # ---- graph -------------------------------------------------------------------------------------
@@ -61,18 +62,18 @@ cdef enum node_kind:
     NODE_ERROR = 4              # raises when it runs (once_differentiable, freed histories)
 
 cdef enum:
-    NODE_FREED = 1              # its saved values are gone
-    NODE_HOOKED = 2             # extra holds hooks: the engine takes the slow turn
-    NODE_FREED_BY_GRAD = 4      # freed, and not by backward
-    NODE_INNER = 8              # an op's node inside a CopySlices node, to which `visit` points
+    NODE_FREED = 1              # its saved values were freed
+    NODE_HOOKED = 2             # has hooks: the engine takes the slow path
+    NODE_FREED_BY_GRAD = 4      # freed by grad(), not by backward()
+    NODE_INNER = 8              # an op's node inside a CopySlices node, to which `task` points
 
 
-ctypedef struct pb_meta:        # what the engine knows about one forward output
+ctypedef struct pb_meta:        # metadata of one forward output
     pb_layout *layout           # owned
     uint8_t dtype
     int16_t device_type
     int16_t device_index
-    uint16_t stream             # number of its stream; 0: none, or none but the default is used
+    uint16_t stream             # number of its stream; 0: the default one, or no streams
 
 
 ctypedef struct pb_edge:
@@ -84,11 +85,11 @@ cdef enum saved_kind:
     SAVED_NONE = 0
     SAVED_INPUT = 1             # snapshot of an input
     SAVED_OUTPUT = 2            # snapshot of an output: no count on its own node
-    SAVED_TENSOR = 3            # the Python object itself: leaves and anything unusual
+    SAVED_TENSOR = 3            # the Python object: leaves, and tensors a snapshot cannot hold
     SAVED_OBJECT = 4            # a parameter
     SAVED_SHAPE = 5             # only the layout of a tensor
-    SAVED_PACKED = 6            # what a pack hook returned
-    SAVED_TUPLE = 7             # a KeptTuple: a parameter that holds tensors, as indices do
+    SAVED_PACKED = 6            # the object that a pack hook returned
+    SAVED_TUPLE = 7             # a KeptTuple: a parameter that holds tensors, such as indices
 
 
 ctypedef struct pb_saved:
@@ -99,7 +100,7 @@ ctypedef struct pb_saved:
     pb_storage *storage         # owned
     pb_layout *layout           # owned
     pb_node *node               # owned; NULL for leaves and own outputs
-    PyObject *object            # owned; of a snapshot its Lift, if it has one
+    PyObject *object            # owned; of a snapshot its WrapperState, or NULL
     int64_t offset
     uint32_t output_nr
 
@@ -116,12 +117,12 @@ ctypedef struct pb_node_extra:
 ctypedef struct pb_node:
     Py_ssize_t refcount         # unused by NODE_PYTHON
     uint64_t sequence
-    PyObject *op                # borrowed Op; or owned: variable (accumulate), payload (others)
+    PyObject *op                # borrowed Op; or owned: the leaf (accumulate), payload (others)
     PyObject *wrapper           # borrowed Python object, may be NULL
     pb_node_extra *extra        # owned, may be NULL
-    void *visit                 # the engine's record while a pass runs; link while being freed; of
-    #                             an inner node, which no pass meets, the node that it is part of
-    uint32_t thread             # number of the forward thread
+    void *task                  # node_task of the running pass; next node while being freed; of an
+    #                             inner node, which no pass runs, the CopySlices node around it
+    uint32_t thread             # number of the thread that made it
     uint32_t gc_epoch
     uint32_t gc_count
     uint8_t kind

@@ -12,23 +12,23 @@ cdef enum:
     MAX_PRIMITIVES = 512
 
 
-# One column set of the dense table: what a backend does for each primitive and dtype.
+# One cell of a device type's dense table of kernels, for a primitive and a dtype.
 ctypedef struct pb_entry:
     pb_kernel kernel            # a compiled kernel
     PyObject *callable          # owned; a Python kernel
-    int8_t resolution           # how the primitive is served, see launch.pyx
+    int8_t resolution           # where the kernel was found, see launch.pyx
     bint takes_conj             # inputs may have PB_ARRAY_CONJ
 
 
 ctypedef struct pb_device_type:
     const char *name
     PyObject *name_object       # owned str
-    PyObject *error             # owned exception: why it cannot be used
+    PyObject *error             # owned exception of the failed load, or NULL
     pb_backend *backend         # NULL: plain host memory, or not loaded yet
     PyObject *capsule           # owned; keeps `backend` alive
     bint loaded
     bint host                   # memory is host memory
-    bint handles                # its addresses are handles, not addresses
+    bint handles                # allocate() returns handles, not addresses
     bint streams                # it has streams that can be changed
     pb_entry *table             # MAX_PRIMITIVES * PB_NUM_DTYPES
 

@@ -425,17 +425,17 @@ def explain_entry(str device, str primitive, dtype, bint decomposable=False):
     """Return how a primitive runs: by a kernel, in Python, decomposed, on the host, or cast."""
     from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
     cdef Py_ssize_t code = dtype.code
-    cdef Py_ssize_t place = <Py_ssize_t>PRIMITIVE_IDS[primitive] * PB_NUM_DTYPES + code
+    cdef Py_ssize_t index = <Py_ssize_t>PRIMITIVE_IDS[primitive] * PB_NUM_DTYPES + code
     cdef pb_entry *entry
     if device not in known_device_types():
         raise RuntimeError(f"there is no device type {device!r}")
-    entry = &device_type(device_type_id(device, False)).table[place]
+    entry = &device_type(device_type_id(device, False)).table[index]
     if entry.kernel != NULL:
         return "kernel"
     if entry.callable != NULL:
         return "python"
     if decomposable:
         return "decomposition into other ops"
-    if device_type(DEVICE_REF).table[place].callable != NULL:
+    if device_type(DEVICE_REF).table[index].callable != NULL:
         return "host fallback" if PRIMITIVES[primitive].inputs else "numbers made on the host"
     return "cast to another dtype first"

@@ -33,7 +33,7 @@ cdef pb_storage *block_new() except NULL:
     return storage
 
 
-cdef void tell_memory(int type_id, int device_index, void *data, int64_t delta) noexcept:
+cdef void notify_memory(int type_id, int device_index, void *data, int64_t delta) noexcept:
     """Tell observers, who do not see an exception because of which memory is freed."""
     cdef PyObject *kind
     cdef PyObject *value
@@ -52,7 +52,7 @@ cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) exce
         data = found.backend.allocate(found.backend.self, device_index, nbytes)
     if data == NULL:
         if process.observer != NULL:
-            tell_memory(device_type_id, device_index, NULL, nbytes)
+            notify_memory(device_type_id, device_index, NULL, nbytes)
         if PyErr_Occurred() != NULL:    # the backend has said more than we could
             return NULL
         raise OutOfMemoryError(f"{found.name.decode()}: cannot allocate {nbytes} bytes")
@@ -73,7 +73,7 @@ cdef pb_storage *storage_new(int device_type_id, int device_index, int64_t nbyte
     storage.device_type = device_type_id
     storage.device_index = device_index
     if process.observer != NULL and data != NULL:
-        tell_memory(device_type_id, device_index, data, nbytes)
+        notify_memory(device_type_id, device_index, data, nbytes)
     return storage
 
 
@@ -119,7 +119,7 @@ cdef void storage_free(pb_storage *storage) noexcept:
         Py_DECREF(<object>owner)
     elif storage.data != NULL:
         if process.observer != NULL:
-            tell_memory(storage.device_type, storage.device_index, storage.data, -storage.nbytes)
+            notify_memory(storage.device_type, storage.device_index, storage.data, -storage.nbytes)
         found = device_types() + storage.device_type
         if found.backend == NULL:
             free(storage.data)

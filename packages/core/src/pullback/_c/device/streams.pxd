@@ -3,7 +3,7 @@ from libc.stdint cimport uint16_t
 from pullback._c.base.types cimport pb_storage
 
 
-# Every stream that was ever current has a number from 1 on; 0 stands for none.
+# A stream that was current has a number, from 1 on; 0 means no stream.
 ctypedef struct pb_stream:
     int device_type
     int device_index

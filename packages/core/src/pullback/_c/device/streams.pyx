@@ -22,14 +22,14 @@ __all__ = ["current_stream", "set_stream", "wait_stream"]
 
 cdef enum:
     MOST = 65535                # numbers
-    PLACES = 64                 # of numbers found last, a power of two
+    CACHE_LENGTH = 64           # of numbers found last, a power of two
 
 cdef pb_globals *process = globals_()
 cdef pb_stream *streams = NULL
 cdef size_t stream_count = 1            # 0 stands for none
 cdef dict numbers = {}                  # (device, address) -> number
 cdef dict defaults = {}                 # device -> number of its default stream
-cdef uint16_t found_last[PLACES]
+cdef uint16_t found_last[CACHE_LENGTH]
 
 
 cdef inline size_t device_key(int type_id, int index) noexcept:
@@ -68,21 +68,21 @@ cdef uint16_t stream_now(int type_id, int index) noexcept:
     """Return the number of this thread's current stream; 0: the device has none."""
     cdef pb_device_type *kind = device_types() + type_id
     cdef void *handle
-    cdef uint16_t *place
+    cdef uint16_t *cached
     cdef pb_stream *last
     if not kind.streams:
         return 0
     handle = kind.backend.current_stream(kind.backend.self, index)
-    place = &found_last[(<size_t>handle >> 4 ^ <size_t>handle ^ <size_t>index) % PLACES]
-    if place[0]:
-        last = &streams[place[0]]
+    cached = &found_last[(<size_t>handle >> 4 ^ <size_t>handle ^ <size_t>index) % CACHE_LENGTH]
+    if cached[0]:
+        last = &streams[cached[0]]
         if last.handle == handle and last.device_type == type_id and last.device_index == index:
-            return place[0]
+            return cached[0]
     try:
-        place[0] = stream_number(type_id, index, handle)
+        cached[0] = stream_number(type_id, index, handle)
     except Exception:                   # none is left, and nobody asked set_stream for it
         return 0
-    return place[0]
+    return cached[0]
 
 
 cdef uint16_t stream_default(int type_id, int index) except? 0:

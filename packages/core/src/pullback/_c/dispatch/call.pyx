@@ -15,7 +15,8 @@ from pullback._c.device.device cimport DEVICE_META
 from pullback._c.base.dtype cimport dtype as dtype_class
 from pullback._c.base.dtype cimport (
     CATEGORY_FLOATING, dtype_category, dtype_default, dtype_differentiable, dtype_of_scalar)
-from pullback._c.dispatch.operands cimport cast_tensor, check_place, leading_tensor, refuse_devices
+from pullback._c.dispatch.operands cimport (
+    cast_tensor, check_argument_device, leading_tensor, raise_argument_device)
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSORS, MAX_ARGS,
     OP_COMPOSITE, OP_DIFFERENTIABLE, OP_HAS_OUT, OP_INPLACE, OP_OVERLAP, OP_RANDOM, OP_SHARES,
@@ -26,7 +27,7 @@ from pullback._c.base.layout cimport layout_retain, layout_same_strides
 from pullback._c.graph.node cimport node_release, node_set_meta
 from pullback._c.dispatch.observer cimport begin_op, end_op
 from pullback._c.dispatch.outputs cimport (
-    check_fits, check_outputs, own_result, put_out, refuse_shared, writes_directly)
+    check_fits, check_outputs, check_overlap, copy_to_out, own_result, writes_directly)
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_writable, needs_grad, node_begin, node_finish,
     node_save_outputs, rebase, tensor_needs_grad)
@@ -82,8 +83,8 @@ cdef int fail_missing(Op op, PyObject **out) except -1:
                     f"{listed}")
 
 
-cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
-                       Py_ssize_t npositional) except -1:
+cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
+                      Py_ssize_t npositional) except -1:
     """Put an argument into its place; returns 1 if only the op's overload has one of its name."""
     cdef int i
     for i in range(op.nargs):
@@ -96,7 +97,7 @@ cdef int place_keyword(Op op, object name, PyObject *value, PyObject **out,
     alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
              "input": "self", "a": "self", "from": "from_"}.get(name)
     if alias is not None and alias in op.arg_names:
-        return place_keyword(op, alias, value, out, npositional)
+        return bind_keyword(op, alias, value, out, npositional)
     if op.overload is not None and name in op_named(op.overload).arg_names:
         return 1
     raise TypeError(f"{shown_name(op)}() got an unexpected keyword argument '{name}'")
@@ -168,7 +169,7 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
                 target = <object>args[nargs + i] if spread is None else <object>args[
                     op.npositional - 1 + len(spread) + i]
                 continue
-            if place_keyword(op, name, args[nargs + i] if spread is None else args[
+            if bind_keyword(op, name, args[nargs + i] if spread is None else args[
                     op.npositional - 1 + len(spread) + i], out, nargs):
                 return op_parse_and_apply(op_named(op.overload), args, nargs, names)
     for i in range(op.nargs):
@@ -235,9 +236,9 @@ cdef int check_devices(Op op, PyObject **args) except -1:
         if op.arg_kinds[i] == ARG_TENSORS:
             for item in <object>args[i]:
                 if not same_device(leader, <Tensor>item):
-                    refuse_devices(op, leader, <Tensor>item, i)
+                    raise_argument_device(op, leader, <Tensor>item, i)
         elif op.arg_kinds[i] != ARG_ANY and is_tensor(<object>args[i]):
-            check_place(op, leader, <Tensor>args[i], i)
+            check_argument_device(op, leader, <Tensor>args[i], i)
     return 0
 
 
@@ -249,7 +250,7 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
     cdef object result
     if target != NULL and not op.flags & OP_SHARES:
         for i in range(1, op.nargs):
-            refuse_shared(<Tensor>target, <object>args[i])
+            check_overlap(<Tensor>target, <object>args[i])
     check_devices(op, args)
     state.grad_enabled = 0
     try:
@@ -267,14 +268,14 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
 cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
     """Run the forward pass; without a kernel, the same in other ops."""
     cdef pb_state *state = thread_state()
-    cdef int before = state.expected_miss
-    state.expected_miss = op.primitive
+    cdef int before = state.fallback_primitive
+    state.fallback_primitive = op.primitive
     try:
         return op.forward(op, args, target)
     except KernelMissing:
         pass
     finally:
-        state.expected_miss = before
+        state.fallback_primitive = before
     return decomposed(op, args, target)
 
 
@@ -358,7 +359,7 @@ def op_decomposed(Op op not None, args, kwargs):
 
 cdef object run_composite(Op op, PyObject **args):
     if op.flags & OP_RANDOM and thread_state().levels:
-        return lifted_draw(op, args)
+        return transform_draw(op, args)
     return run_composite_plainly(op, args)
 
 
@@ -375,37 +376,37 @@ cdef object composite_python(Op op, PyObject **args):
 
 
 # Set by transform_dispatch.pyx: how ops run while levels are open.
-cdef object (*lifted_run)(Op op, PyObject **args)
-cdef object (*lifted_run_inplace)(Op op, PyObject **args)
+cdef object (*transform_run)(Op op, PyObject **args)
+cdef object (*transform_run_inplace)(Op op, PyObject **args)
 
 
-cdef object (*lifted_draw)(Op op, PyObject **args)
-cdef bint (*is_lifted_call)(Op op, PyObject **args) except -1
-cdef int (*announce_write)(Op op, object targets) except -1
+cdef object (*transform_draw)(Op op, PyObject **args)
+cdef bint (*is_transformed_call)(Op op, PyObject **args) except -1
+cdef int (*notify_write)(Op op, object targets) except -1
 
 
-cdef void set_lifted_run(object (*run)(Op op, PyObject **args),
-                         object (*run_inplace)(Op op, PyObject **args),
-                         object (*draw)(Op op, PyObject **args),
-                         bint (*is_lifted)(Op op, PyObject **args) except -1,
-                         int (*announce)(Op op, object targets) except -1) noexcept:
+cdef void set_transform_dispatch(object (*run)(Op op, PyObject **args),
+                                 object (*run_inplace)(Op op, PyObject **args),
+                                 object (*draw)(Op op, PyObject **args),
+                                 bint (*is_transformed)(Op op, PyObject **args) except -1,
+                                 int (*announce)(Op op, object targets) except -1) noexcept:
     """Install how ops run while levels are open."""
-    global lifted_run, lifted_run_inplace, lifted_draw, is_lifted_call, announce_write
-    lifted_draw = draw
-    is_lifted_call = is_lifted
-    announce_write = announce
-    lifted_run = run
-    lifted_run_inplace = run_inplace
+    global transform_run, transform_run_inplace, transform_draw, is_transformed_call, notify_write
+    transform_draw = draw
+    is_transformed_call = is_transformed
+    notify_write = announce
+    transform_run = run
+    transform_run_inplace = run_inplace
 
 
 # Set by inplace_metadata.pyx: how the in-place forms of views run.
-cdef object (*geometry_run)(Op op, PyObject **args)
+cdef object (*metadata_run)(Op op, PyObject **args)
 
 
-cdef void set_geometry_run(object (*run)(Op op, PyObject **args)) noexcept:
+cdef void set_metadata_run(object (*run)(Op op, PyObject **args)) noexcept:
     """Install how the in-place forms of views run."""
-    global geometry_run
-    geometry_run = run
+    global metadata_run
+    metadata_run = run
 
 
 ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
@@ -434,7 +435,7 @@ cdef inline object apply_plainly(Op op, PyObject **args, object target):
         return run_composite(op, args)
     state = thread_state()
     if state.levels:
-        return lifted_run(op, args)
+        return transform_run(op, args)
     return record(op, args, run_forward(op, args, NULL), state)
 
 
@@ -480,9 +481,9 @@ cdef inline object apply_inplace(Op op, PyObject **args, object target):
     if op.kind == OP_COMPOSITE:
         return run_composite(op, args)
     if op.flags & OP_VIEW:
-        return geometry_run(op, args)
+        return metadata_run(op, args)
     if state.levels:
-        return lifted_run_inplace(op, args)
+        return transform_run_inplace(op, args)
     return op_run_inplace(op, args)
 
 
@@ -515,7 +516,7 @@ cdef object op_run_inplace(Op op, PyObject **args):
     return target
 
 
-cdef int refuse_derivative(Op op, object value) except -1:
+cdef int check_out_without_grad(Op op, object value) except -1:
     """Raise if an operand or a result of a call with out= requires grad."""
     if is_tensor(value) and thread_state().grad_enabled and tensor_needs_grad(<Tensor>value):
         raise RuntimeError(f"{op.name}(): functions with out=... arguments don't support automatic "
@@ -533,11 +534,11 @@ cdef object apply_out(Op op, PyObject **args, object target):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not "
                             f"{type(item).__name__}")
     for item in targets:
-        refuse_derivative(op, item)
+        check_out_without_grad(op, item)
     if op.flags & OP_DIFFERENTIABLE:
         for i in range(op.nargs):
-            refuse_derivative(op, <object>args[i])
-    if thread_state().levels and is_lifted_call(op, args):
+            check_out_without_grad(op, <object>args[i])
+    if thread_state().levels and is_transformed_call(op, args):
         raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name}_out that does "
                                   f"not support it because it is an out= function")
     if not thread_state().levels and len(targets) == 1 and writes_directly(
@@ -552,12 +553,12 @@ cdef object apply_out(Op op, PyObject **args, object target):
         raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
                         f"got {len(targets)}")
     for item in results:                # composites, and lists of tensors
-        refuse_derivative(op, item)
+        check_out_without_grad(op, item)
     check_outputs(op, args, targets, results)
     if thread_state().levels:
-        announce_write(op, targets)
+        notify_write(op, targets)
     for item, found in zip(targets, results):
-        put_out(op, <Tensor>item, <Tensor?>found)
+        copy_to_out(op, <Tensor>item, <Tensor?>found)
     return target
 
 

@@ -21,8 +21,8 @@ cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL
 cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
                             int count) except -1
 cdef int launch(int primitive, int key, tuple outs, tuple ins, tuple params) except -1
-cdef int launch_along(int primitive, int key, PyObject **operands, int nout, int nin,
-                      int64_t param) except -1
+cdef int launch_with_int(int primitive, int key, PyObject **operands, int nout, int nin,
+                         int64_t param) except -1
 cdef int launch_operands(int primitive, int key, PyObject **operands, int nout, int nin,
                          pb_param *params, int nparam) except -1
 cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept
@@ -41,12 +41,12 @@ cdef int copy_into(Tensor out, Tensor source) except -1
 cdef int fill_with(Tensor out, object value) except -1
 cdef int add_into(Tensor out, Tensor other) except -1
 cdef int launch_locked(int primitive, Tensor out, operand *inputs, int count) except -1
-cdef int refuse_two_devices(object one, object other, str argument, str name) except -1
-cdef int refuse_operand(int primitive, Tensor out, Tensor tensor, int number) except -1
+cdef int raise_two_devices(object one, object other, str argument, str name) except -1
+cdef int raise_operand_device(int primitive, Tensor out, Tensor tensor, int number) except -1
 
 
 cdef inline int check_device(int primitive, Tensor out, Tensor tensor, int number) except -1:
-    """Raise unless an operand of a kernel is where its first output is."""
+    """Raise unless an operand is on the device of the kernel's first output."""
     if not same_device(out, tensor):
-        refuse_operand(primitive, out, tensor, number)
+        raise_operand_device(primitive, out, tensor, number)
     return 0

@@ -131,15 +131,15 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
     array.strides = layout_strides(tensor.layout)
 
 
-cdef int refuse_operand(int primitive, Tensor out, Tensor tensor, int number) except -1:
+cdef int raise_operand_device(int primitive, Tensor out, Tensor tensor, int number) except -1:
     """Raise for an operand of a kernel that is on another device; a negative one is an output."""
     names = PRIMITIVES[primitive_names[primitive]].inputs.split()
     name = "out" if number < 0 else names[number] if number < len(names) else f"input {number}"
-    refuse_two_devices(tensor_device(out), tensor_device(tensor), name, primitive_names[primitive])
+    raise_two_devices(tensor_device(out), tensor_device(tensor), name, primitive_names[primitive])
     return 0
 
 
-cdef int refuse_two_devices(object one, object other, str argument, str name) except -1:
+cdef int raise_two_devices(object one, object other, str argument, str name) except -1:
     """Raise for an argument of an op that is on another device than the rest."""
     raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
                        f"devices, {one} and {other}! (when checking argument for argument "
@@ -395,7 +395,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     primitive = primitive_names[call.primitive]
     dtype = dtype_object(key).name
     fallback = &device_type(DEVICE_REF).table[call.primitive * PB_NUM_DTYPES + key]
-    if call.primitive == thread_state().expected_miss:
+    if call.primitive == thread_state().fallback_primitive:
         raise KernelMissing(primitive)
     if fallback.callable == NULL:
         raise NotImplementedError(
@@ -468,8 +468,8 @@ cdef int launch(int primitive, int key, tuple outs, tuple ins, tuple params) exc
     return launch_operands(primitive, key, operands, nout, nin, values, <int>len(params))
 
 
-cdef int launch_along(int primitive, int key, PyObject **operands, int nout, int nin,
-                      int64_t param) except -1:
+cdef int launch_with_int(int primitive, int key, PyObject **operands, int nout, int nin,
+                         int64_t param) except -1:
     """As launch_operands, with one integer for a parameter."""
     cdef pb_param value
     param_int(&value, param)
@@ -504,7 +504,7 @@ cdef int launch_operands(int primitive, int key, PyObject **operands, int nout, 
     return kernel_into(&call, key, work, operands, nout)
 
 
-cdef int check_along(str primitive, Tensor index, Tensor near, Tensor far, int dim) except -1:
+cdef int check_index_shape(str primitive, Tensor index, Tensor near, Tensor far, int dim) except -1:
     """Raise unless an index fits what it moves and where to: kernels rely on it."""
     cdef int d
     cdef bint fits = (index.dtype == PB_I64 and layout_same_shape(index.layout, near.layout)
@@ -532,9 +532,9 @@ def run_primitive(str primitive, outs, ins, *params):
         ins = (ins,)
     keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
     if primitive == "gather":
-        check_along(primitive, ins[1], outs[0], ins[0], params[0])
+        check_index_shape(primitive, ins[1], outs[0], ins[0], params[0])
     elif primitive in ("scatter", "scatter_add", "scatter_reduce"):
-        check_along(primitive, ins[0], ins[1], outs[0], params[0])
+        check_index_shape(primitive, ins[0], ins[1], outs[0], params[0])
     launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
 
 

@@ -163,7 +163,7 @@ cdef int run_into(int type_id, int primitive, pb_array *target, pb_array *first,
                   int64_t work) except -1:
     """Run an elementwise primitive on one or two arrays, also in an op that can do without it."""
     cdef pb_state *state = thread_state()
-    cdef int before = state.expected_miss
+    cdef int before = state.fallback_primitive
     cdef int64_t strides[PB_MAX_NDIM]
     cdef pb_array inputs[2]
     cdef pb_array *pointers[3]
@@ -189,11 +189,11 @@ cdef int run_into(int type_id, int primitive, pb_array *target, pb_array *first,
     call.out = &pointers[0]
     call.in_ = &pointers[1]
     call.param = NULL
-    state.expected_miss = -1
+    state.fallback_primitive = -1
     try:
         return call_primitive(type_id, &call, target.dtype, work)
     finally:
-        state.expected_miss = before
+        state.fallback_primitive = before
 
 
 # ---- whole tensors -------------------------------------------------------------------------------

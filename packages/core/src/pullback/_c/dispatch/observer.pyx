@@ -32,7 +32,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_OBSERVERS = 16
-    MAX_TOLD = 64               # inputs of a Function
+    MAX_FUNCTION_INPUTS = 64    # inputs of a Function
 
 cdef pb_globals *process = globals_()
 cdef uint64_t events = 0            # that were begun in this process
@@ -222,11 +222,11 @@ set_kernel_events(begin_kernel, end_event)
 cdef uint64_t begin_function(str name, tuple args, bint recorded) except 0:
     """Tell that the forward pass of a user's Function begins; returns a number."""
     cdef pb_event event
-    cdef PyObject *inputs[MAX_TOLD]
+    cdef PyObject *inputs[MAX_FUNCTION_INPUTS]
     cdef int i
     memset(&event, 0, sizeof(event))
     event.sequence = thread_state().sequence if recorded else -1
-    event.ninput = min(MAX_TOLD, <int>len(args))
+    event.ninput = min(MAX_FUNCTION_INPUTS, <int>len(args))
     for i in range(event.ninput):
         inputs[i] = <PyObject *>args[i]
     event.inputs = <void **>inputs

@@ -9,10 +9,10 @@ cdef int unsupported(Op op, int code) except -1
 cdef Tensor cast_tensor(Tensor tensor, int dtype)
 cdef Tensor contiguous_copy(Tensor tensor)
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil
-cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1
+cdef int check_partial_overlap(Tensor target, Tensor source) except -1
 cdef bint same_elements(Tensor a, Tensor b) noexcept nogil
 cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1
-cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1
-cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1
+cdef int check_argument_device(Op op, Tensor first, Tensor tensor, int position) except -1
+cdef int raise_argument_device(Op op, Tensor first, Tensor other, int position) except -1
 cdef Tensor leading_tensor(PyObject **values, int count)
 cdef bint scalar_fits(object value, int code) noexcept

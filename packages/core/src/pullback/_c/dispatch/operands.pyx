@@ -10,7 +10,7 @@ from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_retain, layout_same_shape)
 from pullback._c.base.types cimport LAYOUT_DENSE, layout_shape, layout_strides, pb_layout
 from pullback._c.device.device cimport device_types
-from pullback._c.dispatch.launch cimport copy_into, refuse_two_devices
+from pullback._c.dispatch.launch cimport copy_into, raise_two_devices
 from pullback._c.graph.op cimport Op, shown_name
 from pullback._c.graph.tensor cimport (
     Tensor, is_tensor, same_device, tensor_data, tensor_device, tensor_new)
@@ -93,7 +93,7 @@ def may_overlap(Tensor a not None, Tensor b not None):
     return memory_overlaps(a, b)
 
 
-cdef int refuse_partial_overlap(Tensor target, Tensor source) except -1:
+cdef int check_partial_overlap(Tensor target, Tensor source) except -1:
     """Raise if the two share memory, but not element for element.
 
     As in torch, strided tensors with gaps are let through: callers read them from a copy.
@@ -130,22 +130,22 @@ cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except
     for i in range(count):
         if not is_tensor(<object>values[i]):
             continue
-        check_place(op, first, <Tensor>values[i], op.tensor_args[i])
+        check_argument_device(op, first, <Tensor>values[i], op.tensor_args[i])
     return 0
 
 
-cdef int check_place(Op op, Tensor first, Tensor tensor, int position) except -1:
+cdef int check_argument_device(Op op, Tensor first, Tensor tensor, int position) except -1:
     """Raise for an argument on another device than the first, if it is no 0-d host tensor."""
     if not same_device(tensor, first) and not (
             tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
-        refuse_devices(op, first, tensor, position)
+        raise_argument_device(op, first, tensor, position)
     return 0
 
 
-cdef int refuse_devices(Op op, Tensor first, Tensor other, int position) except -1:
+cdef int raise_argument_device(Op op, Tensor first, Tensor other, int position) except -1:
     """Raise for an argument on another device than the first."""
-    refuse_two_devices(tensor_device(first), tensor_device(other), op.arg_names[position],
-                       shown_name(op))
+    raise_two_devices(tensor_device(first), tensor_device(other), op.arg_names[position],
+                      shown_name(op))
     return 0
 
 

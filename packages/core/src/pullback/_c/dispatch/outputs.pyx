@@ -8,7 +8,7 @@ from libc.stdint cimport uint32_t
 
 from pullback._c.base.dtype cimport CATEGORY_FLOATING, dtype_category, dtype_itemsize, dtype_object
 from pullback._c.dispatch.operands cimport (
-    memory_overlaps, refuse_partial_overlap, same_elements, scalar_fits)
+    check_partial_overlap, memory_overlaps, same_elements, scalar_fits)
 from pullback._c.graph.op cimport (
     OP_DIRECT, OP_EXACT, OP_SHARES, PROMOTE_DEFAULT, PROMOTE_FLOAT, Op)
 from pullback._c.dispatch.launch cimport copy_into
@@ -53,21 +53,21 @@ cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
     return found
 
 
-cdef int refuse_shared(Tensor target, object value) except -1:
+cdef int check_overlap(Tensor target, object value) except -1:
     """Raise if an operand, or one of a list, shares memory with what is written, but not all."""
     if is_tensor(value):
-        return refuse_partial_overlap(target, <Tensor>value)
+        return check_partial_overlap(target, <Tensor>value)
     if isinstance(value, (tuple, list)):
         for item in value:
             if is_tensor(item):
-                refuse_partial_overlap(target, <Tensor>item)
+                check_partial_overlap(target, <Tensor>item)
     return 0
 
 
-def refuse_shared_memory(Tensor target not None, *values):
+def check_overlaps(Tensor target not None, *values):
     """Raise RuntimeError if an operand shares memory with what is written, but not all of it."""
     for value in values:
-        refuse_shared(target, value)
+        check_overlap(target, value)
 
 
 cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) except -1:
@@ -82,7 +82,7 @@ cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) ex
                 raise RuntimeError(wrong)
         if not op.flags & OP_SHARES:
             for i in range(op.nargs):
-                refuse_shared(target, <object>args[i])
+                check_overlap(target, <object>args[i])
     return 0
 
 
@@ -101,7 +101,7 @@ cdef int check_casts(Tensor target, Tensor result) except -1:
     return 0
 
 
-cdef int put_out(Op op, Tensor target, Tensor result) except -1:
+cdef int copy_to_out(Op op, Tensor target, Tensor result) except -1:
     check_casts(target, result)
     check_writable(target, False)
     if not same_device(target, result):

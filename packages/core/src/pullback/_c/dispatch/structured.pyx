@@ -10,7 +10,8 @@ from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_BF16, PB_F16, PB_F32, PB_MAX_NDIM
 from pullback._c.device.device cimport DEVICE_META
-from pullback._c.dispatch.operands cimport cast_tensor, contiguous_copy, refuse_devices, unsupported
+from pullback._c.dispatch.operands cimport (
+    cast_tensor, contiguous_copy, raise_argument_device, unsupported)
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport launch, primitive_id
 from pullback._c.base.layout cimport layout_contiguous, layout_parse
@@ -45,7 +46,7 @@ cdef tuple operands_of(Op op, PyObject **args):
             continue
         one = <Tensor>args[i]
         if not same_device(one, first):
-            refuse_devices(op, first, one, i)
+            raise_argument_device(op, first, one, i)
         found.append(as_operand(one))
     return tuple(found)
 
@@ -73,7 +74,7 @@ cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple par
     return outs if len(outs) > 1 else outs[0]
 
 
-cdef object forward_planned(Op op, PyObject **args, PyObject *target):
+cdef object forward_structured(Op op, PyObject **args, PyObject *target):
     cdef tuple plan = <tuple?><object>args[op.ntensors]
     return run(op, (<Tensor>args[0]).dtype, operands_of(op, args), plan[0], plan[1], plan[2])
 
@@ -110,5 +111,5 @@ cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
                ((*stride, *padding, *dilation, groups),))
 
 
-forward_register("planned", forward_planned)
+forward_register("structured", forward_structured)
 forward_register("convolution", forward_convolution)

@@ -21,7 +21,7 @@ from pullback._c.base.layout cimport (
 from pullback._c.graph.record cimport bump_version
 from pullback._c.base.state cimport thread_state
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
     is_tensor, pb_tensor_extra, same_device, tensor_extra, tensor_new, tensor_requires_grad)
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
@@ -46,7 +46,7 @@ cdef inline bint is_only_way(PyObject *value) noexcept:
         return False
     return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
             and (<Tensor>value).storage.owner == NULL and (<Tensor>value).storage.memory == NULL
-            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_LIFTED | TENSOR_LAZY) == 0
+            and (<Tensor>value).flags & (TENSOR_IS_VIEW | TENSOR_IS_WRAPPED | TENSOR_LAZY) == 0
             and (<Tensor>value).layout.flags & LAYOUT_DENSE != 0)
 
 
@@ -54,7 +54,7 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
     """Return first + second; in place when nobody else can see `first` (borrowed)."""
     cdef bint sole = not create_graph and is_sole_owner(first)
     cdef Tensor a = <Tensor>first
-    if (sole and not second.flags & TENSOR_IS_LIFTED and a.dtype == second.dtype
+    if (sole and not second.flags & TENSOR_IS_WRAPPED and a.dtype == second.dtype
             and layout_same_shape(a.layout, second.layout)
             and a.storage.device_type == second.storage.device_type):
         add_into(a, second)
@@ -66,7 +66,7 @@ cdef Tensor in_layout_of(Tensor leaf, Tensor grad, bint recorded):
     """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
     cdef pb_layout *layout
     cdef Tensor out
-    if recorded and (grad.flags & TENSOR_IS_LIFTED or obeys_layout(leaf, grad)):
+    if recorded and (grad.flags & TENSOR_IS_WRAPPED or obeys_layout(leaf, grad)):
         return op_named("clone")(grad)
     if leaf.layout.flags & LAYOUT_DENSE:
         layout = layout_retain(leaf.layout)
@@ -90,7 +90,7 @@ cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
 
 cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
     """True if what happens to a gradient concerns its own derivatives."""
-    return grad.flags & TENSOR_IS_LIFTED != 0 or (create_graph and tensor_requires_grad(grad))
+    return grad.flags & TENSOR_IS_WRAPPED != 0 or (create_graph and tensor_requires_grad(grad))
 
 
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
@@ -175,7 +175,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
 
 cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
     """True if a new .grad takes the place of the current one, which is not added to."""
-    return (create_graph or (current.flags | grad.flags) & TENSOR_IS_LIFTED
+    return (create_graph or (current.flags | grad.flags) & TENSOR_IS_WRAPPED
             or current.dtype != grad.dtype
             or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
             or not current.layout.flags & LAYOUT_DENSE and layout_may_self_overlap(current.layout)
@@ -184,7 +184,8 @@ cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
 
 # ---- products that are added as they are computed ------------------------------------------------
 
-cdef void find_sum(running_sum *place, const pb_edge *edge, PyObject *waiting, bint last) noexcept:
+cdef void find_add_target(add_target *target, const pb_edge *edge, PyObject *waiting,
+                          bint last) noexcept:
     """Find where the gradient of an edge can be added in place, if anywhere.
 
     That is what waits in the buffer already (borrowed, or NULL), or else a leaf's .grad if no other
@@ -194,24 +195,24 @@ cdef void find_sum(running_sum *place, const pb_edge *edge, PyObject *waiting, b
     if waiting != NULL:
         if (is_sole_owner(waiting) and (<Tensor>waiting).dtype == meta.dtype
                 and layout_same_shape((<Tensor>waiting).layout, meta.layout)):
-            place.total = waiting
+            target.total = waiting
     elif (last and edge.node.kind == NODE_ACCUMULATE and not edge.node.flags & NODE_HOOKED
             and may_add_to_leaf(<Tensor>edge.node.op)):
-        place.leaf = <PyObject *>edge.node.op
-        place.total = (<Tensor>edge.node.op).extra.grad
-    if place.total != NULL:
-        Py_INCREF(<object>place.total)
+        target.leaf = <PyObject *>edge.node.op
+        target.total = (<Tensor>edge.node.op).extra.grad
+    if target.total != NULL:
+        Py_INCREF(<object>target.total)
 
 
-cdef void release_sums(running_sum *places, uint32_t count) noexcept:
-    """Give up what find_sum found, if anything was."""
+cdef void release_add_targets(add_target *targets, uint32_t count) noexcept:
+    """Give up what find_add_target found, if anything was."""
     cdef uint32_t i
     cdef PyObject *held
-    if places == NULL:
+    if targets == NULL:
         return
     for i in range(count):
-        held = places[i].total
-        places[i].total = NULL
+        held = targets[i].total
+        targets[i].total = NULL
         Py_XDECREF(held)
 
 
@@ -229,7 +230,7 @@ cdef bint may_add_to_leaf(Tensor leaf) noexcept:
         and not is_replaced(current, current, False))
 
 
-cdef bint add_product(running_sum *into, PyObject *first, PyObject *second) except -1:
+cdef bint add_product(add_target *into, PyObject *first, PyObject *second) except -1:
     """total += first * second in one pass; false, and nothing is done, where that cannot be.
 
     ``second`` may be a number.
@@ -274,4 +275,4 @@ cdef bint is_term(Tensor total, PyObject *value) noexcept:
     tensor = <Tensor>value
     return (tensor.dtype == total.dtype and layout_same_shape(tensor.layout, total.layout)
             and same_device(tensor, total)
-            and tensor.flags & TENSOR_IS_LIFTED == 0 and not memory_overlaps(tensor, total))
+            and tensor.flags & TENSOR_IS_WRAPPED == 0 and not memory_overlaps(tensor, total))

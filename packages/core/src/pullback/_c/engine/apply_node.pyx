@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback.abi cimport PB_EVENT_NODE, pb_event
-from pullback._c.engine.accumulate cimport accumulate_grad, running_sum
+from pullback._c.engine.accumulate cimport accumulate_grad, add_target
 from pullback._c.engine.formula cimport op_backward
 from pullback._c.engine.custom_function cimport apply_error, apply_python
 from pullback._c.dispatch.observer cimport begin_node, end_event
@@ -18,22 +18,22 @@ cdef pb_globals *process = globals_()
 
 
 cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
-                    uint64_t skipped, running_sum *sums) except -1:
+                    uint64_t skipped, add_target *add_targets) except -1:
     """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge.
 
     Bit i of `skipped` is set if nobody wants the gradient of edge i. ``sums``, if it is not NULL,
     says where the gradient of each edge goes; what is added there is no result.
     """
     if process.observer != NULL:
-        return apply_observed(node, grads, results, create_graph, skipped, sums)
-    return apply_by_kind(node, grads, results, create_graph, skipped, sums)
+        return apply_observed(node, grads, results, create_graph, skipped, add_targets)
+    return apply_by_kind(node, grads, results, create_graph, skipped, add_targets)
 
 
 cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **results,
                               bint create_graph, uint64_t skipped,
-                              running_sum *sums) except -1:
+                              add_target *add_targets) except -1:
     if node.kind == NODE_OP:
-        return op_backward(node, grads, results, skipped, sums)
+        return op_backward(node, grads, results, skipped, add_targets)
     if node.kind == NODE_ACCUMULATE:
         if grads[0] != NULL:
             accumulate_grad(<Tensor>node.op, grads[0], create_graph)
@@ -46,10 +46,10 @@ cdef inline int apply_by_kind(pb_node *node, PyObject **grads, PyObject **result
 
 
 cdef int apply_observed(pb_node *node, PyObject **grads, PyObject **results, bint create_graph,
-                        uint64_t skipped, running_sum *sums) except -1:
+                        uint64_t skipped, add_target *add_targets) except -1:
     cdef pb_event event
     begin_node(&event, node, grads, PB_EVENT_NODE)
     try:
-        return apply_by_kind(node, grads, results, create_graph, skipped, sums)
+        return apply_by_kind(node, grads, results, create_graph, skipped, add_targets)
     finally:
         end_event(&event)

@@ -20,7 +20,7 @@ from pullback._c.base.layout cimport (
     layout_contiguous, layout_may_self_overlap, layout_new, layout_parse, layout_release,
     layout_retain, layout_same_shape, layout_same_strides)
 from pullback._c.graph.node cimport node_release_saved, node_retain
-from pullback._c.graph.record cimport SliceWrite, complex_part, geometry, replay, toggled
+from pullback._c.graph.record cimport SliceWrite, as_strided_args, complex_part, replay, toggled
 from pullback._c.graph.saved cimport node_check_alive, set_inner_history
 from pullback._c.base.state cimport globals_, pb_globals, thread_state
 from pullback._c.device.storage cimport storage_retain
@@ -183,8 +183,8 @@ cdef bint is_laid_out(Tensor grad, SliceWrite write, object low, object high) ex
     """True if a view is what the step of an earlier write to the same base has made."""
     shape, strides, offset, dtype, flags = write.base
     row = ((high - low + 1,), (1,), 0, dtype, 0)
-    return (geometry(grad) == (shape, strides, offset - low, dtype, flags)
-            and geometry(<Tensor>grad.extra.base) == row)
+    return (as_strided_args(grad) == (shape, strides, offset - low, dtype, flags)
+            and as_strided_args(<Tensor>grad.extra.base) == row)
 
 
 cdef object written_part(object buffer, object result, SliceWrite write, object low):
@@ -227,13 +227,13 @@ cdef void release_slices(pb_node *node, int flags) noexcept:
 
 cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
     """Give what stands for what an op wrote the history that the view has since: its base's."""
-    cdef pb_node *slices = <pb_node *>inner.visit
+    cdef pb_node *slices = <pb_node *>inner.task
     cdef pb_meta *meta = node_meta(slices)
     cdef SliceWrite write = <SliceWrite>slices.op
     cdef Tensor base, again, memory = output
     if not thread_state().grad_enabled:
         return 0
-    if geometry(output) != write.view:      # a hook made it: only the geometry matters here
+    if as_strided_args(output) != write.view:  # a hook made it: only the geometry matters here
         memory = empty_tensor((extent(write.base)[1] + 1,), write.base[3], tensor_device(output))
     base = tensor_wrap(storage_retain(memory.storage), layout_retain(meta.layout), write.base[2],
                        meta.dtype)

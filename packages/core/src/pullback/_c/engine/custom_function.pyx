@@ -19,7 +19,7 @@ from pullback._c.graph.record cimport (
     bump_version, check_inplace, move_retained, rebase, says_requires_grad, tensor_edge,
     tensor_needs_grad)
 from pullback._c.graph.saved cimport (
-    node_check_alive, refuse_inference, save_object, save_tensor, saved_unpack)
+    check_savable, node_check_alive, save_object, save_tensor, saved_unpack)
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, thread_state
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
@@ -191,12 +191,12 @@ def is_observed():
     return process.observer != NULL
 
 
-def tell_begin(FunctionNode ctx not None, str name not None, tuple args not None):
+def notify_begin(FunctionNode ctx not None, str name not None, tuple args not None):
     """Tell observers that forward begins. The number stays here, where no interrupt can lose it."""
     ctx.event = begin_function(name, args, ctx.recorded)
 
 
-def tell_end(FunctionNode ctx not None):
+def notify_end(FunctionNode ctx not None):
     """Tell observers that forward is over, and which node it made."""
     cdef uint64_t number = ctx.event
     ctx.event = 0
@@ -356,7 +356,7 @@ cdef int save_one(pb_node *node, uint32_t index, object value, list raw, list wr
     tensor = <Tensor>value
     if thread_state().saved_hooks != NULL:
         return save_tensor(node, index, tensor, False)
-    refuse_inference(tensor)
+    check_savable(tensor)
     saved = node_saved(node) + index
     saved.kind = SAVED_TENSOR
     saved.dtype = tensor.dtype
@@ -443,13 +443,13 @@ cdef object unpack_one(pb_node *node, int index):
     return found
 
 
-def watch_collection(phase, info):
+def on_collection(phase, info):
     """Make the collection that begins a shorter one."""
     if phase == "start":
         settle()
 
 
-gc.callbacks.append(watch_collection)
+gc.callbacks.append(on_collection)
 
 
 # ---- the backward step ---------------------------------------------------------------------------

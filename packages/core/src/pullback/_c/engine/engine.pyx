@@ -24,12 +24,13 @@ from libc.string cimport memset
 
 from pullback.abi cimport PB_EVENT_EVALUATION, pb_event
 from pullback.pool cimport pb_pool, pb_pool_allocate, pb_pool_release
-from pullback._c.engine.accumulate cimport find_sum, release_sums, running_sum, sum_grads
+from pullback._c.engine.accumulate cimport (
+    add_target, find_add_target, release_add_targets, sum_grads)
 from pullback._c.graph.anomaly cimport note_failure, note_freed
 from pullback._c.engine.apply_node cimport node_apply
 from pullback._c.engine.grad_utils cimport (
-    check_nan, edge_of_input, edge_of_item, fit_gradient, implicit_seed, is_logged, log_node,
-    refuse_in_transform, why_no_grad)
+    check_nan, check_not_in_transform, edge_of_input, edge_of_item, fit_gradient, implicit_seed,
+    is_logged, log_node, why_no_grad)
 from pullback._c.device.handoff cimport on_fresh_stack
 from pullback._c.engine.hooks cimport (
     run_leaf_hooks, run_post_accumulate, run_post_hooks, run_pre_hooks, run_tensor_hooks)
@@ -37,7 +38,7 @@ from pullback._c.base.interrupts cimport poll_signals
 from pullback._c.graph.node cimport Node, node_of, node_release, node_release_saved, node_retain
 from pullback._c.dispatch.observer cimport begin_node, end_event
 from pullback._c.engine.ready cimport (
-    fetch_ahead, ready_pop, ready_push, ready_queue, visit_buffers, visit_t, with_room)
+    fetch_ahead, input_buffers, node_task, ready_pop, ready_push, ready_queue, with_room)
 from pullback._c.engine.copy_slices cimport release_slices
 from pullback._c.base.state cimport globals_, pb_globals, pb_state, process_pool, thread_state
 from pullback._c.engine.stream_order cimport StreamOrder
@@ -51,22 +52,23 @@ from pullback._c.base.types cimport (
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
+cdef uint64_t passes = 0        # number of passes begun in this process
 
 cdef enum:
-    VISIT_NEEDED = 1            # runs in this pass
-    VISIT_CAPTURED = 2          # the caller asked for a gradient here
-    VISIT_WALKED = 4            # its edges were followed
-    VISIT_QUEUED = 8            # a root that is ready
+    TASK_NEEDED = 1             # runs in this pass
+    TASK_CAPTURED = 2           # the caller asked for a gradient here
+    TASK_WALKED = 4             # its edges were followed
+    TASK_QUEUED = 8             # a root that is ready
     BLOCK_LENGTH = 256          # four blocks fill a slab of the pool
     FEW = 8                     # edges of a node that need no memory of their own
     LARGE = 1 << 12             # elements of a gradient that is worth a look at where it goes
     STACK_LEVELS = 60           # passes inside of each other on one stack
 
 
-ctypedef struct block_t:
-    block_t *next
+ctypedef struct task_block:
+    task_block *next
     uint32_t used
-    visit_t visits[BLOCK_LENGTH]
+    node_task tasks[BLOCK_LENGTH]
 
 
 cdef class GraphTask:
@@ -74,7 +76,7 @@ cdef class GraphTask:
     cdef bint keep_graph, create_graph
     cdef bint restricted                # only some inputs are asked for
     cdef int freed                      # flags of nodes whose saved values this pass frees
-    cdef block_t *blocks
+    cdef task_block *blocks
     cdef dict table                     # node address -> record, for nodes that others hold
     cdef ready_queue ready
     cdef bint accumulate                # the inputs' nodes run too
@@ -91,167 +93,167 @@ cdef class GraphTask:
     cdef StreamOrder order              # None as long as there are only default streams
 
     def __dealloc__(self):
-        task_clear(self)
-        free(self.ready.visits)
+        clear_tasks(self)
+        free(self.ready.tasks)
         free(self.next_capture)
 
 
 # ---- records -------------------------------------------------------------------------------------
 
-cdef visit_t *visit_find(GraphTask task, pb_node *node) except? NULL:
+cdef node_task *find_task(GraphTask graph_task, pb_node *node) except? NULL:
     """Return the node's record in this pass, or NULL."""
-    cdef visit_t *visit = <visit_t *>node.visit
-    if visit != NULL and visit.task == <void *>task:
-        return visit
-    if task.table is None:
+    cdef node_task *task = <node_task *>node.task
+    if task != NULL and task.graph_task == <void *>graph_task:
+        return task
+    if graph_task.table is None:
         return NULL
-    found = task.table.get(<size_t>node)
-    return NULL if found is None else <visit_t *><size_t>found
+    found = graph_task.table.get(<size_t>node)
+    return NULL if found is None else <node_task *><size_t>found
 
 
-cdef visit_t *visit_new(GraphTask task, pb_node *node) except NULL:
-    cdef block_t *block = task.blocks
-    cdef visit_t *visit
+cdef node_task *new_task(GraphTask graph_task, pb_node *node) except NULL:
+    cdef task_block *block = graph_task.blocks
+    cdef node_task *task
     if block == NULL or block.used == BLOCK_LENGTH:
-        block = <block_t *>pb_pool_allocate(pool, sizeof(block_t))
+        block = <task_block *>pb_pool_allocate(pool, sizeof(task_block))
         if block == NULL:
             raise MemoryError()
         block.used = 0
-        block.next = task.blocks
-        task.blocks = block
-    visit = &block.visits[block.used]
-    memset(visit, 0, sizeof(visit_t))
-    visit.node = node
-    visit.task = <void *>task
-    visit.noutputs = node.noutputs
+        block.next = graph_task.blocks
+        graph_task.blocks = block
+    task = &block.tasks[block.used]
+    memset(task, 0, sizeof(node_task))
+    task.node = node
+    task.graph_task = <void *>graph_task
+    task.noutputs = node.noutputs
     if node.noutputs != 1:
-        visit.many = <PyObject **>calloc(node.noutputs + 1, sizeof(PyObject *))
-        if visit.many == NULL:
+        task.many = <PyObject **>calloc(node.noutputs + 1, sizeof(PyObject *))
+        if task.many == NULL:
             raise MemoryError()
     block.used += 1
-    if node.visit == NULL:
-        node.visit = visit
+    if node.task == NULL:
+        node.task = task
     else:
-        if task.table is None:
-            task.table = {}
-        task.table[<size_t>node] = <size_t>visit
+        if graph_task.table is None:
+            graph_task.table = {}
+        graph_task.table[<size_t>node] = <size_t>task
     node_retain(node)
-    return visit
+    return task
 
 
-cdef void task_clear(GraphTask task) noexcept:
+cdef void clear_tasks(GraphTask graph_task) noexcept:
     """Give up every buffer and record; the graph is as before the pass."""
-    cdef block_t *block
-    cdef visit_t *visit
+    cdef task_block *block
+    cdef node_task *task
     cdef PyObject *held
     cdef uint32_t i, k
-    while task.blocks != NULL:
-        block = task.blocks
-        task.blocks = block.next
+    while graph_task.blocks != NULL:
+        block = graph_task.blocks
+        graph_task.blocks = block.next
         for i in range(block.used):
-            fetch_ahead(block.visits, i, block.used)
-            visit = &block.visits[i]
-            if visit.node.visit == visit:
-                visit.node.visit = NULL
-            for k in range(visit.noutputs):
-                held = visit_buffers(visit)[k]
-                visit_buffers(visit)[k] = NULL
+            fetch_ahead(block.tasks, i, block.used)
+            task = &block.tasks[i]
+            if task.node.task == task:
+                task.node.task = NULL
+            for k in range(task.noutputs):
+                held = input_buffers(task)[k]
+                input_buffers(task)[k] = NULL
                 Py_XDECREF(held)
-            if visit.many != NULL:
-                free(visit.many)
-                visit.many = NULL
-            node_release(visit.node)
+            if task.many != NULL:
+                free(task.many)
+                task.many = NULL
+            node_release(task.node)
         pb_pool_release(pool, block)
-    task.table = None
+    graph_task.table = None
 
 
 # ---- before the run ------------------------------------------------------------------------------
 
-cdef int count_dependencies(GraphTask task) except -1:
+cdef int count_dependencies(GraphTask graph_task) except -1:
     """Make a record for every reachable node and count the edges that lead to it."""
-    cdef visit_t **stack = NULL
-    cdef visit_t *visit
-    cdef visit_t *below
+    cdef node_task **stack = NULL
+    cdef node_task *task
+    cdef node_task *next_task
     cdef pb_edge *edges
     cdef size_t depth = 0, room = 0
     cdef uint32_t i, turns = 0
     cdef Py_ssize_t k
     try:
-        for k in range(task.nroots):
-            if visit_find(task, task.roots[k].node) == NULL:
-                visit_new(task, task.roots[k].node)
-        for k in range(task.nroots):
-            visit = visit_find(task, task.roots[k].node)
-            if visit.flags & VISIT_WALKED:
+        for k in range(graph_task.nroots):
+            if find_task(graph_task, graph_task.roots[k].node) == NULL:
+                new_task(graph_task, graph_task.roots[k].node)
+        for k in range(graph_task.nroots):
+            task = find_task(graph_task, graph_task.roots[k].node)
+            if task.flags & TASK_WALKED:
                 continue
-            visit.flags |= VISIT_WALKED
+            task.flags |= TASK_WALKED
             while True:
                 poll_signals(&turns)
-                edges = node_edges(visit.node)
-                for i in range(visit.node.nedges):
+                edges = node_edges(task.node)
+                for i in range(task.node.nedges):
                     if edges[i].node == NULL:
                         continue
-                    below = visit_find(task, edges[i].node)
-                    if below == NULL:
-                        below = visit_new(task, edges[i].node)
-                    below.dependencies += 1
-                    if below.flags & VISIT_WALKED:
+                    next_task = find_task(graph_task, edges[i].node)
+                    if next_task == NULL:
+                        next_task = new_task(graph_task, edges[i].node)
+                    next_task.dependencies += 1
+                    if next_task.flags & TASK_WALKED:
                         continue
-                    below.flags |= VISIT_WALKED
+                    next_task.flags |= TASK_WALKED
                     if depth == room:
                         stack = with_room(stack, &room)
-                    stack[depth] = below
+                    stack[depth] = next_task
                     depth += 1
                 if depth == 0:
                     break
                 depth -= 1
-                visit = stack[depth]
+                task = stack[depth]
     finally:
         free(stack)
     return 0
 
 
-cdef int mark_paths(GraphTask task) except -1:
+cdef int mark_paths(GraphTask graph_task) except -1:
     """Mark what lies on a path from a root to a captured node; captures are marked already."""
-    cdef visit_t **stack = NULL
-    cdef visit_t *visit
-    cdef visit_t *below
+    cdef node_task **stack = NULL
+    cdef node_task *task
+    cdef node_task *next_task
     cdef size_t depth, room = 0
     cdef uint32_t turns = 0
     cdef pb_edge *edge
     cdef Py_ssize_t k
     try:
-        for k in range(task.nroots):
-            visit = visit_find(task, task.roots[k].node)
-            if not visit.flags & VISIT_WALKED:
+        for k in range(graph_task.nroots):
+            task = find_task(graph_task, graph_task.roots[k].node)
+            if not task.flags & TASK_WALKED:
                 continue
-            visit.flags &= ~VISIT_WALKED            # now means: entered by this walk
+            task.flags &= ~TASK_WALKED              # now means: entered by this walk
             depth = 0
             while True:
                 poll_signals(&turns)
-                if visit.next_edge < visit.node.nedges:
-                    edge = node_edges(visit.node) + visit.next_edge
-                    visit.next_edge += 1
+                if task.next_edge < task.node.nedges:
+                    edge = node_edges(task.node) + task.next_edge
+                    task.next_edge += 1
                     if edge.node == NULL:
                         continue
-                    below = visit_find(task, edge.node)
-                    if below.flags & VISIT_WALKED:
-                        below.flags &= ~VISIT_WALKED
+                    next_task = find_task(graph_task, edge.node)
+                    if next_task.flags & TASK_WALKED:
+                        next_task.flags &= ~TASK_WALKED
                         if depth == room:
                             stack = with_room(stack, &room)
-                        stack[depth] = visit
+                        stack[depth] = task
                         depth += 1
-                        visit = below
-                    elif below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
-                        visit.flags |= VISIT_NEEDED
+                        task = next_task
+                    elif next_task.flags & (TASK_NEEDED | TASK_CAPTURED):
+                        task.flags |= TASK_NEEDED
                     continue
                 if depth == 0:
                     break
-                below = visit
+                next_task = task
                 depth -= 1
-                visit = stack[depth]
-                if below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
-                    visit.flags |= VISIT_NEEDED
+                task = stack[depth]
+                if next_task.flags & (TASK_NEEDED | TASK_CAPTURED):
+                    task.flags |= TASK_NEEDED
     finally:
         free(stack)
     return 0
@@ -259,13 +261,13 @@ cdef int mark_paths(GraphTask task) except -1:
 
 # ---- gradients between nodes ---------------------------------------------------------------------
 
-cdef int deliver(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
-                 PyObject *value) except -1:
+cdef int accumulate_into_buffer(GraphTask graph_task, pb_node *source, pb_edge *edge,
+                                node_task *next_task, PyObject *value) except -1:
     """Add a gradient to the buffer of the next node; steals the count.
 
     It comes from the node `source`, or from the caller.
     """
-    cdef PyObject **buffer = visit_buffers(below) + edge.nr
+    cdef PyObject **buffer = input_buffers(next_task) + edge.nr
     cdef object total
     cdef PyObject *before
     if buffer[0] == NULL and not process.streams_used:
@@ -273,9 +275,9 @@ cdef int deliver(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
         return 0
     try:
         if process.streams_used:
-            total = add_in_order(task, source, edge, below, value)
+            total = add_in_order(graph_task, source, edge, next_task, value)
         else:
-            total = sum_grads(buffer[0], <Tensor>value, task.create_graph)
+            total = sum_grads(buffer[0], <Tensor>value, graph_task.create_graph)
     finally:
         Py_DECREF(<object>value)
     if <PyObject *>total != buffer[0]:
@@ -286,65 +288,65 @@ cdef int deliver(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
     return 0
 
 
-cdef object add_in_order(GraphTask task, pb_node *source, pb_edge *edge, visit_t *below,
+cdef object add_in_order(GraphTask graph_task, pb_node *source, pb_edge *edge, node_task *next_task,
                          PyObject *value):
     """Return what the buffer holds with a gradient, added on the stream of the next node."""
-    cdef PyObject *waiting = visit_buffers(below)[edge.nr]
-    cdef uint16_t before = order_of(task).arrive(source, below, edge.nr, <Tensor>value,
-                                                 waiting != NULL)
+    cdef PyObject *waiting = input_buffers(next_task)[edge.nr]
+    cdef uint16_t before = order_of(graph_task).arrive(source, next_task, edge.nr, <Tensor>value,
+                                                       waiting != NULL)
     if waiting == NULL:
         return <object>value
     try:
-        return sum_grads(waiting, <Tensor>value, task.create_graph)
+        return sum_grads(waiting, <Tensor>value, graph_task.create_graph)
     finally:
         stream_set(before)
 
 
-cdef StreamOrder order_of(GraphTask task):
+cdef StreamOrder order_of(GraphTask graph_task):
     """Return what keeps the streams of a pass in order, made when it is needed."""
-    if task.order is None:
-        task.order = StreamOrder()
-        if task.outer != NULL:
-            task.order.outer = order_of(<GraphTask>task.outer)
-    return task.order
+    if graph_task.order is None:
+        graph_task.order = StreamOrder()
+        if graph_task.outer != NULL:
+            graph_task.order.outer = order_of(<GraphTask>graph_task.outer)
+    return graph_task.order
 
 
 # ---- one node ------------------------------------------------------------------------------------
 
-cdef int run_node(GraphTask task, visit_t *visit) except -1:
+cdef int run_node(GraphTask graph_task, node_task *task) except -1:
     """Hooks, capture, the node itself, and its results on their way."""
-    cdef pb_node *node = visit.node
-    cdef PyObject **grads = visit_buffers(visit)
+    cdef pb_node *node = task.node
+    cdef PyObject **grads = input_buffers(task)
     cdef PyObject *few[FEW]
     cdef PyObject **results = few
     cdef uint32_t i, nedges = node.nedges
     cdef uint64_t skipped = 0
     cdef PyObject *held
-    cdef running_sum places[FEW]
-    cdef running_sum *sums = NULL
+    cdef add_target targets[FEW]
+    cdef add_target *add_targets = NULL
     cdef bint hooked = node.flags & NODE_HOOKED != 0
     if hooked:
         run_tensor_hooks(node, grads)
     elif node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
-    if visit.flags & VISIT_CAPTURED:
-        capture(task, visit, grads)
-    if not task.restricted or visit.flags & VISIT_NEEDED:
+    if task.flags & TASK_CAPTURED:
+        capture(graph_task, task, grads)
+    if not graph_task.restricted or task.flags & TASK_NEEDED:
         if nedges > FEW:
             results = <PyObject **>malloc(nedges * sizeof(PyObject *))
             if results == NULL:
                 raise MemoryError()
         memset(results, 0, nedges * sizeof(PyObject *))
-        if task.restricted:
-            skipped = beside_paths(task, node)
+        if graph_task.restricted:
+            skipped = unneeded_edges(graph_task, node)
         try:
             if hooked:
                 run_pre_hooks(node, grads)
-            elif (node.kind == NODE_OP and nedges <= FEW and visit.noutputs == 1
+            elif (node.kind == NODE_OP and nedges <= FEW and task.noutputs == 1
                     and grads[0] != NULL and (<Tensor>grads[0]).layout.numel >= LARGE):
-                sums = find_sums(task, node, places)
-            node_apply(node, grads, results, task.create_graph, skipped, sums)
-            release_sums(sums, nedges)
+                add_targets = find_add_targets(graph_task, node, targets)
+            node_apply(node, grads, results, graph_task.create_graph, skipped, add_targets)
+            release_add_targets(add_targets, nedges)
             if (node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.post_hooks != NULL
                     and (<Tensor>node.op).flags & TENSOR_REQUIRES_GRAD):
                 run_post_accumulate(node)
@@ -352,21 +354,21 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
                 run_post_hooks(node, grads, results)
             if process.anomaly and process.anomaly_check_nan:
                 check_nan(node, grads, results)
-            if not task.keep_graph:
-                node_release_saved(node, task.freed)
+            if not graph_task.keep_graph:
+                node_release_saved(node, graph_task.freed)
                 if node.kind == NODE_COPY_SLICES:
-                    release_slices(node, task.freed)
+                    release_slices(node, graph_task.freed)
                 if process.anomaly and node.flags & NODE_FREED:
                     note_freed(node)
-            for i in range(visit.noutputs):
+            for i in range(task.noutputs):
                 held = grads[i]
                 grads[i] = NULL
                 Py_XDECREF(held)
-            pass_on(task, node, results)
+            propagate(graph_task, node, results)
             if nedges == 0 and process.streams_used:
-                order_of(task).finish_leaf(node)
+                order_of(graph_task).finish_leaf(node)
         finally:
-            release_sums(sums, nedges)
+            release_add_targets(add_targets, nedges)
             for i in range(nedges):
                 Py_XDECREF(results[i])
             if results != few:
@@ -374,74 +376,76 @@ cdef int run_node(GraphTask task, visit_t *visit) except -1:
     return 0
 
 
-cdef int run_observed(GraphTask task, visit_t *visit) except -1:
+cdef int run_observed(GraphTask graph_task, node_task *task) except -1:
     cdef pb_event event
-    begin_node(&event, visit.node, visit_buffers(visit), PB_EVENT_EVALUATION)
+    begin_node(&event, task.node, input_buffers(task), PB_EVENT_EVALUATION)
     try:
-        return run_node(task, visit)
+        return run_node(graph_task, task)
     finally:
         event.ninput = 0                # the gradients have gone on
         end_event(&event)
 
 
-cdef running_sum *find_sums(GraphTask task, pb_node *node, running_sum *places) except? NULL:
+cdef add_target *find_add_targets(GraphTask graph_task, pb_node *node,
+                                  add_target *targets) except? NULL:
     """Say where the gradient of each edge could be added at once; NULL where that may not be."""
     cdef pb_edge *edges = node_edges(node)
-    cdef visit_t *below
+    cdef node_task *next_task
     cdef uint32_t i
-    if task.create_graph or process.anomaly or thread_state().levels:
+    if graph_task.create_graph or process.anomaly or thread_state().levels:
         return NULL
     for i in range(node.nedges):
-        places[i].total = places[i].leaf = NULL
+        targets[i].total = targets[i].leaf = NULL
         if edges[i].node == NULL:
             continue
-        below = visit_find(task, edges[i].node)
-        if process.streams_used and not order_of(task).is_shared(node, below, edges[i].nr):
+        next_task = find_task(graph_task, edges[i].node)
+        if process.streams_used and not order_of(graph_task).is_shared(
+                node, next_task, edges[i].nr):
             continue
-        if not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
-            find_sum(&places[i], &edges[i], visit_buffers(below)[edges[i].nr],
-                     below.dependencies == 1 and not below.flags & VISIT_CAPTURED)
-    return places
+        if not graph_task.restricted or next_task.flags & (TASK_NEEDED | TASK_CAPTURED):
+            find_add_target(&targets[i], &edges[i], input_buffers(next_task)[edges[i].nr],
+                            next_task.dependencies == 1 and not next_task.flags & TASK_CAPTURED)
+    return targets
 
 
-cdef uint64_t beside_paths(GraphTask task, pb_node *node) except? -1:
+cdef uint64_t unneeded_edges(GraphTask graph_task, pb_node *node) except? -1:
     """Return a mask of the edges that lead to none of the inputs: ops need not follow them."""
     cdef uint64_t mask = 0
     cdef pb_edge *edges = node_edges(node)
     cdef uint32_t i
     for i in range(min(node.nedges, 64)):
-        if edges[i].node != NULL and not (visit_find(task, edges[i].node).flags
-                                          & (VISIT_NEEDED | VISIT_CAPTURED)):
+        if edges[i].node != NULL and not (find_task(graph_task, edges[i].node).flags
+                                          & (TASK_NEEDED | TASK_CAPTURED)):
             mask |= <uint64_t>1 << i
     return mask
 
 
-cdef int capture(GraphTask task, visit_t *visit, PyObject **grads) except -1:
+cdef int capture(GraphTask graph_task, node_task *task, PyObject **grads) except -1:
     """Keep the gradients that the caller asked for at this node."""
-    cdef int32_t position = visit.first_capture
+    cdef int32_t position = task.first_capture
     while position >= 0:
-        if grads[task.inputs[position].nr] != NULL:
-            task.captured[position] = <object>grads[task.inputs[position].nr]
+        if grads[graph_task.inputs[position].nr] != NULL:
+            graph_task.captured[position] = <object>grads[graph_task.inputs[position].nr]
             if process.streams_used:
-                order_of(task).hand_over(visit.node, task.inputs[position].nr,
-                                         <Tensor>grads[task.inputs[position].nr])
-        position = task.next_capture[position]
+                order_of(graph_task).hand_over(task.node, graph_task.inputs[position].nr,
+                                               <Tensor>grads[graph_task.inputs[position].nr])
+        position = graph_task.next_capture[position]
     return 0
 
 
-cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
+cdef int propagate(GraphTask graph_task, pb_node *node, PyObject **results) except -1:
     """Hand each result to the node it belongs to; ready nodes go into the queue."""
     cdef pb_edge *edges = node_edges(node)
     cdef pb_meta *meta
-    cdef visit_t *below
+    cdef node_task *next_task
     cdef PyObject *value
     cdef uint32_t i
     cdef object fitted
     for i in range(node.nedges):
         if edges[i].node == NULL:
             continue
-        below = visit_find(task, edges[i].node)
-        if not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED):
+        next_task = find_task(graph_task, edges[i].node)
+        if not graph_task.restricted or next_task.flags & (TASK_NEEDED | TASK_CAPTURED):
             value = results[i]
             if value != NULL:
                 meta = node_meta(edges[i].node) + edges[i].nr
@@ -456,22 +460,19 @@ cdef int pass_on(GraphTask task, pb_node *node, PyObject **results) except -1:
                         value = <PyObject *>fitted
                     fitted = None
                 results[i] = NULL
-                deliver(task, node, &edges[i], below, value)
-        below.dependencies -= 1
-        if below.dependencies == 0 and (
-                not task.restricted or below.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
-            ready_push(&task.ready, below)
+                accumulate_into_buffer(graph_task, node, &edges[i], next_task, value)
+        next_task.dependencies -= 1
+        if next_task.dependencies == 0 and (
+                not graph_task.restricted or next_task.flags & (TASK_NEEDED | TASK_CAPTURED)):
+            ready_push(&graph_task.ready, next_task)
     return 0
-
-
-cdef uint64_t passes = 0        # that were begun in this process
 
 
 # ---- the pass ------------------------------------------------------------------------------------
 
 cdef GraphTask running_task():
-    cdef void *task = thread_state().graph_task
-    return None if task == NULL else <GraphTask>task
+    cdef void *graph_task = thread_state().graph_task
+    return None if graph_task == NULL else <GraphTask>graph_task
 
 
 def queue_callback(callback, bint always=False):
@@ -479,14 +480,14 @@ def queue_callback(callback, bint always=False):
 
     With ``always`` also when it failed. Raises: RuntimeError outside a pass.
     """
-    cdef GraphTask task = running_task()
-    if task is None:
+    cdef GraphTask graph_task = running_task()
+    if graph_task is None:
         raise RuntimeError("Final callbacks can only be installed during backward pass.")
-    while task.outer != NULL:
-        task = <GraphTask>task.outer
-    if task.callbacks is None:
-        task.callbacks = []
-    task.callbacks.append((callback, always))
+    while graph_task.outer != NULL:
+        graph_task = <GraphTask>graph_task.outer
+    if graph_task.callbacks is None:
+        graph_task.callbacks = []
+    graph_task.callbacks.append((callback, always))
 
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
@@ -508,7 +509,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         memset(few, 0, sizeof(few))
     try:
         if accumulate or inputs is None:
-            refuse_in_transform()
+            check_not_in_transform()
         for k in range(nroots):
             edge_of_item(roots[k], &edges[k],
                          f"element {k} of tensors does not require grad and does not have a "
@@ -548,152 +549,152 @@ cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_gr
                      bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
     """Run a pass from the first of the edges, to the others if it is ``restricted``."""
     global passes
-    cdef GraphTask task = GraphTask.__new__(GraphTask)
-    task.keep_graph = keep_graph
-    task.freed = NODE_FREED | NODE_FREED_BY_GRAD if restricted and not accumulate else NODE_FREED
-    task.create_graph = create_graph
-    task.restricted = restricted
-    task.accumulate = accumulate
-    task.roots = edges
-    task.nroots = nroots
-    task.grads = grads
-    task.inputs = edges + nroots
-    task.ninputs = ninputs
-    task.outer = thread_state().graph_task
+    cdef GraphTask graph_task = GraphTask.__new__(GraphTask)
+    graph_task.keep_graph = keep_graph
+    graph_task.freed = NODE_FREED | (NODE_FREED_BY_GRAD if restricted and not accumulate else 0)
+    graph_task.create_graph = create_graph
+    graph_task.restricted = restricted
+    graph_task.accumulate = accumulate
+    graph_task.roots = edges
+    graph_task.nroots = nroots
+    graph_task.grads = grads
+    graph_task.inputs = edges + nroots
+    graph_task.ninputs = ninputs
+    graph_task.outer = thread_state().graph_task
     passes += 1
-    task.number = passes
-    if task.outer != NULL:
-        task.level = (<GraphTask>task.outer).level + 1
-        if task.level % STACK_LEVELS == 0:
-            return on_fresh_stack(run_task, task, task.level)
-    return run_task(task)
+    graph_task.number = passes
+    if graph_task.outer != NULL:
+        graph_task.level = (<GraphTask>graph_task.outer).level + 1
+        if graph_task.level % STACK_LEVELS == 0:
+            return on_fresh_stack(run_graph_task, graph_task, graph_task.level)
+    return run_graph_task(graph_task)
 
 
-cdef object run_task(object started):
-    cdef GraphTask task = <GraphTask>started
+cdef object run_graph_task(object started):
+    cdef GraphTask graph_task = <GraphTask>started
     cdef pb_state *state = thread_state()
     cdef bint grad_before = state.grad_enabled, inference_before = state.inference
     cdef void *running_before = state.running_node
-    cdef visit_t *visit = NULL
+    cdef node_task *task = NULL
     cdef uint32_t turns = 0
     cdef bint logged
     try:
-        count_dependencies(task)
-        if task.restricted:
-            prepare_captures(task)
-        state.graph_task = <void *>task
-        state.grad_enabled = task.create_graph
+        count_dependencies(graph_task)
+        if graph_task.restricted:
+            prepare_captures(graph_task)
+        state.graph_task = <void *>graph_task
+        state.grad_enabled = graph_task.create_graph
         state.inference = 0
-        seed(task)
+        seed(graph_task)
         logged = is_logged()
-        while task.ready.count > 0:
+        while graph_task.ready.count > 0:
             poll_signals(&turns)
-            visit = ready_pop(&task.ready)
+            task = ready_pop(&graph_task.ready)
             if logged:
-                log_node(visit.node, visit_buffers(visit))
-            state.running_node = visit.node
+                log_node(task.node, input_buffers(task))
+            state.running_node = task.node
             if process.streams_used:
-                order_of(task).enter(visit)
+                order_of(graph_task).enter(task)
             if process.observer == NULL:
-                run_node(task, visit)
+                run_node(graph_task, task)
             else:
-                run_observed(task, visit)
-            visit = NULL
-        if task.order is not None:
-            task.order.leave(False)
+                run_observed(graph_task, task)
+            task = NULL
+        if graph_task.order is not None:
+            graph_task.order.leave(False)
     except BaseException:
-        if task.order is not None:
-            task.order.leave(True)
-        if visit != NULL and process.anomaly:
-            state.graph_task = task.outer
-            note_failure(visit.node)
-        if task.callbacks is not None:
-            run_callbacks(task, True)
+        if graph_task.order is not None:
+            graph_task.order.leave(True)
+        if task != NULL and process.anomaly:
+            state.graph_task = graph_task.outer
+            note_failure(task.node)
+        if graph_task.callbacks is not None:
+            run_callbacks(graph_task, True)
         raise
     finally:
-        state.graph_task = task.outer
+        state.graph_task = graph_task.outer
         state.running_node = running_before
         state.grad_enabled = grad_before
         state.inference = inference_before
-        task_clear(task)
-    if task.callbacks is not None:
-        run_callbacks(task, False)
-    return task.captured
+        clear_tasks(graph_task)
+    if graph_task.callbacks is not None:
+        run_callbacks(graph_task, False)
+    return graph_task.captured
 
 
-cdef int run_callbacks(GraphTask task, bint failed) except -1:
+cdef int run_callbacks(GraphTask graph_task, bint failed) except -1:
     """Call what was queued during the pass, which may queue more."""
     cdef pb_state *state = thread_state()
-    state.graph_task = <void *>task
+    state.graph_task = <void *>graph_task
     try:
-        for callback, always in task.callbacks:
+        for callback, always in graph_task.callbacks:
             if always or not failed:
                 callback()
     finally:
-        state.graph_task = task.outer
+        state.graph_task = graph_task.outer
     return 0
 
 
-cdef int prepare_captures(GraphTask task) except -1:
-    cdef visit_t *visit
+cdef int prepare_captures(GraphTask graph_task) except -1:
+    cdef node_task *task
     cdef int32_t position
-    task.captured = [None] * task.ninputs
-    task.next_capture = <int32_t *>malloc((task.ninputs + 1) * sizeof(int32_t))
-    if task.next_capture == NULL:
+    graph_task.captured = [None] * graph_task.ninputs
+    graph_task.next_capture = <int32_t *>malloc((graph_task.ninputs + 1) * sizeof(int32_t))
+    if graph_task.next_capture == NULL:
         raise MemoryError()
-    for position in range(<int32_t>task.ninputs):
-        task.next_capture[position] = -1
-        visit = visit_find(task, task.inputs[position].node)
-        if visit == NULL:
+    for position in range(<int32_t>graph_task.ninputs):
+        graph_task.next_capture[position] = -1
+        task = find_task(graph_task, graph_task.inputs[position].node)
+        if task == NULL:
             continue
-        if visit.flags & VISIT_CAPTURED:
-            task.next_capture[position] = visit.first_capture
-        visit.first_capture = position
-        visit.flags |= VISIT_CAPTURED
-        if task.accumulate:
-            visit.flags |= VISIT_NEEDED
-    return mark_paths(task)
+        if task.flags & TASK_CAPTURED:
+            graph_task.next_capture[position] = task.first_capture
+        task.first_capture = position
+        task.flags |= TASK_CAPTURED
+        if graph_task.accumulate:
+            task.flags |= TASK_NEEDED
+    return mark_paths(graph_task)
 
 
-cdef int seed(GraphTask task) except -1:
+cdef int seed(GraphTask graph_task) except -1:
     """Put the roots' gradients into their buffers; queue the nodes nothing else leads to."""
-    cdef visit_t *visit
+    cdef node_task *task
     cdef object value
     cdef Py_ssize_t k
-    for k in range(task.nroots):
-        visit = visit_find(task, task.roots[k].node)
-        value = task.grads[k]
-        task.grads[k] = None
+    for k in range(graph_task.nroots):
+        task = find_task(graph_task, graph_task.roots[k].node)
+        value = graph_task.grads[k]
+        graph_task.grads[k] = None
         Py_INCREF(value)
-        deliver(task, NULL, &task.roots[k], visit, <PyObject *>value)
+        accumulate_into_buffer(graph_task, NULL, &graph_task.roots[k], task, <PyObject *>value)
         value = None
         # A single root's hooks see its gradient even if it leads to none of the inputs.
-        if visit.dependencies == 0 and not visit.flags & VISIT_QUEUED and (
-                not task.restricted or task.nroots == 1
-                or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED)):
-            visit.flags |= VISIT_QUEUED
-            ready_push(&task.ready, visit)
+        if task.dependencies == 0 and not task.flags & TASK_QUEUED and (
+                not graph_task.restricted or graph_task.nroots == 1
+                or task.flags & (TASK_NEEDED | TASK_CAPTURED)):
+            task.flags |= TASK_QUEUED
+            ready_push(&graph_task.ready, task)
     return 0
 
 
 def current_task_id():
     """Return a number that only this thread's running pass has, or -1."""
-    cdef GraphTask task = running_task()
-    return -1 if task is None else task.number
+    cdef GraphTask graph_task = running_task()
+    return -1 if graph_task is None else graph_task.number
 
 
 def is_restricted():
     """Return True if this thread runs a pass that is only after the gradients of some inputs."""
-    cdef GraphTask task = running_task()
-    while task is not None and not task.restricted:
-        task = None if task.outer == NULL else <GraphTask>task.outer
-    return task is not None
+    cdef GraphTask graph_task = running_task()
+    while graph_task is not None and not graph_task.restricted:
+        graph_task = None if graph_task.outer == NULL else <GraphTask>graph_task.outer
+    return graph_task is not None
 
 
 def will_compute(Node node not None, unsigned int number):
     """Return True if the running pass computes the gradient of this forward output."""
-    cdef GraphTask task = running_task()
-    cdef visit_t *visit = NULL if task is None else visit_find(task, node_of(node))
-    if visit == NULL:
+    cdef GraphTask graph_task = running_task()
+    cdef node_task *task = NULL if graph_task is None else find_task(graph_task, node_of(node))
+    if task == NULL:
         return False
-    return not task.restricted or visit.flags & (VISIT_NEEDED | VISIT_CAPTURED) != 0
+    return not graph_task.restricted or task.flags & (TASK_NEEDED | TASK_CAPTURED) != 0

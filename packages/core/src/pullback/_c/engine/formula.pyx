@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, uint64_t
 
-from pullback._c.engine.accumulate cimport add_product, running_sum
+from pullback._c.engine.accumulate cimport add_product, add_target
 from pullback._c.dispatch.call cimport op_apply
 from pullback._c.base.dtype cimport CATEGORY_COMPLEX, dtype_category
 from pullback._c.graph.op cimport (
@@ -164,7 +164,7 @@ class Builder:
 cdef frozenset PRODUCTS = frozenset(("mul", "scaled"))
 
 
-cdef class Plan:
+cdef class TracedFormula:
     """The steps of one formula."""
     cdef int ninputs
     cdef int nsteps
@@ -178,52 +178,54 @@ cdef class Plan:
     @staticmethod
     def make(builder, ninputs, outputs):
         """Return a plan of what a builder collected."""
-        cdef Plan plan = Plan.__new__(Plan)
+        cdef TracedFormula traced = TracedFormula.__new__(TracedFormula)
         cdef int i, k
-        plan.ninputs = ninputs
-        plan.nsteps = len(builder.steps)
-        plan.ops = tuple([step[0] for step in builder.steps])
-        plan.constants = tuple(builder.constants)
+        traced.ninputs = ninputs
+        traced.nsteps = len(builder.steps)
+        traced.ops = tuple([step[0] for step in builder.steps])
+        traced.constants = tuple(builder.constants)
         for i, register in enumerate(outputs):
-            plan.outputs[i] = -1 if register is None else register
-        plan.ends_in_product = (
-            len(outputs) == 1 and plan.nsteps > 0 and plan.ops[plan.nsteps - 1].name in PRODUCTS
-            and plan.outputs[0] == ninputs + plan.nsteps - 1)
-        for i in range(plan.nsteps):
-            plan.conjugates[i] = plan.ops[i].name == "conj"
+            traced.outputs[i] = -1 if register is None else register
+        traced.ends_in_product = (
+            len(outputs) == 1 and traced.nsteps > 0
+            and traced.ops[traced.nsteps - 1].name in PRODUCTS
+            and traced.outputs[0] == ninputs + traced.nsteps - 1)
+        for i in range(traced.nsteps):
+            traced.conjugates[i] = traced.ops[i].name == "conj"
             for k, reference in enumerate(builder.steps[i][1]):
-                plan.arguments[i][k] = reference
-        return plan
+                traced.arguments[i][k] = reference
+        return traced
 
 
 cdef inline bint is_real(object value) noexcept:
     return is_tensor(value) and dtype_category[(<Tensor>value).dtype] != CATEGORY_COMPLEX
 
 
-cdef inline PyObject *plan_argument(Plan plan, PyObject **registers, int step, int k) noexcept:
+cdef inline PyObject *traced_argument(TracedFormula traced, PyObject **registers, int step,
+                                      int k) noexcept:
     """Return the k-th argument of a step (borrowed)."""
-    cdef int reference = plan.arguments[step][k]
+    cdef int reference = traced.arguments[step][k]
     if reference >= 0:
         return registers[reference]
-    return PyTuple_GET_ITEM(plan.constants, ~reference)
+    return PyTuple_GET_ITEM(traced.constants, ~reference)
 
 
-cdef int plan_run(Plan plan, PyObject **registers, int start, int stop) except -1:
+cdef int run_traced(TracedFormula traced, PyObject **registers, int start, int stop) except -1:
     """Run some steps; registers after the inputs are owned by the caller afterwards."""
     cdef PyObject *args[MAX_ARGS]
     cdef int i, k
     cdef Op op
     cdef object value
     for i in range(start, stop):
-        op = <Op>PyTuple_GET_ITEM(plan.ops, i)
+        op = <Op>PyTuple_GET_ITEM(traced.ops, i)
         for k in range(op.nargs):
-            args[k] = plan_argument(plan, registers, i, k)
-        if plan.conjugates[i] and is_real(<object>args[0]):
+            args[k] = traced_argument(traced, registers, i, k)
+        if traced.conjugates[i] and is_real(<object>args[0]):
             value = <object>args[0]
         else:
             value = op_apply(op, args)
         Py_INCREF(value)
-        registers[plan.ninputs + i] = <PyObject *>value
+        registers[traced.ninputs + i] = <PyObject *>value
     return 0
 
 
@@ -244,7 +246,7 @@ cdef class Formula:
     cdef int nsources
     cdef int kinds[MAX_ARGS]
     cdef int indices[MAX_ARGS]
-    cdef Plan plan
+    cdef TracedFormula traced
     cdef bint tried
 
 
@@ -282,7 +284,7 @@ cdef int target_number(Op op, str name) except -1:
                      f"argument")
 
 
-def write_down(op, args, kwargs):
+def trace_call(op, args, kwargs):
     """Write an op call down if an argument is a Trace, else return None."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Trace):
@@ -303,7 +305,7 @@ cdef bint is_optional(Op op, str name) except -1:
 cdef int compile_formula(Op op, Formula formula) except -1:
     formula.tried = True
     builder = Builder(formula.nsources)
-    before = swap_tracer(write_down)
+    before = swap_tracer(trace_call)
     try:
         found = formula.function(*[
             (MaybeTrace if is_optional(op, name) else Trace)(builder, i)
@@ -318,8 +320,8 @@ cdef int compile_formula(Op op, Formula formula) except -1:
         return 0
     if not all([item is None or isinstance(item, Trace) for item in found]):
         return 0
-    formula.plan = Plan.make(builder, formula.nsources,
-                             tuple([None if v is None else v.register for v in found]))
+    formula.traced = TracedFormula.make(builder, formula.nsources,
+                                        tuple([None if v is None else v.register for v in found]))
     return 0
 
 
@@ -426,19 +428,19 @@ cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 
 
 cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
-                     PyObject **results, dict unpacked, running_sum *sums) except -1:
+                     PyObject **results, dict unpacked, add_target *add_targets) except -1:
     cdef PyObject *registers[MAX_REGISTERS]
     cdef PyObject *found
     cdef int i, count, last
     cdef object value
-    cdef Plan plan = formula.plan
-    if plan is None or not compiled_enabled:
+    cdef TracedFormula traced = formula.traced
+    if traced is None or not compiled_enabled:
         return call_formula(op, formula, node, grads, results, unpacked)
-    count = plan.ninputs + plan.nsteps
+    count = traced.ninputs + traced.nsteps
     for i in range(count):
         registers[i] = NULL
     try:
-        for i in range(plan.ninputs):
+        for i in range(traced.ninputs):
             if formula.kinds[i] == FROM_GRAD and grads[0] != NULL:
                 registers[i] = grads[0]
                 Py_INCREF(<object>grads[0])
@@ -446,23 +448,24 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
             value = source_value(formula, i, node, grads, unpacked)
             Py_INCREF(value)
             registers[i] = <PyObject *>value
-        if (sums != NULL and plan.ends_in_product and op.list_arg < 0
-                and sums[formula.targets[0]].total != NULL):
-            last = plan.nsteps - 1
-            plan_run(plan, registers, 0, last)
-            if add_product(&sums[formula.targets[0]], plan_argument(plan, registers, last, 0),
-                           plan_argument(plan, registers, last, 1)):
+        if (add_targets != NULL and traced.ends_in_product and op.list_arg < 0
+                and add_targets[formula.targets[0]].total != NULL):
+            last = traced.nsteps - 1
+            run_traced(traced, registers, 0, last)
+            if add_product(&add_targets[formula.targets[0]],
+                           traced_argument(traced, registers, last, 0),
+                           traced_argument(traced, registers, last, 1)):
                 return 0
-            plan_run(plan, registers, last, plan.nsteps)
+            run_traced(traced, registers, last, traced.nsteps)
         else:
-            plan_run(plan, registers, 0, plan.nsteps)
+            run_traced(traced, registers, 0, traced.nsteps)
         for i in range(formula.ntargets):
-            if plan.outputs[i] < 0:
+            if traced.outputs[i] < 0:
                 continue
-            found = registers[plan.outputs[i]]
+            found = registers[traced.outputs[i]]
             if formula.ntargets == 1 and op.list_arg < 0 and is_tensor(<object>found):
                 results[formula.targets[0]] = found
-                registers[plan.outputs[i]] = NULL
+                registers[traced.outputs[i]] = NULL
             else:
                 put(op, node, formula.targets[i], <object>found, results)
     finally:
@@ -515,7 +518,7 @@ cdef list vjp_at(Op op, PyObject **args, object result, tuple cotangents, uint64
 
 
 cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
-                     uint64_t skipped, running_sum *sums) except -1:
+                     uint64_t skipped, add_target *add_targets) except -1:
     """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge.
 
     Of an op without a list of tensors, formulas for edges whose bits are set in `skipped` are
@@ -549,6 +552,6 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
             if needed:
                 if not formula.tried:
                     compile_formula(op, formula)
-                run_formula(op, formula, node, grads, results, unpacked, sums)
+                run_formula(op, formula, node, grads, results, unpacked, add_targets)
                 break
     return 0

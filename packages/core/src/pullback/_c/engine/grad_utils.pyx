@@ -67,7 +67,7 @@ cdef object implicit_seed(pb_edge *edge):
     """Return the gradient 1 of an output with one element."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
     cdef pb_event event
-    refuse_implicit(meta.layout, meta.dtype)
+    check_implicit_seed(meta.layout, meta.dtype)
     if process.observer == NULL:
         return ones_of(meta)
     memset(&event, 0, sizeof(event))
@@ -86,7 +86,7 @@ cdef Tensor ones_of(pb_meta *meta):
     return out
 
 
-cdef int refuse_implicit(pb_layout *layout, int dtype) except -1:
+cdef int check_implicit_seed(pb_layout *layout, int dtype) except -1:
     """Raise RuntimeError for an output whose gradient has to be given."""
     if layout.numel != 1:
         raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
@@ -226,14 +226,14 @@ cdef object with_its_batch(object tensor):
     return whole(tensor)
 
 
-cdef int refuse_batched(Tensor tensor) except -1:
+cdef int check_not_batched(Tensor tensor) except -1:
     if tensor.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: backward() would add gradients of single elements of a batch to "
                            "a tensor's .grad; use pullback.func.grad or pullback.autograd.grad")
     return 0
 
 
-cdef int refuse_in_transform() except -1:
+cdef int check_not_in_transform() except -1:
     """Raise while a function runs that a transform was given."""
     if thread_state().transforms:
         raise RuntimeError(
@@ -260,7 +260,7 @@ cdef int edge_of_input(object item, pb_edge *edge) except -1:
 cdef int edge_of_item(object item, pb_edge *edge, str refusal) except -1:
     """Fill an edge (owned) from a tensor or a (Node, output number) pair."""
     if is_tensor(item):
-        refuse_batched(<Tensor>item)
+        check_not_batched(<Tensor>item)
         tensor_edge(<Tensor>item, edge)
         if edge.node == NULL:
             raise RuntimeError(refusal)

@@ -1,4 +1,4 @@
-"""The nodes of a backward pass that are ready to run: a heap, highest sequence number first."""
+"""Node tasks, and the ready queue: a heap of tasks, the highest sequence number first."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
@@ -17,81 +17,82 @@ cdef extern from *:
     void fetch "PB_FETCH"(void *address) noexcept nogil
 
 
-# What a pass knows of a node.
-ctypedef struct visit_t:
+# The state of one node in a backward pass.
+ctypedef struct node_task:
     pb_node *node
-    void *task
+    void *graph_task            # borrowed GraphTask
     int32_t dependencies
     uint32_t flags
-    uint32_t next_edge          # of the walk that marks paths
+    uint32_t next_edge          # of the traversal in mark_paths
     uint32_t noutputs
-    int32_t first_capture       # position of an input at this node, if VISIT_CAPTURED
-    uint16_t awaited[2]         # streams that what waits in its buffers comes from
-    PyObject *single            # owned; the buffer of a node with one output
-    PyObject **many             # owned; else
+    int32_t first_capture       # position of an input at this node, if TASK_CAPTURED
+    uint16_t awaited[2]         # streams to wait for: gradients in its input buffers come from them
+    PyObject *single            # owned; the input buffer of a node with one output
+    PyObject **many             # owned; the input buffers of any other node
 
 
-cdef inline PyObject **visit_buffers(visit_t *visit) noexcept:
-    return &visit.single if visit.noutputs == 1 else visit.many
+cdef inline PyObject **input_buffers(node_task *task) noexcept:
+    return &task.single if task.noutputs == 1 else task.many
 
 
-cdef inline void fetch_ahead(visit_t *visits, uint32_t i, uint32_t count) noexcept:
-    """Begin to load the node of a later record: a pass over millions waits for memory only."""
+cdef inline void fetch_ahead(node_task *tasks, uint32_t i, uint32_t count) noexcept:
+    """Prefetch the node of a later task: large passes are bound by memory latency."""
     if i + 8 < count:
-        fetch(&visits[i + 8].node.visit)
+        fetch(&tasks[i + 8].node.task)
 
 
 ctypedef struct ready_queue:
-    visit_t **visits
+    node_task **tasks
     size_t count
     size_t room
 
 
-cdef inline visit_t **with_room(visit_t **records, size_t *room) except NULL:
-    """Return an array of records with more room; the one given is gone."""
-    cdef visit_t **grown = <visit_t **>realloc(records, (room[0] * 2 + 64) * sizeof(visit_t *))
+cdef inline node_task **with_room(node_task **tasks, size_t *room) except NULL:
+    """Return a longer array with the same tasks; frees the given one."""
+    cdef node_task **grown = <node_task **>realloc(
+        tasks, (room[0] * 2 + 64) * sizeof(node_task *))
     if grown == NULL:
         raise MemoryError()
     room[0] = room[0] * 2 + 64
     return grown
 
 
-cdef inline int ready_push(ready_queue *ready, visit_t *visit) except -1:
+cdef inline int ready_push(ready_queue *ready, node_task *task) except -1:
     cdef size_t i, parent
-    cdef uint64_t key = visit.node.sequence
+    cdef uint64_t key = task.node.sequence
     if ready.count == ready.room:
-        ready.visits = with_room(ready.visits, &ready.room)
+        ready.tasks = with_room(ready.tasks, &ready.room)
     i = ready.count
     ready.count += 1
     while i > 0:
         parent = (i - 1) // 2
-        if ready.visits[parent].node.sequence >= key:
+        if ready.tasks[parent].node.sequence >= key:
             break
-        ready.visits[i] = ready.visits[parent]
+        ready.tasks[i] = ready.tasks[parent]
         i = parent
-    ready.visits[i] = visit
+    ready.tasks[i] = task
     return 0
 
 
-cdef inline visit_t *ready_pop(ready_queue *ready) noexcept:
-    cdef visit_t *top = ready.visits[0]
-    cdef visit_t *last
+cdef inline node_task *ready_pop(ready_queue *ready) noexcept:
+    cdef node_task *top = ready.tasks[0]
+    cdef node_task *last
     cdef size_t i = 0, child, n
     ready.count -= 1
     n = ready.count
     if n == 0:
         return top
-    last = ready.visits[n]
+    last = ready.tasks[n]
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if (child + 1 < n and ready.visits[child + 1].node.sequence
-                > ready.visits[child].node.sequence):
+        if (child + 1 < n and ready.tasks[child + 1].node.sequence
+                > ready.tasks[child].node.sequence):
             child += 1
-        if ready.visits[child].node.sequence <= last.node.sequence:
+        if ready.tasks[child].node.sequence <= last.node.sequence:
             break
-        ready.visits[i] = ready.visits[child]
+        ready.tasks[i] = ready.tasks[child]
         i = child
-    ready.visits[i] = last
+    ready.tasks[i] = last
     return top

@@ -14,7 +14,7 @@ from libc.stdint cimport uint16_t, uint32_t
 
 from pullback._c.graph.levels cimport whole
 from pullback._c.device.device cimport device_types
-from pullback._c.engine.ready cimport visit_t
+from pullback._c.engine.ready cimport node_task
 from pullback._c.device.streams cimport (
     memory_use, pb_stream, stream_default, stream_now, stream_of, stream_set, stream_use,
     stream_wait)
@@ -52,17 +52,17 @@ cdef int use_grad(Tensor grad, uint16_t number) except -1:
     return stream_use(grad.storage, number)
 
 
-cdef int wait_here(visit_t *visit) except -1:
+cdef int wait_here(node_task *task) except -1:
     """Let the streams of a node wait for those that its gradients come from."""
     cdef pb_stream *stream
     cdef uint16_t awaited
     cdef int i
     for i in range(2):
-        awaited = visit.awaited[i]
+        awaited = task.awaited[i]
         if awaited:
-            visit.awaited[i] = 0
+            task.awaited[i] = 0
             stream = stream_of(awaited)
-            stream_wait(stream_on(visit.node, stream.device_type, stream.device_index), awaited)
+            stream_wait(stream_on(task.node, stream.device_type, stream.device_index), awaited)
     return 0
 
 
@@ -81,21 +81,21 @@ cdef class StreamOrder:
             found = self.callers[key] = stream_now(device_type, device_index)
         return found
 
-    cdef int enter(self, visit_t *visit) except -1:
+    cdef int enter(self, node_task *task) except -1:
         """Before a node runs: make its streams the current ones, and let them wait."""
-        cdef pb_meta *meta = node_meta(visit.node)
+        cdef pb_meta *meta = node_meta(task.node)
         cdef uint16_t caller, number
         cdef pb_stream *stream
         cdef uint32_t i
-        for i in range(visit.noutputs):
+        for i in range(task.noutputs):
             if device_types()[meta[i].device_type].streams:
                 self.caller_on(meta[i].device_type, meta[i].device_index)
         for value in self.callers.values():
             caller = value
             stream = stream_of(caller)
-            number = stream_on(visit.node, stream.device_type, stream.device_index)
+            number = stream_on(task.node, stream.device_type, stream.device_index)
             stream_set(number or caller)
-        return wait_here(visit)
+        return wait_here(task)
 
     cdef uint16_t source_of(self, pb_node *source, uint16_t own) except? 0:
         """Return the stream from which a gradient comes; `own` is on the same device."""
@@ -105,35 +105,35 @@ cdef class StreamOrder:
             number = stream_on(source, stream.device_type, stream.device_index)
         return number or self.caller_on(stream.device_type, stream.device_index)
 
-    cdef uint16_t arrive(self, pb_node *source, visit_t *visit, uint32_t nr, Tensor grad,
+    cdef uint16_t arrive(self, pb_node *source, node_task *task, uint32_t nr, Tensor grad,
                          bint is_added) except? 0:
         """A gradient has come, from the caller where there is no source.
 
         If it is to be added to another one, make the node's stream current and return the one
         before it, which is to be set again (0: none).
         """
-        cdef uint16_t own = own_stream(visit.node, nr), number
+        cdef uint16_t own = own_stream(task.node, nr), number
         if not own:
             return 0
         number = self.source_of(source, own)
         if number != own:
-            if (visit.node.kind == NODE_ACCUMULATE and visit.dependencies == 1 and not is_added
+            if (task.node.kind == NODE_ACCUMULATE and task.dependencies == 1 and not is_added
                     and not mismatch_warned):
                 warn_once()
             use_grad(grad, own)
-            if number != visit.awaited[0] and number != visit.awaited[1]:
-                if visit.awaited[0] and visit.awaited[1]:
-                    wait_here(visit)
-                visit.awaited[1 if visit.awaited[0] else 0] = number
+            if number != task.awaited[0] and number != task.awaited[1]:
+                if task.awaited[0] and task.awaited[1]:
+                    wait_here(task)
+                task.awaited[1 if task.awaited[0] else 0] = number
         if not is_added:
             return 0
-        wait_here(visit)
+        wait_here(task)
         return stream_set(own)
 
-    cdef bint is_shared(self, pb_node *source, visit_t *visit, uint32_t nr) except -1:
+    cdef bint is_shared(self, pb_node *source, node_task *task, uint32_t nr) except -1:
         """True if a node and the next one are on one stream, so that it may add what it computes
         to what waits there (which is of that stream, or STORAGE_SHARED)."""
-        cdef uint16_t own = own_stream(visit.node, nr)
+        cdef uint16_t own = own_stream(task.node, nr)
         return not own or self.source_of(source, own) == own
 
     cdef int hand_over(self, pb_node *node, uint32_t nr, Tensor grad) except -1:

@@ -13,15 +13,15 @@ __all__ = ["set_listeners"]
 
 # Called with (node, node that is running or None), with nothing, and with the node that failed.
 cdef object on_node = None
-cdef object running_place = None
+cdef object running_line = None
 cdef object on_failure = None
 
 
-def set_listeners(node, place, failure):
+def set_listeners(node, line, failure):
     """Install what anomaly detection does; ``place`` returns the source line that is running."""
-    global on_node, running_place, on_failure
+    global on_node, running_line, on_failure
     on_node = node
-    running_place = place
+    running_line = line
     on_failure = failure
 
 
@@ -48,20 +48,20 @@ cdef int note_result(object result) except -1:
 cdef int note_write(pb_storage *storage) except -1:
     """Remember which source line wrote the memory."""
     cdef PyObject *before
-    if running_place is None:
+    if running_line is None:
         return 0
-    place = running_place()
-    Py_INCREF(place)
+    line = running_line()
+    Py_INCREF(line)
     before = storage.written_at         # only now: another thread may have written meanwhile
-    storage.written_at = <PyObject *>place
+    storage.written_at = <PyObject *>line
     Py_XDECREF(before)
     return 0
 
 
 cdef int note_freed(pb_node *node) except -1:
     """Remember in a node's metadata which source line ran the pass that freed its saved values."""
-    if running_place is not None:
-        node_object(node).metadata["freed_at"] = running_place()
+    if running_line is not None:
+        node_object(node).metadata["freed_at"] = running_line()
     return 0
 
 

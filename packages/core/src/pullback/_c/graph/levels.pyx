@@ -16,35 +16,36 @@ from libc.stdint cimport uint64_t
 from pullback._c.base.dtype cimport dtype_differentiable
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_PRIMAL, TENSOR_IS_VIEW, Tensor, tensor_extra)
+    TENSOR_IS_BATCHED, TENSOR_IS_PRIMAL, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, Tensor, tensor_extra)
 
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)
 
 cdef enum:
-    MAX_LEVELS = 63             # one bit each in pb_state.hidden
+    MAX_LEVELS = 63             # one bit each in pb_state.disabled_levels
 
-__all__ = ["enter_level", "enter_watch", "exit_level", "hide_all_levels", "hide_levels_inside",
-           "hide_one_level", "level_count", "restore_levels", "whole"]
+__all__ = ["disable_all_levels", "disable_levels_inside", "disable_one_level",
+           "enter_dispatch_mode", "enter_level", "exit_level", "level_count", "restore_levels",
+           "whole"]
 
 
 @cython.no_gc_clear                     # a cycle is broken at the tensor; the links must hold
-cdef class Lift:
+cdef class WrapperState:
     """What one level adds to one tensor."""
 
     def __dealloc__(self):
         unlink(self)
 
 
-cdef int unlink(Lift self) except -1:
+cdef int unlink(WrapperState self) except -1:
     if self.level is None:
         return 0
     if self.before != NULL:
-        (<Lift>self.before).after = self.after
+        (<WrapperState>self.before).after = self.after
     else:
         self.level.first = self.after
     if self.after != NULL:
-        (<Lift>self.after).before = self.before
+        (<WrapperState>self.after).before = self.before
     self.before = NULL
     self.after = NULL
     self.level = None
@@ -71,7 +72,7 @@ def enter_level(int size=-1, randomness=None):
     return open_inside(level)
 
 
-def enter_watch(on_call=None, on_write=None):
+def enter_dispatch_mode(on_call=None, on_write=None):
     """Open a level at which functions are told of this thread's ops; returns its number.
 
     ``on_call(op, args, run)`` gets each op that is no composite, with all its arguments, before it
@@ -83,7 +84,7 @@ def enter_watch(on_call=None, on_write=None):
     Raises: RuntimeError when too many levels are open.
     """
     cdef Level level = Level.__new__(Level)
-    level.size = LEVEL_OF_WATCHER
+    level.size = LEVEL_OF_DISPATCH_MODE
     level.on_call = on_call
     level.on_write = on_write
     return open_inside(level)
@@ -102,7 +103,7 @@ cdef int open_inside(Level level) except -1:
     level.number = state.levels + 1
     (<list>state.level_stack)[state.levels] = level
     state.levels += 1
-    state.hidden &= ~(<uint64_t>1 << state.levels)
+    state.disabled_levels &= ~(<uint64_t>1 << state.levels)
     return level.number
 
 
@@ -110,17 +111,17 @@ def exit_level(int number):
     """Close a level and those inside it; what they added to tensors is gone."""
     cdef pb_state *state = thread_state()
     cdef Level level
-    cdef Lift lift = None
+    cdef WrapperState wrapper = None
     open_level(number, "exit_level")
     while state.levels >= number:
         state.levels -= 1
         level = <Level>(<list>state.level_stack)[state.levels]
         (<list>state.level_stack)[state.levels] = None
         while level.first != NULL:
-            lift = <Lift>level.first
-            unlink(lift)
-            lift.value = None
-        lift = None
+            wrapper = <WrapperState>level.first
+            unlink(wrapper)
+            wrapper.value = None
+        wrapper = None
     if state.levels == 0:
         stack = <object>state.level_stack
         state.level_stack = NULL
@@ -129,30 +130,30 @@ def exit_level(int number):
 
 # ---- what levels add to tensors ------------------------------------------------------------------
 
-cdef Lift lifts(Tensor tensor):
+cdef WrapperState wrapper_state(Tensor tensor):
     """Return the first of a tensor's lifts, past those whose level has ended."""
-    cdef Lift lift
-    if not tensor.flags & TENSOR_IS_LIFTED:
+    cdef WrapperState wrapper
+    if not tensor.flags & TENSOR_IS_WRAPPED:
         return None
-    lift = <Lift>tensor.extra.lifts
-    if lift.value is not None:
-        return lift
-    while lift is not None and lift.value is None:
-        lift = lift.outer
-    attach(tensor, lift)
-    return lift
+    wrapper = <WrapperState>tensor.extra.wrapper_state
+    if wrapper.value is not None:
+        return wrapper
+    while wrapper is not None and wrapper.value is None:
+        wrapper = wrapper.outer
+    attach(tensor, wrapper)
+    return wrapper
 
 
-cdef int attach(Tensor tensor, Lift lift) except -1:
+cdef int attach(Tensor tensor, WrapperState wrapper) except -1:
     """Make a list of lifts, which may be empty, the tensor's."""
-    cdef PyObject *before = tensor_extra(tensor).lifts
-    if lift is None:
-        tensor.extra.lifts = NULL
-        tensor.flags &= ~TENSOR_IS_LIFTED
+    cdef PyObject *before = tensor_extra(tensor).wrapper_state
+    if wrapper is None:
+        tensor.extra.wrapper_state = NULL
+        tensor.flags &= ~TENSOR_IS_WRAPPED
     else:
-        Py_INCREF(lift)
-        tensor.extra.lifts = <PyObject *>lift
-        tensor.flags |= TENSOR_IS_LIFTED
+        Py_INCREF(wrapper)
+        tensor.extra.wrapper_state = <PyObject *>wrapper
+        tensor.flags |= TENSOR_IS_WRAPPED
     Py_XDECREF(before)
     return 0
 
@@ -170,49 +171,49 @@ cdef bint sees_base(Tensor tensor) noexcept:
             and dtype_differentiable(tensor.dtype))
 
 
-cdef uint64_t hide_level(int level) noexcept:
+cdef uint64_t disable_level(int level) noexcept:
     """Put an open level out of sight; returns what was before."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t before = state.hidden
-    state.hidden |= <uint64_t>1 << level
+    cdef uint64_t before = state.disabled_levels
+    state.disabled_levels |= <uint64_t>1 << level
     return before
 
 
 cdef Level batch_level(Tensor tensor):
     """Return the innermost level at which a tensor is batched, or None."""
-    cdef Lift lift
+    cdef WrapperState wrapper
     if not tensor.flags & TENSOR_IS_BATCHED:
         return None
-    lift = lifts(tensor)
-    return None if lift is None or not is_open_here(lift.level) else lift.level
+    wrapper = wrapper_state(tensor)
+    return None if wrapper is None or not is_open_here(wrapper.level) else wrapper.level
 
 
-cdef int tangent_level(Tensor tensor, uint64_t hidden) except -1:
+cdef int tangent_level(Tensor tensor, uint64_t disabled) except -1:
     """Return the innermost level in sight at which a tensor has a tangent, or 0.
 
     A view's own tangents may be those of outer levels only, if its base was written since.
     """
-    cdef Lift lift = lifts(tensor)
+    cdef WrapperState wrapper = wrapper_state(tensor)
     cdef int found = 0
-    while lift is not None and found == 0:
-        if (lift.value is not None and not hidden >> lift.level.number & 1
-                and is_open_here(lift.level)):
-            found = lift.level.number
-        lift = lift.outer
+    while wrapper is not None and found == 0:
+        if (wrapper.value is not None and not disabled >> wrapper.level.number & 1
+                and is_open_here(wrapper.level)):
+            found = wrapper.level.number
+        wrapper = wrapper.outer
     if sees_base(tensor):
-        found = max(found, tangent_level(<Tensor>tensor.extra.base, hidden))
+        found = max(found, tangent_level(<Tensor>tensor.extra.base, disabled))
     return found
 
 
-cdef Level innermost_level(bint of_watcher):
+cdef Level innermost_level(bint of_dispatch_mode):
     """Return the innermost level of vmap in sight, or that of a watcher; None without one."""
     cdef pb_state *state = thread_state()
     cdef Level level
     cdef int number
     for number in range(state.levels, 0, -1):
-        if not state.hidden >> number & 1:
+        if not state.disabled_levels >> number & 1:
             level = <Level>PyList_GET_ITEM(<object>state.level_stack, number - 1)
-            if level.size == LEVEL_OF_WATCHER if of_watcher else level.size >= 0:
+            if level.size == LEVEL_OF_DISPATCH_MODE if of_dispatch_mode else level.size >= 0:
                 return level
     return None
 
@@ -222,17 +223,17 @@ cdef int level_size(int level) except? -3:
     return (<Level>(<list>thread_state().level_stack)[level - 1]).size
 
 
-cdef Lift link(Tensor value, Level level, Lift outer):
-    cdef Lift lift = Lift.__new__(Lift)
-    lift.value = value
-    lift.level = level
-    lift.outer = outer
-    lift.before = NULL
-    lift.after = level.first
+cdef WrapperState link(Tensor value, Level level, WrapperState outer):
+    cdef WrapperState wrapper = WrapperState.__new__(WrapperState)
+    wrapper.value = value
+    wrapper.level = level
+    wrapper.outer = outer
+    wrapper.before = NULL
+    wrapper.after = level.first
     if level.first != NULL:
-        (<Lift>level.first).before = <PyObject *>lift
-    level.first = <PyObject *>lift
-    return lift
+        (<WrapperState>level.first).before = <PyObject *>wrapper
+    level.first = <PyObject *>wrapper
+    return wrapper
 
 
 cdef Level open_level(int level, str name):
@@ -242,35 +243,35 @@ cdef Level open_level(int level, str name):
     return <Level>(<list>state.level_stack)[level - 1]
 
 
-def hide_all_levels():
+def disable_all_levels():
     """Put all levels out of this thread's sight; returns what to restore."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t before = state.hidden
+    cdef uint64_t before = state.disabled_levels
     cdef int number
     for number in range(1, state.levels + 1):
-        state.hidden |= <uint64_t>1 << number
+        state.disabled_levels |= <uint64_t>1 << number
     return before
 
 
-def hide_levels_inside(int number):
+def disable_levels_inside(int number):
     """Put all levels but watchers' that are inside one out of sight; returns what to restore."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t before = state.hidden
+    cdef uint64_t before = state.disabled_levels
     cdef int inner
     for inner in range(number + 1, state.levels + 1):
-        if level_size(inner) != LEVEL_OF_WATCHER:
-            hide_level(inner)
+        if level_size(inner) != LEVEL_OF_DISPATCH_MODE:
+            disable_level(inner)
     return before
 
 
-def hide_one_level(int level):
+def disable_one_level(int level):
     """Put an open level out of this thread's sight; returns what to restore."""
-    return hide_level(level)
+    return disable_level(level)
 
 
-def restore_levels(uint64_t hidden):
+def restore_levels(uint64_t disabled):
     """Put levels back into this thread's sight."""
-    thread_state().hidden = hidden
+    thread_state().disabled_levels = disabled
 
 
 # ---- batches -------------------------------------------------------------------------------------
@@ -280,13 +281,13 @@ cdef Tensor batch_of(Tensor tensor):
 
     Raises: RuntimeError when vmap, which made it, is over.
     """
-    cdef Lift lift = lifts(tensor)
-    if lift is not None:
-        return lift.value
-    refuse_escaped()
+    cdef WrapperState wrapper = wrapper_state(tensor)
+    if wrapper is not None:
+        return wrapper.value
+    raise_escaped()
 
 
-cdef int refuse_escaped() except -1:
+cdef int raise_escaped() except -1:
     raise RuntimeError("a tensor escaped from inside a function that vmap ran: it stood for one "
                        "element of a batch, and the batch is gone. Return it from the function.")
 

@@ -191,7 +191,7 @@ cdef void node_dispose(pb_node *node) noexcept:
 cdef void node_dead(pb_node *node) noexcept:
     """Free a node nobody counts on any more, and everything that dies with it."""
     global dying
-    node.visit = dying
+    node.task = dying
     dying = node
     if not draining:
         drain()
@@ -211,7 +211,7 @@ cdef void drain() noexcept:
     while dying != NULL or late_count:
         if dying != NULL:
             node = dying
-            dying = <pb_node *>node.visit
+            dying = <pb_node *>node.task
             node_dispose(node)
         else:
             late_count -= 1
@@ -269,7 +269,7 @@ cdef bint accumulator_rests(pb_node *node) noexcept:
     if leaf == NULL or not leaf_keeps(leaf, node):
         return False
     node.flags = 0
-    node.visit = NULL
+    node.task = NULL
     node.op = NULL
     Py_DECREF(<object>leaf)
     return True

@@ -13,41 +13,41 @@ cdef enum:
     MAX_SAVED = 16
 
 cdef enum argument_kind:
-    ARG_ANY = 0                 # the entry's own code looks at it
+    ARG_ANY = 0                 # the entry's code checks it
     ARG_TENSOR = 1
     ARG_OPTIONAL_TENSOR = 2
     ARG_OPERAND = 3             # a tensor or a number
     ARG_TENSORS = 4             # a sequence of tensors
     ARG_OPTIONAL_OPERAND = 5
 
-# Arguments of a plain type; bit 2: None may stand for it.
+# Types of arguments that are no tensors; with bit 2 the argument may be None.
 cdef enum number_kind:
     NUMBER_INT = 1
     NUMBER_FLOAT = 2
     NUMBER_OPTIONAL = 4
     NUMBER_SCALAR = 8           # of any type
     NUMBER_BOOL = 16
-    NUMBER_LIST = 32            # of ints, or one; the entry's own code looks at the items
+    NUMBER_LIST = 32            # ints, or one; the entry's code checks the items
     NUMBER_DTYPE = 64
-    NUMBER_ANY = 128            # the entry's own code looks at it
+    NUMBER_ANY = 128            # the entry's code checks it
 
 cdef enum op_kind:
-    OP_KERNEL = 0               # forward below autograd, recorded as one node
-    OP_COMPOSITE = 1            # written in other ops, which record themselves
+    OP_KERNEL = 0               # its forward pass runs below autograd, recorded as one node
+    OP_COMPOSITE = 1            # composed of other ops, each of which is recorded
 
 cdef enum:
     OP_INPLACE = 1              # writes its first argument
     OP_VIEW = 2                 # results share the first argument's memory
     OP_HAS_OUT = 4              # takes out=
-    OP_VARARGS = 8              # the last positional argument may be spread: view(2, 3)
+    OP_VARARGS = 8              # the last positional argument takes *args: view(2, 3)
     OP_DIFFERENTIABLE = 16
     OP_ALPHA = 32               # the second operand is scaled by `alpha`
-    OP_OVERLAP = 64             # writes one value: elements may share memory
+    OP_OVERLAP = 64             # writes one value: elements of the target may share memory
     OP_INDEXED = 128            # an untyped argument holds tensors
     OP_RANDOM = 256             # draws random numbers
-    OP_SHARES = 512             # may write to memory that it reads
+    OP_SHARES = 512             # its target may overlap its operands
     OP_EXACT = 1024             # out= must have the result's dtype
-    OP_DIRECT = 2048            # its forward pass writes straight into a tensor given as out=
+    OP_DIRECT = 2048            # its forward pass can write into the tensor given as out=
 
 # Where a saved value comes from.
 cdef enum saved_source:
@@ -63,19 +63,19 @@ ctypedef struct saved_spec:
     uint64_t needed_by          # bit i: the formula of tensor argument i uses it
 
 
-# Which dtype an op computes in, and which its result has.
+# Type promotion: the dtype an op computes in, and that of its result.
 cdef enum promotion:
     PROMOTE_DEFAULT = 0         # the result has the operands' common dtype
     PROMOTE_FLOAT = 1           # integers and bool become the default float
     PROMOTE_BOOL_OUT = 2        # computed in the common dtype, the result is bool
-    PROMOTE_REAL_OUT = 3        # complex gives its real dtype
+    PROMOTE_REAL_OUT = 3        # the result of a complex dtype is real
     PROMOTE_WHERE = 4           # the first operand is a condition
 
 
-# How an op carries tangents in forward mode.
+# Rules of forward mode: how an op maps tangents.
 cdef enum jvp_rule:
     JVP_TRANSPOSE = 0           # by transposing its vjp
-    JVP_POINTWISE = 1           # a diagonal Jacobian: the vjp of real numbers is the jvp
+    JVP_POINTWISE = 1           # diagonal Jacobian: for real numbers the vjp is the jvp
     JVP_LINEAR = 2              # linear in all differentiable arguments together
     JVP_MULTILINEAR = 3         # linear in each of them
 
@@ -89,8 +89,8 @@ cdef class Op:
     cdef bytes encoded_name
     cdef const char *name_bytes
     cdef readonly str node_name
-    cdef readonly object namer          # None, or gives the node's name from kept values
-    cdef readonly tuple namer_indices   # which saved values it takes
+    cdef readonly object namer          # None, or computes the node's name from saved values
+    cdef readonly tuple namer_indices   # the saved values that it takes
     cdef readonly int id
     cdef int kind
     cdef int flags
@@ -105,8 +105,8 @@ cdef class Op:
     cdef int list_arg                   # position among the arguments, -1: none
     # the forward pass
     cdef forward_function forward
-    cdef object python                  # composite, or forward in Python
-    cdef readonly object decompose      # for devices without a kernel: the same in other ops
+    cdef object python                  # a composite, or a forward pass in Python
+    cdef readonly object decompose      # decomposition, for devices without a kernel
     cdef int primitive
     cdef int promote
     cdef uint32_t dtypes
@@ -119,7 +119,7 @@ cdef class Op:
     cdef object save                    # dict: extra name -> callable, or None
     cdef object backward                # Backward, made at first use
     cdef readonly Op functional         # of an in-place op
-    cdef Op view                        # of a view's adjoint, once it has run
+    cdef Op view                        # of a view's backward op: the view, after its first run
     cdef object reads_out              # of all arguments: whether formulas read the result; or None
     cdef str overload                   # op for calls with keywords that this one lacks, or None
     cdef readonly object entry          # the table's entry
@@ -135,7 +135,7 @@ cdef object plain_number(Op op, int position, object value, bint by_name)
 
 
 cdef inline bint is_plain_number(Op op, int position, PyObject *value) except -1:
-    """True for an argument that needs no more looking at: a default, or one that fits."""
+    """True for an argument that needs no conversion: a default, or one of the declared type."""
     cdef int64_t found
     if value == PyTuple_GET_ITEM(op.defaults, position):
         return True

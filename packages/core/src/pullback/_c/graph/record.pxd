@@ -22,13 +22,13 @@ cdef int move_retained(Tensor tensor, pb_node *node, uint32_t number) except -1
 cdef int rebase(Tensor target, pb_node *node) except -1
 cdef object toggled(object tensor, int flags)
 cdef object complex_part(object whole, tuple shape, tuple strides, object start)
-cdef tuple geometry(Tensor tensor)
+cdef tuple as_strided_args(Tensor tensor)
 cdef object replay(Tensor base, tuple view)
 cdef int bump_version(Tensor target, int writer) except -1
 
 
-# What a CopySlices node carries besides its edges.
+# The in-place write of a CopySlices node.
 cdef class SliceWrite:
     cdef pb_node *inner             # owned; the op's own node
     cdef readonly tuple base        # shape, strides, offset and dtype of the base
-    cdef readonly tuple view        # of the part that was written
+    cdef readonly tuple view        # the same of the written view

@@ -180,12 +180,12 @@ cdef int save_argument(Op op, pb_node *node, int index, object value) except -1:
 cdef object overwritten(object value):
     """Return a copy of what an in-place op is about to overwrite, with its tangents."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t hidden = state.hidden
-    state.hidden &= ~state.op_levels
+    cdef uint64_t disabled = state.disabled_levels
+    state.disabled_levels &= ~state.op_levels
     try:
         return op_named("clone")(value)
     finally:
-        state.hidden = hidden
+        state.disabled_levels = disabled
 
 
 cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
@@ -275,11 +275,11 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
     if not recorded or not thread_state().grad_enabled:
         return 0
     if thread_state().tracing != 0:
-        refuse_captured(target)
+        check_not_captured(target)
     if target.flags & TENSOR_IS_VIEW:
         base = <Tensor>target.extra.base
         if target.extra.view_kind != VIEW_DEFAULT:
-            refuse_view(target, False)
+            raise_view_written(target, False)
         # The base may require no grad: x = base.view(2).requires_grad_() is a leaf, too.
         if (base.node == NULL and tensor_requires_grad(target)) or views_leaf(target):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
@@ -290,7 +290,7 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
     return 0
 
 
-cdef int refuse_captured(Tensor target) except -1:
+cdef int check_not_captured(Tensor target) except -1:
     """Raise if a tensor is older than the transform that runs: it would keep that one's history."""
     cdef Tensor root = (<Tensor>target.extra.base) if target.flags & TENSOR_IS_VIEW else target
     if <int32_t>(root.transform - thread_state().tracing) < 0:
@@ -310,7 +310,7 @@ cdef bint views_leaf(Tensor target) noexcept:
             and (<Tensor>node.op).storage == target.storage)
 
 
-cdef int refuse_view(Tensor view, bint indirect) except -1:
+cdef int raise_view_written(Tensor view, bint indirect) except -1:
     """Raise because a view was written, or what it is a view of, and no history can say so."""
     cdef int kind = view.extra.view_kind
     cdef str written = "is being modified inplace"
@@ -360,7 +360,7 @@ cdef int bump_version(Tensor target, int writer) except -1:
     return 0
 
 
-cdef tuple geometry(Tensor tensor):
+cdef tuple as_strided_args(Tensor tensor):
     return (layout_shape_tuple(tensor.layout), layout_strides_tuple(tensor.layout), tensor.offset,
             dtype_object(tensor.dtype), tensor.flags & TENSOR_LAZY)
 
@@ -370,7 +370,7 @@ cdef class SliceWrite:
 
     def __dealloc__(self):
         if self.inner != NULL:
-            self.inner.visit = NULL
+            self.inner.task = NULL
             self.inner.flags &= ~NODE_INNER
             node_release(self.inner)
 
@@ -393,11 +393,11 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
     try:
         write = SliceWrite.__new__(SliceWrite)
         write.inner = node_retain(node)
-        write.base = geometry(base)
-        write.view = geometry(target)
+        write.base = as_strided_args(base)
+        write.view = as_strided_args(target)
         Py_INCREF(write)
         slices.op = <PyObject *>write
-        node.visit = slices
+        node.task = slices
         node.flags |= NODE_INNER
         node_set_meta(slices, 0, base.layout, base.dtype, base.storage)
         edges = node_edges(slices)
@@ -454,13 +454,13 @@ cdef int view_refresh(Tensor view) except -1:
         if view.node == NULL:
             view.extra.view_version = current
         elif view.extra.view_kind != VIEW_DEFAULT:
-            refuse_view(view, True)
+            raise_view_written(view, True)
         elif not views_leaf(view):
             view.extra.view_version = current
             tensor_set_node(view, NULL, 0)      # the base was detached, then written
         return 0
     if view.extra.view_kind != VIEW_DEFAULT:
-        refuse_view(view, True)
+        raise_view_written(view, True)
     state = thread_state()
     enabled = state.grad_enabled
     inference = state.inference
@@ -468,7 +468,7 @@ cdef int view_refresh(Tensor view) except -1:
     state.inference = 0
     view.extra.view_version = current
     try:
-        again = <Tensor?>replay(base, geometry(view))
+        again = <Tensor?>replay(base, as_strided_args(view))
     finally:
         state.grad_enabled = enabled
         state.inference = inference

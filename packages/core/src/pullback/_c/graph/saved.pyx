@@ -12,12 +12,12 @@ from libc.stdint cimport uint32_t, uint64_t
 from pullback._c.base.dtype cimport dtype_differentiable, dtype_object
 from pullback._c.graph.op cimport Op, SOURCE_ARG, all_ops, missing, op_named
 from pullback._c.base.layout cimport layout_retain, layout_same_shape, layout_shape_tuple
-from pullback._c.graph.levels cimport Lift, lifts, link
+from pullback._c.graph.levels cimport WrapperState, link, wrapper_state
 from pullback._c.graph.node cimport node_extra, node_name, node_retain
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_LIFTED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias,
+    TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor, device_of, tensor_alias,
     tensor_extra, tensor_is_exact, tensor_set_node, tensor_wrap)
 from pullback._c.base.types cimport (
     NODE_FREED, NODE_FREED_BY_GRAD, NODE_INNER, NODE_OP, SAVED_INPUT, SAVED_NONE, SAVED_OBJECT,
@@ -26,7 +26,7 @@ from pullback._c.base.types cimport (
 from pullback._c.base.state import is_anomaly_enabled
 
 
-cdef int refuse_inference(Tensor tensor) except -1:
+cdef int check_savable(Tensor tensor) except -1:
     """Raise for an inference tensor; transforms may keep them for the time that they run."""
     if tensor.storage.flags & STORAGE_INFERENCE and not thread_state().transforms:
         raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can "
@@ -37,7 +37,7 @@ cdef int refuse_inference(Tensor tensor) except -1:
 cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
     """Keep a tensor at an index of a node under construction."""
     cdef pb_saved *saved = node_saved(node) + index
-    refuse_inference(tensor)
+    check_savable(tensor)
     if thread_state().saved_hooks != NULL:
         return save_packed(node, index, tensor, is_output)
     saved.version = tensor.storage.version
@@ -45,7 +45,7 @@ cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) ex
     if is_output:
         saved.kind = SAVED_OUTPUT
         saved.output_nr = tensor.output_nr
-    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_LIFTED)
+    elif (tensor.flags & (TENSOR_REQUIRES_GRAD | TENSOR_IS_WRAPPED)
             or not tensor_is_exact(tensor)):
         saved.kind = SAVED_TENSOR
         Py_INCREF(tensor)
@@ -105,7 +105,7 @@ cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
         unpack_hooks(node)              # formulas share what unpack gives
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
-            refuse_inference(<Tensor>value)
+            check_savable(<Tensor>value)
             kept.versions[i] = (<Tensor>value).storage.version
             if kept.unpack is not None:
                 kept.values[i] = packed_by(pack, <Tensor>value)
@@ -139,33 +139,33 @@ cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, obje
         saved.node = edge_for_packed(tensor)
     Py_INCREF(packed)
     saved.object = <PyObject *>packed
-    lift = None
-    if tensor.flags & TENSOR_IS_LIFTED:
-        lift = lifts_apart(tensor)
-    unpack_hooks(node)[index] = (unpack, lift)
+    wrapper = None
+    if tensor.flags & TENSOR_IS_WRAPPED:
+        wrapper = copy_wrapper_state(tensor)
+    unpack_hooks(node)[index] = (unpack, wrapper)
     return 0
 
 
-cdef object lifts_apart(Tensor tensor):
+cdef object copy_wrapper_state(Tensor tensor):
     """Return what levels add to a tensor, with copies of tangents, which may be overwritten.
 
     What a hook kept has no version that would tell. The copies have tangents at all levels that
     are in sight but for the op that runs.
     """
     cdef pb_state *state = thread_state()
-    cdef uint64_t hidden = state.hidden
-    cdef Lift lift = lifts(tensor), made = None
+    cdef uint64_t disabled = state.disabled_levels
+    cdef WrapperState wrapper = wrapper_state(tensor), made = None
     cdef list found = []
-    while lift is not None:
-        if lift.value is not None:
-            found.append(lift)
-        lift = lift.outer
-    state.hidden &= ~state.op_levels
+    while wrapper is not None:
+        if wrapper.value is not None:
+            found.append(wrapper)
+        wrapper = wrapper.outer
+    state.disabled_levels &= ~state.op_levels
     try:
-        for lift in reversed(found):
-            made = link(<Tensor>op_named("clone")(lift.value), lift.level, made)
+        for wrapper in reversed(found):
+            made = link(<Tensor>op_named("clone")(wrapper.value), wrapper.level, made)
     finally:
-        state.hidden = hidden
+        state.disabled_levels = disabled
     return made
 
 
@@ -327,7 +327,7 @@ cdef object saved_unpack(pb_node *node, int index, str name):
         if saved.storage.version != saved.version:
             raise_modified(node, saved, tensor)
         if saved.object != NULL:
-            give_lift(tensor, saved.object)
+            give_wrapper_state(tensor, saved.object)
         if saved.kind == SAVED_OUTPUT:
             if dtype_differentiable(saved.dtype):
                 if node.flags & NODE_INNER:
@@ -384,25 +384,25 @@ cdef Tensor unpacked_by(object unpack, object packed):
     return <Tensor>found
 
 
-cdef int give_packed_lift(pb_node *node, int index, object lift) except -1:
+cdef int give_packed_wrapper_state(pb_node *node, int index, object wrapper) except -1:
     """Keep tangents with a packed tensor, which has got them since."""
     cdef dict hooks = <dict>node.extra.saved_hooks
-    hooks[index] = (hooks[index][0], lift)
+    hooks[index] = (hooks[index][0], wrapper)
     return 0
 
 
-cdef int give_lift(Tensor tensor, PyObject *lift) except -1:
+cdef int give_wrapper_state(Tensor tensor, PyObject *wrapper) except -1:
     """Give a fresh alias the tangents that the saved tensor had."""
-    Py_INCREF(<object>lift)
-    tensor_extra(tensor).lifts = lift
-    tensor.flags |= TENSOR_IS_LIFTED
+    Py_INCREF(<object>wrapper)
+    tensor_extra(tensor).wrapper_state = wrapper
+    tensor.flags |= TENSOR_IS_WRAPPED
     return 0
 
 
 cdef object unpack_packed(pb_node *node, int index):
     cdef pb_saved *saved = node_saved(node) + index
     cdef Tensor tensor, result
-    unpack, lift = (<dict>node.extra.saved_hooks)[index]
+    unpack, wrapper = (<dict>node.extra.saved_hooks)[index]
     packed = <object>saved.object
     tensor = unpacked_by(unpack, packed)
     if saved.kind == SAVED_NONE:
@@ -413,11 +413,11 @@ cdef object unpack_packed(pb_node *node, int index):
             f"{list(layout_shape_tuple(tensor.layout))} and dtype "
             f"{dtype_object(tensor.dtype).name}, but the saved tensor had shape "
             f"{list(layout_shape_tuple(saved.layout))} and dtype {dtype_object(saved.dtype).name}")
-    if saved.flags == PACKED_ROOT and saved.node == NULL and lift is None:
+    if saved.flags == PACKED_ROOT and saved.node == NULL and wrapper is None:
         return tensor
     result = tensor_alias(tensor)
-    if lift is not None:
-        give_lift(result, <PyObject *>lift)
+    if wrapper is not None:
+        give_wrapper_state(result, <PyObject *>wrapper)
     if saved.flags == PACKED_OUTPUT and dtype_differentiable(saved.dtype):
         if node.flags & NODE_INNER:
             give_inner_history(node, result)

@@ -8,14 +8,14 @@ cdef enum tensor_flags:
     TENSOR_REQUIRES_GRAD = 1    # of a leaf; non-leaves have a node
     TENSOR_IS_VIEW = 2
     TENSOR_RETAINS_GRAD = 4
-    TENSOR_IS_LIFTED = 8        # has a tangent, or is batched
+    TENSOR_IS_WRAPPED = 8       # has wrapper states: tangents, or a batch
     TENSOR_IS_PRIMAL = 16       # a view that its base's tangents do not reach
     TENSOR_IS_BATCHED = 32
     TENSOR_CONJ = 64            # the elements are the conjugates of the values in memory
     TENSOR_NEG = 128            # and the negatives of that
     TENSOR_LAZY = 192           # either: only kernel_call and `resolved` in launch.pyx compute them
 
-# How a view came about: decides which in-place writes it refuses.
+# How a view was made, which decides which in-place writes raise.
 cdef enum view_kind:
     VIEW_DEFAULT = 0
     VIEW_MULTI_OUTPUT = 1
@@ -24,22 +24,22 @@ cdef enum view_kind:
     VIEW_INFERENCE = 4
 
 
-# The rarely needed part of a tensor.
+# Fields that few tensors have.
 ctypedef struct pb_tensor_extra:
     PyObject *grad              # owned Tensor
-    PyObject *base              # owned Tensor, the root of a chain of views
+    PyObject *base              # owned Tensor that the view, or the first of a chain, is of
     PyObject *hooks             # owned dict of a leaf's tensor hooks
     PyObject *post_hooks        # owned dict of post-accumulate hooks
-    PyObject *lifts             # owned Lift: what the innermost level adds, linked to the others
+    PyObject *wrapper_state     # owned WrapperState of the innermost level, linked to outer ones
     PyObject *name              # owned str
-    pb_node *accumulator        # borrowed; owned while it rests, without count and leaf
+    pb_node *accumulator        # borrowed; owned once its count is 0, to be used again
     uint32_t view_version       # storage version that the view's node belongs to
     uint8_t view_kind
     int8_t grad_dtype           # -1: the tensor's own; -2: unchecked
-    int16_t device_type         # of what a batched tensor stands for
+    int16_t device_type         # of a batched tensor: its batch's
     int16_t device_index
     uint16_t grad_stream        # of the last addition to grad; 0: the device's default stream
-    bint closed                 # a leaf that a transform made for a function that has returned
+    bint closed                 # leaf made by a transform whose function has returned
 
 
 cdef class Tensor:
@@ -52,7 +52,7 @@ cdef class Tensor:
     cdef uint32_t gc_mark
     cdef uint8_t dtype
     cdef uint8_t flags
-    cdef uint32_t transform         # the number of the last one begun before this was made
+    cdef uint32_t transform         # number of the last transform begun before the tensor was made
     cdef dict __dict__
     cdef object __weakref__
 
@@ -99,7 +99,7 @@ cdef inline int tensor_device_index(Tensor self) noexcept nogil:
 
 
 cdef inline uint32_t device_key(Tensor self) noexcept nogil:
-    """Return a number that tells the device of the tensor's memory from others."""
+    """Return a number that identifies the device of the tensor's memory."""
     return <uint32_t><uint16_t>self.storage.device_type << 16 | <uint16_t>self.storage.device_index
 
 
@@ -109,11 +109,11 @@ cdef inline bint same_device(Tensor a, Tensor b) noexcept nogil:
 
 
 cdef inline bint tensor_is_tracked(Tensor self) noexcept nogil:
-    """True if what is computed from the tensor must be computed by ops."""
-    return tensor_requires_grad(self) or self.flags & TENSOR_IS_LIFTED != 0
+    """True if autograd or a transform must see what is computed from the tensor."""
+    return tensor_requires_grad(self) or self.flags & TENSOR_IS_WRAPPED != 0
 
 
-# What other modules fill in: methods that need ops or the engine.
+# Methods that need ops or the engine; modules above this one set them.
 cdef class Late:
     cdef object repr
     cdef object new

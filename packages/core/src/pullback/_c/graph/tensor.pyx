@@ -182,8 +182,8 @@ cdef void extra_release(tensor_fields *self) noexcept:
     self.extra = NULL
     if extra.grad != NULL:
         release_later(extra.grad)       # a chain of .grad must not recurse
-    if extra.lifts != NULL:
-        release_later(extra.lifts)
+    if extra.wrapper_state != NULL:
+        release_later(extra.wrapper_state)
     if extra.accumulator != NULL and extra.accumulator.op == NULL:
         node_dead(extra.accumulator)    # it rests: the tensor's own
     Py_XDECREF(extra.base)
@@ -208,7 +208,7 @@ cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
             return 1
         if extra.post_hooks != NULL and visit(extra.post_hooks, arg):
             return 1
-        if extra.lifts != NULL and visit(extra.lifts, arg):
+        if extra.wrapper_state != NULL and visit(extra.wrapper_state, arg):
             return 1
     gc_begin(&self.gc_mark, visit)
     if self.node != NULL:
@@ -302,7 +302,7 @@ cdef class Late:
 cdef bint is_seed_of(Tensor root, object gradient) noexcept:
     """True for a plain tensor in the root's shape and dtype, on its device."""
     if type(gradient) is not Tensor or (
-            (root.flags | (<Tensor>gradient).flags) & TENSOR_IS_LIFTED):
+            (root.flags | (<Tensor>gradient).flags) & TENSOR_IS_WRAPPED):
         return False
     return root.dtype == (<Tensor>gradient).dtype and same_device(root, <Tensor>gradient) and (
         layout_same_shape(root.layout, (<Tensor>gradient).layout))

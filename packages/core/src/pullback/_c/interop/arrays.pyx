@@ -204,7 +204,7 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
                           f"Tensor.cpu() first")
     if tensor_needs_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    refuse_lazy(self)
+    check_not_lazy(self)
     if flags & PyBUF_WRITABLE and self.storage.flags & STORAGE_READONLY:
         raise BufferError("the tensor shares the memory of a read-only array")
     if flags & PyBUF_FORMAT and formats[self.dtype] == NULL:
@@ -269,7 +269,7 @@ def is_host(Tensor self not None):
     return bool(device_types()[self.storage.device_type].host)
 
 
-cdef int refuse_lazy(Tensor self) except -1:
+cdef int check_not_lazy(Tensor self) except -1:
     """Raise where others would read the memory of a lazy conjugate or negative as it is."""
     if self.flags & TENSOR_CONJ:
         raise BufferError("Can't export tensors with the conjugate bit set, use "
@@ -289,7 +289,7 @@ def halves_as_integers(Tensor self not None):
     """Return the bits of a bfloat16 tensor as int16, over the same memory."""
     if self.dtype != PB_BF16:
         raise TypeError("expected a bfloat16 tensor")
-    refuse_lazy(self)
+    check_not_lazy(self)
     return tensor_wrap(storage_retain(self.storage), layout_retain(self.layout), self.offset,
                        PB_I16)
 
@@ -300,7 +300,7 @@ def read_bytes(Tensor self not None):
     cdef bytes found
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self):
         raise ValueError("read_bytes(): expected a dense tensor on the host")
-    refuse_lazy(self)
+    check_not_lazy(self)
     found = PyBytes_FromStringAndSize(NULL, nbytes)
     if nbytes:
         copy_polled(PyBytes_AS_STRING(found), <char *>tensor_data(self), nbytes)
@@ -326,9 +326,9 @@ def whole_memory(Tensor self not None):
     return <size_t>storage, tensor_wrap(storage_retain(storage), layout, 0, PB_U8)
 
 
-def place_in(Tensor memory not None, Tensor like not None):
+def view_of_whole_memory(Tensor memory not None, Tensor like not None):
     """Return a leaf with the geometry and dtype of `like` in a copy of its whole memory."""
     if memory.storage.nbytes != like.storage.nbytes:
-        raise ValueError("place_in(): the memory has another size")
+        raise ValueError("view_of_whole_memory(): the memory has another size")
     return tensor_over(like, storage_retain(memory.storage), layout_retain(like.layout),
                        like.offset)

@@ -19,7 +19,7 @@ from pullback._c.device.device cimport (
     DEVICE_CUDA, device, device_index, device_make, device_parse, device_type, device_types,
     pb_device_type)
 from pullback._c.base.dtype cimport dtype_itemsize
-from pullback._c.interop.arrays cimport foreign_layout, foreign_tensor, refuse_lazy
+from pullback._c.interop.arrays cimport check_not_lazy, foreign_layout, foreign_tensor
 from pullback._c.graph.record cimport tensor_needs_grad
 from pullback._c.device.storage cimport storage_release, storage_retain
 from pullback._c.graph.tensor cimport Tensor, tensor_data, tensor_device
@@ -207,7 +207,7 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
     kind, index = device_pair(self)
     if tensor_needs_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    refuse_lazy(self)
+    check_not_lazy(self)
     if versioned:
         new = <dl_versioned *>malloc(sizeof(dl_versioned) + dims)
         if new == NULL:

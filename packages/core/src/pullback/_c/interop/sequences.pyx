@@ -9,7 +9,7 @@ from cpython.sequence cimport PySequence_Check
 from libc.stdint cimport int64_t, uint32_t
 
 from pullback.abi cimport PB_MAX_NDIM
-from pullback._c.ops.create cimport place
+from pullback._c.ops.create cimport device_argument
 from pullback._c.device.device cimport DEVICE_META, device_type
 from pullback._c.base.dtype cimport (
     CATEGORY_BOOL, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype, dtype_category, dtype_code,
@@ -37,7 +37,7 @@ cdef class Reading:
     cdef list numbers           # in row-major order
 
 
-def read_literal(data, wanted=None, where=None):
+def tensor_from_sequence(data, wanted=None, where=None):
     """Return a new tensor of a number or of nested sequences of numbers, of dtype `wanted`."""
     cdef Reading reading = Reading()
     cdef Py_ssize_t expected = 1, i
@@ -161,7 +161,7 @@ cdef Tensor write_numbers(Reading reading, int code, object where):
     cdef Tensor out
     cdef char *data
     cdef uint32_t turns = 0
-    place(where, &type_id, &ordinal)
+    device_argument(where, &type_id, &ordinal)
     if not device_type(type_id).host:
         return to_device(write_numbers(reading, code, "ref"), where)
     out = tensor_new(layout_contiguous(reading.ndim, reading.shape), code, type_id, ordinal)

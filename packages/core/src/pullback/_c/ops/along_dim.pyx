@@ -14,7 +14,7 @@ from pullback._c.base.dtype cimport CATEGORY_COMPLEX, CATEGORY_FLOATING, dtype_c
 from pullback._c.dispatch.operands cimport memory_overlaps
 from pullback._c.graph.op cimport MAX_ARGS, Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
-    copy_into, fill_with, launch, launch_along, launch_operands, param_int, primitive_id)
+    copy_into, fill_with, launch, launch_operands, launch_with_int, param_int, primitive_id)
 from pullback._c.base.layout cimport (
     check_broadcast, layout_contiguous, layout_new, layout_parse, layout_same_shape, small_int)
 from pullback._c.device.storage cimport storage_retain
@@ -171,10 +171,10 @@ cdef Tensor narrowed(Tensor self, Tensor index, int64_t dim):
     return self if same else over(self, ndim, shape, strides)
 
 
-cdef int run_along(int primitive, int key, PyObject **operands, int64_t dim) except -1:
+cdef int run_with_index(int primitive, int key, PyObject **operands, int64_t dim) except -1:
     """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
     try:
-        launch_along(primitive, key, operands, 1, 2, dim)
+        launch_with_int(primitive, key, operands, 1, 2, dim)
     except IndexError as error:
         raise RuntimeError(*error.args) from None
     return 0
@@ -197,7 +197,7 @@ cdef object forward_gather(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>part
     operands[2] = <PyObject *>index
-    run_along(GATHER, self.dtype, operands, dim)
+    run_with_index(GATHER, self.dtype, operands, dim)
     return out
 
 
@@ -221,7 +221,7 @@ cdef object forward_scatter_add(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>part
     operands[1] = <PyObject *>index
     operands[2] = <PyObject *>source
-    run_along(op.primitive, self.dtype, operands, dim)
+    run_with_index(op.primitive, self.dtype, operands, dim)
     return self
 
 
@@ -248,7 +248,7 @@ cdef object forward_index_select(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>self
     operands[2] = <PyObject *>index
-    launch_along(GATHER, self.dtype, operands, 1, 2, dim)   # which takes no negative numbers
+    launch_with_int(GATHER, self.dtype, operands, 1, 2, dim)  # which takes no negative numbers
     return out
 
 
@@ -325,7 +325,7 @@ cdef object forward_triangle(Op op, PyObject **args, PyObject *target):
     if out.layout.numel != 0:           # beyond the corners nothing changes
         diagonal = max(-layout_shape(self.layout)[ndim - 2],
                        min(diagonal, layout_shape(self.layout)[ndim - 1]))
-        launch_along(op.primitive, self.dtype, operands, 1, 1, diagonal)
+        launch_with_int(op.primitive, self.dtype, operands, 1, 1, diagonal)
     return out
 
 
@@ -346,7 +346,7 @@ cdef object forward_scan(Op op, PyObject **args, PyObject *target):
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>self
     if out.layout.numel != 0:
-        launch_along(op.primitive, self.dtype, operands, 1, 1, dim)
+        launch_with_int(op.primitive, self.dtype, operands, 1, 1, dim)
     return out
 
 
@@ -364,7 +364,7 @@ cdef Tensor with_last(Tensor self, int64_t dim):
     return over(self, last + 1, shape, strides)
 
 
-def sort_along(Tensor self not None, int64_t dim, count, bint descending):
+def stable_sort(Tensor self not None, int64_t dim, count, bint descending):
     """Return the first elements of a stable sort along a dim, or all, and their indices."""
     return sorted_lines(self, dim, layout_shape(self.layout)[dim] if count is None else count,
                         descending)
@@ -386,7 +386,7 @@ cdef tuple sorted_lines(Tensor self, int64_t dim, int64_t count, bint descending
         operands[0] = <PyObject *>a
         operands[1] = <PyObject *>b
         operands[2] = <PyObject *>c
-        launch_along(SORT, self.dtype, operands, 2, 1, descending)
+        launch_with_int(SORT, self.dtype, operands, 2, 1, descending)
     return values, indices
 
 
@@ -422,7 +422,7 @@ cdef object forward_argsort(Op op, PyObject **args, PyObject *target):
         self = with_last(self, dim)
         operands[0] = <PyObject *>places
         operands[1] = <PyObject *>self
-        launch_along(op.primitive, self.dtype, operands, 1, 1, <bint><object>args[2])
+        launch_with_int(op.primitive, self.dtype, operands, 1, 1, <bint><object>args[2])
     return out
 
 

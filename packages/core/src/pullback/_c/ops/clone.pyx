@@ -16,7 +16,7 @@ from pullback._c.graph.record cimport tensor_edge, tensor_needs_grad
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_LIFTED, Tensor, is_tensor, tensor_device, tensor_new, tensor_over, tensor_set_node)
+    TENSOR_IS_WRAPPED, Tensor, is_tensor, tensor_device, tensor_new, tensor_over, tensor_set_node)
 from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, layout_shape, layout_strides, pb_edge, pb_layout)
 from pullback._c.ops.views cimport infer_shape, strides_for
@@ -150,7 +150,7 @@ def clone_to_write(Tensor self not None):
     cdef bint enabled = state.grad_enabled
     cdef Tensor copy
     cdef pb_edge edge
-    if not enabled or self.flags & TENSOR_IS_LIFTED or not tensor_needs_grad(self):
+    if not enabled or self.flags & TENSOR_IS_WRAPPED or not tensor_needs_grad(self):
         return op_call1(op_named("clone"), self)
     state.grad_enabled = 0
     try:

@@ -35,7 +35,7 @@ cdef int ARANGE = primitive_id("arange")
 cdef int LINSPACE = primitive_id("linspace")
 cdef int64_t LARGE = <int64_t>1 << 60   # so that sums of numbers below it fit
 
-cdef int place(object where, int *type_id, int *ordinal) except -1:
+cdef int device_argument(object where, int *type_id, int *ordinal) except -1:
     """Read a device argument; None is the default device."""
     cdef device_class d
     if where is None:
@@ -59,7 +59,7 @@ cdef Tensor new_tensor(object shape, int code, object where):
     cdef int64_t dims[PB_MAX_NDIM]
     cdef int type_id, ordinal
     cdef int ndim = layout_parse(shape, dims, "empty", "size")
-    place(where, &type_id, &ordinal)
+    device_argument(where, &type_id, &ordinal)
     return tensor_new(layout_contiguous(ndim, dims), code, type_id, ordinal)
 
 
@@ -76,7 +76,7 @@ def empty_strided_tensor(shape, stride, dtype=None, device=None):
         raise RuntimeError("empty_strided(): dimensionality of sizes must match dimensionality of "
                            "strides")
     code = dtype_default() if dtype is None else dtype_code(dtype, "empty_strided")
-    place(device, &type_id, &ordinal)
+    device_argument(device, &type_id, &ordinal)
     total = 1
     for d in range(ndim):
         if steps[d] < 0:
@@ -184,7 +184,7 @@ def to_device(Tensor source not None, where, bint non_blocking=False):
     cdef int type_id, ordinal
     cdef pb_layout *layout
     cdef Tensor out
-    place(where, &type_id, &ordinal)
+    device_argument(where, &type_id, &ordinal)
     if source.layout.flags & LAYOUT_DENSE:
         layout = layout_retain(source.layout)
     else:
@@ -206,11 +206,11 @@ cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
     staged = resolved(source)
     if source.dtype != out.dtype:
         staged = cast_tensor(source, out.dtype)
-    if lies_alike(out, staged):
+    if same_dense_order(out, staged):
         return move_bytes(out, staged, non_blocking)
     if not staged.layout.flags & LAYOUT_CONTIGUOUS:
         staged = contiguous_copy(staged)
-    if lies_alike(out, staged):
+    if same_dense_order(out, staged):
         return move_bytes(out, staged, non_blocking)
     landed = tensor_new(layout_retain(staged.layout), out.dtype, out.storage.device_type,
                         out.storage.device_index)
@@ -218,7 +218,7 @@ cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
     return copy_into(out, landed)
 
 
-cdef bint lies_alike(Tensor out, Tensor source) noexcept:
+cdef bint same_dense_order(Tensor out, Tensor source) noexcept:
     """True if the bytes of two tensors of one dtype are in the same order, without gaps."""
     return (not out.flags & TENSOR_LAZY and source.layout.flags & LAYOUT_DENSE != 0
             and layout_same_shape(out.layout, source.layout)

@@ -12,8 +12,8 @@ from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, CATEGORY_FLOATING, CATEGORY_INTEGRAL, dtype_category, dtype_default,
     dtype_object, dtype_of_scalar, dtype_real, scalar_check_all, scalar_write)
 from pullback._c.dispatch.operands cimport (
-    cast_tensor, common_dtype, contiguous_copy, leading_tensor, memory_overlaps, on_one_device,
-    refuse_partial_overlap, same_elements, scalar_fits, unsupported)
+    cast_tensor, check_partial_overlap, common_dtype, contiguous_copy, leading_tensor,
+    memory_overlaps, on_one_device, same_elements, scalar_fits, unsupported)
 from pullback._c.graph.op cimport (
     OP_ALPHA, PROMOTE_BOOL_OUT, PROMOTE_DEFAULT, PROMOTE_FLOAT, PROMOTE_REAL_OUT, PROMOTE_WHERE, Op,
     forward_register, op_named)
@@ -68,7 +68,7 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
         values[i] = args[op.tensor_args[i]]
     if op.flags & OP_ALPHA and args[count] != ONE:
         check_factor(op, values, <object>args[count])
-        if sums_at_once(op, values, args[count]):
+        if has_scaled_sum(op, values, args[count]):
             return scaled_sum(op, values, <object>args[count], target)
         scaled = scale_operand(op, values, <object>args[count])
         values[1] = <PyObject *>scaled
@@ -79,10 +79,10 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
             inputs[0].tensor = <PyObject *>a
             if count == 2 and is_tensor(<object>values[1]):
                 b = <Tensor>values[1]
-                if not on_same_terms(a, b):
+                if not same_dtype_and_device(a, b):
                     return forward_general(op, values, count, target)
                 inputs[1].tensor = <PyObject *>b
-                if not same_walk(a.layout, b.layout):
+                if not same_layout(a.layout, b.layout):
                     if a.layout.numel == 0 or b.layout.numel == 0:
                         return forward_general(op, values, count, target)
                     out = tensor_new(elementwise_layout(inputs, 2), out_dtype,
@@ -117,12 +117,12 @@ cdef inline int unconverted(Op op, Tensor a) noexcept:
     return -1
 
 
-cdef inline bint on_same_terms(Tensor a, Tensor b) noexcept nogil:
+cdef inline bint same_dtype_and_device(Tensor a, Tensor b) noexcept nogil:
     """True if both have one dtype and are on one device."""
     return (a.dtype == b.dtype and same_device(a, b))
 
 
-cdef inline bint same_walk(pb_layout *a, pb_layout *b) noexcept nogil:
+cdef inline bint same_layout(pb_layout *a, pb_layout *b) noexcept nogil:
     """True if both have one shape and lie in memory in one order."""
     return a == b or (a.flags & b.flags & LAYOUT_CONTIGUOUS != 0 and layout_same_shape(a, b))
 
@@ -147,7 +147,7 @@ cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
     return 0
 
 
-cdef bint sums_at_once(Op op, PyObject **values, PyObject *alpha) noexcept:
+cdef bint has_scaled_sum(Op op, PyObject **values, PyObject *alpha) noexcept:
     """True if the device has a kernel that adds a product of the two's dtype, or subtracts it."""
     cdef Tensor a, b
     cdef pb_device_type *device
@@ -228,7 +228,7 @@ cdef object run_general(Op op, int primitive, PyObject **values, int count, PyOb
     if target != NULL:
         for i in range(count):
             if is_tensor(<object>values[i]):
-                refuse_partial_overlap(<Tensor>target, <Tensor>values[i])
+                check_partial_overlap(<Tensor>target, <Tensor>values[i])
     compute = result_dtypes(op, values, count, &out_dtype)
     on_one_device(op, values, count, leader)
     _kept = [fill_operand(&inputs[i], <object>values[i],
@@ -294,14 +294,14 @@ cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor
     cdef Tensor out
     cdef int i
     if not (mask.dtype == PB_BOOL and like.layout.flags & LAYOUT_DENSE
-            and same_walk(mask.layout, like.layout)
+            and same_layout(mask.layout, like.layout)
             and same_device(mask, like)):
         return None
     inputs[0].tensor = <PyObject *>mask
     for i in range(1, 3):
         value = first if i == 1 else second
         if is_tensor(<object>value):
-            if not on_same_terms(<Tensor>value, like) or not same_walk(
+            if not same_dtype_and_device(<Tensor>value, like) or not same_layout(
                     (<Tensor>value).layout, like.layout):
                 return None
             inputs[i].tensor = value
@@ -364,7 +364,7 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
     values[1] = args[2]
     values[2] = args[0]
     if target != NULL:
-        refuse_partial_overlap(<Tensor>target, mask)
+        check_partial_overlap(<Tensor>target, mask)
     on_one_device(op, args, 3, self)
     _kept = [fill_operand(&inputs[i], <object>values[i], PB_BOOL if i == 0 else self.dtype, self)
              for i in range(3)]
@@ -398,7 +398,7 @@ cdef object forward_copy(Op op, PyObject **args, PyObject *target):
     if not same_device(self, source):
         from pullback._c.ops.create import copy_raw
         return copy_raw(self, source, <object>args[2])
-    refuse_partial_overlap(self, source)
+    check_partial_overlap(self, source)
     if memory_overlaps(self, source):
         if same_elements(self, source) and not (self.flags ^ source.flags) & TENSOR_LAZY:
             return self

@@ -6,35 +6,36 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport PB_MAX_NDIM, PB_U8
-from pullback._c.dispatch.call cimport op_apply, op_record, run_forward, set_geometry_run
+from pullback._c.dispatch.call cimport op_apply, op_record, run_forward, set_metadata_run
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.graph.op cimport Op, op_named
 from pullback._c.dispatch.launch cimport copy_into
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_release, layout_retain, layout_same_shape)
-from pullback._c.graph.levels cimport attach, batch_level, lifts, tangent_level
+from pullback._c.graph.levels cimport attach, batch_level, tangent_level, wrapper_state
 from pullback._c.graph.node cimport node_retain, node_set_meta
 from pullback._c.graph.record cimport (
     bump_version, check_inplace, check_not_inference, move_retained, tensor_needs_grad)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_new, storage_release, storage_retain
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_LAZY, TENSOR_REQUIRES_GRAD, Tensor,
     tensor_set_node, tensor_wrap)
 from pullback._c.base.types cimport pb_layout, pb_storage
 
 __all__ = ["resize"]
 
 
-cdef object run_geometry(Op op, PyObject **args):
+cdef object run_metadata(Op op, PyObject **args):
     """Run the in-place form of a view: the first argument becomes what the view would be."""
     cdef pb_state *state = thread_state()
     cdef Tensor target = <Tensor>args[0]
     cdef Tensor view
     check_not_inference(target)
     check_inplace(target, tensor_needs_grad(target))
-    if state.levels and (batch_level(target) is not None or tangent_level(target, state.hidden)):
+    if state.levels and (batch_level(target) is not None
+                         or tangent_level(target, state.disabled_levels)):
         if op.functional is None:
             raise NotImplementedError(f"Trying to use forward AD or vmap with {op.name} that does "
                                       f"not support it because it has not been implemented yet.")
@@ -48,10 +49,10 @@ cdef object run_geometry(Op op, PyObject **args):
 cdef int become(Op op, Tensor target, Tensor view) except -1:
     """Give a tensor the geometry, memory, history and lifts of another."""
     bump_version(target, op.id)
-    place(target, storage_retain(view.storage), layout_retain(view.layout), view.offset)
+    set_memory(target, storage_retain(view.storage), layout_retain(view.layout), view.offset)
     target.flags = target.flags & ~TENSOR_LAZY | view.flags & TENSOR_LAZY
-    if view.flags & TENSOR_IS_LIFTED or target.flags & TENSOR_IS_LIFTED:
-        attach(target, lifts(view))
+    if view.flags & TENSOR_IS_WRAPPED or target.flags & TENSOR_IS_WRAPPED:
+        attach(target, wrapper_state(view))
     if view.node == NULL:
         return 0
     move_retained(target, view.node, view.output_nr)
@@ -62,7 +63,8 @@ cdef int become(Op op, Tensor target, Tensor view) except -1:
     return 0
 
 
-cdef int place(Tensor target, pb_storage *storage, pb_layout *layout, int64_t offset) except -1:
+cdef int set_memory(Tensor target, pb_storage *storage, pb_layout *layout,
+                    int64_t offset) except -1:
     """Put a tensor elsewhere in memory; steals both counts."""
     storage_release(target.storage)
     layout_release(target.layout)
@@ -92,7 +94,7 @@ def resize(Tensor self not None, size, strides=None):
     if self.flags & TENSOR_IS_BATCHED:
         become(op, self, <Tensor?>resized_batch(self, size))
         return self
-    if lifts(self) is not None:
+    if wrapper_state(self) is not None:
         raise RuntimeError("cannot resize variables that has a forward grad")
     for d in range(ndim):
         if shape[d] < 0:
@@ -112,7 +114,7 @@ def resize(Tensor self not None, size, strides=None):
             storage = grown(storage, nbytes)
         else:
             storage_retain(storage)
-        place(self, storage, layout_retain(layout), self.offset)
+        set_memory(self, storage, layout_retain(layout), self.offset)
     finally:
         layout_release(layout)
     bump_version(self, op.id)
@@ -146,4 +148,4 @@ cdef pb_storage *grown(pb_storage *before, int64_t nbytes) except NULL:
     return storage
 
 
-set_geometry_run(run_geometry)
+set_metadata_run(run_metadata)

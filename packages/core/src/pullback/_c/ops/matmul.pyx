@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint32_t
 from pullback.abi cimport PB_ARRAY_WRITE, pb_array, pb_call
 from pullback._c.base.dtype cimport (
     CATEGORY_INTEGRAL, dtype_category, dtype_object, dtype_of_scalar, scalar_write)
-from pullback._c.dispatch.operands cimport refuse_devices, unsupported
+from pullback._c.dispatch.operands cimport raise_argument_device, unsupported
 from pullback._c.graph.op cimport Op, forward_register
 from pullback._c.dispatch.launch cimport (
     array_fill, check_device, copy_into, kernel_call, launch_elementwise, operand, primitive_id)
@@ -27,7 +27,7 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
     if not op.dtypes & (<uint32_t>1 << a.dtype):
         unsupported(op, a.dtype)
     if not same_device(a, b):
-        refuse_devices(op, a, b, 1)
+        raise_argument_device(op, a, b, 1)
     return 0
 
 

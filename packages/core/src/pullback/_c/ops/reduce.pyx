@@ -12,7 +12,7 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace
 from pullback._c.dispatch.operands cimport cast_tensor, unsupported
 from pullback._c.graph.op cimport Op, forward_register, op_named
 from pullback._c.dispatch.launch cimport (
-    array_fill, kernel_call, launch_along, launch_elementwise, operand, primitive_id)
+    array_fill, kernel_call, launch_elementwise, launch_with_int, operand, primitive_id)
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_new, layout_parse, layout_same_shape, layout_shape_tuple)
 from pullback._c.device.storage cimport storage_retain
@@ -191,7 +191,7 @@ cdef object composite_sum_to_size(Op op, PyObject **args, PyObject *target):
     return op_named("view")(out, tuple([shape[d] for d in range(ndim)]))
 
 
-cdef int refuse_empty(Op op, Tensor self, unsigned long long mask) except -1:
+cdef int check_not_empty(Op op, Tensor self, unsigned long long mask) except -1:
     """Raise if a reduced dim has no elements: there is no extreme one."""
     cdef int d
     for d in range(self.layout.ndim):
@@ -210,7 +210,7 @@ cdef object forward_extreme(Op op, PyObject **args, PyObject *target):
         raise RuntimeError(f"{op.name}(): Expected reduction dim to be specified for "
                            f"input.numel() == 0. Specify the reduction dim with the 'dim' "
                            f"argument.")
-    refuse_empty(op, self, mask)
+    check_not_empty(op, self, mask)
     return reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], self.dtype)
 
 
@@ -229,7 +229,7 @@ cdef object forward_arg_extreme(Op op, PyObject **args, PyObject *target):
         mask = dims_mask(op, self.layout.ndim, None)
     else:
         mask = <unsigned long long>1 << dim_of(<object>args[1], self.layout.ndim)
-        refuse_empty(op, self, mask)
+        check_not_empty(op, self, mask)
     return reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], PB_I64)
 
 
@@ -277,18 +277,18 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
         operands[0] = <PyObject *>c
         operands[1] = <PyObject *>a
         operands[2] = <PyObject *>b
-        launch_along(op.primitive, self.dtype, operands, 1, op.ntensors, dim)
+        launch_with_int(op.primitive, self.dtype, operands, 1, op.ntensors, dim)
     return out
 
 
 # The op of each kernel that `softmax` and its like are made of, by primitive.
-cdef list along_ops = [None] * len(PRIMITIVES)
+cdef list primitive_ops = [None] * len(PRIMITIVES)
 
 
-cdef Op along_op(Op op):
-    if along_ops[op.primitive] is None:
-        along_ops[op.primitive] = op_named(op.entry.kernel + "_kernel")
-    return <Op>along_ops[op.primitive]
+cdef Op primitive_op(Op op):
+    if primitive_ops[op.primitive] is None:
+        primitive_ops[op.primitive] = op_named(op.entry.kernel + "_kernel")
+    return <Op>primitive_ops[op.primitive]
 
 
 cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
@@ -303,7 +303,7 @@ cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
         self = op_named("to")(self, <object>args[op.nargs - 1])
     step[0] = <PyObject *>self
     step[1] = <PyObject *>dim
-    return op_apply(along_op(op), step)
+    return op_apply(primitive_op(op), step)
 
 
 cdef Op RELU = None

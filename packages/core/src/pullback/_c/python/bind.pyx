@@ -48,7 +48,7 @@ cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
 
-cdef int place_arguments(Op op, tuple arguments) except -1:
+cdef int fill_arguments(Op op, tuple arguments) except -1:
     cdef int i
     op.nargs = <int>len(arguments)
     if op.nargs > MAX_ARGS:
@@ -74,7 +74,7 @@ cdef int place_arguments(Op op, tuple arguments) except -1:
     return 0
 
 
-cdef int place_saved(Op op, entry) except -1:
+cdef int fill_saved(Op op, entry) except -1:
     """Work out which values the formulas name, and which formulas need each."""
     cdef int i, target
     names = []
@@ -142,12 +142,12 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
     op.functional = functional
     op.flags = flags
     op.kind = OP_COMPOSITE if entry.composite is not None else OP_KERNEL
-    place_arguments(op, entry.arguments)
+    fill_arguments(op, entry.arguments)
     op.formulas = {(names,) if isinstance(names, str) else tuple(names): function
                    for names, function in entry.vjp.items()}
     op.save = entry.save
     op.reads_out = entry.reads_out
-    place_saved(op, entry)
+    fill_saved(op, entry)
     if op.formulas:
         op.flags |= OP_DIFFERENTIABLE
     if entry.overload is not None:

@@ -1,3 +1,3 @@
 from cpython.object cimport PyObject
 
-cdef object hook_table(PyObject **place)
+cdef object hook_table(PyObject **field)

@@ -28,12 +28,12 @@ cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject *type)
 
 
-cdef object hook_table(PyObject **place):
-    if place[0] == NULL:
+cdef object hook_table(PyObject **field):
+    if field[0] == NULL:
         table = OrderedDict()
         Py_INCREF(table)
-        place[0] = <PyObject *>table
-    return <object>place[0]
+        field[0] = <PyObject *>table
+    return <object>field[0]
 
 
 def seed_description(Node node not None, unsigned int number):

@@ -16,7 +16,7 @@ from pullback._c.graph.levels cimport batch_of
 from pullback._c.base.dtype cimport dtype_code, dtype_differentiable, dtype_object
 from pullback._c.engine.engine cimport run_pass
 from pullback._c.engine.grad_utils cimport (
-    implicit_seed, refuse_batched, refuse_in_transform, why_no_grad)
+    check_not_batched, check_not_in_transform, implicit_seed, why_no_grad)
 from pullback._c.base.layout cimport (
     layout_release, layout_retain, layout_same_shape, layout_shape_tuple)
 from pullback._c.graph.node cimport Node, node_extra, node_object, node_release, node_set_meta
@@ -207,7 +207,7 @@ def get_backward_hooks(Tensor self not None):
             if entry[0] == self.output_nr}
 
 
-cdef object refuse_deletion(str message):
+cdef object raise_on_deletion(str message):
     def delete(self):
         raise RuntimeError(message)
 
@@ -392,8 +392,8 @@ cdef object run_from_root(Tensor root, object gradient, bint keep_graph):
     """Run a pass from one tensor into the leaves; its gradient is 1 where none is given."""
     cdef pb_edge edge
     edge.node = NULL
-    refuse_in_transform()
-    refuse_batched(root)
+    check_not_in_transform()
+    check_not_batched(root)
     try:
         tensor_edge(root, &edge)
         if edge.node == NULL:
@@ -410,16 +410,16 @@ def install():
     set_run_from_root(run_from_root)
     for name, pair in {
             "requires_grad": (get_requires_grad, set_requires_grad,
-                              refuse_deletion("requires_grad must be a bool")),
+                              raise_on_deletion("requires_grad must be a bool")),
             "grad": (get_grad, set_grad, clear_grad),
             "grad_dtype": (get_grad_dtype, set_grad_dtype),
-            "_grad_fn": (get_grad_fn, None, refuse_deletion(
+            "_grad_fn": (get_grad_fn, None, raise_on_deletion(
                 "Deletion of _grad_fn not allowed. Detach tensor instead!")),
-            "_backward_hooks": (get_backward_hooks, None, refuse_deletion(
+            "_backward_hooks": (get_backward_hooks, None, raise_on_deletion(
                 "Deletion of _backward_hooks not allowed!")),
-            "_post_accumulate_grad_hooks": (get_post_accumulate_hooks, None, refuse_deletion(
+            "_post_accumulate_grad_hooks": (get_post_accumulate_hooks, None, raise_on_deletion(
                 "Deletion of _post_accumulate_grad_hooks not allowed!")),
-            "data": (data_alias, set_data, refuse_deletion(
+            "data": (data_alias, set_data, raise_on_deletion(
                 "Deleting tensor data is not allowed. Delete tensor instead!"))}.items():
         bind_attribute(name, property(*pair))
     for name, getter in {

@@ -12,11 +12,11 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace, op_call1, op_
 from pullback._c.device.device cimport DEVICE_META
 from pullback._c.graph.op cimport (
     MAX_ARGS, OP_COMPOSITE, OP_INDEXED, OP_INPLACE, OP_RANDOM, Op, op_named)
-from pullback._c.engine.grad_utils cimport refuse_implicit
+from pullback._c.engine.grad_utils cimport check_implicit_seed
 from pullback._c.base.layout cimport layout_new, layout_shape_tuple
 from pullback._c.graph.levels cimport (
-    Level, Lift, attach, batch_level, batch_of, hide_level, level_size, lifts, link, open_level,
-    whole)
+    Level, WrapperState, attach, batch_level, batch_of, disable_level, level_size, link, open_level,
+    whole, wrapper_state)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.device.storage cimport storage_new
 from pullback._c.graph.tensor cimport (
@@ -56,7 +56,7 @@ cdef Tensor unwrap(Tensor tensor, Level level):
     """Return a tensor's batch at a level, or a batch of equal elements; inner levels stay."""
     cdef Level inner = batch_level(tensor)
     cdef Tensor value
-    cdef uint64_t before = thread_state().hidden
+    cdef uint64_t before = thread_state().disabled_levels
     if inner is level:
         return batch_of(tensor)
     if inner is not None and inner.number > level.number:
@@ -64,11 +64,11 @@ cdef Tensor unwrap(Tensor tensor, Level level):
         return rewrap(<Tensor>op_named("transpose")(value, 0, 1), inner)
     numbers = tangent_numbers(whole(tensor))
     for number in numbers:
-        hide_level(number)
+        disable_level(number)
     try:
         value = <Tensor>op_named("expand")(tensor, (level.size, *tensor.shape))
     finally:
-        thread_state().hidden = before
+        thread_state().disabled_levels = before
     for number in numbers:
         put_tangent(value, unwrap(get_tangent(tensor, number), level), number)
     return value
@@ -76,12 +76,12 @@ cdef Tensor unwrap(Tensor tensor, Level level):
 
 cdef list tangent_numbers(Tensor tensor):
     """Return the numbers of the levels at which an ordinary tensor has tangents."""
-    cdef Lift lift = lifts(tensor)
+    cdef WrapperState wrapper = wrapper_state(tensor)
     cdef list numbers = []
-    while lift is not None:
-        if lift.value is not None:
-            numbers.append(lift.level.number)
-        lift = lift.outer
+    while wrapper is not None:
+        if wrapper.value is not None:
+            numbers.append(wrapper.level.number)
+        wrapper = wrapper.outer
     return numbers
 
 
@@ -96,11 +96,11 @@ cdef Tensor rewrap(Tensor value, Level level):
 
 cdef bint has_batched_tangent(Tensor tensor, Level level) except -1:
     """True if a tensor that is not batched at a level has a tangent that is."""
-    cdef Lift lift = lifts(whole(tensor))
-    while lift is not None:
-        if lift.value is not None and is_batched_at(lift.value, level):
+    cdef WrapperState wrapper = wrapper_state(whole(tensor))
+    while wrapper is not None:
+        if wrapper.value is not None and is_batched_at(wrapper.value, level):
             return True
-        lift = lift.outer
+        wrapper = wrapper.outer
     return False
 
 
@@ -165,7 +165,7 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
             outer_seeds.append(seed)
             continue
         if seed is None:
-            refuse_implicit((<Tensor>output).layout, (<Tensor>output).dtype)
+            check_implicit_seed((<Tensor>output).layout, (<Tensor>output).dtype)
             seed = op_call1(op_named("ones_like"), output)
         values.append(value)
         given.append(unwrap(<Tensor>seed, level))
@@ -209,7 +209,7 @@ cdef object run_batched(Op op, PyObject **args, int number):
     """Run an op on operands some of which are batched at a level, the innermost in sight."""
     global rule, random_rule
     cdef pb_state *state = thread_state()
-    cdef uint64_t before = state.hidden
+    cdef uint64_t before = state.disabled_levels
     cdef Level level = open_level(number, "vmap")
     cdef list values = [], mapped = []
     cdef Tensor found
@@ -232,14 +232,14 @@ cdef object run_batched(Op op, PyObject **args, int number):
         else:
             values.append(value)
             mapped.append(False)
-    hide_level(number)
+    disable_level(number)
     try:
         if op.flags & OP_RANDOM:
             result = random_rule(op, values, mapped, level.size, level.randomness)
         else:
             result = rule(op, values, mapped, level.size)
     finally:
-        state.hidden = before
+        state.disabled_levels = before
     if op.flags & OP_INPLACE:
         return <object>args[0]
     if op.flags & OP_RANDOM and level.randomness == "same" and (
@@ -284,7 +284,7 @@ def open_batches():
     """Return the numbers of the levels of vmap in sight, from the outermost."""
     cdef pb_state *state = thread_state()
     return [level for level in range(1, state.levels + 1)
-            if not state.hidden >> level & 1 and level_size(level) >= 0]
+            if not state.disabled_levels >> level & 1 and level_size(level) >= 0]
 
 
 def batch_size(int level):

@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 
 from pullback._c.dispatch.call cimport op_record, op_run_inplace, run_forward
 from pullback._c.graph.op cimport MAX_ARGS, OP_INPLACE, Op
-from pullback._c.graph.levels cimport Level, hide_level, innermost_level
+from pullback._c.graph.levels cimport Level, disable_level, innermost_level
 from pullback._c.base.state cimport thread_state
 
 
@@ -31,11 +31,11 @@ cdef object forward(Op op, PyObject **args):
     """Run an op for the watchers in sight; one that is not in-place is not recorded."""
     cdef Level level = innermost_level(True)
     cdef Call call
-    cdef uint64_t hidden
+    cdef uint64_t disabled
     cdef int i
     if level is None:
         return op_run_inplace(op, args) if op.flags & OP_INPLACE else run_forward(op, args, NULL)
-    hidden = hide_level(level.number)
+    disabled = disable_level(level.number)
     try:
         if level.on_call is None:
             return forward(op, args)
@@ -44,30 +44,30 @@ cdef object forward(Op op, PyObject **args):
         call.args = tuple([<object>args[i] for i in range(op.nargs)])
         return level.on_call(op, call.args, call)
     finally:
-        thread_state().hidden = hidden
+        thread_state().disabled_levels = disabled
 
 
-cdef object run_watched(Op op, PyObject **args):
+cdef object run_in_dispatch_mode(Op op, PyObject **args):
     """Run an op in the sight of watchers, if there are any, and record it."""
     return op_record(op, args, forward(op, args))
 
 
-cdef object run_inplace_watched(Op op, PyObject **args):
-    """As ``run_watched`` for an in-place op, whose write is announced first."""
-    announce_write(op, (<object>args[0],))
+cdef object run_inplace_in_dispatch_mode(Op op, PyObject **args):
+    """As ``run_in_dispatch_mode`` for an in-place op, whose write is announced first."""
+    notify_write(op, (<object>args[0],))
     return forward(op, args)
 
 
-cdef int announce_write(Op op, object targets) except -1:
+cdef int notify_write(Op op, object targets) except -1:
     """Tell all watchers in sight that an op is about to write to tensors."""
-    cdef uint64_t hidden = thread_state().hidden
+    cdef uint64_t disabled = thread_state().disabled_levels
     cdef Level level = innermost_level(True)
     try:
         while level is not None:
-            hide_level(level.number)
+            disable_level(level.number)
             if level.on_write is not None:
                 level.on_write(op, targets)
             level = innermost_level(True)
     finally:
-        thread_state().hidden = hidden
+        thread_state().disabled_levels = disabled
     return 0

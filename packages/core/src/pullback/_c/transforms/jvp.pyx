@@ -17,14 +17,14 @@ from pullback._c.graph.op cimport (
     Op, op_named)
 from pullback._c.engine.formula cimport vjp_at
 from pullback._c.base.layout cimport layout_same_shape, layout_shape_tuple
-from pullback._c.graph.levels cimport hide_level, whole
+from pullback._c.graph.levels cimport disable_level, whole
 from pullback._c.graph.record cimport SliceWrite, needs_grad, tensor_needs_grad
-from pullback._c.graph.saved cimport PACKED_OUTPUT, give_packed_lift, lifts_apart
+from pullback._c.graph.saved cimport PACKED_OUTPUT, copy_wrapper_state, give_packed_wrapper_state
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.transforms.tangents cimport (
     in_layout, set_tangent, tangent_again, tangent_of, view_like, zeros_for_tangent)
 from pullback._c.graph.tensor cimport (
-    TENSOR_IS_BATCHED, TENSOR_IS_LIFTED, TENSOR_IS_VIEW, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
+    TENSOR_IS_BATCHED, TENSOR_IS_VIEW, TENSOR_IS_WRAPPED, TENSOR_REQUIRES_GRAD, Tensor, is_tensor,
     tensor_requires_grad)
 from pullback._c.base.types cimport (
     LAYOUT_OVERLAPPING, NODE_COPY_SLICES, NODE_OP, SAVED_OUTPUT, SAVED_PACKED,
@@ -54,9 +54,9 @@ cdef list tangents_of_call(Op op, PyObject **args, int level):
 cdef object run_with_tangents(Op op, PyObject **args, int level):
     """Run an op on operands some of which have tangents at a level, the innermost in sight."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t hidden = state.hidden, op_levels = state.op_levels
+    cdef uint64_t disabled = state.disabled_levels, op_levels = state.op_levels
     cdef object result
-    hide_level(level)
+    disable_level(level)
     try:
         tangents = tangents_of_call(op, args, level)
         state.op_levels |= <uint64_t>1 << level
@@ -73,7 +73,7 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
         attach_tangents(result, found, level)
     finally:
         state.op_levels = op_levels
-        state.hidden = hidden
+        state.disabled_levels = disabled
     return result
 
 
@@ -120,18 +120,18 @@ cdef int save_tangent(Tensor output, pb_node *node) except -1:
     cdef pb_saved *saved
     cdef PyObject *before
     cdef int i
-    if node == NULL or node.kind != NODE_OP or not output.flags & TENSOR_IS_LIFTED:
+    if node == NULL or node.kind != NODE_OP or not output.flags & TENSOR_IS_WRAPPED:
         return 0
     for i in range(node.nsaved):
         saved = node_saved(node) + i
         if saved.kind == SAVED_OUTPUT and saved.output_nr == output.output_nr:
             before = saved.object
-            Py_INCREF(<object>output.extra.lifts)
-            saved.object = output.extra.lifts
+            Py_INCREF(<object>output.extra.wrapper_state)
+            saved.object = output.extra.wrapper_state
             Py_XDECREF(before)
         elif saved.kind == SAVED_PACKED and saved.flags == PACKED_OUTPUT and (
                 saved.output_nr == output.output_nr):
-            give_packed_lift(node, i, lifts_apart(output))
+            give_packed_wrapper_state(node, i, copy_wrapper_state(output))
     return 0
 
 
@@ -156,12 +156,12 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
     cdef pb_state *state = thread_state()
     cdef PyObject *before[MAX_ARGS]
     cdef int i
-    cdef uint64_t hidden = state.hidden, op_levels = state.op_levels
+    cdef uint64_t disabled = state.disabled_levels, op_levels = state.op_levels
     cdef Tensor target = <Tensor>args[0]
     cdef list kept = []
     cdef object value
     cdef bint written
-    hide_level(level)
+    disable_level(level)
     try:
         tangents = tangents_of_call(op, args, level)
         written = op.flags & OP_DIFFERENTIABLE and dtype_differentiable(target.dtype)
@@ -183,7 +183,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
             save_tangent(target, writer_of(target))
     finally:
         state.op_levels = op_levels
-        state.hidden = hidden
+        state.disabled_levels = disabled
     return target
 
 

@@ -10,8 +10,8 @@ from pullback._c.base.layout cimport (
     layout_may_self_overlap, layout_same_shape, layout_same_strides, layout_shape_tuple,
     layout_strides_tuple)
 from pullback._c.graph.levels cimport (
-    Level, Lift, attach, batch_level, batch_of, hide_level, is_open_here, lifts, link, open_level,
-    sees_base, tangent_level, whole)
+    Level, WrapperState, attach, batch_level, batch_of, disable_level, is_open_here, link,
+    open_level, sees_base, tangent_level, whole, wrapper_state)
 from pullback._c.graph.record cimport toggled
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.graph.tensor cimport (
@@ -42,7 +42,7 @@ cdef Tensor tangent_of(Tensor tensor, int level):
 
 cdef Tensor own_tangent(Tensor tensor, int level):
     """Return the tangent that a tensor got at a level, or None."""
-    cdef Lift tangent = lifts(tensor)
+    cdef WrapperState tangent = wrapper_state(tensor)
     while tangent is not None:
         if (tangent.value is not None and tangent.level.number == level
                 and is_open_here(tangent.level)):
@@ -59,7 +59,7 @@ cdef Tensor in_layout(Tensor primal, Tensor tangent):
         value = unwrap(tangent, level)
         kept = in_layout(batch_of(primal), value)
         return tangent if kept is value else rewrap(kept, level)
-    if lie_alike(primal, tangent) or layout_may_self_overlap(primal.layout):
+    if same_strides(primal, tangent) or layout_may_self_overlap(primal.layout):
         return tangent
     kept = zeros_beside(layout_shape_tuple(primal.layout), layout_strides_tuple(primal.layout),
                         primal, tangent)
@@ -67,7 +67,7 @@ cdef Tensor in_layout(Tensor primal, Tensor tangent):
     return kept
 
 
-cdef bint lie_alike(Tensor a, Tensor b) noexcept:
+cdef bint same_strides(Tensor a, Tensor b) noexcept:
     """True if two tensors of one shape have the same strides, and are lazy in the same way."""
     return layout_same_strides(a.layout, b.layout) and not (a.flags ^ b.flags) & TENSOR_LAZY
 
@@ -149,12 +149,12 @@ cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
 cdef int set_tangent(Tensor tensor, int level, Tensor value) except -1:
     """Give a tensor a tangent at a level, in place of one it may have."""
     cdef Level at = <Level>(<list>thread_state().level_stack)[level - 1]
-    cdef Lift before, tangent = None
+    cdef WrapperState before, tangent = None
     cdef list inside = [], outside = []
     cdef Level batch = batch_level(tensor)
     if batch is not None:
         return set_tangent(batch_of(tensor), level, unwrap(value, batch))
-    before = lifts(tensor)
+    before = wrapper_state(tensor)
     while before is not None:
         if before.value is not None and before.level is not at:
             inner = is_open_here(before.level) and before.level.number > level
@@ -198,7 +198,7 @@ def innermost_level(values):
         return 0
     for value in values:
         if is_tensor(value):
-            level = max(level, tangent_level(whole(<Tensor>value), state.hidden))
+            level = max(level, tangent_level(whole(<Tensor>value), state.disabled_levels))
     return level
 
 
@@ -236,18 +236,18 @@ cdef int check_shape(Tensor primal, Tensor tangent) except -1:
 def unpack_dual(Tensor tensor not None, int level):
     """Return a tensor without its tangent at an open level, and that tangent or None."""
     cdef pb_state *state = thread_state()
-    cdef uint64_t hidden = state.hidden
+    cdef uint64_t disabled = state.disabled_levels
     cdef Tensor primal
     open_level(level, "unpack_dual")
-    tangent = None if hidden >> level & 1 else tangent_of(tensor, level)
+    tangent = None if disabled >> level & 1 else tangent_of(tensor, level)
     if tangent is None:
         return tensor, None
-    hide_level(level)
+    disable_level(level)
     try:
         primal = <Tensor>op_call1(op_named("alias"), tensor)
         primal.flags |= TENSOR_IS_PRIMAL
     finally:
-        state.hidden = hidden
+        state.disabled_levels = disabled
     return primal, tangent
 
 

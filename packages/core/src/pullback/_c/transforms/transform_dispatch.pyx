@@ -4,14 +4,15 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 from pullback._c.transforms.batching cimport run_batched
-from pullback._c.dispatch.call cimport run_composite_plainly, set_lifted_run
+from pullback._c.dispatch.call cimport run_composite_plainly, set_transform_dispatch
 from pullback._c.graph.op cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
 from pullback._c.transforms.jvp cimport run_inplace_with_tangents, run_with_tangents
 from pullback._c.graph.levels cimport (
-    Level, batch_level, innermost_level, refuse_escaped, tangent_level)
+    Level, batch_level, innermost_level, raise_escaped, tangent_level)
 from pullback._c.base.state cimport pb_state, thread_state
 from pullback._c.graph.tensor cimport TENSOR_IS_BATCHED, Tensor, is_tensor
-from pullback._c.transforms.dispatch_mode cimport announce_write, run_inplace_watched, run_watched
+from pullback._c.transforms.dispatch_mode cimport (
+    notify_write, run_in_dispatch_mode, run_inplace_in_dispatch_mode)
 
 
 # The innermost level of a kind at which some values are lifted, 0 where none is.
@@ -20,7 +21,7 @@ cdef struct levels_of:
     int tangent
 
 
-cdef int look_at(levels_of *found, object value, uint64_t hidden) except -1:
+cdef int collect_levels(levels_of *found, object value, uint64_t disabled) except -1:
     """Take the levels of a value into account, if it is a tensor."""
     cdef Level level
     if not is_tensor(value):
@@ -29,9 +30,9 @@ cdef int look_at(levels_of *found, object value, uint64_t hidden) except -1:
     if level is not None:
         found.batch = max(found.batch, level.number)
     elif (<Tensor>value).flags & TENSOR_IS_BATCHED:
-        refuse_escaped()                # or another thread's vmap made it
+        raise_escaped()                 # or another thread's vmap made it
     else:
-        found.tangent = max(found.tangent, tangent_level(<Tensor>value, hidden))
+        found.tangent = max(found.tangent, tangent_level(<Tensor>value, disabled))
     return 0
 
 
@@ -47,9 +48,9 @@ cdef levels_of levels_of_call(Op op, PyObject **args) except *:
         if i == op.list_arg or (op.flags & OP_INDEXED and op.arg_kinds[i] == ARG_ANY
                                 and isinstance(value, (tuple, list))):
             for item in value:
-                look_at(&found, item, state.hidden)
+                collect_levels(&found, item, state.disabled_levels)
         elif op.arg_kinds[i] != ARG_ANY:
-            look_at(&found, value, state.hidden)
+            collect_levels(&found, value, state.disabled_levels)
     if op.flags & OP_RANDOM:
         found.batch = max(found.batch, innermost_vmap())
     if state.inference:
@@ -63,7 +64,7 @@ cdef int innermost_vmap() except -1:
     return 0 if level is None else level.number
 
 
-cdef bint is_lifted_call(Op op, PyObject **args) except -1:
+cdef bint is_transformed_call(Op op, PyObject **args) except -1:
     cdef levels_of found = levels_of_call(op, args)
     return found.batch or found.tangent
 
@@ -74,7 +75,7 @@ cdef object run(Op op, PyObject **args):
         return run_batched(op, args, found.batch)
     if found.tangent:
         return run_with_tangents(op, args, found.tangent)
-    return run_watched(op, args)
+    return run_in_dispatch_mode(op, args)
 
 
 cdef object run_inplace(Op op, PyObject **args):
@@ -83,7 +84,7 @@ cdef object run_inplace(Op op, PyObject **args):
         return run_batched(op, args, found.batch)
     if found.tangent:
         return run_inplace_with_tangents(op, args, found.tangent)
-    return run_inplace_watched(op, args)
+    return run_inplace_in_dispatch_mode(op, args)
 
 
 cdef object draw(Op op, PyObject **args):
@@ -95,4 +96,4 @@ cdef object draw(Op op, PyObject **args):
     return run_batched(op, args, level)
 
 
-set_lifted_run(run, run_inplace, draw, is_lifted_call, announce_write)
+set_transform_dispatch(run, run_inplace, draw, is_transformed_call, notify_write)

@@ -33,7 +33,7 @@ _MEANS = [
 ]
 op(
     "mean_windows(self: Tensor, plan: any, node: str) -> Tensor",
-    forward="planned",
+    forward="structured",
     jvp="linear",
     kernel="mean_windows",
     method=False,
@@ -51,7 +51,7 @@ op(
 )
 op(
     "mean_windows_backward(self: Tensor, plan: any, node: str) -> Tensor",
-    forward="planned",
+    forward="structured",
     jvp="linear",
     kernel="mean_windows_adjoint",
     method=False,

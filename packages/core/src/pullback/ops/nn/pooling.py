@@ -35,7 +35,7 @@ def _scatter_forward(self, indices, sizes):
 
 op(
     "max_windows(self: Tensor, plan: any, node: str) -> any",
-    forward="planned",
+    forward="structured",
     kernel="max_windows",
     method=False,
     function=False,

@@ -31,10 +31,10 @@ _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kth
 
 def _sort_raw(self, dim, descending, count=None):
     """Return (values, indices) of a stable sort along a dim, or the first ``count`` of them."""
-    sort_along = compiled("ops.along_dim", "sort_along")
+    stable_sort = compiled("ops.along_dim", "stable_sort")
     if self.ndim:
-        return sort_along(self, wrap_dim(dim, self.ndim, "sort"), count, descending)
-    return tuple(part.reshape(()) for part in sort_along(self.reshape(1), 0, None, descending))
+        return stable_sort(self, wrap_dim(dim, self.ndim, "sort"), count, descending)
+    return tuple(part.reshape(()) for part in stable_sort(self.reshape(1), 0, None, descending))
 
 
 def _sort(self, dim, descending, stable):

@@ -7,7 +7,7 @@ import os
 import traceback
 
 from pullback._c.graph.tensor import Tensor
-from pullback.utils.checkpoint._watcher import OpWatcher
+from pullback.utils.checkpoint._dispatch_mode import DispatchMode
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -51,14 +51,14 @@ def stack():
     ]
 
 
-class OpLog(OpWatcher):
+class OpLog(DispatchMode):
     """A context manager that notes each op inside: what was called, and from where."""
 
     def begin(self):
         """Forget the run before."""
         self.ops = []
 
-    def see(self, op, args, run):
+    def on_op(self, op, args, run):
         """Run an op and write it down."""
         result = run()
         given = ", ".join(f"{name}={shown(value)}" for name, value in zip(op.arg_names, args))

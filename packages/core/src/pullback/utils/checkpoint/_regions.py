@@ -132,11 +132,11 @@ class Inputs(Function):
 
 def save_inputs(tensors):
     """Return a node that keeps tensors as what they are in the graph."""
-    hidden = levels.hide_all_levels()  # tangents stay with the tensors, nothing is computed
+    disabled = levels.disable_all_levels()  # tangents stay with the tensors, nothing is computed
     try:
         return Inputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
     finally:
-        levels.restore_levels(hidden)
+        levels.restore_levels(disabled)
 
 
 def can_be_saved(value):
@@ -202,7 +202,7 @@ class Region:
 
     def run(self, replay):
         args = self.inputs()
-        hidden = levels.hide_levels_inside(self.level)
+        disabled = levels.disable_levels_inside(self.level)
         try:
             with saved_tensors_hooks(replay.fill, as_it_is), enable_grad():
                 self.run_again(*args)
@@ -210,7 +210,7 @@ class Region:
             if stop.replay is not replay:
                 raise
         finally:
-            levels.restore_levels(hidden)
+            levels.restore_levels(disabled)
 
     def forget(self, key):
         """Drop what a pass computed again."""

@@ -13,7 +13,7 @@ from pullback._c.interop import arrays
 from pullback._c.ops import create
 from pullback.autograd.grad_mode import no_grad
 from pullback.ops import ops
-from pullback.utils.checkpoint._watcher import OpWatcher
+from pullback.utils.checkpoint._dispatch_mode import DispatchMode
 
 DIFFERENT = (
     "The checkpointed function must call the same ops in the same order whenever it runs. "
@@ -153,7 +153,7 @@ class Kept:
 GIVEN = object()  # in the place of what was kept
 
 
-class Counting(OpWatcher):
+class Counting(DispatchMode):
     """Looks at each op that counts, with its place: its number among the calls of that op."""
 
     def __init__(self, results):
@@ -165,16 +165,16 @@ class Counting(OpWatcher):
         """Start over."""
         self.counts.clear()
 
-    def see(self, op, args, run):
+    def on_op(self, op, args, run):
         """Look at an op and return its result."""
         op = public(op)
         if op in SAC_IGNORED_OPS:
             return run()
         self.counts[op] += 1
-        return self.see_place((op, self.counts[op]), args, run)
+        return self.on_call((op, self.counts[op]), args, run)
 
     @abstractmethod
-    def see_place(self, place, args, run):
+    def on_call(self, place, args, run):
         """Look at an op that counts, and return its result."""
 
 
@@ -185,7 +185,7 @@ class Keeping(Counting):
         super().__init__(results)
         self.policy = policy
 
-    def see_place(self, place, args, run):
+    def on_call(self, place, args, run):
         """Run an op and keep its result, or note that it is computed again."""
         before = random.default_generator.get_offset()
         result = run()
@@ -212,7 +212,7 @@ class Giving(Counting):
         super().__init__(results)
         self.may_have_changed = may_have_changed
 
-    def see_place(self, place, args, run):
+    def on_call(self, place, args, run):
         """Return what was kept of an op, once, or run it."""
         if place not in self.results:
             raise RuntimeError(

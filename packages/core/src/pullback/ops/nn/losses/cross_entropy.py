@@ -28,7 +28,7 @@ _NLL = [
 ]
 op(
     "nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
-    forward="planned",
+    forward="structured",
     kernel="nll_loss",
     method=False,
     function=False,
@@ -48,7 +48,7 @@ op(
 )
 op(
     "nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
-    forward="planned",
+    forward="structured",
     kernel="nll_loss_adjoint",
     method=False,
     function=False,

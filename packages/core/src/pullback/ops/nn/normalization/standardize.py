@@ -225,7 +225,7 @@ op(
 
 op(
     "standardized(self: Tensor, weight: Tensor?, bias: Tensor?, plan: any, kind: str) -> Tensor[]",
-    forward="planned",
+    forward="structured",
     kernel="standardize",
     method=False,
     function=False,

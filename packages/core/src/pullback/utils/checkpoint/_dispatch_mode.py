@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from pullback._c.graph import levels
 
 
-class OpWatcher(ABC):
-    """Calls ``see`` for each op inside: see ``levels.enter_watch``."""
+class DispatchMode(ABC):
+    """Calls ``see`` for each op inside: see ``levels.enter_dispatch_mode``."""
 
     def __init__(self):
         self.levels = []  # one for each time that it is entered
@@ -16,12 +16,12 @@ class OpWatcher(ABC):
         """Do what is due when it is entered."""
 
     @abstractmethod
-    def see(self, op, args, run):
+    def on_op(self, op, args, run):
         """Look at an op, which ``run()`` runs, and return its result."""
 
     def __enter__(self):
         self.begin()
-        self.levels.append(levels.enter_watch(self.see))
+        self.levels.append(levels.enter_dispatch_mode(self.on_op))
         return self
 
     def __exit__(self, kind, value, traceback):
