@@ -21,7 +21,7 @@ FOLDERS = {
 }
 LINTERS = ("-r", "tools/lint-requirements.txt")
 TEST_TOOLS = (
-    *("pytest>=8", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
+    *("pytest>=8", "cython>=3.1", "hypothesis", "einops", "ml_dtypes", "mpmath", "mypy", "scipy"),
     *("threadpoolctl", "ittapi", "nvtx", "perfetto", "viztracer", "nvmath-python"),
 )
 DEMO_TOOLS = ("scikit-learn", "matplotlib", "rich")
@@ -91,6 +91,13 @@ def gen(session: nox.Session) -> None:
     if not session.posargs:
         install_wheels(session, "core", "cpu", "profiler")
         session.run("python", "packages/core/tools/compatgen.py", "--docs", "docs/reference")
+
+
+@nox.session
+def expand(session: nox.Session) -> None:
+    """Print what a kernel template becomes; `-- NAME`, `-- cuda NAME`, `-- core MODULE`."""
+    session.install("cython>=3.1", "numpy>=2")
+    session.run("python", "tools/expand.py", *session.posargs)
 
 
 @nox.session
