@@ -75,19 +75,19 @@ def draw(rows: Sequence[Row], target: Path) -> bool:
 def draw_column(axes, lines: Sequence[Line], limits: tuple[float, float]) -> None:
     """Draw the bars of a column."""
     labels = []
-    for place, line in enumerate(lines):
+    for y, line in enumerate(lines):
         if isinstance(line, str):
             labels.append(line.upper())
             continue
         text = line.title.replace("`", "").replace("$", r"\$")
         labels.append(text if len(text) <= LABEL_LENGTH else text[: LABEL_LENGTH - 3] + "...")
-        axes.barh(place, line.ratio - 1, left=1, height=0.7, color=color_of(line))
-        axes.plot([min(line.ratios), max(line.ratios)], [place, place], color="#333333", lw=0.8)
-        axes.plot([line.budget], [place], marker="|", color="black", ms=7, mew=1.2)
+        axes.barh(y, line.ratio - 1, left=1, height=0.7, color=color_of(line))
+        axes.plot([min(line.ratios), max(line.ratios)], [y, y], color="#333333", lw=0.8)
+        axes.plot([line.budget], [y], marker="|", color="black", ms=7, mew=1.2)
         if line.two and not math.isnan(line.two.ratio):
-            axes.plot([line.two.ratio], [place], marker="o", color="#333333", ms=2.5)
+            axes.plot([line.two.ratio], [y], marker="o", color="#333333", ms=2.5)
         axes.text(
-            limits[1] * 0.97, place, format_ratio(line.ratio), fontsize=6, ha="right", va="center"
+            limits[1] * 0.97, y, format_ratio(line.ratio), fontsize=6, ha="right", va="center"
         )
     axes.set_xscale("log")
     axes.set_xlim(*limits)

@@ -68,7 +68,7 @@ def measure_startup(subjects: Sequence[Subject], amount: Amount) -> Measured:
 
 
 def measure_memory(subjects: Sequence[Subject], amount: Amount) -> Measured:
-    """Measure how far memory rises in training steps; Linux tells it."""
+    """Measure how far memory rises in training steps, as Linux reports it."""
     if not sys.platform.startswith("linux"):
         return [], []
     limits = []
@@ -124,7 +124,7 @@ MEASURES: dict[str, Callable[[Sequence[Subject], Amount], Measured]] = {
 def measure_figures(
     names: Sequence[str], subjects: Sequence[Subject], amount: Amount, facts: dict[str, Any]
 ) -> Measured:
-    """Measure what is named; one that fails is told among the facts."""
+    """Measure the named figures; one that fails is reported among the facts."""
     rows: list[Row] = []
     limits: list[Limit] = []
     for name in names:

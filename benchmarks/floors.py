@@ -81,14 +81,14 @@ def numpy_loops() -> dict[str, Loop]:
 def seconds_of(loop: Loop, arrays: list[np.ndarray], threads: int, times: int) -> float:
     """Return the seconds of one pass, by the clock that the rows are measured with."""
     clock = time.process_time if threads == 1 else time.perf_counter
-    pieces = list(zip(*(np.array_split(array, threads) for array in arrays)))
+    chunks = list(zip(*(np.array_split(array, threads) for array in arrays)))
     best = float("inf")
     for _ in range(TRIALS):
-        others = [threading.Thread(target=loop, args=(*piece, times)) for piece in pieces[1:]]
+        others = [threading.Thread(target=loop, args=(*chunk, times)) for chunk in chunks[1:]]
         start = clock()
         for thread in others:
             thread.start()
-        loop(*pieces[0], times)
+        loop(*chunks[0], times)
         for thread in others:
             thread.join()
         best = min(best, (clock() - start) / times)
@@ -98,9 +98,9 @@ def seconds_of(loop: Loop, arrays: list[np.ndarray], threads: int, times: int) -
 def bandwidth(threads: int, divisor: int) -> dict[str, dict[str, float]]:
     """Return bytes a second of each loop, near (the rows' size) and far (beyond any cache)."""
     found: dict[str, dict[str, float]] = {}
-    for place, elements, times in (("near", NEAR // divisor, 5), ("far", FAR // divisor, 1)):
+    for where, elements, times in (("near", NEAR // divisor, 5), ("far", FAR // divisor, 1)):
         arrays = [np.full(elements, value, np.float32) for value in (1, 2, 3)]
-        rates = found.setdefault(place, {})
+        rates = found.setdefault(where, {})
         for loops in (compiled_loops(), numpy_loops()):
             for name, loop in loops.items():
                 size = ARRAYS[name] * arrays[0].nbytes

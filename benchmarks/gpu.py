@@ -28,7 +28,7 @@ ROUNDS = 5
 LONG_ENOUGH = 0.05  # seconds of one measurement
 MIB = 2**20
 QUICK_DIVISOR = 256  # of the operands' elements
-COPY = "elementwise/copy"  # the row that tells what bandwidth there is
+COPY = "elementwise/copy"  # the row that gives the bandwidth
 BANDWIDTH = 0.85  # of it, for what moves memory
 NOISE = 1.02  # by which an aim may be missed
 

@@ -1,4 +1,4 @@
-"""Runs every row in every process, round by round, and the figures that are no rows."""
+"""Runs every row in every process, round by round, and the figures that are not rows."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def run_rounds(subjects: Sequence[Subject], keys: Iterable[str], plan: Plan) -> 
             for worker in order:
                 if can_run(worker.subject, row):
                     found.ask(worker, row, plan, counts=number >= 0)
-        told = f"{plan.threads} thread(s), round {number + 1} of {plan.rounds}"
-        print(told, file=sys.stderr, flush=True)
+        message = f"{plan.threads} thread(s), round {number + 1} of {plan.rounds}"
+        print(message, file=sys.stderr, flush=True)
     for worker in workers:
         worker.close()
     return found

@@ -1,7 +1,7 @@
 """Why a row misses its budget or its floor, where that has been measured: RESULTS.md quotes it.
 
 A key is a pattern of row keys (``class/operands/expression``) or a figure's title; the first that
-fits counts. An entry tells what was measured, and goes when the row no longer misses.
+fits counts. An entry says what was measured, and is removed when the row is within its budget.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ REASONS: dict[str, str] = {
     "neural/pooling and resampling/adaptive_avg_pool2d*": "11 us of work: at best 0.8 with two "
     "threads, else a thread that has to be woken",
     "movement/1M writes and selections/*index_put*": "each thread looks at all positions, so that "
-    "writes to one place come in order",
+    "writes to one element are in order",
     "neural/normalisation and losses/scaled_dot_product_attention*": "two products and a softmax, "
     "not fused",
     "neural/*/*conv2d*": "the direct loop's share of the peak",

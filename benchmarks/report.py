@@ -266,7 +266,7 @@ def below_floor(rows: Sequence[Row]) -> list[str]:
 
 
 def processor_name() -> str:
-    """Return the processor's name where the system tells it, else its architecture."""
+    """Return the processor's name where the system has it, else its architecture."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

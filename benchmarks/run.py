@@ -116,9 +116,9 @@ def choose_subjects(options: argparse.Namespace, facts: dict[str, str]) -> list[
         subjects.append(Subject(JAX, "jax", jax_python))
     else:
         facts["JAX"] = "not installed: its column is left out"
-    told = (subject for subject in subjects if subject.label != AGAIN)
+    shown = (subject for subject in subjects if subject.label != AGAIN)
     facts["versions"] = ", ".join(
-        f"{s.module} {run_once(s, '-c', VERSIONS, s.module)}" for s in told
+        f"{s.module} {run_once(s, '-c', VERSIONS, s.module)}" for s in shown
     )
     return subjects
 

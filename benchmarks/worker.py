@@ -41,7 +41,7 @@ class Bench:
         self.module = module
         self.size = Size(divisor)
         self.shortest, self.enough = SHORTEST, ENOUGH
-        if divisor > 1:  # a quick run: nobody reads its figures
+        if divisor > 1:  # a quick run: its figures do not count
             self.shortest, self.enough = SHORTEST / 10, 0.0
         self.clock = time.process_time if threads == 1 else time.perf_counter
         self.expressions = Expressions(module, self.size)

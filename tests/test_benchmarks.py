@@ -149,15 +149,15 @@ def test_fraction_of_the_floor():
     assert speeds.fraction({}, 1.0) is None
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells a process's peak")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux reports a process's peak")
 def test_peak_memory_of_a_training_step_is_measured():
     peak = run_once(OURS, "-m", "benchmarks.probes", "memory", "pullback", "mlp", "1")
     parameters = 4 * (784 * 512 + 512 * 512)
-    # Most of the gradients at least: some lie where the setup has freed memory.
+    # Most of the gradients at least: some are in memory that the setup has freed.
     assert parameters / 2 < peak < 100 * parameters
 
 
-def test_figure_that_cannot_be_measured_is_told(monkeypatch):
+def test_figure_that_cannot_be_measured_is_reported(monkeypatch):
     def fail(subjects, amount):
         raise MeasurementFailed("ours: exit code 1")
 

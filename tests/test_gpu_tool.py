@@ -10,7 +10,7 @@ ABOUT = {
     "device": "GPU X",
     "memory": 80 * 2**30,
     "capability": "9.0",
-    "processors": 132,
+    "multiprocessors": 132,
     "driver": 13000,
     "pycuda": "2026.1",
     "python": "3.12.1",

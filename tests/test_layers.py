@@ -121,7 +121,7 @@ def python_imports(path, package):
 
 
 def walk_outside_functions(node):
-    """Yield a node and what lies in it, but not what lies in functions."""
+    """Yield a node and its descendants, but not those in functions."""
     yield node
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         for child in ast.iter_child_nodes(node):

@@ -47,9 +47,9 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_explain(tmp_path):
-    told = command("pullback.backend", "explain", "add", "--device", "ref")
-    assert told.returncode == 0
-    assert told.stdout.startswith("add on ref: primitive 'add'")
+    explained = command("pullback.backend", "explain", "add", "--device", "ref")
+    assert explained.returncode == 0
+    assert explained.stdout.startswith("add on ref: primitive 'add'")
     widened = command("pullback.backend", "explain", "sum", "--device", "ref")
     assert "cast to another dtype first for bool, uint8" in widened.stdout
     unknown = command("pullback.backend", "explain", "addd")

@@ -1,4 +1,4 @@
-"""The page that compares public names with torch's, and what it is made of."""
+"""The page that compares public names with torch's, and its sources."""
 
 import importlib
 import json

@@ -44,7 +44,7 @@ driver.init()
 device = driver.Device(0)
 found = {"device": device.name(), "memory": device.total_memory(),
          "capability": "%d.%d" % device.compute_capability(),
-         "processors": device.multiprocessor_count, "driver": driver.get_driver_version(),
+         "multiprocessors": device.multiprocessor_count, "driver": driver.get_driver_version(),
          "pycuda": pycuda.VERSION_TEXT, "python": platform.python_version()}
 for name in ("numpy", "torch", "cupy", "nvmath"):
     try:
@@ -88,7 +88,7 @@ def build() -> float:
 
 
 def write_metadata(source: str) -> None:
-    """Let importlib.metadata know what lies in the folder, as an installed wheel would."""
+    """Give the folder the metadata of an installed wheel."""
     text = (ROOT / source / "pyproject.toml").read_text()
     name, version = (
         re.findall(rf'^{key} = "(.*)"', text, re.MULTILINE)[0] for key in ("name", "version")
@@ -169,7 +169,7 @@ def write_report(path: Path, about: dict, parts: dict) -> None:
         "| | |",
         "| --- | --- |",
         f"| device | {about['device']}, compute capability {about['capability']}, "
-        f"{about['processors']} multiprocessors, {about['memory'] / 2**30:.0f} GiB |",
+        f"{about['multiprocessors']} multiprocessors, {about['memory'] / 2**30:.0f} GiB |",
         f"| driver | {about['driver']} |",
         f"| host | {platform.machine()}, {os.cpu_count()} cores, Python {about['python']} |",
         *(

@@ -32,7 +32,7 @@ IGNORED_FOLDERS = {"build", "dist", "tests", "__pycache__"}
 
 
 class Package(NamedTuple):
-    """One distribution: where it lies and what its wheel depends on."""
+    """One distribution: its folder, and what its wheel depends on."""
 
     distribution: str
     folder: str
@@ -80,7 +80,7 @@ def build_tag(package: Package) -> str:
 
 
 def pip_environment(dist: Path) -> dict[str, str]:
-    """Return this process's environment with ``dist`` among the places where pip looks."""
+    """Return this process's environment in which pip also searches ``dist``."""
     links = [dist.as_uri(), os.environ.get("PIP_FIND_LINKS", "")]
     return {**os.environ, "PIP_FIND_LINKS": " ".join(filter(None, links))}
 
@@ -107,7 +107,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def read_stamp(stamp: Path) -> dict[str, str]:
-    """Return what was built last, or nothing if that cannot be told."""
+    """Return what was built last, or nothing if that is unknown."""
     try:
         return json.loads(stamp.read_text())
     except (OSError, ValueError):
@@ -134,10 +134,10 @@ def build_wheel(package: Package, dist: Path) -> Path:
 
 
 def install(wheels: list[Path], others: list[str], dist: Path) -> None:
-    """Install the wheels in place of whatever versions of ours are there."""
+    """Install the wheels; other versions of our packages are removed."""
     ours = {package.distribution for package in PACKAGES.values()}
     present = sorted(ours & {str(d.metadata["Name"]) for d in importlib.metadata.distributions()})
-    if present:  # pip would keep an equal version number, whatever is in it
+    if present:  # pip would keep one with an equal version number
         run_pip(["uninstall", "--quiet", "--yes", *present], dist)
     run_pip(["install", "--quiet", *map(str, wheels), *others], dist)
     print("installed", ", ".join(wheel.name for wheel in wheels), flush=True)

@@ -1,4 +1,4 @@
-"""Sums, extremes, running sums and what is normalised by them, along every axis and layout."""
+"""Sums, extremes, cumulative sums and normalizations, along every axis and layout."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def same(*expressions: str, budget: Budget | None = None) -> Iterator[Entry]:
 
 
 def pairs(*expressions: tuple[str, str], budget: Budget | None = None) -> Iterator[Entry]:
-    """Give entries of torch's and NumPy's expression; JAX takes NumPy's."""
+    """Return entries of an expression for torch and one for NumPy and JAX."""
     return (Entry(text, other, SAME, budget) for text, other in expressions)
 
 

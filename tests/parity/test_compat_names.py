@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
-# Parameters of torch's that are its own business.
+# Parameters that only torch needs.
 PRIVATE = {"_preallocate_and_copy"}
 
 
@@ -21,7 +21,7 @@ def quiet():
 
 
 def parameters(value):
-    """Return the names of a function's parameters; None where it does not tell them."""
+    """Return the names of a function's parameters; None where it has no signature."""
     try:
         return list(inspect.signature(value).parameters)
     except (TypeError, ValueError):

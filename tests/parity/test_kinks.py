@@ -18,7 +18,7 @@ def torchs(name):
     if name in OF_NETWORKS:
         return getattr(F, name)
     linalg = name.removeprefix("linalg_") if name.startswith("linalg_") else ""
-    places = (
+    candidates = (
         (F, name),
         (torch, name),
         (torch.special, name),
@@ -26,8 +26,8 @@ def torchs(name):
         (torch.Tensor, name),
     )
     if name in ("norm", "max", "min"):
-        places = ((torch, name),)
-    return next(getattr(place, name) for place, name in places if hasattr(place, name))
+        candidates = ((torch, name),)
+    return next(getattr(module, name) for module, name in candidates if hasattr(module, name))
 
 
 def prepared(kink):
@@ -46,7 +46,7 @@ def prepared(kink):
     return [made(value) for value in kink.args], inputs
 
 
-def slopes(outputs, inputs):
+def gradients(outputs, inputs):
     """Return the gradients of the sum of the outputs."""
     sums = [y.sum() for y in outputs if y.is_floating_point() and y.requires_grad]
     found = torch.autograd.grad(sums, inputs, create_graph=True, allow_unused=True) if sums else ()
@@ -70,13 +70,13 @@ def test_torch_gives_what_is_stated(kink):
         pytest.skip("torch has no function of this name")
     args, inputs = prepared(kink)
     found = torchs(kink.op)(*args, **kink.kwargs)
-    first = slopes(found if isinstance(found, tuple) else (found,), inputs)
+    first = gradients(found if isinstance(found, tuple) else (found,), inputs)
     stated = flat(kink.slopes)
     agrees = same(first, stated)
     if kink.curves is not None:
         curves = np.zeros_like(stated) if kink.curves == "zero" else flat(kink.curves)
         try:
-            agrees = agrees and same(slopes(first, inputs), curves)
+            agrees = agrees and same(gradients(first, inputs), curves)
         except RuntimeError as error:  # torch has no second derivative of it
             assert "not implemented" in str(error)
     assert agrees != bool(kink.differs)
@@ -85,12 +85,12 @@ def test_torch_gives_what_is_stated(kink):
 @pytest.mark.parametrize("kink", [k for k in KINKS if k.tangents], ids=lambda kink: kink.op)
 def test_torch_gives_the_tangents_that_are_stated(kink):
     args, inputs = prepared(kink)
-    places = [k for k, value in enumerate(args) if any(value is x for x in inputs)]
+    positions = [k for k, value in enumerate(args) if any(value is x for x in inputs)]
 
     def function(*values):
         given = list(args)
-        for place, value in zip(places, values, strict=True):
-            given[place] = value
+        for position, value in zip(positions, values, strict=True):
+            given[position] = value
         return torchs(kink.op)(*given, **kink.kwargs)
 
     units = torch.eye(sum(x.numel() for x in inputs), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Public names are torch's: whatever Pullback offers exists there too, with the same parameters."""
+"""Public names are torch's: each exists there too, with the same parameters."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Sample values, and the ways in which an array can lie in memory."""
+"""Sample values, and the memory layouts of arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sample(name: str, shape, seed: int = 0, low: float = -4, high: float = 4) ->
 
 
 def strided(values: np.ndarray) -> np.ndarray:
-    """Return equal values of which each dimension takes every second place."""
+    """Return equal values whose dimensions use every second element of memory."""
     room = np.zeros(tuple(2 * n + 1 for n in values.shape), values.dtype)
     view = room[(..., *(slice(1, 2 * n + 1, 2) for n in values.shape))]
     view[...] = values

@@ -17,7 +17,7 @@ def pytest_configure(config):
     )
     if "error" not in config.getini("filterwarnings"):
         config.addinivalue_line("filterwarnings", "error")
-    # Shown once per process, so any test may be the one that meets it.
+    # Shown once per process, so any test may trigger it.
     config.addinivalue_line(
         "filterwarnings", r"ignore:Using backward\(\) with create_graph=True:UserWarning"
     )
@@ -29,7 +29,7 @@ def pytest_configure(config):
 
 @pytest.fixture(autouse=True)
 def fixed_seed():
-    """Make random numbers the same in every test, whatever ran before."""
+    """Make random numbers the same in every test, independent of earlier ones."""
     pb.manual_seed(1234)
 
 

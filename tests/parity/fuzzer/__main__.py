@@ -1,4 +1,4 @@
-"""Runs random programs on torch and on Pullback and tells where they differ.
+"""Runs random programs on torch and on Pullback and reports where they differ.
 
     PYTHONPATH=tests/parity python -m fuzzer --seed 0 --count 5000
 

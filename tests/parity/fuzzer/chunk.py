@@ -16,10 +16,10 @@ from .meant import accepted
 from .proofs import proved, reset, run_program
 
 
-def first_of_both(statements, watch):
+def first_of_both(statements, observed):
     """Run a program on both modules; return the first difference, or None."""
-    torch_trace = run_program(torch, statements, watch)
-    return compare(statements, torch_trace, run_program(pullback, statements, watch))
+    torch_trace = run_program(torch, statements, observed)
+    return compare(statements, torch_trace, run_program(pullback, statements, observed))
 
 
 def say(**line):
@@ -30,15 +30,15 @@ def run_seed(seed, groups):
     """Write and run one program, and say what came of it."""
     say(begin=seed, on="torch")
     draft = write_program(torch, seed, groups)
-    statements, watch = draft.statements, draft.world.watch
+    statements, observed = draft.statements, draft.world.observed
     say(begin=seed, on="pullback")
-    ours = run_program(pullback, statements, watch)
+    ours = run_program(pullback, statements, observed)
     found = compare(statements, draft.trace, ours)
     errors = sum(step["outcome"][0] != "ok" for step in draft.trace)
     line = {"end": seed, "statements": len(statements), "errors": errors}
     if found is not None:
         reason = accepted(found)
-        if reason is not None and not proved(reason, statements, watch, ours, found):
+        if reason is not None and not proved(reason, statements, observed, ours, found):
             reason = None
         if reason is not None:
             line["accepted"] = reason

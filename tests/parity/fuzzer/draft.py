@@ -43,8 +43,8 @@ class Draft:
     def __init__(self, m, seed, extra=()):
         self.random = random.Random(seed)
         self.m = m
-        watch = self.random.choice(["all", "touched", "touched", "end"])
-        self.world = World(m, watch)
+        observed = self.random.choice(["all", "touched", "touched", "end"])
+        self.world = World(m, observed)
         self.numbers = {}
         self.statements = []
         self.avoided = set()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def custom_functions(m, tell):
-    """Return the Functions of a module, by name; `tell` is called from their backward."""
+def custom_functions(m, log):
+    """Return the Functions of a module, by name; `log` is called from their backward."""
     Function = m.autograd.Function
     found = {}
 
@@ -21,7 +21,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g):
-            tell("Square", g, ctx.needs_input_grad)
+            log("Square", g, ctx.needs_input_grad)
             (x,) = ctx.saved_tensors
             return 2 * x * g
 
@@ -50,7 +50,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g):
-            tell("Product", g, ctx.needs_input_grad)
+            log("Product", g, ctx.needs_input_grad)
             x, y = ctx.saved_tensors
             return (g * y).sum_to_size(x.shape), (g * x).sum_to_size(y.shape)
 
@@ -64,7 +64,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def vjp(ctx, g):
-            tell("Write", g)
+            log("Write", g)
             return g * 2
 
     @function
@@ -78,7 +78,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g, h):
-            tell("WriteFirst", g, h)
+            log("WriteFirst", g, h)
             (y,) = ctx.saved_tensors
             return g, g.sum_to_size(y.shape) + h * y.cos()
 
@@ -103,7 +103,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g, none, five, nothing):
-            tell("Parts", g, none, five, nothing)
+            log("Parts", g, none, five, nothing)
             return g * 3
 
     @function
@@ -114,7 +114,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g):
-            tell("Same", g)
+            log("Same", g)
             return g * 1.5
 
     @function
@@ -149,7 +149,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g, h):
-            tell("Sparse", g, h)
+            log("Sparse", g, h)
             return g if h is None else h if g is None else g + h
 
     @function
@@ -161,7 +161,7 @@ def custom_functions(m, tell):
 
         @staticmethod
         def backward(ctx, g, h):
-            tell("Two", g, h)
+            log("Two", g, h)
             (x,) = ctx.saved_tensors
             return g * x.cos() - h * x.sin()
 
@@ -176,7 +176,7 @@ def custom_functions(m, tell):
         @m.autograd.function.once_differentiable
         def backward(ctx, g):
             (x,) = ctx.saved_tensors
-            tell("Once", g, x)
+            log("Once", g, x)
             return g * 2 * x
 
     @function
@@ -285,7 +285,7 @@ def custom_functions(m, tell):
         @staticmethod
         def backward(ctx, g):
             x, y, nothing, more = ctx.saved_tensors
-            tell("SaveMany", g, x, y, nothing, more)
+            log("SaveMany", g, x, y, nothing, more)
             return g * 2 * x + 0 * y
 
     @function

@@ -1,6 +1,6 @@
 """Differences from torch that are meant: improvements, and what torch does not promise.
 
-Each has its reason; docs/start/from-torch.md tells users of those that they can meet. Where a
+Each has its reason; docs/start/from-torch.md has those that users can notice. Where a
 reason could hide a mistake, `proofs` shows for each program that it does not.
 """
 

@@ -18,9 +18,9 @@ FLAGS = ("view", "base")
 HOOKS = re.compile(r"enter\(m\.autograd\.graph\.(saved_tensors|save_on_cpu|disable_saved).*\)$")
 
 
-def run_program(m, statements, watch):
+def run_program(m, statements, observed):
     """Return the trace of a program: one observation per statement, and one of the end."""
-    world = World(m, watch)
+    world = World(m, observed)
     trace = [world.run(statement) for statement in statements]
     return [*trace, world.finish()]
 
@@ -31,16 +31,16 @@ def reset():
         m.set_grad_enabled(True)
 
 
-def proved(reason, statements, watch, ours, found):
+def proved(reason, statements, observed, ours, found):
     """Return True if a difference with this reason needs no proof, or there is one."""
     proof = PROOFS.get(reason)
     if proof is None:
         return True
     reset()
-    return proof(statements, watch, ours, found)
+    return proof(statements, observed, ours, found)
 
 
-def nothing_saved_was_overwritten(statements, watch, ours, found):
+def nothing_saved_was_overwritten(statements, observed, ours, found):
     """Pullback gives the same where nothing that was saved can be overwritten.
 
     So what torch refuses because a saved value changed, or could have, is right here. Hooks of the
@@ -51,19 +51,19 @@ def nothing_saved_was_overwritten(statements, watch, ours, found):
         for statement in statements
     ]
     if plain != list(statements):
-        statements, ours = plain, run_program(pullback, plain, watch)
+        statements, ours = plain, run_program(pullback, plain, observed)
         reset()
     with pullback.autograd.graph.allow_mutation_on_saved_tensors():
-        safe = run_program(pullback, statements, watch)
+        safe = run_program(pullback, statements, observed)
     other = compare(statements, safe, ours)
     return other is None or other.step > found.step or other.path in ("outcome", "error")
 
 
-def torch_agrees_on_a_copy(statements, watch, ours, found):
+def torch_agrees_on_a_copy(statements, observed, ours, found):
     """torch gives Pullback's values if the operand of the transform has memory of its own."""
     copied = list(statements)
     copied[found.step] = re.sub(r"(\w+)\)$", r"\1.clone())", found.statement)
-    theirs = run_program(torch, copied, watch)[found.step]
+    theirs = run_program(torch, copied, observed)[found.step]
     result = found.statement.partition(" = ")[0]
     if theirs["outcome"][0] != "ok" or ours[found.step]["outcome"][0] != "ok":
         return False
@@ -73,11 +73,11 @@ def torch_agrees_on_a_copy(statements, watch, ours, found):
     return compare([found.statement], *steps) is None
 
 
-def the_rest_is_the_same(statements, watch, ours, found):
+def the_rest_is_the_same(statements, observed, ours, found):
     """Without the flags that differ, the whole program is the same, or differs as is meant."""
     from .meant import accepted
 
-    theirs = run_program(torch, statements, watch)
+    theirs = run_program(torch, statements, observed)
     traces = [
         [{**step, "seen": without(step["seen"], FLAGS)} for step in trace]
         for trace in (theirs, ours)
@@ -86,11 +86,11 @@ def the_rest_is_the_same(statements, watch, ours, found):
     return other is None or accepted(other) is not None
 
 
-def without_what_failed(statements, watch, ours, found):
+def without_what_failed(statements, observed, ours, found):
     """Without the passes that failed, both give the same up to there, or differ as is meant."""
     from .meant import accepted
 
-    theirs = run_program(torch, statements, watch)
+    theirs = run_program(torch, statements, observed)
     kept = [
         k
         for k, statement in enumerate(statements)
@@ -100,9 +100,9 @@ def without_what_failed(statements, watch, ours, found):
     ]
     rest = [statements[k] for k in kept]
     reset()
-    theirs = run_program(torch, rest, watch)
+    theirs = run_program(torch, rest, observed)
     reset()
-    other = compare(rest, theirs, run_program(pullback, rest, watch))
+    other = compare(rest, theirs, run_program(pullback, rest, observed))
     end = [*kept, len(statements)]
     return other is None or end[other.step] > found.step or accepted(other) is not None
 

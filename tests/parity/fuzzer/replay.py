@@ -17,17 +17,17 @@ def statements_of(text):
     return [ast.get_source_segment(text, part) for part in ast.parse(text).body]
 
 
-def run_on(name, statements, watch):
+def run_on(name, statements, observed):
     """Return the trace of a program on the module of this name."""
-    world = World(importlib.import_module(name), watch)
+    world = World(importlib.import_module(name), observed)
     trace = [world.run(statement) for statement in statements]
     return [*trace, world.finish()]
 
 
-def show(text, watch="all"):
+def show(text, observed="all"):
     """Run a program on torch and on Pullback, print the errors of both and the first difference."""
     statements = statements_of(text)
-    traces = [run_on(name, statements, watch) for name in ("torch", "pullback")]
+    traces = [run_on(name, statements, observed) for name in ("torch", "pullback")]
     for statement, *steps in zip(statements, *traces):
         print(statement)
         for name, step in zip(("torch", "pullback"), steps):
@@ -40,10 +40,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", help="JSON: a list of statements; - is the standard input")
     parser.add_argument("--only", required=True)
-    parser.add_argument("--watch", default="all")
+    parser.add_argument("--observed", default="all")
     options = parser.parse_args()
     text = sys.stdin.read() if options.file == "-" else open(options.file).read()
-    run_on(options.only, json.loads(text), options.watch)
+    run_on(options.only, json.loads(text), options.observed)
 
 
 if __name__ == "__main__":

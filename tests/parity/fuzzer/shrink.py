@@ -20,7 +20,7 @@ show(
     """
 {program}
 """,
-    watch={watch!r},
+    observed={observed!r},
 )
 '''
 
@@ -42,12 +42,12 @@ def deletions(statements, fails):
         size = max(size // 2, 1)
 
 
-def shrink_difference(statements, watch):
+def shrink_difference(statements, observed):
     """Return a short program whose first difference is of the same kind, and the difference."""
     from .chunk import first_of_both, reset
 
     def difference(program):
-        found = first_of_both(program, watch)
+        found = first_of_both(program, observed)
         reset()
         return found
 
@@ -64,9 +64,18 @@ def shrink_difference(statements, watch):
     return short, difference(short)
 
 
-def crashes(statements, watch):
+def crashes(statements, observed):
     """Return True if the program kills an interpreter that runs it on Pullback."""
-    command = [sys.executable, "-m", "fuzzer.replay", "--only", "pullback", "--watch", watch, "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "fuzzer.replay",
+        "--only",
+        "pullback",
+        "--observed",
+        observed,
+        "-",
+    ]
     done = subprocess.run(command, input=json.dumps(statements), text=True, capture_output=True)
     return done.returncode < 0
 
@@ -82,16 +91,16 @@ def main():
     from .draft import write_program
 
     draft = write_program(torch, options.seed, options.group)
-    watch = draft.world.watch
+    observed = draft.world.observed
     torch.set_grad_enabled(True)
     if options.crash:
-        short = deletions(draft.statements, lambda program: crashes(program, watch))
+        short = deletions(draft.statements, lambda program: crashes(program, observed))
         title = "kills the interpreter"
     else:
-        short, found = shrink_difference(draft.statements, watch)
+        short, found = shrink_difference(draft.statements, observed)
         title = str(found).replace("\\", "\\\\")
     program = "\n".join(short).replace("\\", "\\\\")
-    print(SCRIPT.format(seed=options.seed, title=title, program=program, watch=watch))
+    print(SCRIPT.format(seed=options.seed, title=title, program=program, observed=observed))
 
 
 if __name__ == "__main__":

@@ -43,22 +43,22 @@ def strides_that_matter(tensor):
 class World:
     """One module running one program."""
 
-    def __init__(self, m, watch="all"):
+    def __init__(self, m, observed="all"):
         self.m = m
-        self.watch = watch
+        self.observed = observed
         self.log = []
         self.stack = []
         self.derivatives = []  # sequence numbers of nodes that backward passes recorded
         self.names = {
             "m": m,
             "copy": copy,
-            "F": types.SimpleNamespace(**custom_functions(m, self.tell)),
+            "F": types.SimpleNamespace(**custom_functions(m, self.log)),
             **{name: getattr(self, name) for name in HELPERS},
         }
 
     # ---- what statements call ----
 
-    def tell(self, tag, *things):
+    def log(self, tag, *things):
         """Add to the log of calls."""
         self.log.append([tag, [self.brief(thing) for thing in things]])
 
@@ -83,7 +83,7 @@ class World:
         """Return a hook of a tensor."""
 
         def call(grad):
-            self.tell(tag, grad)
+            self.log(tag, grad)
             if kind == "scale":
                 return grad * 2
             if kind == "replace":
@@ -124,7 +124,7 @@ class World:
 
         def call(grad_inputs, grad_outputs):
             given = [grad for grad in grad_inputs if grad is not None]
-            self.tell(tag, given, grad_outputs)  # whether indices and masks have an edge differs
+            self.log(tag, given, grad_outputs)  # whether indices and masks have an edge differs
             if kind == "scale":
                 return tuple(None if g is None else g * 3 for g in grad_inputs)
             if kind == "short":
@@ -143,7 +143,7 @@ class World:
         """Return a hook that runs before a node."""
 
         def call(grad_outputs):
-            self.tell(tag, grad_outputs)
+            self.log(tag, grad_outputs)
             if kind == "scale":
                 return tuple(None if g is None else g * 0.5 for g in grad_outputs)
             if kind == "short":
@@ -162,7 +162,7 @@ class World:
         """Return a hook that runs when a gradient was accumulated."""
 
         def call(leaf):
-            self.tell(tag, leaf, leaf.grad)
+            self.log(tag, leaf, leaf.grad)
             if kind == "drop":
                 leaf.grad = None
             if kind == "step":
@@ -178,7 +178,7 @@ class World:
 
     def multi(self, tag):
         """Return a hook over several tensors."""
-        return lambda grads: self.tell(tag, grads)
+        return lambda grads: self.log(tag, grads)
 
     def pack(self, tag, kind):
         """Return what stores a saved tensor."""
@@ -244,7 +244,7 @@ class World:
             bumps = self.bumps(before)
             if node is not None:
                 self.derivatives.append(range(node, self.next_node()))
-            seen = {} if self.watch == "end" else self.look(NAME.findall(statement))
+            seen = {} if self.observed == "end" else self.look(NAME.findall(statement))
         return {"outcome": outcome, "calls": self.log, "bumps": bumps, "seen": seen}
 
     def finish(self):
@@ -280,7 +280,7 @@ class World:
     def look(self, mentioned):
         """Observe the named variables, or all."""
         names = self.names
-        if mentioned is None or self.watch == "all":
+        if mentioned is None or self.observed == "all":
             mentioned = list(names)
         return {
             name: self.observe(names[name])
@@ -338,13 +338,13 @@ class World:
         return "unnamed"
 
     def graph(self, node):
-        """Return a node's history: names and edges, numbered in the order they are met.
+        """Return a node's history: names and edges, numbered in the order of the walk.
 
         Edges that lead nowhere are left out: whether masks and numbers have one differs.
         """
         if node is None:
             return None
-        node, _ = without_geometry(node, 0)
+        node, _ = without_metadata_op(node, 0)
         numbers = {node: 0}
         found = []
         todo = [node]
@@ -361,7 +361,7 @@ class World:
             for below, number in node.next_functions:
                 if writes:
                     below, number = below_fitting(below, number)
-                below, number = without_geometry(below, number, node)
+                below, number = without_metadata_op(below, number, node)
                 if below is None:
                     continue
                 if below not in numbers:
@@ -372,7 +372,7 @@ class World:
         return found
 
 
-# torch tells overloads apart; a number that is a tensor is a copy for us.
+# torch distinguishes overloads; a number that is a tensor is a copy for us.
 OVERLOADS = {
     **{f"{name}Backward1": f"{name}Backward0" for name in ("Eq", "Ne", "Lt", "Le", "Gt", "Ge")},
     "FillBackward0": "CopyBackwards",
@@ -390,7 +390,7 @@ def short_name(node):
     return OVERLOADS.get(name, name)
 
 
-def without_geometry(node, number, above=None):
+def without_metadata_op(node, number, above=None):
     """Skip what only redoes a view of complex numbers: its as_strided(), a conj() of a conj()."""
     if node is None:
         return node, number
@@ -400,9 +400,9 @@ def without_geometry(node, number, above=None):
             other is not None and short_name(other).startswith(("ViewAs", "Conj", "NegView"))
             for other in (above, below[0])
         ):
-            return without_geometry(*below, above)
+            return without_metadata_op(*below, above)
     elif below[0] is not None and (short_name(node), short_name(below[0])) in INVERSE:
-        return without_geometry(*below[0].next_functions[0], above)
+        return without_metadata_op(*below[0].next_functions[0], above)
     return node, number
 
 

@@ -1,4 +1,4 @@
-"""Products of bfloat16, which some processors multiply in registers of their own."""
+"""Products of bfloat16, which processors with AMX multiply in tile registers."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_sizes_around_those_of_tiles(m, n):
     *(st.sampled_from([*LAYOUTS.values(), transposed_memory]) for _ in range(3)),
 )
 @settings(max_examples=150, deadline=None)
-def test_any_layout(m, k, n, place_a, place_b, place_out):
+def test_any_layout(m, k, n, layout_a, layout_b, layout_out):
     a, b = sample("bf16", (2, m, k), seed=1), sample("bf16", (2, k, n), seed=2)
-    check_product(place_a(a), place_b(b), place_out(np.zeros((2, m, n), BFLOAT16)))
+    check_product(layout_a(a), layout_b(b), layout_out(np.zeros((2, m, n), BFLOAT16)))
 
 
 def test_elements_around_the_result_are_left_alone():

@@ -1,4 +1,4 @@
-"""What takes one pass over memory needs no memory for what lies between."""
+"""Ops that take one pass over memory need no memory for intermediate results."""
 
 from __future__ import annotations
 

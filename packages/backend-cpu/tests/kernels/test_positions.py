@@ -54,8 +54,8 @@ def operand(dtype: str, seed: int, kind: str, primitive: str) -> np.ndarray:
             values = (sizes * (1 + 0.3j) if is_complex(values.dtype) else sizes).astype(
                 values.dtype
             )
-            places = rng.permutation(WIDE)[: len(SPECIAL)]
-            values[places] = np.array(SPECIAL, values.dtype)
+            positions = rng.permutation(WIDE)[: len(SPECIAL)]
+            values[positions] = np.array(SPECIAL, values.dtype)
     return values
 
 

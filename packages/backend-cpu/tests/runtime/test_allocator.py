@@ -104,7 +104,7 @@ def test_small_blocks_do_not_overlap_and_their_memory_goes_back(nbytes):
     random.Random(1).shuffle(blocks)
     for block in blocks:
         release(block, nbytes)
-    assert stats()[2] <= held + 10 * MEBIBYTE  # a few empty arenas stay for the next need
+    assert stats()[2] <= held + 10 * MEBIBYTE  # a few empty arenas stay
     BACKEND.empty_cache(BACKEND.self, 0)
     assert stats()[2] <= held + 2 * MEBIBYTE  # slabs that other tests' sizes still hold
 
@@ -148,7 +148,7 @@ def test_the_peak_can_start_again():
 
 
 def test_cached_blocks_do_not_add_to_the_peak():
-    """Sizes that never repeat: what is held stays near what was needed at once."""
+    """Sizes that never repeat: what is held stays near the largest amount in use."""
     for step in range(60):
         nbytes = (2 + step) * MEBIBYTE
         release(allocate(nbytes), nbytes)

@@ -1,4 +1,4 @@
-"""Threads share large calls: same results, whoever works; and they are quiet when idle."""
+"""Threads share large calls: results do not depend on which one works, and idle ones sleep."""
 
 from __future__ import annotations
 

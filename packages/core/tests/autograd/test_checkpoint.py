@@ -254,8 +254,8 @@ def test_nested_checkpoint_at_the_end_is_not_run_for_its_arguments(x):
 def test_backward_inside_of_the_function(x, w, early):
     def function(x):
         with pb.enable_grad():
-            (slope,) = grad((x * x).sin().sum(), x, create_graph=True)
-        return slope * w
+            (gradient,) = grad((x * x).sin().sum(), x, create_graph=True)
+        return gradient * w
 
     with set_checkpoint_early_stop(early):
         y = checkpoint(function, x)
@@ -266,8 +266,8 @@ def test_backward_inside_of_the_function(x, w, early):
 
 def test_backward_through_a_checkpoint_inside_of_another(x, w):
     def function(x):
-        (slope,) = grad(checkpoint(wave, x).sum(), x, create_graph=True)
-        return slope * w
+        (gradient,) = grad(checkpoint(wave, x).sum(), x, create_graph=True)
+        return gradient * w
 
     found = grad(checkpoint(function, x).sum(), (x, w))
     expected = grad(function(x).sum(), (x, w))

@@ -196,12 +196,12 @@ def test_backward_after_forward_mode_has_ended_says_so(x):
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, pb.ones(3, dtype=pb.float64))
         y = checkpoint(wave, dual)
-        (slope,) = grad(y.sum(), x, retain_graph=True)
-        tangent = forward_ad.unpack_dual(slope).tangent
+        (gradient,) = grad(y.sum(), x, retain_graph=True)
+        tangent = forward_ad.unpack_dual(gradient).tangent
     with pytest.raises(CheckpointError, match="Forward mode was on during the original forward"):
         y.sum().backward()
     (first,) = grad(wave(x).sum(), x, create_graph=True)
-    assert same(slope, first)
+    assert same(gradient, first)
     assert same(tangent, grad(first.sum(), x)[0])
 
 

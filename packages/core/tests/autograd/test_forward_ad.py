@@ -114,9 +114,9 @@ class TestLevels:
         a = tangents.make_dual(x, pb.tensor(1.0), outer)
         inner = levels.enter_level()
         b = tangents.make_dual(pb.tensor(1.0), pb.tensor(1.0), inner)
-        slope = tangents.unpack_dual(a + b, inner)[1]
+        derivative = tangents.unpack_dual(a + b, inner)[1]
         levels.exit_level(inner)
-        result = tangents.unpack_dual(a * slope, outer)[1]
+        result = tangents.unpack_dual(a * derivative, outer)[1]
         levels.exit_level(outer)
         assert result.item() == 1.0
 
@@ -390,9 +390,9 @@ def not_differentiable(ctx, x):
 
 class TestFunction:
     def test_tangents(self, dual):
-        product, place, view, number = Product.apply(dual, pb.tensor([3.0, 4.0]), 5)
+        product, written, view, number = Product.apply(dual, pb.tensor([3.0, 4.0]), 5)
         assert pb.equal(tangent(product), pb.tensor([3.0, 2.0]))
-        assert tangent(place) is None
+        assert tangent(written) is None
         assert pb.equal(tangent(view), pb.tensor([1.0, 0.5]))
         assert number == 5
 
@@ -473,8 +473,8 @@ def test_saved_tensor_hooks_keep_tangents(function):
         dual = make_dual(x, pb.ones(2, dtype=pb.float64))
         with pb.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
             y = function(dual)
-        (slope,) = pb.autograd.grad(y.sum(), x)
-        primal, tangent = unpack_dual(slope)
+        (gradient,) = pb.autograd.grad(y.sum(), x)
+        primal, tangent = unpack_dual(gradient)
         assert primal.tolist() == first.tolist()
         assert pb.allclose(tangent, second)
 
@@ -493,7 +493,7 @@ def test_reshape_of_a_view_whose_tangent_is_no_such_view():
 
 
 def test_views_of_what_overlaps_itself_keep_their_tangents():
-    """Elements that share memory have tangents of their own, which memory cannot tell apart."""
+    """Elements that share memory have different tangents, which one memory cannot hold."""
     x, t = pb.arange(6.0).reshape(1, 2, 3).expand(2, 2, 3), pb.arange(12.0).reshape(2, 2, 3)
     for view in (lambda a: a.diagonal(0, 0, 1), lambda a: a[:, 0], lambda a: a.transpose(0, 1)[1]):
 
@@ -549,8 +549,8 @@ def test_the_last_write_to_a_place_brings_its_tangent(write, moved):
 
     def of_moved(*given):
         operands = list(values)
-        for place, one in zip(moved, given):
-            operands[place] = one
+        for position, one in zip(moved, given):
+            operands[position] = one
         return write(operands[0], index, operands[1])
 
     def push(*given):

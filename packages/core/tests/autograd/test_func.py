@@ -342,10 +342,10 @@ def test_backward_inside_a_transform(transform):
 
 
 def test_autograd_grad_inside_a_transform():
-    def slope(x):
+    def derivative(x):
         return pb.autograd.grad(x**3, x, create_graph=True)[0]
 
-    assert func.grad(slope)(pb.tensor(2.0)).item() == 12.0
+    assert func.grad(derivative)(pb.tensor(2.0)).item() == 12.0
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_vjp_gives_an_argument_that_is_the_result_itself():
     assert back(pb.tensor([1.0, 2.0]))[0].tolist() == [1.0, 2.0]
 
 
-SLOPES = {
+DERIVATIVES = {
     "grad": lambda f, x: grad(f)(x),
     "jacrev": lambda f, x: jacrev(f)(x),
     "jacfwd": lambda f, x: jacfwd(f)(x),
@@ -396,15 +396,15 @@ SLOPES = {
 }
 
 
-@pytest.mark.parametrize("inner", SLOPES)
-@pytest.mark.parametrize("outer", SLOPES)
+@pytest.mark.parametrize("inner", DERIVATIVES)
+@pytest.mark.parametrize("outer", DERIVATIVES)
 def test_results_have_no_history_of_a_finished_transform(outer, inner):
     """The inner one differentiates by a constant; the outer one by what the inner one captures."""
 
     def of_captured(e):
-        return SLOPES[inner](lambda a: (a * a * e.sum()).sin().sum(), A).sum()
+        return DERIVATIVES[inner](lambda a: (a * a * e.sum()).sin().sum(), A).sum()
 
-    found = SLOPES[outer](of_captured, pb.tensor([0.5, 0.7], dtype=pb.float64))
+    found = DERIVATIVES[outer](of_captured, pb.tensor([0.5, 0.7], dtype=pb.float64))
     assert not found.requires_grad
     found.numpy()
 
@@ -423,7 +423,7 @@ def test_a_captured_tensor_takes_no_history(run, part):
         return own.sum()
 
     with pytest.raises(RuntimeError, match="into a tensor that it captured"):
-        SLOPES[run](function, A)
+        DERIVATIVES[run](function, A)
     assert captured.tolist() == [0.0, 0.0]
     assert not captured.requires_grad
     assert counter.item() >= 1

@@ -44,7 +44,7 @@ right = doubling(lambda ctx, g: g * 2)
 wrong = doubling(lambda ctx, g: g * 3)
 
 
-# As in torch, a failure of this check tells how to do without it.
+# As in torch, a failure of this check says how to switch it off.
 warned = pytest.warns(UserWarning, match="New undefined gradient support checking feature")
 
 

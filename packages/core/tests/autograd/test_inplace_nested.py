@@ -387,7 +387,7 @@ class TestAsStridedUnderVmap:
 
 
 class TestViewsMadeAgain:
-    """Their derivative, as_strided_backward, for every way that two geometries may lie."""
+    """Their derivative, as_strided_backward, for every relation of two layouts."""
 
     @pytest.mark.parametrize("dtype", [pb.float64, pb.complex128])
     @pytest.mark.parametrize(

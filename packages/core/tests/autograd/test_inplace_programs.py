@@ -36,7 +36,7 @@ VIEWS = [
     lambda t: t[:],
 ]
 
-# What is done to a tensor, given values of its shape; and the new values of the tensor.
+# An in-place write to a tensor, with values of its shape; and the tensor's new values.
 WRITES = [
     (lambda t, v: t.mul_(v), lambda t, v: t * v),
     (lambda t, v: t.mul_(v.sum()), lambda t, v: t * v.sum()),
@@ -82,7 +82,7 @@ def program(seed):
             try:
                 if VIEWS[what](places[number]).numel() == 0:
                     continue
-            except (IndexError, RuntimeError):  # no such dim, or another geometry
+            except (IndexError, RuntimeError):  # no such dim, or other sizes and strides
                 continue
         elif places[number].ndim == 0:
             continue

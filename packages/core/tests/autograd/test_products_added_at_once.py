@@ -1,4 +1,4 @@
-"""Products that the backward pass adds to a waiting gradient, or to ``.grad``, at once."""
+"""Products that the backward pass adds to an input buffer, or to ``.grad``, in one call."""
 
 import threading
 
@@ -32,9 +32,9 @@ def test_gradients_of_several_uses_add_up():
 def test_a_second_pass_adds_to_the_same_memory(dtype):
     x, y = leaf(0, dtype=dtype), constant(1, dtype=dtype)
     (x * y).sum().abs().backward()
-    first, place, version = x.grad.clone(), x.grad.data_ptr(), x.grad._version
+    first, address, version = x.grad.clone(), x.grad.data_ptr(), x.grad._version
     (x * y).sum().abs().backward()
-    assert x.grad.data_ptr() == place
+    assert x.grad.data_ptr() == address
     assert x.grad._version == version + 1
     np.testing.assert_allclose(x.grad.numpy(), 2 * first.numpy(), rtol=1e-3)
 

@@ -1,4 +1,4 @@
-"""Checkpoints that keep the results of some ops, and what tells them of ops."""
+"""Checkpoints that keep the results of some ops, and dispatch modes."""
 
 import functools
 import gc
@@ -39,7 +39,7 @@ def keeping(policy, **options):
     return functools.partial(create_selective_checkpoint_contexts, policy, **options)
 
 
-class Watch:
+class Recorder:
     """Notes the names of the ops that run inside, and what they write."""
 
     def __init__(self):
@@ -150,9 +150,9 @@ def test_op_of_a_wrapped_kernel_is_the_public_one(x):
 
 def test_results_that_are_several_tensors(x):
     def function(x):
-        values, places = x.sort(1)
+        values, indices = x.sort(1)
         found = x.topk(2)
-        return values.exp() + places, found.values.sin().sum()
+        return values.exp() + indices, found.values.sin().sum()
 
     def total(pair):
         return pair[0].sum() + pair[1]
@@ -285,18 +285,18 @@ def test_nothing_is_left_of_a_dropped_graph(x, w):
 
 
 def test_dispatch_modes_receive_parts_of_composites_and_not_what_kernels_call(x):
-    with Watch() as watch:
+    with Recorder() as recorder:
         F.linear(x, x, x[0]).softmax(0)
         pb.einsum("ij,jk->ik", x, x)
-    assert watch.names[:4] == ["select", "t", "addmm", "softmax_kernel"]
-    assert "linear" not in watch.names
-    assert "einsum" not in watch.names
+    assert recorder.names[:4] == ["select", "t", "addmm", "softmax_kernel"]
+    assert "linear" not in recorder.names
+    assert "einsum" not in recorder.names
 
 
 def test_dispatch_modes_are_notified_of_all_writes(x):
     y = x.detach().clone()
     out = pb.empty(4, 4, dtype=pb.float64)
-    with Watch() as watch:
+    with Recorder() as recorder:
         y.add_(1)
         y[0] = 2
         y[1] = y[2]
@@ -307,22 +307,22 @@ def test_dispatch_modes_are_notified_of_all_writes(x):
         y.sort(0, out=(out, pb.empty(4, 4, dtype=pb.int64)))
         y.uniform_()
         pb.exp(y)
-    names = [name for name, _ in watch.written]
+    names = [name for name, _ in recorder.written]
     assert names == ["add_", "fill_", "copy_", names[3], "zero_", "add_", "sin", "sort", "uniform_"]
-    assert watch.written[0][1] == (y,)
-    assert watch.written[6][1][0] is out
-    assert len(watch.written[7][1]) == 2
+    assert recorder.written[0][1] == (y,)
+    assert recorder.written[6][1][0] is out
+    assert len(recorder.written[7][1]) == 2
 
 
 def test_dispatch_modes_receive_what_vmap_and_forward_mode_run(x):
-    with Watch() as watch:
+    with Recorder() as recorder:
         pb.func.vmap(pb.sin)(x)
-    assert watch.names == ["permute", "sin", "permute"]
-    with Watch() as watch, pb.autograd.forward_ad.dual_level():
+    assert recorder.names == ["permute", "sin", "permute"]
+    with Recorder() as recorder, pb.autograd.forward_ad.dual_level():
         dual = pb.autograd.forward_ad.make_dual(x.detach(), pb.ones(4, 4, dtype=pb.float64))
-        watch.names.clear()
+        recorder.names.clear()
         y = dual.sin()
-    assert watch.names[0] == "sin"
+    assert recorder.names[0] == "sin"
     assert y.tolist() == x.sin().tolist()
 
 
@@ -351,11 +351,11 @@ def test_inner_dispatch_modes_come_first_and_outer_ones_receive_what_they_run(x)
 
 
 def test_dispatch_modes_act_on_their_thread(x):
-    with Watch() as watch:
+    with Recorder() as recorder:
         thread = threading.Thread(target=lambda: x.sin())
         thread.start()
         thread.join()
-    assert watch.names == []
+    assert recorder.names == []
 
 
 def test_an_exception_of_a_dispatch_mode_is_raised(x):
@@ -372,8 +372,8 @@ def test_an_exception_of_a_dispatch_mode_is_raised(x):
 def test_gradients_added_in_place_are_seen(x):
     x.sin().sum().backward()
     kept = x.grad
-    with Watch() as watch:
+    with Recorder() as recorder:
         x.cos().sum().backward()
     assert x.grad is kept
-    assert any(target is kept for _, targets in watch.written for target in targets)
+    assert any(target is kept for _, targets in recorder.written for target in targets)
     assert x.grad.tolist() == (x.cos() - x.sin()).tolist()

@@ -398,15 +398,15 @@ def test_repeats_of_a_batch_whose_sums_are_equal():
 def test_gradients_of_in_place_ops_that_run_row_by_row(reduce):
     index = pb.tensor([0, 1, 0])
 
-    def slopes(x, source):
+    def gradients(x, source):
         def total(x, source):
             return (x.clone().index_reduce_(0, index, source, reduce) * pb.arange(1.0, 3.0)).sum()
 
         return pb.func.grad(total, (0, 1))(x, source)
 
     x, source = pb.rand(4, 2), pb.rand(4, 3)
-    rows = [slopes(*row) for row in zip(x, source)]
-    for found, expected in zip(pb.vmap(slopes)(x, source), zip(*rows)):
+    rows = [gradients(*row) for row in zip(x, source)]
+    for found, expected in zip(pb.vmap(gradients)(x, source), zip(*rows)):
         pb.testing.assert_close(found, pb.stack(expected))
 
 
@@ -426,7 +426,7 @@ def test_a_write_to_a_view_of_an_element_changes_the_batch(name):
         x = sample.args[0].detach().clone() + 1
         try:
             rows = [write(sample, x.clone()), write(sample, x * 2)]
-        except RuntimeError:  # it repeats elements, or another geometry is meant
+        except RuntimeError:  # it repeats elements, or has other sizes and strides
             continue
         found = pb.vmap(lambda x, sample=sample: write(sample, x))(pb.stack([x, x * 2]))
         pb.testing.assert_close(found, pb.stack(rows))

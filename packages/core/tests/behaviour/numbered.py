@@ -1,4 +1,4 @@
-"""Tensors whose elements tell where they came from."""
+"""Tensors whose elements say where they came from."""
 
 import pullback as pb
 

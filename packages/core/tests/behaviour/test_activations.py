@@ -23,7 +23,7 @@ WITH_INPLACE = (
 )
 
 
-def slopes(function, *numbers):
+def derivatives(function, *numbers):
     x = pb.tensor(numbers, dtype=pb.float64, requires_grad=True)
     function(x).sum().backward()
     return [round(value, 6) for value in x.grad.tolist()]
@@ -47,14 +47,14 @@ def slopes(function, *numbers):
     ],
 )
 def test_gradient_at_kinks(name, arguments, points, expected):
-    assert slopes(lambda x: getattr(F, name)(x, *arguments), *points) == expected
+    assert derivatives(lambda x: getattr(F, name)(x, *arguments), *points) == expected
 
 
 @pytest.mark.parametrize(
     "name", ["elu", "celu", "hardtanh", "relu6", "hardswish", "hardshrink", "softshrink"]
 )
 def test_gradient_at_nan_is_one(name):
-    assert slopes(getattr(F, name), NAN) == [1.0]
+    assert derivatives(getattr(F, name), NAN) == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_gelu_of_negative_numbers_keeps_its_digits():
 )
 def test_second_derivative_of_gelu_far_out_is_zero(approximate, dtype, far):
     x = pb.tensor([far, -far, 30.0, -30.0], dtype=dtype, requires_grad=True)
-    (slope,) = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
-    (curve,) = pb.autograd.grad(slope.sum(), x)
-    assert slope.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-100)
-    assert curve.abs().max().item() < 1e-100
+    (first,) = pb.autograd.grad(F.gelu(x, approximate=approximate).sum(), x, create_graph=True)
+    (second,) = pb.autograd.grad(first.sum(), x)
+    assert first.tolist() == pytest.approx([1, 0, 1, 0], abs=1e-100)
+    assert second.abs().max().item() < 1e-100
 
 
 def test_relu_of_nn_functional_may_overwrite():

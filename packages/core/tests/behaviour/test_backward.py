@@ -439,7 +439,7 @@ def test_unknown_argument_is_refused():
     ],
 )
 def test_method_with_a_gradient_equals_function(seed):
-    """The method takes plain gradients to the engine at once."""
+    """The method passes plain gradients directly to the engine."""
 
     def outcome(run):
         x = leaf(1.0, 4.0)

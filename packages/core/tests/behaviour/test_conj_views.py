@@ -353,7 +353,7 @@ def test_what_is_saved_keeps_its_kind_and_notices_writes():
 
 
 def test_a_tensor_and_its_conjugate_are_kept_apart_before_a_write():
-    """They have memory, geometry and version in common."""
+    """They share memory, sizes, strides and version."""
     leaf = numbers(requires_grad=True)
     one = pb.tensor(1 + 0j, dtype=pb.complex128)
 

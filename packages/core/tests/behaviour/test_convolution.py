@@ -420,15 +420,15 @@ def test_training_a_small_network():
 
 def check_some(parameters, parameter, gradient, images, labels, step=1e-6):
     """Compare two elements of a gradient with finite differences of the NumPy network."""
-    for place in (0, parameter.size - 1):
-        flat, kept = parameter.reshape(-1), parameter.reshape(-1)[place]
+    for position in (0, parameter.size - 1):
+        flat, kept = parameter.reshape(-1), parameter.reshape(-1)[position]
         values = []
         for sign in (1, -1):
-            flat[place] = kept + sign * step
+            flat[position] = kept + sign * step
             values.append(numpy_loss(images, labels, parameters))
-        flat[place] = kept
-        slope = (values[0] - values[1]) / (2 * step)
-        assert_allclose(gradient.reshape(-1)[place], slope, atol=1e-7)
+        flat[position] = kept
+        difference = (values[0] - values[1]) / (2 * step)
+        assert_allclose(gradient.reshape(-1)[position], difference, atol=1e-7)
 
 
 def test_transposed_convolution_of_no_samples_may_have_no_places():

@@ -1,6 +1,6 @@
 """Samples of distributions: frequencies, seeds, generators, dtypes, gradients and errors.
 
-The frequencies belong to fixed seeds; the bounds lie four standard deviations away or more.
+The frequencies belong to fixed seeds; the bounds are four standard deviations away or more.
 """
 
 import math
@@ -300,7 +300,7 @@ def test_out_and_empty():
         assert draw(pb.zeros(0, 3)).shape == (0, 3)
 
 
-WITHOUT_SLOPE = {
+WITHOUT_DERIVATIVE = {
     "BernoulliBackward0": lambda x, y: x.bernoulli(),
     "BernoulliBackward1": lambda x, y: (x * 1).bernoulli_(y),
     "BernoulliBackward2": lambda x, y: (x * 1).bernoulli_(0.5),
@@ -320,10 +320,10 @@ WITHOUT_SLOPE = {
 }
 
 
-@pytest.mark.parametrize("name", WITHOUT_SLOPE)
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
 def test_samples_have_zero_gradients(name):
     x, y = (pb.full(shape, 0.5, requires_grad=True) for shape in ((2, 3), (3,)))
-    result = WITHOUT_SLOPE[name](x, y)
+    result = WITHOUT_DERIVATIVE[name](x, y)
     assert result.grad_fn.name() == name
     result.sum().backward()
     assert x.grad.tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -356,7 +356,7 @@ def test_saved_input_is_the_tensor_itself_and_output_keeps_history():
 
 
 def square_of_inner(x):
-    """Square something that nobody but the graph holds; return the result and a second view."""
+    """Square a tensor that only the graph holds; return the result and a second view."""
     inner = x * 1
     return Square.apply(inner), inner.detach()
 

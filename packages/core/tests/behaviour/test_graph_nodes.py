@@ -90,7 +90,7 @@ def test_name_of_node(name, op):
 
 
 def test_name_that_depends_on_arguments_a_node_does_not_keep():
-    # Behind each node that keeps none lies another one in memory, which four others hold.
+    # Next to each node that keeps none in memory is another one, which four others hold.
     x = square()
     kept = [(y, y + 1, y + 2, y + 3) for y in (x.sum() for _ in range(200))]
     assert {row[0].grad_fn.name() for row in kept} == {"SumBackward0"}

@@ -1,4 +1,4 @@
-"""Features that meet: views, in-place writes, hooks, custom Functions, repeated passes."""
+"""Features together: views, in-place writes, hooks, custom Functions, repeated passes."""
 
 import pytest
 
@@ -42,7 +42,7 @@ class Same(pb.autograd.Function):
 
 
 def test_names_of_nodes_that_keep_no_default():
-    for _ in range(200):  # what lies behind a node's memory varies
+    for _ in range(200):  # the bytes behind a node's memory vary
         x = pb.ones(2, 1, requires_grad=True)
         assert x.squeeze().grad_fn.name() == "SqueezeBackward0"
         assert x.prod().grad_fn.name() == "ProdBackward0"
@@ -137,7 +137,7 @@ def test_sum_of_seeds_follows_create_graph():
     assert grad(found.sum(), seed)[0].tolist() == [2.0, 2.0]
 
 
-# Gradients that nobody asked for
+# Gradients that were not requested
 
 
 def test_gradient_of_an_input_that_was_not_asked_for_is_not_computed():

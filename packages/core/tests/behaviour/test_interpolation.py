@@ -337,7 +337,7 @@ def test_refused_grids(name):
 def test_images_of_bytes_are_rounded_after_each_dim(mode, align_corners):
     """Halves are rounded up; rows are resampled first, as Pillow does."""
 
-    def resampled(x, size):
+    def interpolated(x, size):
         found = F.interpolate(x.double(), size=size, mode=mode, align_corners=align_corners)
         return (found + 0.5 + 1e-9).floor().clamp(0, 255)
 
@@ -346,13 +346,13 @@ def test_images_of_bytes_are_rounded_after_each_dim(mode, align_corners):
     ).reshape(1, 1, 4, 4)
     found = F.interpolate(x, size=(3, 7), mode=mode, align_corners=align_corners)
     assert found.dtype == pb.uint8
-    assert found.tolist() == resampled(resampled(x, (4, 7)), (3, 7)).tolist()
+    assert found.tolist() == interpolated(interpolated(x, (4, 7)), (3, 7)).tolist()
 
 
 def test_a_point_at_nan_reads_no_element():
-    for place in (math.nan, math.inf):
+    for position in (math.nan, math.inf):
         image = pb.ones(1, 1, 1, 2, requires_grad=True)
-        grid = pb.tensor([[[[place, 0.0]]]])
+        grid = pb.tensor([[[[position, 0.0]]]])
         out = F.grid_sample(image, grid, align_corners=False)
         out.sum().backward()
         assert out.isnan().all()

@@ -158,9 +158,9 @@ def test_the_derivative_of_relu_needs_no_graph_by_itself():
 
 def test_both_derivatives_of_a_norm_at_zero_are_zero():
     x = pb.zeros(3, dtype=pb.float64, requires_grad=True)
-    (slope,) = pb.autograd.grad(pb.linalg.vector_norm(x), x, create_graph=True)
-    (curve,) = pb.autograd.grad(slope.sum(), x)
-    assert slope.tolist() == curve.tolist() == [0, 0, 0]
+    (first,) = pb.autograd.grad(pb.linalg.vector_norm(x), x, create_graph=True)
+    (second,) = pb.autograd.grad(first.sum(), x)
+    assert first.tolist() == second.tolist() == [0, 0, 0]
 
 
 def test_elements_beside_an_infinite_one_have_the_gradient_zero():
@@ -230,7 +230,7 @@ def test_power_of_a_negative_base_to_a_complex_exponent():
     assert h.tolist() == pytest.approx(g.tolist())
 
 
-def test_zero_to_a_complex_power_has_the_slope_0():
+def test_zero_to_a_complex_power_has_derivative_0():
     for zero in (0, pb.tensor(0.0)):
         c = pb.tensor([1 + 1j, 0.5 - 1j], requires_grad=True)
         (zero**c).abs().sum().backward()

@@ -1,4 +1,4 @@
-"""Memory: what reference counts free at once, and what the cyclic collector reclaims."""
+"""Memory: what reference counts free immediately, and what the cyclic collector reclaims."""
 
 import gc
 import weakref
@@ -22,10 +22,10 @@ class Square(pb.autograd.Function):
 
 
 class Canary:
-    """Something whose death can be watched."""
+    """Something that can be referred to weakly."""
 
 
-def watched(tensor):
+def reference_to(tensor):
     """Attach a canary to a tensor; it dies with the tensor."""
     tensor.canary = Canary()
     return weakref.ref(tensor.canary)
@@ -47,14 +47,14 @@ def test_recording_makes_no_cycle(op, no_gc):
     x = pb.ones(3, requires_grad=True)
     dead = []
     y = op(x * 1)
-    dead.append(watched(y))
+    dead.append(reference_to(y))
     z = y.sum()
-    dead.append(watched(z))
+    dead.append(reference_to(z))
     del y
     assert [ref() is None for ref in dead] == [True, False]
     del z
     assert [ref() is None for ref in dead] == [True, True]
-    leaf = watched(x)
+    leaf = reference_to(x)
     del x
     assert leaf() is None
 
@@ -65,7 +65,7 @@ def test_backward_makes_no_cycle(op, retain_graph, no_gc):
     x = pb.ones(3, requires_grad=True)
     y = op(x * 1).sum()
     y.backward(retain_graph=retain_graph)
-    dead = [watched(t) for t in (y, x.grad, x)]
+    dead = [reference_to(t) for t in (y, x.grad, x)]
     del y, x
     assert [ref() for ref in dead] == [None] * 3
 
@@ -75,7 +75,7 @@ def test_double_backward_makes_no_cycle(op, no_gc):
     x = pb.ones(3, requires_grad=True)
     y = op(x * 1).sum()
     (g,) = pb.autograd.grad(y, x, create_graph=True)
-    dead = [watched(t) for t in (y, g, x)]
+    dead = [reference_to(t) for t in (y, g, x)]
     if g.requires_grad:
         pb.autograd.grad(g.sum(), x, allow_unused=True)
     del y, g, x
@@ -87,7 +87,7 @@ def test_reading_the_graph_makes_no_cycle(no_gc):
     y = (x * 1).exp()
     node = y.grad_fn
     node.metadata["canary"] = Canary()
-    dead = [watched(y), weakref.ref(node.metadata["canary"])]
+    dead = [reference_to(y), weakref.ref(node.metadata["canary"])]
     assert node._saved_result.tolist() == y.tolist()
     assert node.next_functions[0][0].next_functions[0][0].variable is x
     del y, node
@@ -100,7 +100,7 @@ def test_view_and_base_make_no_cycle(no_gc):
     view.mul_(2)
     assert view.grad_fn is not None
     assert view._base is base
-    dead = [watched(base), watched(view)]
+    dead = [reference_to(base), reference_to(view)]
     del base, view
     assert [ref() for ref in dead] == [None] * 2
 
@@ -108,7 +108,7 @@ def test_view_and_base_make_no_cycle(no_gc):
 def test_in_place_op_keeps_no_old_history(no_gc):
     x = pb.ones(3, requires_grad=True)
     held = pb.ones(3)
-    dead = watched(held)
+    dead = reference_to(held)
     y = x * held
     del held
     with pb.no_grad():
@@ -120,7 +120,7 @@ def test_in_place_op_keeps_no_old_history(no_gc):
 def test_saved_value_is_released_when_its_node_has_run(no_gc):
     x = pb.ones(3, requires_grad=True)
     held = pb.ones(3)
-    dead = watched(held)
+    dead = reference_to(held)
     y = (x * held).sum()
     del held
     y.backward(retain_graph=True)
@@ -133,7 +133,7 @@ def test_raising_hook_leaves_nothing_behind(no_gc):
 
     def run():
         y = (x * 1).exp()
-        held = watched(y)
+        held = reference_to(y)
 
         def fail(g):
             raise ValueError
@@ -167,7 +167,7 @@ def test_reentrant_pass_leaves_nothing_behind(no_gc):
     x = pb.ones(3, requires_grad=True)
     y = Inner.apply(x).sum()
     y.backward()
-    dead = [watched(y), watched(x), watched(x.grad)]
+    dead = [reference_to(y), reference_to(x), reference_to(x.grad)]
     del y, x
     assert [ref() for ref in dead] == [None] * 3
 
@@ -275,7 +275,7 @@ def output_on_ctx():
     ],
 )
 def test_collector_frees_cycles(make):
-    dead = watched(make())
+    dead = reference_to(make())
     gc.collect()
     assert dead() is None
 

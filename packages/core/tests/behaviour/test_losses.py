@@ -82,7 +82,7 @@ def test_node_names(loss, node):
     assert loss(leaf(0.5, 0.25)).grad_fn.name() == node
 
 
-def test_slopes_at_the_kinks():
+def test_derivatives_at_the_kinks():
     x, y = leaf(1.0, 2.0, 0.0), leaf(1.0, 1.0, 1.0)
     assert gradient(F.l1_loss(x, y, reduction="sum"), x) == [[0.0, 1.0, -1.0]]
     assert gradient(F.smooth_l1_loss(x, y, reduction="sum"), x, y) == [[0, 1, -1], [0, -1, 1]]

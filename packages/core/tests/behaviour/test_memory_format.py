@@ -1,4 +1,4 @@
-"""Memory formats: in which order of dims copies lie, and when a copy is made at all."""
+"""Memory formats: the order of dims of copies, and when a copy is made at all."""
 
 import copy
 import pickle

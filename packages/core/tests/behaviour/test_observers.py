@@ -1,4 +1,4 @@
-"""What observers are told: ops, nodes, ranges, changes of memory, and kernels that can be timed."""
+"""What observers receive: ops, nodes, ranges, changes of memory, and kernels that can be timed."""
 
 import ctypes
 import threading
@@ -58,7 +58,7 @@ class Struct(ctypes.Structure):
 
 
 class Observer:
-    """Writes down what it is told; a context manager that attaches it."""
+    """Writes down its notifications; a context manager that attaches it."""
 
     def __init__(self, log=None, name=""):
         self.log = [] if log is None else log
@@ -228,7 +228,7 @@ def test_memory_is_told_by_device_type():
     assert observer.memory == [(kind, 1000), (kind, -1000)]
 
 
-def test_failed_allocations_are_told():
+def test_failed_allocations_are_notified():
     with Observer() as observer, pytest.raises(MemoryError):
         pb.empty(1 << 58, dtype=pb.uint8)
     assert observer.memory[-1][1] == 1 << 58

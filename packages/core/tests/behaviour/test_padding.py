@@ -1,4 +1,4 @@
-"""``nn.functional.pad``, ``constant_pad_nd``, and elements moved between channels and places."""
+"""``nn.functional.pad``, ``constant_pad_nd``, and elements moved between channels and positions."""
 
 import math
 

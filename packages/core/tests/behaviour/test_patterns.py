@@ -109,9 +109,9 @@ def test_linspace_of_float32_rounds_the_step_and_each_number_once():
     for start, end, steps in ((0.1, 0.7, 50), (-3, 3, 1000), (1, 1000, 4097)):
         first, last = np.float32(start), np.float32(end)
         step = float((last - first) / np.float32(steps - 1))
-        place = np.arange(steps)
-        below, above = float(first) + place * step, float(last) - (steps - 1 - place) * step
-        expected = np.where(place < steps // 2, below, above).astype(np.float32)
+        index = np.arange(steps)
+        below, above = float(first) + index * step, float(last) - (steps - 1 - index) * step
+        expected = np.where(index < steps // 2, below, above).astype(np.float32)
         assert pb.linspace(start, end, steps).tolist() == expected.tolist()
 
 
@@ -149,8 +149,8 @@ def test_coordinates():
     x = pb.tensor([[0, 2], [3, 0]])
     assert pb.argwhere(x).tolist() == x.argwhere().tolist() == [[0, 1], [1, 0]]
     assert pb.argwhere(pb.tensor(1)).shape == (1, 0)
-    places = pb.tensor([1, 3, 5], dtype=pb.int32)
-    rows, columns = pb.unravel_index(places, (2, 3))
+    indices = pb.tensor([1, 3, 5], dtype=pb.int32)
+    rows, columns = pb.unravel_index(indices, (2, 3))
     assert rows.tolist() == [0, 1, 1]
     assert columns.tolist() == [1, 0, 2]
     assert columns.dtype == pb.int64

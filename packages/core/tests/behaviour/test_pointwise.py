@@ -574,7 +574,7 @@ def test_conj_physical_of_reals_is_the_very_tensor():
     assert z.tolist() == [1 - 2j]
 
 
-def test_sgn_of_complex_zero_has_no_slope():
+def test_sgn_of_complex_zero_has_no_derivative():
     z = pb.tensor([0j, 3 + 4j], dtype=pb.complex128, requires_grad=True)
     found = pb.sgn(z)
     (found * (1 + 2j)).real.sum().backward()

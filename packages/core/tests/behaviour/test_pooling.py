@@ -103,7 +103,7 @@ def test_avg_pool_counts_padding_or_not():
     x = row(2.0, 4.0, 6.0)
     assert F.avg_pool1d(x, 2, 2, 1).tolist() == [[1.0, 5.0]]
     assert F.avg_pool1d(x, 2, 2, 1, count_include_pad=False).tolist() == [[2.0, 5.0]]
-    # the part of the last window that lies outside of the padding is not counted
+    # the part of the last window outside the padding is not counted
     assert F.avg_pool1d(x, 2, 2, ceil_mode=True).tolist() == [[3.0, 6.0]]
 
 
@@ -207,12 +207,12 @@ def test_gradients(name):
 
 
 def test_tangents_of_max_unpool_with_equal_indices():
-    """The last element of a place is written, with its tangent; gradients go to each."""
-    x, places = pb.tensor([[[1.0, 2.0, 3.0, 4.0]]]), pb.tensor([[[0, 0, 3, 2]]])
-    out, tangent = pb.func.jvp(lambda v: F.max_unpool1d(v, places, 2, 2), (x,), (x * 10,))
+    """The last element of each index is written, with its tangent; gradients go to each."""
+    x, indices = pb.tensor([[[1.0, 2.0, 3.0, 4.0]]]), pb.tensor([[[0, 0, 3, 2]]])
+    out, tangent = pb.func.jvp(lambda v: F.max_unpool1d(v, indices, 2, 2), (x,), (x * 10,))
     assert out[0, 0, :4].tolist() == [2.0, 0.0, 4.0, 3.0]
     assert pb.equal(tangent, out * 10)
-    back = pb.func.vjp(lambda v: F.max_unpool1d(v, places, 2, 2), x)[1](out)[0]
+    back = pb.func.vjp(lambda v: F.max_unpool1d(v, indices, 2, 2), x)[1](out)[0]
     assert back.flatten().tolist() == [2.0, 2.0, 3.0, 4.0]
 
 
@@ -348,9 +348,9 @@ def test_what_equals_an_accepted_argument_is_refused_too():
 def test_other_dtypes_are_pooled_exactly(dtype):
     x = pb.arange(72, dtype=dtype).reshape(2, 1, 6, 6)
     values, indices = F.max_pool2d(x, 3, 2, 1, return_indices=True)
-    wide, places = F.max_pool2d(x.to(pb.float64), 3, 2, 1, return_indices=True)
+    wide, expected = F.max_pool2d(x.to(pb.float64), 3, 2, 1, return_indices=True)
     assert values.dtype == dtype
-    assert values.tolist() == wide.tolist() and indices.tolist() == places.tolist()
+    assert values.tolist() == wide.tolist() and indices.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("name", POOLS)
@@ -382,12 +382,12 @@ def test_meta_device():
 def test_internal_ops_refuse_places_that_do_not_fit():
     from pullback.ops import ops
 
-    places = pb.tensor([[0, 1]])
+    indices = pb.tensor([[0, 1]])
     for call in (
-        lambda: ops.unpool_planes(pb.ones(1, 1), places, (5,)),
-        lambda: ops.unpool_planes(pb.ones(1, 2), places.to(pb.int32), (5,)),
-        lambda: ops.scatter_planes(pb.ones(1, 1), places, (5,)),
-        lambda: ops.gather_planes(pb.ones(1, 1), places, 1),
+        lambda: ops.unpool_planes(pb.ones(1, 1), indices, (5,)),
+        lambda: ops.unpool_planes(pb.ones(1, 2), indices.to(pb.int32), (5,)),
+        lambda: ops.scatter_planes(pb.ones(1, 1), indices, (5,)),
+        lambda: ops.gather_planes(pb.ones(1, 1), indices, 1),
     ):
         with pytest.raises(RuntimeError):
             call()

@@ -1,4 +1,4 @@
-"""Reductions, running results and statistics: calls, special values, derivatives, errors."""
+"""Reductions, cumulative ops and statistics: calls, special values, derivatives, errors."""
 
 import math
 

@@ -84,7 +84,7 @@ def test_exception_comes_back_from_another_thread():
 
 
 def test_modes_go_along_and_come_back():
-    place = contextvars.ContextVar("place", default="")
+    label = contextvars.ContextVar("label", default="")
     seen = {}
 
     def look():
@@ -93,7 +93,7 @@ def test_modes_go_along_and_come_back():
             anomaly=pb.is_anomaly_enabled(),
             thread=pb.backend.thread_number(),
             multithreading=pb.autograd.is_multithreading_enabled(),
-            place=place.get(),
+            label=label.get(),
         )
         with pytest.raises(RuntimeError, match="Nested forward mode"):
             forward_ad.enter_dual_level()
@@ -108,7 +108,7 @@ def test_modes_go_along_and_come_back():
         seen["packed"] = len(packed)
 
     packed = []
-    place.set("here")
+    label.set("here")
     with (
         pb.autograd.set_multithreading_enabled(False),
         forward_ad.dual_level(),
@@ -125,7 +125,7 @@ def test_modes_go_along_and_come_back():
         "anomaly": False,
         "thread": pb.backend.thread_number(),
         "multithreading": False,
-        "place": "here",
+        "label": "here",
         "packed": 1,
     }
     forward_ad.enter_dual_level()

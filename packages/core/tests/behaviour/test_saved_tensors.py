@@ -149,12 +149,12 @@ def test_unpacked_value_is_what_the_formula_uses():
 def test_context_ends_and_nests_with_the_innermost_pair_only():
     seen = []
 
-    def watch(name):
+    def logged(name):
         return saved_tensors_hooks(lambda t: seen.append(name) or t, lambda t: t)
 
     x = leaf(3.0)
-    with watch("outer"):
-        with watch("inner"):
+    with logged("outer"):
+        with logged("inner"):
             x.exp()
         x.exp()
     x.exp()

@@ -149,7 +149,7 @@ def test_derivatives_of_slices():
     assert fill == [[0.0, 2.0], 1.0]
 
 
-# masks and flat places
+# masks and flat indices
 
 
 def test_masks_are_broadcast():

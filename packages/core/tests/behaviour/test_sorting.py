@@ -126,7 +126,7 @@ def test_isin():
     assert pb.isin(pb.tensor([1, 2]), pb.tensor([1.5, 2.0])).tolist() == [False, True]
 
 
-# places and counts
+# indices and counts
 
 
 @pytest.mark.parametrize(

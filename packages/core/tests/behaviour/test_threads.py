@@ -8,7 +8,7 @@ import pullback as pb
 
 
 def run_threads(count, function):
-    """Run ``function(i)`` in many threads at once and return the errors they raised."""
+    """Run ``function(i)`` in many threads together and return the errors they raised."""
     errors, barrier = [], threading.Barrier(count)
 
     def guarded(i):

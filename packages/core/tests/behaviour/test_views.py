@@ -345,8 +345,8 @@ WRONG_INTS = {
 @pytest.mark.parametrize("name", WRONG_INTS)
 @pytest.mark.parametrize("value", [1.5, "a", (0,), True])
 def test_ints_of_another_type_are_refused(name, value):
-    place = rf"argument '\w+' \(position {3 if name == 'chunk' else 2}\)"
-    wanted = rf"^{name}\(\): {place} must be int, not {type(value).__name__}"
+    where = rf"argument '\w+' \(position {3 if name == 'chunk' else 2}\)"
+    wanted = rf"^{name}\(\): {where} must be int, not {type(value).__name__}"
     with pytest.raises(TypeError, match=wanted):
         WRONG_INTS[name](value)
 

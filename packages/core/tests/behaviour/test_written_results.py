@@ -14,9 +14,9 @@ def numbers(*shape, dtype=pb.float32):
 def test_result_goes_into_the_memory_of_out(name):
     x, y = numbers(2, 3), numbers(2, 3) / 2
     out = pb.empty(2, 3)
-    place, version = out.data_ptr(), out._version
+    address, version = out.data_ptr(), out._version
     assert getattr(pb, name)(x, y, out=out) is out
-    assert out.data_ptr() == place
+    assert out.data_ptr() == address
     assert out._version == version + 1
     assert out.tolist() == getattr(pb, name)(x, y).tolist()
 
@@ -117,10 +117,10 @@ def test_derivatives_of_a_sum_with_a_factor():
 
 def test_terms_are_added_in_place():
     x, y, z = numbers(3), numbers(3), numbers(3)
-    place = x.data_ptr()
+    address = x.data_ptr()
     assert x.addcmul_(y, z, value=2).tolist() == [3, 10, 21]
     assert x.addcdiv_(y, z, value=-1).tolist() == [2, 9, 20]
-    assert x.data_ptr() == place
+    assert x.data_ptr() == address
     assert x.addcmul_(x, x).tolist() == [6, 90, 420]
     with pytest.raises(RuntimeError, match="single memory location"):
         pb.addcmul(numbers(4)[:3], y, z, out=(whole := numbers(4))[:3]).addcmul_(whole[1:], y)

@@ -1,7 +1,7 @@
-"""A device that does nothing before somebody waits for it: work lies in the queues of streams.
+"""A device that does nothing before a wait: work stays in the queues of streams.
 
 A value that is read on another stream than the one that makes it, without a wait, is not there yet:
-fresh memory holds NaN. Free memory is used again at once by the stream it was allocated for, so
+fresh memory holds NaN. Free memory is reused immediately by the stream it was allocated for, so
 that what another stream still had to read from it is gone. What kernels run into is raised later.
 """
 
@@ -278,7 +278,7 @@ def capsule(function):
 
 
 class Collect:
-    """Takes the place of a table of kernels, to hand them on to another one."""
+    """Stands for a table of kernels, to forward them to another one."""
 
     def __init__(self, table):
         self.table = table

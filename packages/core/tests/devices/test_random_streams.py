@@ -48,16 +48,16 @@ class Program:
 
     def fetch(self, value, device, number):
         """Return a value on a device, ready for a stream."""
-        _, there, place = value
-        if place is not None:
-            wait(number, place[1], device, place[0])
+        _, there, source = value
+        if source is not None:
+            wait(number, source[1], device, source[0])
         index = there.device.index
         if index == device:
             there.record_stream(address(device, number))
             return there
         now = current(index)
-        if place is not None:
-            pb.backend.wait_stream(f"async:{index}", now, address(*place), f"async:{place[0]}")
+        if source is not None:
+            pb.backend.wait_stream(f"async:{index}", now, address(*source), f"async:{source[0]}")
         there.record_stream(now)
         return there.to(f"async:{device}")
 

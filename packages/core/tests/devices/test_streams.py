@@ -27,11 +27,11 @@ def test_value_of_another_stream_is_missing_without_a_wait():
 
 
 def test_memory_is_used_again_at_once_unless_a_stream_is_told_of():
-    for told, expected in ((False, [7.0, 7.0]), (True, [1.0, 2.0])):
+    for declared, expected in ((False, [7.0, 7.0]), (True, [1.0, 2.0])):
         x = leaf(1.0, 2.0).detach()
         with on(1):
             y = x + 0
-        if told:
+        if declared:
             x.record_stream(address(0, 1))
         del x
         z = pb.full((2,), 7.0, device="async")
@@ -161,7 +161,7 @@ def test_streams_go_on_side_by_side():
     forget()
     loss.backward()
     names = given(0)
-    # What made `right` has run by then, on the other stream; nobody has had to wait for it.
+    # The op that made `right` has run by then, on the other stream, without a wait.
     branch = names.index("cos")
     assert ("wait", address(0, 1)) not in names[:branch]
     assert ("wait", address(0, 1)) in names[branch:]

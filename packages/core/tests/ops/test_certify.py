@@ -59,7 +59,7 @@ def sine(factor):
 
 
 def problem(function, *values):
-    """Return a problem at a point, with directions and weights that are no special ones."""
+    """Return a problem at a point, with directions and weights that are not special."""
     point = tuple(pb.tensor(value, dtype=pb.float64) for value in values)
     v, w, z = (tuple(pb.full_like(x, s) for x in point) for s in (0.7, -0.45, 0.9))
     results = function(*point)
@@ -70,7 +70,7 @@ def problem(function, *values):
 @pytest.mark.parametrize(
     ("mode", "error"), [("rev", 1e-6), ("batched", 1e-6), ("rev-rev", 1e-4), ("rev-rev-rev", 1e-2)]
 )
-def test_a_slope_that_is_a_little_off_is_wrong(mode, error):
+def test_a_derivative_that_is_a_little_off_is_wrong(mode, error):
     for factor in (1, 1 + error):
         there = problem(sine(factor), [0.3, 1.1])
         judge = Judge(there)

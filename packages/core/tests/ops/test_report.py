@@ -1,4 +1,4 @@
-"""python -m pullback.testing: the totals, and an exit status that tells of failures."""
+"""python -m pullback.testing: the totals, and an exit status that reports failures."""
 
 import pytest
 

@@ -23,10 +23,10 @@ class TestReductions:
     def test_over_any_dims(self, axes):
         shape = [1 if axis in axes else size for axis, size in enumerate(self.X.shape)]
         expected_sum, expected_max = np.zeros(shape), np.full(shape, -inf)
-        for place in itertools.product(*map(range, self.X.shape)):
-            kept = tuple(0 if axis in axes else i for axis, i in enumerate(place))
-            expected_sum[kept] += self.X[place]
-            expected_max[kept] = max(expected_max[kept], self.X[place])
+        for position in itertools.product(*map(range, self.X.shape)):
+            kept = tuple(0 if axis in axes else i for axis, i in enumerate(position))
+            expected_sum[kept] += self.X[position]
+            expected_max[kept] = max(expected_max[kept], self.X[position])
         np.testing.assert_allclose(call("sum", np.empty(shape), self.X), expected_sum)
         np.testing.assert_array_equal(call("amax", np.empty(shape), self.X), expected_max)
 
@@ -281,13 +281,13 @@ class TestFused:
         rng = np.random.default_rng(0)
         x, grad = rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
         expected, step = np.empty((2, 3)), 1e-6
-        for place in np.ndindex(2, 3):
+        for position in np.ndindex(2, 3):
             ends = []
             for sign in (1, -1):
                 moved = x.copy()
-                moved[place] += sign * step
+                moved[position] += sign * step
                 ends.append((call(name, np.empty((2, 3)), moved, dim=dim) * grad).sum())
-            expected[place] = (ends[0] - ends[1]) / (2 * step)
+            expected[position] = (ends[0] - ends[1]) / (2 * step)
         result = call(name, np.empty((2, 3)), x, dim=dim)
         got = call(f"{name}_backward", np.empty((2, 3)), grad, result, dim=dim)
         np.testing.assert_allclose(got, expected, atol=1e-8)

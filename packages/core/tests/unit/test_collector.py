@@ -164,11 +164,11 @@ def build_grad_with_history(x, probe):
 def test_cycle_is_collected(build):
     x = pb.ones(2, requires_grad=True)
     probe = Probe()
-    watch = weakref.ref(probe)
+    reference = weakref.ref(probe)
     build(x, probe)
     del probe
     gc.collect()
-    assert watch() is None
+    assert reference() is None
 
 
 def test_cycle_that_is_held_from_outside_survives():
@@ -262,14 +262,14 @@ def test_plain_tensors_are_not_tracked():
 def test_get_referents_of_a_tensor_does_not_confuse_the_next_collection():
     x = pb.ones(2, requires_grad=True)
     probe = Probe()
-    watch = weakref.ref(probe)
+    reference = weakref.ref(probe)
     y = x * 2
     y.register_hook(lambda g, held=(y, probe): None)
     gc.get_referents(y)
     gc.get_referrers(probe)
     del y, probe
     gc.collect()
-    assert watch() is None
+    assert reference() is None
 
 
 def test_attributes_of_subclasses_with_several_bases_are_seen_and_freed():

@@ -1,4 +1,4 @@
-"""Kernels called on NumPy arrays: what they are given, and what comes of their answers."""
+"""Kernels called on NumPy arrays: their arguments and the results of their return codes."""
 
 import ctypes
 
@@ -21,7 +21,7 @@ from pullback.testing.kernel_calls import (
 
 
 def recorded(answer=0, text=b""):
-    """Return a kernel that notes what it is given, and the notes."""
+    """Return a kernel that notes its arguments, and the notes."""
     seen = []
 
     @FUNCTION

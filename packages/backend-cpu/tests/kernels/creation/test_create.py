@@ -195,8 +195,8 @@ def test_arange_of_many_numbers(dtype):
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 5000, 200_001])
 def test_linspace_counts_from_both_ends(dtype, n):
     start, end, step = -0.3, 1.1, 1.4 / max(n - 1, 1)
-    place = np.arange(n)
-    expected = np.where(place < n // 2, start + place * step, end - (n - 1 - place) * step)
+    position = np.arange(n)
+    expected = np.where(position < n // 2, start + position * step, end - (n - 1 - position) * step)
     for out in (np.zeros(n, DTYPES[dtype]), np.zeros(2 * n, DTYPES[dtype])[::2]):
         run_kernel("linspace", out, [], start, end, step)
         np.testing.assert_array_equal(out, expected.astype(DTYPES[dtype]))

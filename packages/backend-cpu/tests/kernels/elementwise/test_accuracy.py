@@ -175,7 +175,7 @@ def test_results_do_not_depend_on_neighbours(primitive, dtype):
 
 @pytest.mark.parametrize("primitive", ["erfc", "gelu", "tanh"])
 def test_functions_by_pieces_go_on_beyond_their_tables(primitive):
-    # Neighbours of the middles between pieces, of the last piece's end, and numbers far beyond.
+    # Neighbours of the bounds between intervals, of the last one's end, and numbers far beyond.
     ends = np.array(
         [
             3.9375,

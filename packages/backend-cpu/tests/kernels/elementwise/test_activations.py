@@ -1,4 +1,4 @@
-"""Activations and their slopes: errors against double precision, and special arguments."""
+"""Activations and their derivatives: errors against double precision, and special arguments."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def gelu_tanh_share(x):
     return special.expit(2 * ROOT * (x + 0.044715 * x**3))
 
 
-def gelu_tanh_slope(x):
+def gelu_tanh_derivative(x):
     share = gelu_tanh_share(x)
     return share + x * share * (1 - share) * 2 * ROOT * (1 + 3 * 0.044715 * x * x)
 
 
-def silu_slope(x):
+def silu_derivative(x):
     return special.expit(x) * (1 + x * special.expit(-x))
 
 
@@ -35,11 +35,11 @@ UNARY = {
     "silu": (lambda x: x * special.expit(x), 4),
     "softplus": (lambda x: np.where(x > 20, x, np.logaddexp(0, x)), 2),
 }
-# Of slopes, what is multiplied by the gradient, and an error beside 1: they go through zero.
-SLOPES = {
+# The factors of the gradient; their error is compared with 1, because they pass through zero.
+DERIVATIVES = {
     "gelu_backward": lambda x: special.ndtr(x) + x * density(x),
-    "gelu_tanh_backward": gelu_tanh_slope,
-    "silu_backward": silu_slope,
+    "gelu_tanh_backward": gelu_tanh_derivative,
+    "silu_backward": silu_derivative,
 }
 
 
@@ -71,14 +71,14 @@ def test_other_types(primitive, kind):
     )
 
 
-@pytest.mark.parametrize("primitive", SLOPES)
+@pytest.mark.parametrize("primitive", DERIVATIVES)
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_slopes(primitive, kind):
+def test_derivatives(primitive, kind):
     x = numbers(-12, 12, kind)
     grad = x[::-1].copy()
     out = np.empty_like(x)
     run_kernel(primitive, out, [grad, x])
-    expected = grad.astype(np.float64) * SLOPES[primitive](x.astype(np.float64))
+    expected = grad.astype(np.float64) * DERIVATIVES[primitive](x.astype(np.float64))
     limit = 64 * float(np.finfo(kind).eps)  # the reference rounds too
     np.testing.assert_allclose(out, expected, rtol=limit, atol=limit)
 

@@ -263,13 +263,13 @@ def test_transposed_operand_of_large_rows(shape):
 def test_where(dtype, layout):
     condition = sample("bool", (3, 4, 5), seed=5)
     x, y = sample(dtype, (3, 4, 5), seed=1), sample(dtype, (3, 4, 5), seed=2)
-    place = LAYOUTS[layout]
+    lay_out = LAYOUTS[layout]
     out = empty_like(x)
-    run_kernel("where", out, [place(condition), place(x), y])
+    run_kernel("where", out, [lay_out(condition), lay_out(x), y])
     np.testing.assert_array_equal(out, np.where(condition, x, y))
-    run_kernel("where", out, [condition, place(x), Scalar(y[0, 0, 0])])
+    run_kernel("where", out, [condition, lay_out(x), Scalar(y[0, 0, 0])])
     np.testing.assert_array_equal(out, np.where(condition, x, y[0, 0, 0]))
-    run_kernel("where", out, [condition, np.broadcast_to(x[1, 2, 3], y.shape), place(y)])
+    run_kernel("where", out, [condition, np.broadcast_to(x[1, 2, 3], y.shape), lay_out(y)])
     np.testing.assert_array_equal(out, np.where(condition, x[1, 2, 3], y))
 
 
@@ -292,7 +292,7 @@ def test_complex_bits_do_not_depend_on_where_memory_lies(primitive, kind):
     for i in range(x.size):
         run_kernel(primitive, one_by_one[i : i + 1], [x[i : i + 1], y[i : i + 1]])
     for start in range(9):
-        places = [np.zeros(x.size + start, kind)[start:] for _ in range(3)]
-        places[1][:], places[2][:] = x, y
-        run_kernel(primitive, places[0], places[1:])
-        assert places[0].tobytes() == one_by_one.tobytes()
+        arrays = [np.zeros(x.size + start, kind)[start:] for _ in range(3)]
+        arrays[1][:], arrays[2][:] = x, y
+        run_kernel(primitive, arrays[0], arrays[1:])
+        assert arrays[0].tobytes() == one_by_one.tobytes()

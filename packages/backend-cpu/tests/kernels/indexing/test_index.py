@@ -17,8 +17,10 @@ def random_indices(shape, length: int, seed: int = 0, low: int = 0) -> np.ndarra
     return np.random.default_rng(seed).integers(low, length, shape)
 
 
-def add_in_order(target: np.ndarray, place, value) -> None:
-    target[place] = (target[place] | value) if target.dtype.kind == "b" else target[place] + value
+def add_in_order(target: np.ndarray, position, value) -> None:
+    target[position] = (
+        (target[position] | value) if target.dtype.kind == "b" else target[position] + value
+    )
 
 
 # -- along one dimension --------------------------------------------------------------------------
@@ -48,10 +50,10 @@ def test_scatter_and_scatter_add(dtype, layout, dim):
     index = random_indices(shape, start.shape[dim], seed=2)
     source = sample(dtype, (9, 9, 9), seed=3)[: shape[0], : shape[1], : shape[2]]
     written, added = start.copy(), start.copy()
-    for place in np.ndindex(*shape):
-        target = (*place[:dim], index[place], *place[dim + 1 :])
-        written[target] = source[place]
-        add_in_order(added, target, source[place])
+    for position in np.ndindex(*shape):
+        target = (*position[:dim], index[position], *position[dim + 1 :])
+        written[target] = source[position]
+        add_in_order(added, target, source[position])
     for primitive, expected in (("scatter", written), ("scatter_add", added)):
         out = LAYOUTS[layout](start.copy())
         run_kernel(primitive, out, [LAYOUTS[layout](index), LAYOUTS[layout](source)], dim)
@@ -78,9 +80,9 @@ def test_scatter_reduce(dtype, layout, dim, mode, combine):
         assert info.value.code == E_DTYPE
         return
     expected = start.copy()
-    for place in np.ndindex(*shape):
-        target = (*place[:dim], index[place], *place[dim + 1 :])
-        expected[target] = combine(expected[target], source[place])
+    for position in np.ndindex(*shape):
+        target = (*position[:dim], index[position], *position[dim + 1 :])
+        expected[target] = combine(expected[target], source[position])
     run_kernel("scatter_reduce", out, operands, dim, mode)
     assert_close(out, expected, scale=30)
 
@@ -93,7 +95,7 @@ def test_scatter_reduce_lets_nan_win():
         assert np.isnan(out).all()
 
 
-# One index for each row, and rows of several lengths: they are moved as they lie.
+# One index for each row, and rows of several lengths: they are moved in memory order.
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("width", [1, 3, 700])
 def test_rows_by_a_repeated_index(dtype, width):
@@ -103,8 +105,8 @@ def test_rows_by_a_repeated_index(dtype, width):
     run_kernel("gather", out, [values, index], 0)
     np.testing.assert_array_equal(out, values[index[:, 0]])
     added, expected = values.copy(), values.copy()
-    for row, place in enumerate(index[:, 0]):
-        add_in_order(expected, int(place), out[row])
+    for row, position in enumerate(index[:, 0]):
+        add_in_order(expected, int(position), out[row])
     run_kernel("scatter_add", added, [index, out], 0)
     assert_close(added, expected)
 
@@ -143,11 +145,11 @@ def test_threads_move_what_one_thread_moves(shape, dim, limit_threads):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("place", [0, 70_000, 99_999])
-def test_every_thread_checks_bounds(count, place, limit_threads):
+@pytest.mark.parametrize("position", [0, 70_000, 99_999])
+def test_every_thread_checks_bounds(count, position, limit_threads):
     limit_threads(count)
     index = np.zeros(100_000, np.int64)
-    index[place] = 7
+    index[position] = 7
     source = np.zeros(100_000)
     calls = [
         ("gather", source, [np.zeros(5), index], 0),
@@ -235,10 +237,10 @@ def test_index_put(shape, count, selected, layout):
         start = sample(dtype, shape, seed=1)
         values = sample(dtype, (*selected, *shape[count:]), seed=2)
         written, added = start.copy(), start.copy()
-        for place in np.ndindex(*selected):
-            target = tuple(int(index[place]) for index in indices)
-            written[target] = values[place]
-            add_in_order(added, target, values[place])
+        for position in np.ndindex(*selected):
+            target = tuple(int(index[position]) for index in indices)
+            written[target] = values[position]
+            add_in_order(added, target, values[position])
         for accumulate, expected in ((0, written), (1, added)):
             out = LAYOUTS[layout](start.copy())
             operands = [LAYOUTS[layout](values), *map(LAYOUTS[layout], indices)]
@@ -260,11 +262,11 @@ def test_index_broadcast_index_arrays_and_values():
 
 
 @pytest.mark.parametrize("bad", [5, -6, 2**62, -(2**62)])
-@pytest.mark.parametrize("place", [0, 700])
-def test_index_checks_bounds(bad, place):
+@pytest.mark.parametrize("position", [0, 700])
+def test_index_checks_bounds(bad, position):
     values = np.zeros((9, 5))
     first, second = np.zeros(701, np.int64), np.zeros(701, np.int64)
-    second[place] = bad
+    second[position] = bad
     for primitive, operands in (
         ("index", (np.zeros(701), [values, first, second])),
         ("index_put", (values, [np.zeros(701), first, second], 0)),
@@ -334,7 +336,7 @@ def test_nonzero_never_writes_beyond_its_output(rows):
 
 
 def test_an_index_that_changes_meanwhile_was_read_once():
-    # The output lies over the index, one element on: what is written would be the next index.
+    # The output overlaps the index, one element later: what is written would be the next index.
     room = np.arange(401) % 7
     index = room[:-1].copy()
     values = (np.arange(7) * 3 + 1) % 7

@@ -56,8 +56,8 @@ SIZES = [
 def test_bmm(dtype, size, layout):
     m, k, n = size
     a, b = sample(dtype, (2, m, k), seed=1), sample(dtype, (2, k, n), seed=2)
-    place = LAYOUTS[layout]
-    for first, second in itertools.product((a, place(a)), (b, place(b))):
+    lay_out = LAYOUTS[layout]
+    for first, second in itertools.product((a, lay_out(a)), (b, lay_out(b))):
         check_bmm(first, second)
     check_bmm(a, b, layout)
 
@@ -105,7 +105,7 @@ def test_bmm_broadcast_operands(dtype, size):
 )
 @settings(max_examples=200, deadline=None)
 def test_bmm_any_layout(dtype, m, k, n, first, second, third, order):
-    """Operands whose dimensions lie in any order in memory."""
+    """Operands whose dimensions have any order in memory."""
     back = np.argsort(order)
     a, b = sample(dtype, (3, m, k), seed=1), sample(dtype, (3, k, n), seed=2)
     a = LAYOUTS[first](a.transpose(order)).transpose(back)

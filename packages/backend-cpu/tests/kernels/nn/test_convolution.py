@@ -54,7 +54,7 @@ class Case:
         return array.reshape(len(array), self.groups, -1, *array.shape[2:])
 
     def places(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-        """Yield places in the kernel and views of what they meet."""
+        """Yield positions in the kernel and views of the elements under each."""
         for place in itertools.product(*map(range, self.kernel)):
             spots = [
                 slice(k * d, k * d + (n - 1) * s + 1, s)
@@ -274,7 +274,7 @@ assert (out == 2048).all()
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads what Linux tells")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_not_all_images_of_a_batch_are_padded_at_the_same_time():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", IMAGES_OF_PADDING]

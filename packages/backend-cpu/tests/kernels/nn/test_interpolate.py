@@ -16,8 +16,8 @@ def weights_matrix(indices, weights, size: int) -> np.ndarray:
     """Return the matrix of the map, for one line."""
     made = np.zeros((indices.shape[1], size))
     for tap, row in enumerate(indices):
-        for place, index in enumerate(row):
-            made[place, index] += 1 if weights is None else weights[tap, place]
+        for position, index in enumerate(row):
+            made[position, index] += 1 if weights is None else weights[tap, position]
     return made
 
 

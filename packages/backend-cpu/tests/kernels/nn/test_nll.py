@@ -17,11 +17,11 @@ def losses(source, target, weights):
     """Return each target's loss and weight."""
     rows = np.moveaxis(source.astype(float), min(1, source.ndim - 1), -1)
     made, used = np.zeros(target.shape), np.zeros(target.shape)
-    for place in np.ndindex(*target.shape):
-        wanted = target[place]
+    for position in np.ndindex(*target.shape):
+        wanted = target[position]
         if wanted != IGNORED:
-            used[place] = 1 if weights is None else weights[wanted]
-            made[place] = -rows[place][wanted] * used[place]
+            used[position] = 1 if weights is None else weights[wanted]
+            made[position] = -rows[position][wanted] * used[position]
     return made, used
 
 

@@ -18,7 +18,7 @@ TOLERANCE = {"f32": 1e-5, "f64": 1e-13}
 
 
 def members(size, count, number, side):
-    """Return the places of a window of one dim that lie inside it, in order."""
+    """Return the indices of a window that are inside a dim, in order."""
     kernel, stride, padding, dilation = side
     if not kernel:
         return range(number * size // count, -(-(number + 1) * size // count))
@@ -27,7 +27,7 @@ def members(size, count, number, side):
 
 
 def windows(sizes, counts, sides):
-    """Yield each window's number by dim, and the places of its elements, row by row."""
+    """Yield each window's number by dim, and the indices of its elements, row by row."""
     for spot in itertools.product(*map(range, counts)):
         lines = [members(*of) for of in zip(sizes, counts, spot, sides)]
         yield spot, list(itertools.product(*lines))
@@ -45,16 +45,16 @@ def count_of(size, side):
 
 
 def search(plane, counts, sides):
-    """Return the largest elements and their places, by a loop over all elements."""
-    values, places = np.empty(counts, plane.dtype), np.empty(counts, np.int64)
+    """Return the largest elements and their indices, by a loop over all elements."""
+    values, indices = np.empty(counts, plane.dtype), np.empty(counts, np.int64)
     for spot, found in windows(plane.shape, counts, sides):
-        best, place = -math.inf, found[0] if found else None
+        best, index = -math.inf, found[0] if found else None
         for at in found:
             if plane[at] > best or math.isnan(plane[at]):
-                best, place = plane[at], at
+                best, index = plane[at], at
         values[spot] = best
-        places[spot] = np.ravel_multi_index(place, plane.shape) if found else -1
-    return values, places
+        indices[spot] = np.ravel_multi_index(index, plane.shape) if found else -1
+    return values, indices
 
 
 SIDES = {
@@ -84,12 +84,12 @@ def test_largest_elements(dtype, name, step):
     source = sample(dtype, (2, *sizes), seed=1)
     if step:  # so that many are equal
         source = np.round(source).astype(source.dtype)
-    values, places = np.empty((2, *counts), source.dtype), np.empty((2, *counts), np.int64)
-    run_kernel("max_windows", [values, places], [source], geometry_of(sides))
+    values, indices = np.empty((2, *counts), source.dtype), np.empty((2, *counts), np.int64)
+    run_kernel("max_windows", [values, indices], [source], geometry_of(sides))
     for number in range(2):
         expected = search(source[number], counts, sides)
         np.testing.assert_array_equal(values[number], expected[0])
-        np.testing.assert_array_equal(places[number], expected[1])
+        np.testing.assert_array_equal(indices[number], expected[1])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -99,23 +99,23 @@ def test_nan_and_infinity_among_the_largest(dtype):
     source = rng.choice(choices, (6, 70)).astype(sample(dtype, ()).dtype)
     for sides in (((2, 2, 0, 1), (2, 2, 0, 1)), ((3, 1, 1, 1), (3, 1, 1, 1))):
         counts = tuple(map(count_of, source.shape, sides))
-        values, places = np.empty(counts, source.dtype), np.empty(counts, np.int64)
-        run_kernel("max_windows", [values, places], [source], geometry_of(sides))
+        values, indices = np.empty(counts, source.dtype), np.empty(counts, np.int64)
+        run_kernel("max_windows", [values, indices], [source], geometry_of(sides))
         expected = search(source, counts, sides)
         np.testing.assert_array_equal(values, expected[0])
-        np.testing.assert_array_equal(places, expected[1])
+        np.testing.assert_array_equal(indices, expected[1])
 
 
 def test_window_without_elements():
     source = np.ones((3,))
-    values, places = np.empty((1,)), np.empty((1,), np.int64)
-    run_kernel("max_windows", [values, places], [source], (2, 1, 1, 4))
+    values, indices = np.empty((1,)), np.empty((1,), np.int64)
+    run_kernel("max_windows", [values, indices], [source], (2, 1, 1, 4))
     assert values[0] == -math.inf
-    assert 0 <= places[0] < 3
+    assert 0 <= indices[0] < 3
 
 
 def divisor_of(sizes, counts, spot, sides, padded):
-    """Return how many places a window counts."""
+    """Return how many elements a window counts."""
     return math.prod(
         len(members(size + 2 * more, count, number, (side[0], side[1], side[2] - more, 1)))
         for size, count, number, side in zip(sizes, counts, spot, sides)
@@ -162,27 +162,27 @@ def test_any_geometry(dims, seed):
     sides = [(k, s, min(p, k // 2), d) for _, (k, s, p, d) in dims]
     counts = tuple(map(count_of, sizes, sides))
     source = np.random.default_rng(seed).integers(-3, 3, sizes).astype(np.float32)
-    values, places = np.empty(counts, np.float32), np.empty(counts, np.int64)
-    run_kernel("max_windows", [values, places], [source], geometry_of(sides))
+    values, indices = np.empty(counts, np.float32), np.empty(counts, np.int64)
+    run_kernel("max_windows", [values, indices], [source], geometry_of(sides))
     expected = search(source, counts, sides)
     np.testing.assert_array_equal(values, expected[0])
     inside = expected[1] >= 0
-    np.testing.assert_array_equal(places[inside], expected[1][inside])
+    np.testing.assert_array_equal(indices[inside], expected[1][inside])
 
 
 def test_many_planes_are_like_one():
     source = sample("f32", (64, 40, 40), seed=5)
     geometry = (3, 3, 2, 2, 1, 1, 1, 1)
-    values, places = np.empty((64, 20, 20), np.float32), np.empty((64, 20, 20), np.int64)
+    values, indices = np.empty((64, 20, 20), np.float32), np.empty((64, 20, 20), np.int64)
     means = np.empty((64, 20, 20), np.float32)
-    run_kernel("max_windows", [values, places], [source], geometry)
+    run_kernel("max_windows", [values, indices], [source], geometry)
     run_kernel("mean_windows", means, [source], geometry, 1, 0)
     for number in (0, 31, 63):
-        one, place, mean = (np.empty((20, 20), part.dtype) for part in (values, places, means))
-        run_kernel("max_windows", [one, place], [source[number]], geometry)
+        one, index, mean = (np.empty((20, 20), part.dtype) for part in (values, indices, means))
+        run_kernel("max_windows", [one, index], [source[number]], geometry)
         run_kernel("mean_windows", mean, [source[number]], geometry, 1, 0)
         np.testing.assert_array_equal(values[number], one)
-        np.testing.assert_array_equal(places[number], place)
+        np.testing.assert_array_equal(indices[number], index)
         np.testing.assert_array_equal(means[number], mean)
 
 

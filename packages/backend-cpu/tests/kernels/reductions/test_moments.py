@@ -179,12 +179,12 @@ def test_normalize(dtype, shared, plain, shape):
     outs = [np.full(one.shape, 77, x.dtype) for one in (x, weight, weight)]
     run_kernel("normalize_backward", outs, [grad, *given])
     inner = grad * weight[..., None].astype(np.float64)
-    slope = scale[..., None, None] * (
+    gradient = scale[..., None, None] * (
         inner - inner.mean(dims, keepdims=True) - unit * (inner * unit).mean(dims, keepdims=True)
     )
     room *= 20 * np.sqrt(x.size)
     for found, expected in zip(
-        outs, (slope, (grad * unit).sum((0, 3)), grad.astype(np.float64).sum((0, 3)))
+        outs, (gradient, (grad * unit).sum((0, 3)), grad.astype(np.float64).sum((0, 3)))
     ):
         np.testing.assert_allclose(found, expected, rtol=room, atol=room)
 
@@ -200,7 +200,7 @@ def test_normalize_without_elements():
         assert not outs[2].any()
 
 
-# -- running products and logarithms --------------------------------------------------------------
+# -- cumulative products and logarithms -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("primitive", ["cumprod", "logcumsumexp"])

@@ -114,10 +114,10 @@ def test_extremes_of_nothing():
 
 
 @pytest.mark.parametrize("dtype", FLOATING)
-@pytest.mark.parametrize("place", [0, 5, 299])
-def test_extremes_propagate_nan(dtype, place):
+@pytest.mark.parametrize("position", [0, 5, 299])
+def test_extremes_propagate_nan(dtype, position):
     values = sample(dtype, (300, 20))
-    values[place, 7] = np.nan
+    values[position, 7] = np.nan
     for primitive in ("amax", "amin"):
         for dims in ((0,), (1,), (0, 1)):
             assert np.isnan(widen(run_reduce(primitive, values, dims))).sum() == 1
@@ -203,12 +203,12 @@ def test_argreduce_of_a_scalar_and_of_nothing():
 # -- cumsum ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", [0, 5, 7, 8, 20, 99])
+@pytest.mark.parametrize("position", [0, 5, 7, 8, 20, 99])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
-def test_cumsum_of_a_line_with_special_values(place, value):
-    values = np.random.default_rng(place).standard_normal(100).astype(np.float32)
-    values[place] = value
-    values[-1 - place // 2] = 3e38
+def test_cumsum_of_a_line_with_special_values(position, value):
+    values = np.random.default_rng(position).standard_normal(100).astype(np.float32)
+    values[position] = value
+    values[-1 - position // 2] = 3e38
     for source in (values, np.repeat(values, 2)[::2]):
         out = np.empty_like(values)
         run_kernel("cumsum", out, [source], 0)
@@ -233,10 +233,10 @@ def test_cumsum(dtype, layout, shape):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-@pytest.mark.parametrize("place", range(17))
-def test_cumsum_overflows_only_where_a_running_sum_does(dtype, place):
+@pytest.mark.parametrize("position", range(17))
+def test_cumsum_overflows_only_where_a_running_sum_does(dtype, position):
     values = np.zeros(30, dtype)
-    values[place : place + 3] = -1.5e308, 1e308, 1e308
+    values[position : position + 3] = -1.5e308, 1e308, 1e308
     values[20:] = 1e290
     out = np.zeros_like(values)
     run_kernel("cumsum", out, [values], 0)

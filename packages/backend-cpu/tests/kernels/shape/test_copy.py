@@ -24,10 +24,10 @@ def cast(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def test_copy_casts(source, target):
     values = sample(source, (3, 4, 5), low=0 if DTYPES[target].kind == "u" else -4)
     expected = cast(values, DTYPES[target])
-    for place in LAYOUTS.values():
+    for lay_out in LAYOUTS.values():
         for layout in LAYOUTS:
             out = empty_like(values, DTYPES[target], layout)
-            run_kernel("copy", out, [place(values)])
+            run_kernel("copy", out, [lay_out(values)])
             np.testing.assert_array_equal(out, expected)
     out = empty_like(values, DTYPES[target])
     run_kernel("copy", out, [Scalar(values[1, 2, 3])])
@@ -56,7 +56,7 @@ def test_copy_transposes(dtype, shape):
 @pytest.mark.parametrize("dtype", ["i16", "f32", "c64"])
 @pytest.mark.parametrize("offset", [0, 1])
 def test_copy_transposes_what_no_cache_holds(dtype, offset):
-    # 8 MB and more; from an odd place, lines of the cache are not written as a whole.
+    # 8 MB and more; from an odd address, lines of the cache are not written as a whole.
     values = sample(dtype, (1613, 2 * 1408)).transpose()
     room = np.zeros(values.size + 64, DTYPES[dtype])
     start = (-room.ctypes.data // room.itemsize) % (64 // room.itemsize) + offset

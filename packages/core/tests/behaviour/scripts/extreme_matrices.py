@@ -1,4 +1,4 @@
-"""Give linear algebra NaN, infinities, huge and subnormal numbers at every kind of place.
+"""Give linear algebra NaN, infinities, huge and subnormal numbers at every kind of position.
 
 Each call is named before it is made, so that one that does not end is known.
 """
@@ -121,13 +121,19 @@ for dtype, huge, tiny in (
         if dtype.is_complex:
             values = values + 1j * rng.standard_normal(shape)
         rows, columns = shape
-        places = {(0, 0), (rows - 1, columns - 1), (0, columns - 1), (rows - 1, 0), (rows // 2, 0)}
+        positions = {
+            (0, 0),
+            (rows - 1, columns - 1),
+            (0, columns - 1),
+            (rows - 1, 0),
+            (rows // 2, 0),
+        }
         for value in (NAN, INF, -INF):
-            for place in sorted(places):
+            for position in sorted(positions):
                 strange = values.copy()
-                strange[place] = value
+                strange[position] = value
                 check_strange(
-                    pb.tensor(strange, dtype=dtype), f"{dtype} {shape} {value} {place}", value
+                    pb.tensor(strange, dtype=dtype), f"{dtype} {shape} {value} {position}", value
                 )
             everywhere = np.full(shape, value)
             check_strange(pb.tensor(everywhere, dtype=dtype), f"{dtype} {shape} {value}", value)

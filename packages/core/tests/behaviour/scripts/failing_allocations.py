@@ -264,8 +264,8 @@ def exchange():
 def joins_and_reductions():
     y = pb.cat([X, SPARE], 0).reshape(2, 3, 4).permute(2, 0, 1)
     parts = [part.softmax(-1) for part in y.chunk(2)]
-    values, places = pb.stack(parts).sort(-1)
-    y = pb.where(values > 0.3, values, places.to(values.dtype)).var(dim=(0, 1))
+    values, indices = pb.stack(parts).sort(-1)
+    y = pb.where(values > 0.3, values, indices.to(values.dtype)).var(dim=(0, 1))
     mean, top = pb.std_mean(X, 1), X.topk(2, 1)
     return (y, *mean, *top, *pb.autograd.grad(y.sum() + mean[0].sum() + top[0].sum(), X))
 
@@ -281,7 +281,7 @@ def losses():
 
 @scenario
 def profiler_idle():
-    """Nobody is told of ops any more: a profiler was there before, where one is installed."""
+    """No observer is attached but a profiler that was there before."""
     with PROFILE():
         y = (X * X).sum()
     (X * X).sum().backward()
@@ -400,7 +400,7 @@ def count_allocations(function):
 
 
 def describe(error):
-    """Return a text for what is no MemoryError."""
+    """Return a text for an exception that is not a MemoryError."""
     if isinstance(error, MemoryError):
         return "MemoryError"
     if isinstance(error, pickle.PicklingError):

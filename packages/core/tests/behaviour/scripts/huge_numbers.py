@@ -1,7 +1,9 @@
-"""Put a huge number into every place of every op's sample calls that holds an integer.
+"""Put a huge number into every position of every op's sample calls that holds an integer.
 
-Whatever comes of it, it comes soon and takes little memory: a loop in Python over the elements of a
-result that cannot be made would do neither. Prints the calls that do not end.
+It must end soon, in a result or an error, and take little memory: a loop in Python
+over the elements of a result that cannot be made would do neither.
+
+Prints the calls that do not end.
 """
 
 import resource
@@ -27,16 +29,16 @@ def stop(number, frame):
     raise Endless
 
 
-def places(value, path=()):
+def positions(value, path=()):
     """Yield where the integers in nested lists, tuples and dicts are."""
     if type(value) is int:
         yield path
     elif type(value) in (list, tuple):
         for k, item in enumerate(value):
-            yield from places(item, (*path, k))
+            yield from positions(item, (*path, k))
     elif type(value) is dict:
         for k, item in value.items():
-            yield from places(item, (*path, k))
+            yield from positions(item, (*path, k))
 
 
 def replaced(value, path, new):
@@ -73,7 +75,7 @@ for entry in ENTRIES.values():
     for sample in samples_of(entry, pb.float32):
         for name in ("args", "kwargs"):
             value = getattr(sample, name)
-            for path in places(value):
+            for path in positions(value):
                 given = sample._replace(**{name: replaced(value, path, HUGE)})
                 if (entry.name, path) not in hanging and not run(given):
                     hanging.add((entry.name, path))
