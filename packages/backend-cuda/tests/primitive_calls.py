@@ -38,7 +38,7 @@ def run_primitive(primitive, outs, ins, *params):
 
 def reference(primitive, outs, ins, **params):
     """Run a primitive of NumPy's reference backend."""
-    tables = ("indexing", "pooling", "resampling", "convolution", "creation", "elementwise")
+    tables = ("indexing", "pooling", "interpolation", "convolution", "creation", "elementwise")
     for name in tables:
         kernels = importlib.import_module(f"pullback.refbackend.{name}").KERNELS
         if primitive in kernels:

@@ -384,10 +384,10 @@ def test_internal_ops_refuse_places_that_do_not_fit():
 
     indices = pb.tensor([[0, 1]])
     for call in (
-        lambda: ops.unpool_planes(pb.ones(1, 1), indices, (5,)),
-        lambda: ops.unpool_planes(pb.ones(1, 2), indices.to(pb.int32), (5,)),
-        lambda: ops.scatter_planes(pb.ones(1, 1), indices, (5,)),
-        lambda: ops.gather_planes(pb.ones(1, 1), indices, 1),
+        lambda: ops.max_unpool(pb.ones(1, 1), indices, (5,)),
+        lambda: ops.max_unpool(pb.ones(1, 2), indices.to(pb.int32), (5,)),
+        lambda: ops.max_pool_backward(pb.ones(1, 1), indices, (5,)),
+        lambda: ops.max_pool_double_backward(pb.ones(1, 1), indices, 1),
     ):
         with pytest.raises(RuntimeError):
             call()

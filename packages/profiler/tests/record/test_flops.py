@@ -42,8 +42,8 @@ def test_convolutions_count_the_weights_that_meet_their_results(padding, stride,
     with profile(with_flops=True) as p:
         out.backward(pb.ones_like(out))
     found = {e.name: e.flops for e in p.function_events if e.flops}
-    assert found["pullback::convolution_adjoint"] == expected
-    assert found["pullback::convolution_weight"] == expected
+    assert found["pullback::convolution_backward_input"] == expected
+    assert found["pullback::convolution_backward_weight"] == expected
 
 
 def test_convolutions_of_one_and_three_dims():

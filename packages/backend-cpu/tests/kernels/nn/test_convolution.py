@@ -98,7 +98,7 @@ def check(case: Case) -> None:
     for primitive, like, first, second, definition, terms in (
         ("conv", case.windows, case.image, case.weight, Case.map, places * case.weight.shape[1]),
         (
-            "conv_adjoint",
+            "conv_backward_input",
             case.image,
             case.windows,
             case.weight,
@@ -106,7 +106,7 @@ def check(case: Case) -> None:
             places * (len(case.weight) // case.groups),
         ),
         (
-            "conv_weight",
+            "conv_backward_weight",
             case.weight,
             case.image,
             case.windows,
@@ -118,7 +118,7 @@ def check(case: Case) -> None:
         run_kernel(primitive, out, [first, second], case.geometry)
         expected, room = definition(case), definition(sizes)
         assert_near(out, expected, terms, room)
-        if primitive != "conv_weight":
+        if primitive != "conv_backward_weight":
             bias = sample(found_name(out), out.shape[1:2], seed=4)
             run_kernel(primitive, out, [first, second, bias], case.geometry)
             bias = bias.reshape(-1, *[1] * (out.ndim - 2))
@@ -201,7 +201,7 @@ def test_infinities_stay_where_they_belong():
     assert np.isfinite(out[..., 1:, :]).all()
     assert np.isfinite(out[..., :6]).all()
     sums = np.zeros_like(case.weight)
-    run_kernel("conv_weight", sums, [case.image, case.windows], case.geometry)
+    run_kernel("conv_backward_weight", sums, [case.image, case.windows], case.geometry)
     assert not np.isfinite(sums[:, 0, 0, 2]).any()
     assert np.isfinite(sums[:, 1]).all()
     assert np.isfinite(sums[:, 0, 1:]).all()
@@ -215,7 +215,7 @@ def test_weights_that_are_not_finite_meet_no_padding(name, value):
     case.weight[0, 0, 0] = case.weight[-1, -1, -1] = value
     bias = sample("f64", case.image.shape[1:2], seed=4)
     out = np.zeros_like(case.image)
-    run_kernel("conv_adjoint", out, [case.windows, case.weight, bias], case.geometry)
+    run_kernel("conv_backward_input", out, [case.windows, case.weight, bias], case.geometry)
     with np.errstate(invalid="ignore"):
         expected = definition_of_adjoint(case) + bias.reshape(-1, *[1] * (out.ndim - 2))
     np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)
@@ -238,7 +238,7 @@ def definition_of_adjoint(case: Case) -> np.ndarray:
     ("stride", "padding", "dilation"),
     [(1 << 62, 1 << 61, 1), (1, 1 << 61, 1 << 62), (1 << 40, 1 << 40, 1)],
 )
-@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
+@pytest.mark.parametrize("primitive", ["conv", "conv_backward_input", "conv_backward_weight"])
 def test_paddings_beyond_any_memory(primitive, stride, padding, dilation):
     size, taps = 5, 2
     count = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
@@ -246,8 +246,8 @@ def test_paddings_beyond_any_memory(primitive, stride, padding, dilation):
     windows = sample("f32", (1, 1, count))
     operands = {
         "conv": (windows, image, weight),
-        "conv_adjoint": (image, windows, weight),
-        "conv_weight": (weight, image, windows),
+        "conv_backward_input": (image, windows, weight),
+        "conv_backward_weight": (weight, image, windows),
     }
     out, *ins = operands[primitive]
     with pytest.raises(KernelError) as caught:
@@ -261,7 +261,7 @@ import numpy as np
 from kernel_calls import run_kernel
 from pullback_cpu.runtime.threads import set_num_threads
 set_num_threads(1)
-run_kernel("conv_weight", np.zeros((1, 8, 1, 1), np.float32),
+run_kernel("conv_backward_weight", np.zeros((1, 8, 1, 1), np.float32),
            [np.zeros((1, 8, 1, 1), np.float32), np.zeros((1, 1, 1, 1), np.float32)],
            (1, 1, 0, 0, 1, 1, 1))
 with open("/proc/self/statm") as file:
@@ -269,7 +269,7 @@ with open("/proc/self/statm") as file:
 image, windows = np.ones((2048, 8, 1, 1), np.float32), np.ones((2048, 1, 3, 3), np.float32)
 out = np.zeros((1, 8, 1, 1), np.float32)
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29),) * 2)
-run_kernel("conv_weight", out, [image, windows], (80, 80, 80, 80, 1, 1, 1))
+run_kernel("conv_backward_weight", out, [image, windows], (80, 80, 80, 80, 1, 1, 1))
 assert (out == 2048).all()
 """
 
@@ -285,5 +285,5 @@ def test_not_all_images_of_a_batch_are_padded_at_the_same_time():
 def test_nothing_to_sum():
     out = np.full((2, 3, 4), np.nan, np.float32)
     image, windows = np.zeros((0, 3, 8), np.float32), np.zeros((0, 2, 5), np.float32)
-    run_kernel("conv_weight", out, [image, windows], (1, 0, 1, 1))
+    run_kernel("conv_backward_weight", out, [image, windows], (1, 0, 1, 1))
     assert (out == 0).all()

@@ -24,7 +24,7 @@ def weights_matrix(indices, weights, size: int) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(("shape", "dim"), SHAPES)
 @pytest.mark.parametrize("taps", [0, 1, 3])
-def test_resample(dtype, shape, dim, taps):
+def test_interpolate(dtype, shape, dim, taps):
     rng = np.random.default_rng(0)
     values = sample(dtype, shape, seed=1)
     indices = rng.integers(0, shape[dim], (max(taps, 1), 11))
@@ -33,12 +33,12 @@ def test_resample(dtype, shape, dim, taps):
     given = [indices] if weights is None else [indices, weights]
     made_shape = (*shape[:dim], 11, *shape[dim + 1 :])
     out = np.full(made_shape, np.nan, values.dtype)
-    run_kernel("resample", out, [values, *given], dim)
+    run_kernel("interpolate", out, [values, *given], dim)
     expected = np.moveaxis(np.moveaxis(values.astype(float), dim, -1) @ matrix.T, -1, dim)
     room = 1e-5 if dtype == "f32" else 1e-13
     np.testing.assert_allclose(out, expected, atol=room, rtol=room)
     back = np.full(shape, np.nan, values.dtype)
-    run_kernel("resample_adjoint", back, [out, *given], dim)
+    run_kernel("interpolate_backward", back, [out, *given], dim)
     expected = np.moveaxis(np.moveaxis(out.astype(float), dim, -1) @ matrix, -1, dim)
     np.testing.assert_allclose(back, expected, atol=8 * room, rtol=room)
 
@@ -47,14 +47,14 @@ def test_resample(dtype, shape, dim, taps):
 def test_index_out_of_range(index):
     values, out = np.ones((2, 4)), np.ones((2, 1))
     with pytest.raises(KernelError):
-        run_kernel("resample", out, [values, np.array([[index]])], 1)
+        run_kernel("interpolate", out, [values, np.array([[index]])], 1)
     with pytest.raises(KernelError):
-        run_kernel("resample_adjoint", values, [out, np.array([[index]])], 1)
+        run_kernel("interpolate_backward", values, [out, np.array([[index]])], 1)
 
 
 def test_nothing():
     out = np.full((0, 3), np.nan)
-    run_kernel("resample", out, [np.ones((0, 2)), np.array([[0, 1, 1]])], 1)
+    run_kernel("interpolate", out, [np.ones((0, 2)), np.array([[0, 1, 1]])], 1)
     back = np.full((2, 3), np.nan)
-    run_kernel("resample_adjoint", back, [np.ones((2, 0)), np.zeros((1, 0), np.int64)], 1)
+    run_kernel("interpolate_backward", back, [np.ones((2, 0)), np.zeros((1, 0), np.int64)], 1)
     assert (back == 0).all()

@@ -56,8 +56,8 @@ class Case:
         """Return what a primitive makes of the operands, and what the reference makes."""
         out, ins = {
             "conv": (self.windows, [self.image, self.weight]),
-            "conv_adjoint": (self.image, [self.windows, self.weight]),
-            "conv_weight": (self.weight, [self.image, self.windows]),
+            "conv_backward_input": (self.image, [self.windows, self.weight]),
+            "conv_backward_weight": (self.weight, [self.image, self.windows]),
         }[primitive]
         results = blank(out.shape, out.dtype), blank(out.shape, out.dtype)
         run_primitive(primitive, results[0], [*ins, *bias], self.geometry)
@@ -67,7 +67,7 @@ class Case:
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("key", CASES)
-@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
+@pytest.mark.parametrize("primitive", ["conv", "conv_backward_input", "conv_backward_weight"])
 def test_convolution(name, key, primitive):
     case = Case(key, name)
     actual, expected = case.run(primitive)
@@ -75,7 +75,7 @@ def test_convolution(name, key, primitive):
 
 
 @pytest.mark.parametrize("key", ["line", "channels", "groups", "one window", "stride"])
-@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint"])
+@pytest.mark.parametrize("primitive", ["conv", "conv_backward_input"])
 def test_bias(key, primitive):
     case = Case(key, "f32")
     channels = (case.windows if primitive == "conv" else case.image).shape[1]
@@ -84,7 +84,7 @@ def test_bias(key, primitive):
 
 
 @pytest.mark.parametrize("key", ["plane", "channels", "stride", "one window", "groups"])
-@pytest.mark.parametrize("primitive", ["conv", "conv_adjoint", "conv_weight"])
+@pytest.mark.parametrize("primitive", ["conv", "conv_backward_input", "conv_backward_weight"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_numbers_that_are_not_finite(key, primitive, value):
     """Padding is multiplied as zeros are; of windows that are not there nothing is."""
@@ -104,15 +104,15 @@ def test_sums_of_nothing(count, c, o):
     image, weight, windows = (np.ones(shape, np.float32) for shape in shapes)
     run_primitive("conv", windows, [image, weight, bias[:o]], geometry)
     np.testing.assert_array_equal(windows, np.broadcast_to(bias[:o, None, None], windows.shape))
-    run_primitive("conv_adjoint", image, [windows, weight, bias[:c]], geometry)
+    run_primitive("conv_backward_input", image, [windows, weight, bias[:c]], geometry)
     np.testing.assert_array_equal(image, np.broadcast_to(bias[:c, None, None], image.shape))
-    run_primitive("conv_weight", weight, [image, windows], geometry)
+    run_primitive("conv_backward_weight", weight, [image, windows], geometry)
     assert not weight.any()
 
 
 def test_sums_are_the_same_every_time():
     case = Case("one window", "f32")
-    for primitive in ("conv", "conv_adjoint", "conv_weight"):
+    for primitive in ("conv", "conv_backward_input", "conv_backward_weight"):
         first, second = case.run(primitive)[0], case.run(primitive)[0]
         np.testing.assert_array_equal(first, second)
 

@@ -75,7 +75,7 @@ def test_adjoint(name, shape, reduction, weighted):
     grad = sample(name, () if reduction else target.shape, 7)
     ins = [grad, target, weight][: 3 if weighted else 2]
     out, wanted = blank(shape, x.dtype), blank(shape, x.dtype)
-    check("nll_loss_adjoint", name, out, wanted, ins, IGNORED, reduction)
+    check("nll_loss_backward", name, out, wanted, ins, IGNORED, reduction)
 
 
 def test_elements_may_begin_anywhere():
@@ -84,7 +84,9 @@ def test_elements_may_begin_anywhere():
     for first in range(4):
         room = blank((35,), x.dtype)
         out = room[first : first + 32].reshape(8, 4)
-        check("nll_loss_adjoint", "f32", out, blank((8, 4), x.dtype), [grad, target], IGNORED, NONE)
+        check(
+            "nll_loss_backward", "f32", out, blank((8, 4), x.dtype), [grad, target], IGNORED, NONE
+        )
         assert (room[:first] == 77).all() and (room[first + 32 :] == 77).all()
 
 
@@ -96,7 +98,7 @@ def test_all_are_ignored():
         run_primitive("nll_loss", out, [x, target], IGNORED, reduction)
         np.testing.assert_equal(out, np.float32(expected))
         slopes = blank(x.shape, x.dtype)
-        run_primitive("nll_loss_adjoint", slopes, [out, target], IGNORED, reduction)
+        run_primitive("nll_loss_backward", slopes, [out, target], IGNORED, reduction)
         assert (slopes == 0).all()
 
 
@@ -108,7 +110,7 @@ def test_a_class_may_be_ignored():
         out, wanted = blank(shape, x.dtype), blank(shape, x.dtype)
         check("nll_loss", "f64", out, wanted, [x, target, weight], ignored, reduction)
         slopes = blank(x.shape, x.dtype), blank(x.shape, x.dtype)
-        check("nll_loss_adjoint", "f64", *slopes, [out, target, weight], ignored, reduction)
+        check("nll_loss_backward", "f64", *slopes, [out, target, weight], ignored, reduction)
 
 
 def test_no_targets():
@@ -117,7 +119,7 @@ def test_no_targets():
         out = blank((), x.dtype)
         run_primitive("nll_loss", out, [x, target], IGNORED, reduction)
         np.testing.assert_equal(out, np.float32(expected))
-        run_primitive("nll_loss_adjoint", x, [out, target], IGNORED, reduction)
+        run_primitive("nll_loss_backward", x, [out, target], IGNORED, reduction)
     run_primitive("nll_loss", np.zeros(0, np.float32), [x, target], IGNORED, NONE)
 
 
@@ -129,7 +131,7 @@ def test_no_class(wrong, reduction, classes):
     target = np.full(5, IGNORED)
     target[4] = wrong
     out = blank(() if reduction else (5,), x.dtype)
-    for primitive, outs, source in (("nll_loss", out, x), ("nll_loss_adjoint", x.copy(), out)):
+    for primitive, outs, source in (("nll_loss", out, x), ("nll_loss_backward", x.copy(), out)):
         with pytest.raises(KernelError) as caught:
             run_primitive(primitive, outs, [source, target], IGNORED, reduction)
         assert caught.value.code == E_INDEX

@@ -63,7 +63,7 @@ def all_windows(dilated):
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("windows", list(all_windows(True)))
 @pytest.mark.parametrize("kind", ["plain", "repeats", "special"])
-def test_max_windows(name, windows, kind):
+def test_max_pool(name, windows, kind):
     sizes, counts, geometry = windows
     values = sample(name, (2, 3, *sizes))
     if kind == "repeats":
@@ -74,9 +74,9 @@ def test_max_windows(name, windows, kind):
         )
         values = np.where(chosen == 0, values, chosen).astype(values.dtype)
     outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    run_primitive("max_windows", outs, [values], geometry)
+    run_primitive("max_pool", outs, [values], geometry)
     expected = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    reference("max_windows", expected, [values], geometry=geometry)
+    reference("max_pool", expected, [values], geometry=geometry)
     np.testing.assert_array_equal(outs[0], expected[0])
     # Where a window holds nothing larger than -inf, its place is any one near by.
     known = expected[0] != -np.inf
@@ -88,13 +88,13 @@ def test_max_windows(name, windows, kind):
 @pytest.mark.parametrize("windows", list(all_windows(False)))
 @pytest.mark.parametrize("padded", [0, 1])
 @pytest.mark.parametrize("divisor", [0, 5])
-def test_mean_windows_and_their_adjoint(name, windows, padded, divisor):
+def test_avg_pool_and_their_adjoint(name, windows, padded, divisor):
     sizes, counts, geometry = windows
     whole, means = sample(name, (2, 3, *sizes)), sample(name, (2, 3, *counts), seed=1)
     options = {"geometry": geometry, "padded": padded, "divisor": divisor}
     for primitive, source, shape in (
-        ("mean_windows", whole, means.shape),
-        ("mean_windows_adjoint", means, whole.shape),
+        ("avg_pool", whole, means.shape),
+        ("avg_pool_backward", means, whole.shape),
     ):
         out, expected = blank(shape, whole.dtype), blank(shape, whole.dtype)
         run_primitive(primitive, out, [source], *options.values())
@@ -107,10 +107,10 @@ def test_windows_of_nothing():
     for shape, count in (((0, 5), 4), ((3, 1), 0)):
         values = np.zeros(shape, np.float32)
         outs = blank((shape[0], count), values.dtype), blank((shape[0], count), INDEX)
-        run_primitive("max_windows", outs, [values], geometry)
-        run_primitive("mean_windows", outs[0], [values], geometry, 0, 0)
+        run_primitive("max_pool", outs, [values], geometry)
+        run_primitive("avg_pool", outs[0], [values], geometry, 0, 0)
     out = blank((3, 1), values.dtype)
-    run_primitive("mean_windows_adjoint", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
+    run_primitive("avg_pool_backward", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
     assert not out.any()
 
 
@@ -118,7 +118,7 @@ def test_windows_refuse_a_geometry_that_fits_no_dims():
     values = np.zeros((3, 5), np.float32)
     for geometry in ((2, 1, 0), (2, 0, 0, 1), (2, 1, -1, 1), (1,) * 12, (2, 1, 2**62, 1)):
         with pytest.raises(KernelError) as error:
-            run_primitive("mean_windows", blank((3, 4), values.dtype), [values], geometry, 0, 0)
+            run_primitive("avg_pool", blank((3, 4), values.dtype), [values], geometry, 0, 0)
         assert error.value.code == E_VALUE
 
 
@@ -136,7 +136,7 @@ RESAMPLED = list(
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("case", RESAMPLED)
-def test_resample_and_its_adjoint(name, case):
+def test_interpolate_and_its_adjoint(name, case):
     (shape, dim), (taps, places), weighted = case
     if not weighted:
         taps = 1
@@ -144,7 +144,10 @@ def test_resample_and_its_adjoint(name, case):
     indices = np.random.default_rng(0).integers(0, shape[dim], (taps, places))
     more = [sample(name, (taps, places), seed=2)] if weighted else []
     whole, sums = sample(name, shape), sample(name, made, seed=1)
-    for primitive, source, result in (("resample", whole, made), ("resample_adjoint", sums, shape)):
+    for primitive, source, result in (
+        ("interpolate", whole, made),
+        ("interpolate_backward", sums, shape),
+    ):
         out, expected = blank(result, whole.dtype), blank(result, whole.dtype)
         run_primitive(primitive, out, [source, indices, *more], dim)
         reference(primitive, expected, [source, indices, *more], dim=dim)
@@ -159,8 +162,8 @@ def test_taps_out_of_range_are_told(wrong, places):
     weights, whole = sample("f32", (2, places)), sample("f32", (2, 6, 3))
     made = sample("f32", (2, places, 3))
     for primitive, source, out in (
-        ("resample", whole, blank(made.shape, made.dtype)),
-        ("resample_adjoint", made, blank(whole.shape, whole.dtype)),
+        ("interpolate", whole, blank(made.shape, made.dtype)),
+        ("interpolate_backward", made, blank(whole.shape, whole.dtype)),
     ):
         with pytest.raises(KernelError) as error:
             run_primitive(primitive, out, [source, indices, weights], 1)
@@ -171,5 +174,5 @@ def test_taps_out_of_range_are_told(wrong, places):
 def test_adjoint_of_no_sums():
     out = blank((2, 6), np.dtype(np.float32))
     ins = [np.zeros((2, 0), np.float32), np.zeros((2, 0), np.int64), np.zeros((2, 0), np.float32)]
-    run_primitive("resample_adjoint", out, ins, 1)
+    run_primitive("interpolate_backward", out, ins, 1)
     assert not out.any()

@@ -61,7 +61,7 @@ def conv(
         store(out, total if bias is None else total + _by_channel(bias, out))
 
 
-def conv_adjoint(
+def conv_backward_input(
     out: Array, x: Array, weight: Array, bias: Array | None = None, *, geometry: tuple[int, ...]
 ) -> None:
     """Add each element, weighted, to those that it would be made of."""
@@ -77,7 +77,7 @@ def conv_adjoint(
         store(out, total if bias is None else total + _by_channel(bias, out))
 
 
-def conv_weight(out: Array, x: Array, other: Array, *, geometry: tuple[int, ...]) -> None:
+def conv_backward_weight(out: Array, x: Array, other: Array, *, geometry: tuple[int, ...]) -> None:
     """Sum the products of what each place in the kernel meets."""
     how = _Geometry(geometry)
     padded, given = how.split(how.pad(widen(x))), _flat(how.split(widen(other)))
@@ -98,6 +98,6 @@ def _by_channel(bias: Array, out: Array) -> Array:
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "conv": (masks.INEXACT, conv),
-    "conv_adjoint": (masks.INEXACT, conv_adjoint),
-    "conv_weight": (masks.INEXACT, conv_weight),
+    "conv_backward_input": (masks.INEXACT, conv_backward_input),
+    "conv_backward_weight": (masks.INEXACT, conv_backward_weight),
 }

@@ -44,7 +44,7 @@ def nll_loss(
         store(out, loss)
 
 
-def nll_loss_adjoint(
+def nll_loss_backward(
     out: Array,
     grad: Array,
     target: Array,
@@ -67,5 +67,5 @@ def nll_loss_adjoint(
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "nll_loss": (masks.FLOATING, nll_loss),
-    "nll_loss_adjoint": (masks.FLOATING, nll_loss_adjoint),
+    "nll_loss_backward": (masks.FLOATING, nll_loss_backward),
 }

@@ -15,11 +15,11 @@ from . import (
     elementwise,
     fused,
     indexing,
+    interpolation,
     linalg,
     losses,
     pooling,
     reductions,
-    resampling,
 )
 from .arrays import Kernel
 
@@ -31,7 +31,7 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     **reductions.KERNELS,
     **losses.KERNELS,
     **pooling.KERNELS,
-    **resampling.KERNELS,
+    **interpolation.KERNELS,
     **linalg.KERNELS,
     **indexing.KERNELS,
     **fused.KERNELS,

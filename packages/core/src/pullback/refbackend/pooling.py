@@ -54,7 +54,7 @@ def _planes(array: Array, rank: int) -> Array:
     return array.reshape(*array.shape[: array.ndim - rank], int(np.prod(array.shape[-rank:])))
 
 
-def max_windows(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...]) -> None:
+def max_pool(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...]) -> None:
     """Take the first of the elements that equal the largest, or the last NaN."""
     found = _windows(x, outs[0], geometry)
     parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
@@ -69,9 +69,7 @@ def max_windows(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...
     outs[1][...] = np.take_along_axis(places, chosen[..., None], -1)[..., 0]
 
 
-def mean_windows(
-    out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int
-) -> None:
+def avg_pool(out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int) -> None:
     """Sum the elements inside; integers are divided towards 0."""
     found = _windows(x, out, geometry, padded)
     with np.errstate(all="ignore"):
@@ -80,7 +78,7 @@ def mean_windows(
         store(out, mean if out.dtype.kind != "i" else np.trunc(mean))
 
 
-def mean_windows_adjoint(
+def avg_pool_backward(
     out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int
 ) -> None:
     """Add the share of each window to its elements."""
@@ -96,7 +94,7 @@ def mean_windows_adjoint(
 
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
-    "max_windows": (masks.REAL_NUMBERS, max_windows),
-    "mean_windows": (masks.FLOATING | masks.INT64, mean_windows),
-    "mean_windows_adjoint": (masks.FLOATING, mean_windows_adjoint),
+    "max_pool": (masks.REAL_NUMBERS, max_pool),
+    "avg_pool": (masks.FLOATING | masks.INT64, avg_pool),
+    "avg_pool_backward": (masks.FLOATING, avg_pool_backward),
 }

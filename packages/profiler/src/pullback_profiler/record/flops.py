@@ -114,6 +114,6 @@ _FORMULAS: dict[str, Callable[[Sequence[Any], Sequence[Any]], int]] = {
     "linear": _linear,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
-    "convolution_adjoint": _input_gradient,
-    "convolution_weight": _weight_gradient,
+    "convolution_backward_input": _input_gradient,
+    "convolution_backward_weight": _weight_gradient,
 }

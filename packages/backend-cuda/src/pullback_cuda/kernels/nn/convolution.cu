@@ -414,13 +414,13 @@ DEVICE void make_tile(const conv_arguments &args) {
 KERNEL(conv_large_f32, conv_arguments) { make_tile<float, CONV_LARGE, LARGE_DEPTH, false>(args); }
 KERNEL(conv_small_f32, conv_arguments) { make_tile<float, CONV_SMALL, SMALL_DEPTH, false>(args); }
 KERNEL(conv_small_f64, conv_arguments) { make_tile<double, CONV_SMALL, SMALL_DEPTH, false>(args); }
-KERNEL(conv_weight_large_f32, conv_arguments) {
+KERNEL(conv_backward_weight_large_f32, conv_arguments) {
     make_tile<float, CONV_LARGE, LARGE_DEPTH, true>(args);
 }
-KERNEL(conv_weight_small_f32, conv_arguments) {
+KERNEL(conv_backward_weight_small_f32, conv_arguments) {
     make_tile<float, CONV_SMALL, SMALL_DEPTH, true>(args);
 }
-KERNEL(conv_weight_small_f64, conv_arguments) {
+KERNEL(conv_backward_weight_small_f64, conv_arguments) {
     make_tile<double, CONV_SMALL, SMALL_DEPTH, true>(args);
 }
 

@@ -1,13 +1,14 @@
-/* Convolutions of one to three dims and their adjoints. Plain C: both sides include it.
+/* Convolutions of one to three dims and their derivatives. Plain C: both sides include it.
  *
- * All three are matrix products for each group, whose factors are looked up where they lie:
+ * All three are matrix products for each group, whose factors are read from the operands in place:
  *
- *     conv          rows: channels that come out; columns: images and windows;
- *                   summed over: channels that go in, and places in the kernel
- *     conv_adjoint  rows: channels of the image; columns: images and their elements, for each phase
- *                   of the stride; summed over: channels of windows, and the phase's kernel places
- *     conv_weight   rows: channels of windows; columns: channels of the image and kernel places;
- *                   summed over: images and windows
+ *     conv                  rows: output channels; columns: images and windows;
+ *                           summed over: input channels, and positions in the kernel
+ *     conv_backward_input   rows: channels of the image; columns: images and their elements, for
+ *                           each phase of the stride; summed over: channels of windows, and the
+ *                           phase's kernel positions
+ *     conv_backward_weight  rows: channels of windows; columns: channels of the image and kernel
+ *                           positions; summed over: images and windows
  */
 #ifndef PULLBACK_CUDA_CONVOLUTION_H
 #define PULLBACK_CUDA_CONVOLUTION_H
@@ -33,8 +34,8 @@ typedef struct {
 } conv_side;
 
 typedef struct {
-    const void *left;  /* weight, or for conv_weight windows */
-    const void *right; /* image, or for conv_adjoint windows */
+    const void *left;  /* weight, or for conv_backward_weight windows */
+    const void *right; /* image, or for conv_backward_input windows */
     const void *bias;  /* of what comes out, or NULL */
     void *out;
     void *partial;     /* sums of each split, laid out as `out`, or NULL */
@@ -53,7 +54,7 @@ typedef struct {
     int32_t kind;      /* of enum conv_kind */
     int32_t narrow;    /* whether all numbers of rows, columns and summands are below 2^31 */
     conv_side sides[CONV_RANK];
-    place_divider out_channels; /* of all groups, for conv and conv_adjoint */
+    place_divider out_channels; /* of all groups, for conv and conv_backward_input */
     place_divider out_rows;     /* of a group */
     place_divider out_sides[CONV_RANK];
 } conv_arguments;

@@ -74,12 +74,12 @@ cdef pb_cuda_kernel *direct[2][2]
 cdef pb_cuda_kernel *direct_wide[2]
 cdef pb_cuda_kernel *summers[2]
 large[0] = kernel_named("convolution", "conv_large_f32")
-large[1] = kernel_named("convolution", "conv_weight_large_f32")
+large[1] = kernel_named("convolution", "conv_backward_weight_large_f32")
 for _place, _name in enumerate(("f32", "f64")):
     small[0][_place] = kernel_named("convolution", f"conv_small_{_name}")
-    small[1][_place] = kernel_named("convolution", f"conv_weight_small_{_name}")
+    small[1][_place] = kernel_named("convolution", f"conv_backward_weight_small_{_name}")
     direct[0][_place] = kernel_named("convolution_direct", f"conv_direct_{_name}")
-    direct[1][_place] = kernel_named("convolution_direct", f"conv_weight_direct_{_name}")
+    direct[1][_place] = kernel_named("convolution_direct", f"conv_backward_weight_direct_{_name}")
     direct_wide[_place] = kernel_named("convolution_direct", f"conv_direct_wide_{_name}")
     summers[_place] = kernel_named("convolution_direct", f"conv_sum_{_name}")
 
@@ -312,16 +312,16 @@ cdef int kernel_conv(pb_call *call) noexcept nogil:
     return run(call, CONV_FORWARD, call.in_[0], call.out[0], call.in_[1])
 
 
-cdef int kernel_conv_adjoint(pb_call *call) noexcept nogil:
+cdef int kernel_conv_backward_input(pb_call *call) noexcept nogil:
     return run(call, CONV_ADJOINT, call.out[0], call.in_[0], call.in_[1])
 
 
-cdef int kernel_conv_weight(pb_call *call) noexcept nogil:
+cdef int kernel_conv_backward_weight(pb_call *call) noexcept nogil:
     return run(call, CONV_WEIGHT, call.in_[0], call.in_[1], call.out[0])
 
 
 KERNELS = {
     "conv": new_kernel(0x300, kernel_conv),
-    "conv_adjoint": new_kernel(0x300, kernel_conv_adjoint),
-    "conv_weight": new_kernel(0x300, kernel_conv_weight),
+    "conv_backward_input": new_kernel(0x300, kernel_conv_backward_input),
+    "conv_backward_weight": new_kernel(0x300, kernel_conv_backward_weight),
 }

@@ -124,8 +124,8 @@ DEVICE void sum_all_windows(const conv_arguments &args) {
         sum_windows(args, task, sums);
 }
 
-KERNEL(conv_weight_direct_f32, conv_arguments) { sum_all_windows<float>(args); }
-KERNEL(conv_weight_direct_f64, conv_arguments) { sum_all_windows<double>(args); }
+KERNEL(conv_backward_weight_direct_f32, conv_arguments) { sum_all_windows<float>(args); }
+KERNEL(conv_backward_weight_direct_f64, conv_arguments) { sum_all_windows<double>(args); }
 
 // The sum over the splits, in their order, and the bias.
 template <class T>

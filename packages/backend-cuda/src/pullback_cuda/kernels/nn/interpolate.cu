@@ -6,10 +6,10 @@
 #include "kernels/strides/row_indexer.cuh"
 
 // Where an element that comes out lies.
-struct resampled {
+struct interpolated {
     int64_t outer, along, inner;
 
-    DEVICE resampled(const place_dims &where, int64_t number) {
+    DEVICE interpolated(const place_dims &where, int64_t number) {
         const int64_t line = quotient(number, where.dims[2], where.narrow);
         inner = number - line * where.dims[2].size;
         outer = quotient(line, where.dims[1], where.narrow);
@@ -18,11 +18,11 @@ struct resampled {
 };
 
 template <class T>
-DEVICE void sum_taps(const resample_arguments &args) {
+DEVICE void sum_taps(const interpolate_arguments &args) {
     const T *const source = static_cast<const T *>(args.source);
     const T *const weights = static_cast<const T *>(args.weights);
     for (int64_t number = thread_number(); number < args.where.total; number += thread_count()) {
-        const resampled at(args.where, number);
+        const interpolated at(args.where, number);
         T total = 0;
         for (int64_t tap = 0; tap < args.taps; tap++) {
             const int64_t which = tap * args.places + at.along, index = args.indices[which];
@@ -39,7 +39,7 @@ DEVICE void sum_taps(const resample_arguments &args) {
 }
 
 template <class T>
-DEVICE T part_of(const resample_arguments &args, const resampled &at, int64_t which) {
+DEVICE T part_of(const interpolate_arguments &args, const interpolated &at, int64_t which) {
     const T *const source = static_cast<const T *>(args.source);
     const int64_t place = which % args.places;
     const T value = source[(at.outer * args.places + place) * args.inner + at.inner];
@@ -47,9 +47,9 @@ DEVICE T part_of(const resample_arguments &args, const resampled &at, int64_t wh
 }
 
 template <class T>
-DEVICE void spread_taps(const resample_arguments &args) {
+DEVICE void spread_taps(const interpolate_arguments &args) {
     for (int64_t number = thread_number(); number < args.where.total; number += thread_count()) {
-        const resampled at(args.where, number);
+        const interpolated at(args.where, number);
         T total = 0;
         if (args.keys != nullptr) {
             const int64_t end = load_number(args.starts, at.along + 1, args.wide);
@@ -69,8 +69,8 @@ DEVICE void spread_taps(const resample_arguments &args) {
 }
 
 #define RESAMPLE(name, T)                                                                          \
-    KERNEL(resample_##name, resample_arguments) { sum_taps<T>(args); }                             \
-    KERNEL(resample_adjoint_##name, resample_arguments) { spread_taps<T>(args); }
+    KERNEL(interpolate_##name, interpolate_arguments) { sum_taps<T>(args); }                       \
+    KERNEL(interpolate_backward_##name, interpolate_arguments) { spread_taps<T>(args); }
 RESAMPLE(f32, float)
 RESAMPLE(f64, double)
 
@@ -82,7 +82,7 @@ DEVICE void store_number(void *data, int64_t at, bool wide, int64_t number) {
 }
 
 // Keys to sort: the indices; what is out of range goes to the end.
-KERNEL(resample_keys, resample_arguments) {
+KERNEL(interpolate_keys, interpolate_arguments) {
     for (int64_t i = thread_number(); i < args.taps * args.places; i += thread_count()) {
         int64_t index = args.indices[i];
         if (index < 0 || index >= args.size) {
@@ -95,7 +95,7 @@ KERNEL(resample_keys, resample_arguments) {
 
 // From sorted keys, where those of each element begin. Each thread writes the starts of the
 // elements after the key before its own, up to its own.
-KERNEL(resample_starts, resample_arguments) {
+KERNEL(interpolate_starts, interpolate_arguments) {
     const int64_t count = args.taps * args.places;
     for (int64_t i = thread_number(); i <= count; i += thread_count()) {
         const int64_t key = i < count ? load_number(args.keys, i, args.wide) : args.size;

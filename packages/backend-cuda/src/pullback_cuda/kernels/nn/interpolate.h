@@ -19,6 +19,6 @@ typedef struct {
     int32_t dim;            /* its number, for messages */
     int32_t wide;           /* keys, order and starts have 64 bits, else 32 */
     place_dims where;       /* outer, along, inner: of what comes out */
-} resample_arguments;
+} interpolate_arguments;
 
 #endif

@@ -13,7 +13,7 @@ from pullback_cuda.runtime.failures cimport fail, failure_check, failure_record
 
 
 cdef extern from "kernels/nn/interpolate.h":
-    ctypedef struct resample_arguments:
+    ctypedef struct interpolate_arguments:
         void *out
         const void *source
         const int64_t *indices
@@ -38,13 +38,13 @@ cdef enum:
 cdef pb_cuda_kernel *samplers[2]
 cdef pb_cuda_kernel *adjoints[2]
 for _place, _name in enumerate(("f32", "f64")):
-    samplers[_place] = kernel_named("interpolate", f"resample_{_name}")
-    adjoints[_place] = kernel_named("interpolate", f"resample_adjoint_{_name}")
-cdef pb_cuda_kernel *key_maker = kernel_named("interpolate", "resample_keys")
-cdef pb_cuda_kernel *start_finder = kernel_named("interpolate", "resample_starts")
+    samplers[_place] = kernel_named("interpolate", f"interpolate_{_name}")
+    adjoints[_place] = kernel_named("interpolate", f"interpolate_backward_{_name}")
+cdef pb_cuda_kernel *key_maker = kernel_named("interpolate", "interpolate_keys")
+cdef pb_cuda_kernel *start_finder = kernel_named("interpolate", "interpolate_starts")
 
 
-cdef int read_call(pb_call *call, pb_array *sampled, resample_arguments *args) noexcept nogil:
+cdef int read_call(pb_call *call, pb_array *sampled, interpolate_arguments *args) noexcept nogil:
     """Describe a call, of which ``sampled`` is the array that the indices are for."""
     cdef pb_array *indices = call.in_[1]
     cdef pb_array *out = call.out[0]
@@ -82,20 +82,20 @@ cdef int read_call(pb_call *call, pb_array *sampled, resample_arguments *args) n
 
 
 cdef int launch_sum(pb_call *call, pb_cuda_kernel **kernels,
-                    const resample_arguments *args) noexcept nogil:
+                    const interpolate_arguments *args) noexcept nogil:
     return launch(call, kernels[call.in_[0].dtype == PB_F64], args, sizeof(args[0]), blocks_for(
         call, args.where.total, THREADS), THREADS, 0)
 
 
-cdef int kernel_resample(pb_call *call) noexcept nogil:
-    cdef resample_arguments args
+cdef int kernel_interpolate(pb_call *call) noexcept nogil:
+    cdef interpolate_arguments args
     cdef int code = read_call(call, call.in_[0], &args)
     if code == PB_OK and args.where.total > 0:
         code = launch_sum(call, samplers, &args)
     return failure_check(call) if code == PB_OK else code
 
 
-cdef int spread_sorted(pb_call *call, resample_arguments *args) noexcept nogil:
+cdef int spread_sorted(pb_call *call, interpolate_arguments *args) noexcept nogil:
     """Sort the taps by the element that they point to; then each element finds its own."""
     cdef key_sort task
     cdef int64_t count = args.taps * args.places, each, word, nbytes
@@ -131,8 +131,8 @@ cdef int spread_sorted(pb_call *call, resample_arguments *args) noexcept nogil:
     return code
 
 
-cdef int kernel_resample_adjoint(pb_call *call) noexcept nogil:
-    cdef resample_arguments args
+cdef int kernel_interpolate_backward(pb_call *call) noexcept nogil:
+    cdef interpolate_arguments args
     cdef int code = read_call(call, call.out[0], &args)
     if code != PB_OK or args.where.total == 0:
         return code
@@ -146,6 +146,6 @@ cdef int kernel_resample_adjoint(pb_call *call) noexcept nogil:
 
 
 KERNELS = {
-    "resample": new_kernel(0x300, kernel_resample),
-    "resample_adjoint": new_kernel(0x300, kernel_resample_adjoint),
+    "interpolate": new_kernel(0x300, kernel_interpolate),
+    "interpolate_backward": new_kernel(0x300, kernel_interpolate_backward),
 }

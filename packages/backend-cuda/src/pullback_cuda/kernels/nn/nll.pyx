@@ -112,7 +112,7 @@ cdef int kernel_nll_loss(pb_call *call) noexcept nogil:
     return failure_check(call) if code == PB_OK else code
 
 
-cdef int kernel_nll_loss_adjoint(pb_call *call) noexcept nogil:
+cdef int kernel_nll_loss_backward(pb_call *call) noexcept nogil:
     cdef pb_nll args
     cdef const void *grad
     cdef int64_t count = count_elements(call.out[0])
@@ -143,5 +143,5 @@ cdef int kernel_nll_loss_adjoint(pb_call *call) noexcept nogil:
 
 KERNELS = {
     "nll_loss": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_nll_loss),
-    "nll_loss_adjoint": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_nll_loss_adjoint),
+    "nll_loss_backward": new_kernel(1 << PB_F32 | 1 << PB_F64, kernel_nll_loss_backward),
 }

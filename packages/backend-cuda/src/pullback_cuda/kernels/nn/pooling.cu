@@ -201,8 +201,8 @@ DEVICE void spread_mean(const windows_arguments &args) {
 }
 
 #define WINDOWS(name, T)                                                                           \
-    KERNEL(max_windows_##name, windows_arguments) { find_largest<T>(args); }                       \
-    KERNEL(mean_windows_##name, windows_arguments) { find_mean<T>(args); }                         \
-    KERNEL(mean_windows_adjoint_##name, windows_arguments) { spread_mean<T>(args); }
+    KERNEL(max_pool_##name, windows_arguments) { find_largest<T>(args); }                          \
+    KERNEL(avg_pool_##name, windows_arguments) { find_mean<T>(args); }                             \
+    KERNEL(avg_pool_backward_##name, windows_arguments) { spread_mean<T>(args); }
 WINDOWS(f32, float)
 WINDOWS(f64, double)

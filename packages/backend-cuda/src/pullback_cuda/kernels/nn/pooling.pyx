@@ -40,9 +40,9 @@ cdef pb_cuda_kernel *largest[2]
 cdef pb_cuda_kernel *means[2]
 cdef pb_cuda_kernel *adjoints[2]
 for _place, _name in enumerate(("f32", "f64")):
-    largest[_place] = kernel_named("pooling", f"max_windows_{_name}")
-    means[_place] = kernel_named("pooling", f"mean_windows_{_name}")
-    adjoints[_place] = kernel_named("pooling", f"mean_windows_adjoint_{_name}")
+    largest[_place] = kernel_named("pooling", f"max_pool_{_name}")
+    means[_place] = kernel_named("pooling", f"avg_pool_{_name}")
+    adjoints[_place] = kernel_named("pooling", f"avg_pool_backward_{_name}")
 
 
 cdef bint read_geometry(const pb_param *geometry, pb_array *whole, pb_array *pooled,
@@ -120,20 +120,20 @@ cdef int run(pb_call *call, pb_cuda_kernel **kernels, pb_array *whole, pb_array 
         call, args.where.total, THREADS // 32 if args.large else THREADS), THREADS, 0)
 
 
-cdef int kernel_max_windows(pb_call *call) noexcept nogil:
+cdef int kernel_max_pool(pb_call *call) noexcept nogil:
     return run(call, largest, call.in_[0], call.out[0], False)
 
 
-cdef int kernel_mean_windows(pb_call *call) noexcept nogil:
+cdef int kernel_avg_pool(pb_call *call) noexcept nogil:
     return run(call, means, call.in_[0], call.out[0], False)
 
 
-cdef int kernel_mean_windows_adjoint(pb_call *call) noexcept nogil:
+cdef int kernel_avg_pool_backward(pb_call *call) noexcept nogil:
     return run(call, adjoints, call.out[0], call.in_[0], True)
 
 
 KERNELS = {
-    "max_windows": new_kernel(0x300, kernel_max_windows),
-    "mean_windows": new_kernel(0x300, kernel_mean_windows),
-    "mean_windows_adjoint": new_kernel(0x300, kernel_mean_windows_adjoint),
+    "max_pool": new_kernel(0x300, kernel_max_pool),
+    "avg_pool": new_kernel(0x300, kernel_avg_pool),
+    "avg_pool_backward": new_kernel(0x300, kernel_avg_pool_backward),
 }

@@ -82,8 +82,8 @@ cdef object forward_structured(Op op, PyObject **args, PyObject *target):
 # ---- convolutions --------------------------------------------------------------------------------
 
 cdef int CONV = primitive_id("conv")
-cdef int CONV_ADJOINT = primitive_id("conv_adjoint")
-cdef int CONV_WEIGHT = primitive_id("conv_weight")
+cdef int CONV_ADJOINT = primitive_id("conv_backward_input")
+cdef int CONV_WEIGHT = primitive_id("conv_backward_weight")
 
 
 cdef object forward_convolution(Op op, PyObject **args, PyObject *target):

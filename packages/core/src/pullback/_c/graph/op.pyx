@@ -49,7 +49,7 @@ cdef class Op:
         return self if instance is None else MethodType(self, instance)
 
     def __repr__(self):
-        return f"<built-in op {self.name}>"
+        return f"<built-in op {self.__name__}>"
 
     def __reduce__(self):
         return op_by_name, (self.name,)

@@ -68,7 +68,7 @@ cdef list whole_indices(Tensor self, object given):
             return None
         index = <Tensor>item
         if index.dtype == PB_BOOL and index.layout.ndim > 0:
-            item = op_call1(op_named("nonzero_raw"), item)
+            item = op_call1(op_named("_nonzero"), item)
             shape[0] = layout_shape((<Tensor>item).layout)[0]
             strides[0] = index.layout.ndim
             for d in range(index.layout.ndim):

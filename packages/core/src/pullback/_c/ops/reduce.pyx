@@ -287,7 +287,7 @@ cdef list primitive_ops = [None] * len(PRIMITIVES)
 
 cdef Op primitive_op(Op op):
     if primitive_ops[op.primitive] is None:
-        primitive_ops[op.primitive] = op_named(op.entry.kernel + "_kernel")
+        primitive_ops[op.primitive] = op_named("_" + op.entry.kernel)
     return <Op>primitive_ops[op.primitive]
 
 
@@ -347,7 +347,7 @@ cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *co
     return layout_new(ndim, shape, strides)
 
 
-cdef object forward_restore_dims(Op op, PyObject **args, PyObject *target):
+cdef object forward_sum_backward(Op op, PyObject **args, PyObject *target):
     """The view that repeats the elements of a reduction: the derivative of a sum."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t count
@@ -355,8 +355,8 @@ cdef object forward_restore_dims(Op op, PyObject **args, PyObject *target):
     return make_view(self, layout, self.offset, self.dtype)
 
 
-cdef object forward_restore_mean(Op op, PyObject **args, PyObject *target):
-    """As restore_dims, divided by how many elements share one: the derivative of a mean."""
+cdef object forward_mean_backward(Op op, PyObject **args, PyObject *target):
+    """As sum_backward, divided by how many elements share one: the derivative of a mean."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor share = tensor_new(
         layout_contiguous(self.layout.ndim, layout_shape(self.layout)), self.dtype,
@@ -374,8 +374,8 @@ cdef object forward_restore_mean(Op op, PyObject **args, PyObject *target):
 
 
 forward_register("along_dim", forward_along_dim)
-forward_register("restore_dims", forward_restore_dims)
-forward_register("restore_mean", forward_restore_mean)
+forward_register("sum_backward", forward_sum_backward)
+forward_register("mean_backward", forward_mean_backward)
 forward_register("relu", composite_relu)
 forward_register("softmax", composite_softmax)
 forward_register("sum_to_size", composite_sum_to_size)

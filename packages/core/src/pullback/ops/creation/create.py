@@ -370,7 +370,7 @@ def _new_tensor(self, data, dtype, device, requires_grad):
 
 
 op(
-    "zeros_of(like: any) -> Tensor",
+    "_zeros_like(like: any) -> Tensor",
     method=False,
     function=False,
     composite=lambda like: full_tensor(tuple(like.shape), 0, like.dtype, like.device, False),

@@ -156,7 +156,7 @@ def _normal_of(mean, std, generator):
 
 
 op(
-    "normal_of(mean: Operand, std: Operand, *, generator: any = None) -> Tensor",
+    "_normal(mean: Operand, std: Operand, *, generator: any = None) -> Tensor",
     forward=_normal_of,
     vjp={"mean": _zeros, "std": _zeros},
     method=False,
@@ -190,7 +190,7 @@ def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_mem
             "normal(): expected a tensor of means or standard deviations, or two numbers and a size"
         )
     if by_tensor:
-        return put_into(out, ops.normal_of(mean, std, generator=generator))
+        return put_into(out, ops._normal(mean, std, generator=generator))
     _check_std(std)
     dtype = result_dtype(dtype, out)
     size = size if isinstance(size, (tuple, list)) else (size,)

@@ -372,7 +372,7 @@ for _name, _side in (("tril_indices", "lower"), ("triu_indices", "upper")):
 
 op(
     "argwhere(self: Tensor) -> Tensor",
-    composite=lambda self: ops.nonzero_raw(self),
+    composite=lambda self: ops._nonzero(self),
     ref="numpy.argwhere",
     doc="Return the coordinates of the elements that are not 0, row by row.",
     samples=[

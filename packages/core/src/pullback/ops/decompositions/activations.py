@@ -55,8 +55,8 @@ def gelu_tanh(self):
 def gelu_tanh_backward(grad, self):
     self = ops.clamp(self, -64, 64)  # beyond, it is 0 or 1, and squares may overflow
     size = ops.tanh(_angle(self))
-    slope = (self * self * (3 * 0.044715) + 1) * _ROOT
-    return grad * ((size + 1) * 0.5 + self * 0.5 * (1 - size * size) * slope)
+    derivative = (self * self * (3 * 0.044715) + 1) * _ROOT
+    return grad * ((size + 1) * 0.5 + self * 0.5 * (1 - size * size) * derivative)
 
 
 # -- logarithms of sums ----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
     return _add_bias(out, bias)
 
 
-@decomposition("conv_adjoint")
+@decomposition("conv_backward_input")
 def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, groups):
     """I: spread each element over a window, weighted, and add where windows overlap."""
     kernel, rows = weight.shape[2:], product(weight.shape[1:])
@@ -172,7 +172,7 @@ def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, group
     return _add_bias(out, bias)
 
 
-@decomposition("conv_weight")
+@decomposition("conv_backward_weight")
 def composed_weight(self, other, kernel, stride, padding, dilation, groups):
     """W: correlate the input with what stands at the outputs."""
     shape = (other.shape[1], self.shape[1] // groups, *kernel)

@@ -48,7 +48,7 @@ def composed_nll(self, target, weight, plan):
     return loss.sum() / weights.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
-@decomposition("nll_loss_adjoint")
+@decomposition("nll_loss_backward")
 def composed_nll_adjoint(self, target, weight, plan):
     (size,), _, (ignore_index, reduction) = plan
     dim = 1 if len(size) > 1 else 0

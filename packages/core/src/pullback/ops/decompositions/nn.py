@@ -18,8 +18,8 @@ def normalize_backward(self, source, mean, scale, weight):
     mean, scale = (part.unsqueeze(2).unsqueeze(3) for part in (mean, scale))
     unit = (source - mean) * scale
     inner = self * weight.unsqueeze(2)
-    slope = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
-    return slope.contiguous(), (self * unit).sum((0, 3)), self.sum((0, 3))
+    derivative = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
+    return derivative.contiguous(), (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
 @decomposition("softmax")

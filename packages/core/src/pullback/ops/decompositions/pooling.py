@@ -164,7 +164,7 @@ def _places(numbers, windows, sizes, dtype):
     return index
 
 
-@decomposition("max_windows")
+@decomposition("max_pool")
 def composed_max(self, plan, node):
     import pullback
 
@@ -276,7 +276,7 @@ def _quotient(self, divisor):
     return ops.where(negative, -size, size)
 
 
-@decomposition("mean_windows")
+@decomposition("avg_pool")
 def composed_mean(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
     rank = len(geometry) // 4
@@ -287,7 +287,7 @@ def composed_mean(self, plan, node):
     return _divided(out, windows, sizes, padded, divisor)
 
 
-@decomposition("mean_windows_adjoint")
+@decomposition("avg_pool_backward")
 def composed_mean_adjoint(self, plan, node):
     (shape,), _, (geometry, padded, divisor) = plan
     sizes = shape[self.ndim - len(geometry) // 4 :]

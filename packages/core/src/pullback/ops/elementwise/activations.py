@@ -1,6 +1,6 @@
 """Activation functions of networks: torch.nn.functional's, some of which are in torch too.
 
-An entry ``<name>_kernel`` has the derivative. What users call is composed of it, since it also
+An entry ``_<name>`` has the derivative. What users call is composed of it, since it also
 takes ``inplace``. 16-bit dtypes are computed in float32 and rounded once.
 """
 
@@ -66,7 +66,7 @@ def activation(
 
     how = {"kernel": forward} if isinstance(forward, str) else {"forward": run}
     op(
-        f"{name}_kernel(self: Tensor{listed}) -> Tensor",
+        f"_{name}(self: Tensor{listed}) -> Tensor",
         **how,
         vjp={"self": vjp},
         jvp="pointwise",
@@ -91,7 +91,7 @@ def activation(
 
     def call(self, *values):
         *values, overwrite = values if inplace else (*values, False)
-        function = getattr(ops, f"{name}_kernel_" if overwrite else f"{name}_kernel")
+        function = getattr(ops, f"_{name}_" if overwrite else f"_{name}")
         return function(self, *numbers_of(self, values))
 
     # Every argument may be left out: what users call shares the samples, and tries the defaults.
@@ -117,7 +117,7 @@ def activation(
             f"{name}_(self: Tensor{defaults}) -> Tensor",
             namespace=namespace,
             method=False,
-            composite=lambda self, *values: getattr(ops, f"{name}_kernel_")(
+            composite=lambda self, *values: getattr(ops, f"_{name}_")(
                 self, *numbers_of(self, values)
             ),
             dtypes=dtypes,
@@ -161,13 +161,14 @@ def _unit(name, primitive, vjp, ref, doc):
     )
 
 
-def _slope(name, primitive, vjp, ref, doc, dtypes=FLOATING):
+def _backward(name, primitive, vjp, ref, doc, dtypes=FLOATING, node=None):
     """Declare the derivative of an activation, times a gradient, by the activation's input."""
     op(
         f"{name}(grad: Tensor, self: Tensor) -> Tensor",
         kernel=primitive,
         vjp=vjp,
         dtypes=dtypes,
+        node=node,
         method=False,
         function=False,
         doc=doc,
@@ -271,7 +272,7 @@ def _silu_curve(g, grad, self):
     return (g.conj() * grad) * (share * (1 - share) * (self * (1 - share * 2) + 2)).conj()
 
 
-_slope(
+_backward(
     "silu_backward",
     "silu_backward",
     {"grad": lambda g, self: ops.silu_backward(g, self.conj()), "self": _silu_curve},
@@ -349,13 +350,13 @@ def _gelu_reference(np, self, *, approximate="none"):
     return 0.5 * self * (1 + np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self**3)))
 
 
-def _gelu_slope_reference(np, grad, self):
+def _gelu_backward_reference(np, grad, self):
     from scipy.special import ndtr
 
     return grad * (ndtr(self) + self * np.exp(-self * self / 2) / np.sqrt(2 * np.pi))
 
 
-def _gelu_tanh_slope_reference(np, grad, self):
+def _gelu_tanh_backward_reference(np, grad, self):
     size = np.tanh(np.sqrt(2 / np.pi) * (self + 0.044715 * self**3))
     rate = np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * self * self)
     return grad * (0.5 * (1 + size) + 0.5 * self * (1 - size * size) * rate)
@@ -368,7 +369,7 @@ def _gelu(self, approximate):
         )
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu(): approximate argument must be either none or tanh.")
-    return ops.gelu_kernel(require("gelu", FLOATING, self), approximate)
+    return ops._gelu(require("gelu", FLOATING, self), approximate)
 
 
 def _gelu_vjp(g, self, approximate):
@@ -394,19 +395,21 @@ def _gelu_kind(name, primitive, vjp, approximate, mpmath=None):
     )
 
 
-_slope(
+_backward(
     "gelu_none_backward",
     "gelu_backward",
     {"grad": lambda g, self: ops.gelu_none_backward(g, self), "self": _gelu_curve},
-    _gelu_slope_reference,
+    _gelu_backward_reference,
     "Return grad times the derivative of gelu.",
+    node="GeluBackwardBackward0",
 )
-_slope(
+_backward(
     "gelu_tanh_backward",
     "gelu_tanh_backward",
     {"grad": lambda g, self: ops.gelu_tanh_backward(g, self), "self": _gelu_tanh_curve},
-    _gelu_tanh_slope_reference,
+    _gelu_tanh_backward_reference,
     "Return grad times the derivative of gelu's approximation.",
+    node="GeluBackwardBackward0",
 )
 _gelu_kind("gelu_none", "gelu", lambda g, self: ops.gelu_none_backward(g, self), "none")
 _gelu_kind(
@@ -419,7 +422,7 @@ _gelu_kind(
     ),
 )
 op(
-    "gelu_kernel(self: Tensor, approximate: str) -> Tensor",
+    "_gelu(self: Tensor, approximate: str) -> Tensor",
     jvp="pointwise",
     dtypes=FLOATING,
     forward=lambda self, approximate: (

@@ -163,9 +163,9 @@ def _div_rounded(self, other, rounding_mode):
 _EXACT = tuple(value for value in SPECIAL if value != 1e-3)  # have whole quotients in any dtype
 
 
-def _unless_rounded(g, rounding_mode, slope):
+def _unless_rounded(g, rounding_mode, derivative):
     look_at(rounding_mode)
-    return slope() if rounding_mode is None else ops.zeros_like(g)
+    return derivative() if rounding_mode is None else ops.zeros_like(g)
 
 
 op(
@@ -259,7 +259,7 @@ def _pow_self_vjp(g, self, other):
         if other == 2:
             return g * (self * 2).conj()
         return g * (other * self ** (other - 1)).conj()
-    flat = (other == 0) & ~ops.isfinite(1 / self)  # elsewhere, 0 * x ** -1 says its slope
+    flat = (other == 0) & ~ops.isfinite(1 / self)  # elsewhere, 0 * x ** -1 says its derivative
     base = ops.where(flat, 1, self)
     return ops.where(flat, 0, g) * (other * base ** (other - 1)).conj()
 
@@ -269,14 +269,14 @@ def _pow_other_vjp(g, self, other, out):
         if self == 0:
             flat = _vanishes_at_zero(other)
             return ops.where(flat, 0, g * (ops.where(flat, 0, out) * -math.inf).conj())
-        slope = (
+        derivative = (
             cmath.log(self)
             if isinstance(self, complex) or other.is_complex()
             else math.log(self)
             if self > 0
             else math.nan
         )
-        return g * (out * slope).conj()
+        return g * (out * derivative).conj()
     base = ops.cast(self, out.dtype) if out.is_complex() and not self.is_complex() else self
     flat = (self == 0) & _vanishes_at_zero(other)
     return ops.where(flat, 0, g) * (out * ops.where(flat, 1, base).log()).conj()

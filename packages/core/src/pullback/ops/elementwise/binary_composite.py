@@ -316,8 +316,8 @@ def number_among(self, other):
 def _xlogy_self_vjp(g, self, other):
     look_at(other)
     if not is_tensor(other):
-        slope = math.log(other) if other > 0 else -math.inf if other == 0 else math.nan
-        return ops.where(self == 0, 0, g * slope) if other <= 0 else g * slope
+        derivative = math.log(other) if other > 0 else -math.inf if other == 0 else math.nan
+        return ops.where(self == 0, 0, g * derivative) if other <= 0 else g * derivative
     return ops.where((self == 0) & (other <= 0), 0, g * ops.log(ops.to(other, g.dtype)))
 
 

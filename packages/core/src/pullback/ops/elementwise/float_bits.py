@@ -172,5 +172,5 @@ op(
 
 def _frexp_vjp(gs, self_like, out1):
     if gs[0] is None:
-        return ops.zeros_of(self_like)
+        return ops._zeros_like(self_like)
     return gs[0] * ops.exp2(-ops.cast(out1.detach(), self_like.dtype))

@@ -123,7 +123,7 @@ _SIGNED_OR_FLOATING = (INTEGRAL | FLOATING) & ~0x002  # all but uint8
 _LIMITED = activation_samples((0.0, 6.0), low=-2, high=8)
 
 op(
-    "hardtanh_kernel(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
+    "_hardtanh(self: Tensor, low: Scalar, high: Scalar) -> Tensor",
     jvp="pointwise",
     forward=lambda self, low, high: ops.minimum(ops.maximum(self, low), high),
     vjp={
@@ -148,7 +148,7 @@ op(
 
 def _hardtanh(self, min_val, max_val, inplace):
     limits = _limits("hardtanh", self, min_val, max_val)
-    return (ops.hardtanh_kernel_ if inplace else ops.hardtanh_kernel)(self, *limits)
+    return (ops._hardtanh_ if inplace else ops._hardtanh)(self, *limits)
 
 
 op(
@@ -192,14 +192,14 @@ op(
 # -- with a value below a threshold ----------------------------------------------------------------
 
 
-def _threshold_kernel(self, threshold, value):
+def _threshold_forward(self, threshold, value):
     return ops.masked_fill(self, self <= threshold, value)
 
 
 op(
-    "threshold_kernel(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
+    "_threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor",
     jvp="pointwise",
-    forward=_threshold_kernel,
+    forward=_threshold_forward,
     dtypes=INTEGRAL | FLOATING,
     node="ThresholdBackward0",
     inplace=True,
@@ -223,7 +223,7 @@ def _threshold(self, threshold, value, inplace=False):
     ]
     if not self.dtype.is_floating_point:
         bounds = [int(bound) for bound in bounds]
-    return (ops.threshold_kernel_ if inplace else ops.threshold_kernel)(self, *bounds)
+    return (ops._threshold_ if inplace else ops._threshold)(self, *bounds)
 
 
 _THRESHOLDS = activation_samples((1, 7), (2, 0))

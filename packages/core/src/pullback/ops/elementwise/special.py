@@ -153,10 +153,10 @@ def _logit_vjp(g, self, eps):
     bounds = _bounds(eps)
     low, high = bounds or (0, 1)
     outside = (self < low) | (self > high)
-    slope = self * (1 - self) + 0.0  # at -0 as at 0: no negative zero
+    derivative = self * (1 - self) + 0.0  # at -0 as at 0: no negative zero
     if not bounds:
-        return g / ops.where(outside, math.nan, slope)
-    return ops.where(outside, 0, g) / ops.where(outside, 1, slope)
+        return g / ops.where(outside, math.nan, derivative)
+    return ops.where(outside, 0, g) / ops.where(outside, 1, derivative)
 
 
 op(
@@ -241,8 +241,8 @@ op(
 def _xlog1py_self_vjp(g, self, other):
     look_at(other)
     if not hasattr(other, "shape"):
-        slope = math.log1p(other) if other > -1 else -math.inf if other == -1 else math.nan
-        return ops.where(self == 0, 0, g * slope) if other <= -1 else g * slope
+        derivative = math.log1p(other) if other > -1 else -math.inf if other == -1 else math.nan
+        return ops.where(self == 0, 0, g * derivative) if other <= -1 else g * derivative
     return ops.where((self == 0) & (other <= -1), 0, g * ops.log1p(ops.to(other, g.dtype)))
 
 

@@ -37,7 +37,7 @@ def _unary(name, vjp, doc, *, dtypes=FLOAT_COMPLEX, promote="float", inplace=Tru
 HALF_WAY = {"value": "which of two neighbours is nearer depends on the digits of the dtype"}
 
 
-def _no_slope(g):
+def _zero_derivative(g):
     return ops.zeros_like(g)
 
 
@@ -143,7 +143,7 @@ _unary(
 )
 _unary(
     "ceil",
-    _no_slope,
+    _zero_derivative,
     "Return each element rounded up.",
     dtypes=INTEGRAL | FLOATING,
     promote="default",
@@ -159,7 +159,8 @@ op(
     dtypes=FLOATING,
     ref=lambda np, self, other: self,
     samples=[case(T(2, 3), T(2, 3)), case(T(), T()), case(T(0), T(0))],
-    doc="Return self, with the derivative 0 by other: the slope of a piecewise linear function.",
+    doc="Return self, with the derivative 0 by other: the derivative of a piecewise linear "
+    "function.",
 )
 _unary(
     "cos",
@@ -210,7 +211,7 @@ _unary(
 )
 _unary(
     "floor",
-    _no_slope,
+    _zero_derivative,
     "Return each element rounded down.",
     dtypes=INTEGRAL | FLOATING,
     promote="default",
@@ -322,7 +323,7 @@ op(
 )
 _unary(
     "round",
-    _no_slope,
+    _zero_derivative,
     "Return each element rounded to the nearest integer, half to even.",
     dtypes=INTEGRAL | FLOATING,
     promote="default",
@@ -344,7 +345,7 @@ op(
     "round_decimals(self: Tensor, *, decimals: int) -> Tensor",
     forward=_round_decimals,
     jvp="pointwise",
-    vjp={"self": _no_slope},
+    vjp={"self": _zero_derivative},
     node="RoundBackward1",
     dtypes=FLOATING,
     inplace=True,
@@ -406,7 +407,7 @@ op(
 )
 _unary(
     "sign",
-    _no_slope,
+    _zero_derivative,
     "Return -1, 0 or 1 by the sign of each element.",
     dtypes=REAL,
     promote="default",
@@ -483,7 +484,7 @@ op(
 )
 _unary(
     "trunc",
-    _no_slope,
+    _zero_derivative,
     "Return each element rounded towards 0.",
     dtypes=INTEGRAL | FLOATING,
     promote="default",

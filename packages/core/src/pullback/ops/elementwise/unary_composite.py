@@ -181,8 +181,8 @@ def _sinc_vjp(g, self):
     series = -1 / 3 + square * (
         1 / 30 + square * (-1 / 840 + square * (1 / 45360 - square / 3991680))
     )
-    slope = ops.where(near, angle * series, (ops.cos(away) - ops.sin(away) / away) / away)
-    return g * (slope * math.pi).conj()
+    derivative = ops.where(near, angle * series, (ops.cos(away) - ops.sin(away) / away) / away)
+    return g * (derivative * math.pi).conj()
 
 
 op(

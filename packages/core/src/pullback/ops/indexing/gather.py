@@ -69,7 +69,7 @@ op(
     out=True,
     vjp={
         "self": lambda g, self_like, dim, index: ops.scatter_add(
-            ops.zeros_of(self_like), dim, index, g
+            ops._zeros_like(self_like), dim, index, g
         )
     },
     batch="along",
@@ -101,7 +101,7 @@ def padded_to(found, shape):
 
 
 op(
-    "gather_back(self: Tensor, dim: int, index: Tensor, shape: int[]) -> Tensor",
+    "gather_backward(self: Tensor, dim: int, index: Tensor, shape: int[]) -> Tensor",
     composite=lambda self, dim, index, shape: padded_to(self.gather(dim, index), shape),
     method=False,
     function=False,
@@ -112,7 +112,7 @@ op(
         case(T(), 0, at(high=1), ()),
         case(T(4, 3), 0, at(0, 3, high=4), (2, 3)),
     ],
-    ref=references.gather_back,
+    ref=references.gather_backward,
 )
 
 
@@ -168,7 +168,7 @@ op(
     node="ScatterAddBackward0",
     vjp={
         "self": lambda g: g,
-        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape),
+        "src": lambda g, dim, index, src_shape: ops.gather_backward(g, dim, index, src_shape),
     },
     doc="Add src to self at index along a dim; returns self.",
     samples=_SCATTERS,

@@ -36,7 +36,7 @@ op(
     "nonzero(self: Tensor, *, as_tuple: bool = False) -> any",
     out=True,
     composite=lambda self, as_tuple: (
-        ops.nonzero_raw(as_vector(self)).unbind(1) if as_tuple else ops.nonzero_raw(self)
+        ops._nonzero(as_vector(self)).unbind(1) if as_tuple else ops._nonzero(self)
     ),
     kernel="nonzero",
     out_dtype="exact",
@@ -47,7 +47,7 @@ op(
     ],
 )
 op(
-    "nonzero_raw(self: Tensor) -> Tensor",
+    "_nonzero(self: Tensor) -> Tensor",
     forward="nonzero",
     kernel="nonzero",
     method=False,
@@ -77,7 +77,7 @@ def _expand_masks(self, indices):
                         f"does not match the shape of the indexed tensor "
                         f"{list(self.shape)} at index {len(found)}"
                     )
-            found.extend(ops.nonzero_raw(index).unbind(1) if index.ndim else [])
+            found.extend(ops._nonzero(index).unbind(1) if index.ndim else [])
         else:
             found.append(as_index(index))
     if len(found) > self.ndim:

@@ -88,7 +88,7 @@ def _masked_source_vjp(g, mask, source_like):
 
     size = count_elements(source_like.shape)
     if not size or not g.numel():
-        return ops.zeros_of(source_like)
+        return ops._zeros_like(source_like)
     places = ops.clamp(_source_places(mask.expand(g.shape)), max=size - 1)
     shares = ops.where(mask, g, 0).reshape(-1)
     return ops.scatter_add(ops.new_zeros(g, (size,)), 0, places, shares).reshape(source_like.shape)

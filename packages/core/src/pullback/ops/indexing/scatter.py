@@ -61,7 +61,7 @@ op(
     jvp="linear",
     vjp={
         "self": lambda g, dim, index: ops.scatter(g, dim, index, 0),
-        "src": lambda g, dim, index, src_shape: ops.gather_back(g, dim, index, src_shape),
+        "src": lambda g, dim, index, src_shape: ops.gather_backward(g, dim, index, src_shape),
     },
     doc="Write src at an index along a dim; returns self.",
     ref=references.scatter,

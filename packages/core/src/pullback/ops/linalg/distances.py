@@ -18,10 +18,10 @@ def _length(difference, p):
     """Return the p-norm of the last dim."""
     if not difference.shape[-1]:
         return ops.sum(difference, -1)
-    return ops.vector_norm_of(difference, p, -1, False)
+    return ops._vector_norm(difference, p, -1, False)
 
 
-def _slope(g, difference, distance, p):
+def _norm_backward(g, difference, distance, p):
     """The gradient of the p-norm of the last dim, as torch takes it for distances.
 
     It is 0 where the distance is 0, and the maximum norm gives all of it to each of equal elements.
@@ -50,12 +50,12 @@ def _gaps(x1, x2):
 
 
 def _cdist_vjp(g, x1, x2, out, p):
-    slope = _slope(g, _gaps(x1, x2), out, p)
-    return slope.sum(-2), -slope.sum(-3)
+    derivative = _norm_backward(g, _gaps(x1, x2), out, p)
+    return derivative.sum(-2), -derivative.sum(-3)
 
 
 op(
-    "cdist_of(x1: Tensor, x2: Tensor, p: float) -> Tensor",
+    "_cdist_forward(x1: Tensor, x2: Tensor, p: float) -> Tensor",
     method=False,
     function=False,
     forward=lambda x1, x2, p: _length(_gaps(x1, x2), p),
@@ -144,7 +144,7 @@ def _cdist(x1, x2, p, compute_mode):
         by_product = x1.shape[-2] > 25 or x2.shape[-2] > 25
     if p == 2 and by_product and x1.shape[-1]:
         return ops.euclidean_dist(x1, x2)
-    return ops.cdist_of(x1, x2, float(p))
+    return ops._cdist_forward(x1, x2, float(p))
 
 
 op(
@@ -201,14 +201,16 @@ def _pair_gaps(self):
 
 
 def _pdist_vjp(g, self, out, p):
-    slope = _slope(g, _pair_gaps(self), out, p)
+    derivative = _norm_backward(g, _pair_gaps(self), out, p)
     first, second = _pairs(self)
     shape = tuple(self.shape)
-    return ops.index_backward(slope, shape, (first,)) - ops.index_backward(slope, shape, (second,))
+    return ops.index_backward(derivative, shape, (first,)) - ops.index_backward(
+        derivative, shape, (second,)
+    )
 
 
 op(
-    "pdist_of(self: Tensor, p: float) -> Tensor",
+    "_pdist_forward(self: Tensor, p: float) -> Tensor",
     method=False,
     function=False,
     forward=lambda self, p: _length(_pair_gaps(self), p),
@@ -231,7 +233,7 @@ def _pdist(self, p):
         raise RuntimeError("pdist only supports non-negative p values")
     if self.dtype.itemsize == 2:
         raise unsupported("pdist", self.dtype)
-    return ops.pdist_of(self, float(p))
+    return ops._pdist_forward(self, float(p))
 
 
 op(

@@ -68,7 +68,7 @@ op(
 # -- prelu -----------------------------------------------------------------------------------------
 
 op(
-    "prelu_kernel(self: Tensor, weight: Tensor) -> Tensor",
+    "_prelu_kernel(self: Tensor, weight: Tensor) -> Tensor",
     method=False,
     function=False,
     forward=lambda self, weight: ops.where(self > 0, self, self * weight),
@@ -100,7 +100,7 @@ def _prelu(self, weight):
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
         )
     if weight.numel() == 1:
-        return ops.prelu_kernel(self, ops.reshape(weight, (1,) * self.ndim))
+        return ops._prelu_kernel(self, ops.reshape(weight, (1,) * self.ndim))
     if not self.ndim:
         raise RuntimeError("prelu: Not allow zero-dim input tensor.")
     channels = self.shape[1] if self.ndim > 1 else 1
@@ -109,7 +109,7 @@ def _prelu(self, weight):
             f"prelu: Mismatch of parameter numbers and input channel size. Found "
             f"parameter numbers = {weight.numel()} and channel size = {channels}."
         )
-    return ops.prelu_kernel(self, ops.reshape(weight, (-1,) + (1,) * (self.ndim - 2)))
+    return ops._prelu_kernel(self, ops.reshape(weight, (-1,) + (1,) * (self.ndim - 2)))
 
 
 def _prelu_reference(np, self, weight):
@@ -148,7 +148,7 @@ op(
 # -- rrelu -----------------------------------------------------------------------------------------
 
 op(
-    "rrelu_kernel(self: Tensor, noise: Tensor) -> Tensor",
+    "rrelu_with_noise(self: Tensor, noise: Tensor) -> Tensor",
     batch="pointwise",
     method=False,
     function=False,
@@ -178,7 +178,7 @@ def _rrelu(self, lower, upper, training, inplace=False):
     else:
         slope = ops.full((), (lower + upper) / 2, dtype=self.dtype, device=self.device)
         noise = ops.where(self.detach() > 0, 1, slope)
-    return (ops.rrelu_kernel_ if inplace else ops.rrelu_kernel)(self, noise)
+    return (ops.rrelu_with_noise_ if inplace else ops.rrelu_with_noise)(self, noise)
 
 
 _SLOPES = "lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False"

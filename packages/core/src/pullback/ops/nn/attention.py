@@ -89,7 +89,7 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         else:
             scores = scores + attn_mask
     weights = _weights(scores, attn_mask is not None and not is_causal)
-    weights = ops.plain_dropout(weights, dropout_p, True)
+    weights = getattr(ops, "dropout.top")(weights, dropout_p, True)
     return cast_to(ops.matmul(weights, value), dtype)
 
 

@@ -22,7 +22,7 @@ _AVERAGED = FLOATING | 0x020  # and int64, as in torch
 
 
 def mean_plan(shape, geometry, padded, divisor):
-    """Return the plan of mean_windows; primitives.py says what its parameters are."""
+    """Return the plan of avg_pool; primitives.py says what its parameters are."""
     return (shape,), (OWN_DTYPE,), (geometry, padded, divisor)
 
 
@@ -32,39 +32,39 @@ _MEANS = [
     ((2, 6), mean_plan((2, 2), (4, 2, 0, 1), False, 0)),
 ]
 op(
-    "mean_windows(self: Tensor, plan: any, node: str) -> Tensor",
+    "avg_pool(self: Tensor, plan: any, node: str) -> Tensor",
     forward="structured",
     jvp="linear",
-    kernel="mean_windows",
+    kernel="avg_pool",
     method=False,
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.mean_windows_backward(
+        "self": lambda g, self_shape, plan, node: ops.avg_pool_backward(
             g, mean_plan(self_shape, *plan[2]), node
         )
     },
     doc="Return the sums of windows of the last dims, over a divisor or their numbers of elements.",
     dtypes=_AVERAGED,
-    ref=references.mean_windows,
+    ref=references.avg_pool_primitive,
     samples=[case(T(*shape), plan, "AvgPool2DBackward0") for shape, plan in _MEANS],
 )
 op(
-    "mean_windows_backward(self: Tensor, plan: any, node: str) -> Tensor",
+    "avg_pool_backward(self: Tensor, plan: any, node: str) -> Tensor",
     forward="structured",
     jvp="linear",
-    kernel="mean_windows_adjoint",
+    kernel="avg_pool_backward",
     method=False,
     function=False,
     node=lambda node: node.replace("Backward0", "BackwardBackward0"),
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.mean_windows(
+        "self": lambda g, self_shape, plan, node: ops.avg_pool(
             g, mean_plan(self_shape, *plan[2]), node
         )
     },
-    doc="Return the adjoint of mean_windows.",
+    doc="Return the adjoint of avg_pool.",
     dtypes=FLOATING,
-    ref=references.mean_windows_backward,
+    ref=references.avg_pool_primitive_backward,
     samples=[
         case(T(*plan[0][0]), mean_plan(shape, *plan[2]), "AvgPool2DBackward0")
         for shape, plan in _MEANS
@@ -109,7 +109,7 @@ def _avg_pool(rank):
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         require(name, _AVERAGED, self)
-        return ops.mean_windows(self, plan, node)
+        return ops.avg_pool(self, plan, node)
 
     return run
 
@@ -158,7 +158,7 @@ def _adaptive_avg_pool(rank):
         require(name, FLOATING, self)
         if rank > 1 and plan[0][0][-rank:] == (1,) * rank:
             return ops.mean(self, tuple(range(-rank, 0)), True)  # as in torch
-        return ops.mean_windows(self, plan, node)
+        return ops.avg_pool(self, plan, node)
 
     return run
 

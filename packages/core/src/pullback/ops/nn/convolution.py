@@ -35,8 +35,7 @@ _MAPS = (
     ((2, 2, 3, 4), (3, 2, 1, 1), (3, 4), (1, 1), (0, 0), (1, 1), 1),
 )
 op(
-    f"convolution_map(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) "
-    "-> Tensor",
+    f"_convolution(self: Tensor, weight: Tensor, bias: Tensor?, counts: int[], {_SHAPE}) -> Tensor",
     forward="convolution",
     kernel="conv",
     method=False,
@@ -45,12 +44,12 @@ op(
     batch="convolution",
     vjp={
         "self": lambda g, weight, self_shape, stride, padding, dilation, groups: (
-            ops.convolution_adjoint(
+            ops.convolution_backward_input(
                 g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation, groups
             )
         ),
         "weight": lambda g, self, weight_shape, stride, padding, dilation, groups: (
-            ops.convolution_weight(
+            ops.convolution_backward_weight(
                 ops.conj(self), g, weight_shape[2:], stride, padding, dilation, groups
             )
         ),
@@ -60,61 +59,58 @@ op(
     "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, *counts).",
     samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
     dtypes=NUMBERS,
-    ref=references.convolution_map,
+    ref=references.convolution_forward,
 )
 op(
-    f"convolution_adjoint(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], {_SHAPE}) "
+    f"convolution_backward_input(self: Tensor, weight: Tensor, bias: Tensor?, sizes: int[], "
+    f"{_SHAPE}) "
     "-> Tensor",
     forward="convolution",
-    kernel="conv_adjoint",
+    kernel="conv_backward_input",
     method=False,
     function=False,
     node="ConvolutionBackward0",
     vjp={
-        "self": lambda g, weight, self_shape, stride, padding, dilation, groups: (
-            ops.convolution_map(
-                g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation, groups
-            )
+        "self": lambda g, weight, self_shape, stride, padding, dilation, groups: ops._convolution(
+            g, ops.conj(weight), None, self_shape[2:], stride, padding, dilation, groups
         ),
         "weight": lambda g, self, weight_shape, stride, padding, dilation, groups: (
-            ops.convolution_weight(
+            ops.convolution_backward_weight(
                 g, ops.conj(self), weight_shape[2:], stride, padding, dilation, groups
             )
         ),
         "bias": _bias_vjp,
     },
-    doc="Return the adjoint of convolution_map in its input: the transposed convolution.\n\n"
+    doc="Return the adjoint of _convolution in its input: the transposed convolution.\n\n"
     "Shape: (n, o, ...) and (o, c / groups, ...) give (n, c, *sizes).",
     samples=[
         case(T(x[0], w[0], *counts), T(*w), T(x[1]), x[2:], *rest) for x, w, counts, *rest in _MAPS
     ],
     dtypes=NUMBERS,
-    ref=references.convolution_adjoint,
+    ref=references.convolution_backward_input,
 )
 op(
-    f"convolution_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
+    f"convolution_backward_weight(self: Tensor, other: Tensor, kernel: int[], {_SHAPE}) -> Tensor",
     forward="convolution",
-    kernel="conv_weight",
+    kernel="conv_backward_weight",
     method=False,
     function=False,
     node="ConvolutionBackwardBackward0",
     vjp={
         "self": lambda g, other, self_shape, stride, padding, dilation, groups: (
-            ops.convolution_adjoint(
+            ops.convolution_backward_input(
                 ops.conj(other), g, None, self_shape[2:], stride, padding, dilation, groups
             )
         ),
-        "other": lambda g, self, other_shape, stride, padding, dilation, groups: (
-            ops.convolution_map(
-                ops.conj(self), g, None, other_shape[2:], stride, padding, dilation, groups
-            )
+        "other": lambda g, self, other_shape, stride, padding, dilation, groups: ops._convolution(
+            ops.conj(self), g, None, other_shape[2:], stride, padding, dilation, groups
         ),
     },
-    doc="Return the adjoint of convolution_map in its weight.\n\n"
+    doc="Return the adjoint of _convolution in its weight.\n\n"
     "Shape: (n, c, ...) and (n, o, ...) give (o, c / groups, *kernel).",
     samples=[case(T(*x), T(x[0], w[0], *counts), w[2:], *rest) for x, w, counts, *rest in _MAPS],
     dtypes=NUMBERS,
-    ref=references.convolution_weight,
+    ref=references.convolution_backward_weight,
 )
 
 
@@ -294,7 +290,7 @@ def _run(self, weight, bias, stride, padding, dilation, transposed, output_paddi
     )
     if bias is not None or weight.dtype is not self.dtype or weight.device != self.device:
         _check_kinds(self, weight, bias, name)
-    run = ops.convolution_adjoint if transposed else ops.convolution_map
+    run = ops.convolution_backward_input if transposed else ops._convolution
     return run(self, weight, bias, counts, stride, padding, dilation, groups)
 
 

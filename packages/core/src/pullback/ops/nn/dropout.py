@@ -228,7 +228,8 @@ def _checked(name, make):
 
 for _name, (_make, _draw) in _FORMS.items():
     op(
-        f"plain_{_name}(self: Tensor, p: float, train: bool) -> Tensor",
+        f"{_name.rstrip('_')}.top{'_' * _name.endswith('_')}(self: Tensor, p: float, train: bool) "
+        f"-> Tensor",
         method=False,
         function=_name,
         composite=_checked(_name, _make),

@@ -58,7 +58,7 @@ def _embedding_vjp(g, weight_shape, indices, padding_idx, scale_grad_by_freq):
 
 _SCALED = dict.fromkeys(("grad", "gradgrad"), "the gradient is not the derivative, on purpose")
 op(
-    "plain_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, "
+    "_embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, "
     "scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor",
     batch="embedding",
     method=False,
@@ -87,7 +87,7 @@ def _renorm(self, indices, max_norm, norm_type):
     numbers = cast_to(indices.reshape(-1), dtype_named("int64"))
     if not all_hold((numbers >= 0) & (numbers < self.shape[0])):
         raise IndexError("index out of range in self")
-    size = ops.vector_norm_of(self, norm_type, 1, True)
+    size = ops._vector_norm(self, norm_type, 1, True)
     named = _counts(size.reshape(-1), numbers, self.shape[0]).unsqueeze(1) > 0
     return ops.mul_(self, ops.where(named & (size > max_norm), max_norm / (size + 1e-7), 1))
 
@@ -120,7 +120,7 @@ def _embedding(self, weight, padding_idx, max_norm, norm_type, scale_grad_by_fre
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows
     _renormalize(weight, self, max_norm, norm_type)
-    return ops.plain_embedding(
+    return ops._embedding(
         weight, self, -1 if padding_idx is None else padding_idx, scale_grad_by_freq, sparse
     )
 
@@ -247,7 +247,7 @@ def _largest(rows, bags, sizes):
 
 def _take(weight, numbers, padding_idx, scale_grad_by_freq):
     try:
-        return ops.plain_embedding(weight, numbers, padding_idx, scale_grad_by_freq, False)
+        return ops._embedding(weight, numbers, padding_idx, scale_grad_by_freq, False)
     except IndexError:
         rows = weight.shape[0]
         values = numbers.tolist()

@@ -48,23 +48,23 @@ def _along(taps, dtype, device):
     return tuple(found)
 
 
-def _resample_forward(self, plan, node):
+def _interpolate_forward(self, plan, node):
     out = cast_to(self, accumulate_dtype(self.dtype)).contiguous()
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1 :]))
-            run_primitive("resample", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
+            run_primitive("interpolate", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else cast_to(out, self.dtype)
 
 
-def _resample_backward(self, sizes, plan, node):
+def _interpolate_backward(self, sizes, plan, node):
     out = self.to(accumulate_dtype(self.dtype)).contiguous()
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1 :]))
             operands = (out, *_along(taps, out.dtype, out.device))
-            run_primitive("resample_adjoint", (made,), operands, dim)
+            run_primitive("interpolate_backward", (made,), operands, dim)
             out = made
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 
@@ -72,8 +72,8 @@ def _resample_backward(self, sizes, plan, node):
 # -- without a kernel: gathered or scattered, tap by tap -------------------------------------------
 
 
-@decomposition("resample")
-def composed_resample(self, plan, node):
+@decomposition("interpolate")
+def composed_interpolate(self, plan, node):
     out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
     for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
         if taps is None:
@@ -92,8 +92,8 @@ def plan_is_copy(plan):
     return all(taps is None or (len(taps) == 1 and taps[0][1] is None) for taps in plan)
 
 
-@decomposition("resample_adjoint")
-def composed_resample_adjoint(self, sizes, plan, node):
+@decomposition("interpolate_backward")
+def composed_interpolate_backward(self, sizes, plan, node):
     out = self.to(accumulate_dtype(self.dtype))
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is None:
@@ -112,36 +112,38 @@ _PLANS = [
     ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4)),
 ]
 op(
-    "resample(self: Tensor, plan: any, node: str) -> Tensor",
+    "_interpolate(self: Tensor, plan: any, node: str) -> Tensor",
     jvp="linear",
-    forward=_resample_forward,
-    kernel="resample",
+    forward=_interpolate_forward,
+    kernel="interpolate",
     method=False,
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.resample_backward(g, self_shape, plan, node)
+        "self": lambda g, self_shape, plan, node: ops.interpolate_backward(
+            g, self_shape, plan, node
+        )
     },
     doc="Return weighted sums of elements along the last dims, as a plan says.",
     dtypes=_UINT8 | FLOATING,
-    ref=references.resample,
+    ref=references.interpolate_primitive,
     samples=[
         case(T(*shape), plan, "Upsample", only=kinds)
         for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))
     ],
 )
 op(
-    "resample_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
+    "interpolate_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
     jvp="linear",
-    forward=_resample_backward,
-    kernel="resample_adjoint",
+    forward=_interpolate_backward,
+    kernel="interpolate_backward",
     method=False,
     function=False,
     node=lambda node: node.replace("Backward0", "BackwardBackward0"),
-    vjp={"self": lambda g, plan, node: ops.resample(g, plan, node)},
-    doc="Return the adjoint of resample.",
+    vjp={"self": lambda g, plan, node: ops._interpolate(g, plan, node)},
+    doc="Return the adjoint of interpolate.",
     dtypes=FLOATING,
-    ref=references.resample_backward,
+    ref=references.interpolate_primitive_backward,
     samples=[case(T(*made), shape, plan, "Upsample") for shape, plan, made in _PLANS],
 )
 
@@ -446,15 +448,15 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
     rounded = float if self.dtype.itemsize == 8 else _single
     plan = _plan(self.shape, counts, scales, mode, align_corners, antialias, rounded)
     if smooth_bytes:
-        return _resample_bytes(self, plan, node)
-    return ops.resample(self, plan, node)
+        return _interpolate_bytes(self, plan, node)
+    return ops._interpolate(self, plan, node)
 
 
-def _resample_bytes(image, plan, node):
+def _interpolate_bytes(image, plan, node):
     """Return an image of bytes; as in torch, they are bytes again after the pass over each dim."""
     for dim in reversed(range(len(plan))):
         alone = tuple(taps if d == dim else None for d, taps in enumerate(plan))
-        found = ops.resample(ops.cast(image, dtype_named("float32")), alone, node)
+        found = ops._interpolate(ops.cast(image, dtype_named("float32")), alone, node)
         image = ops.cast(ops.clamp(ops.floor(found + 0.5), 0, 255), image.dtype)
     return image
 

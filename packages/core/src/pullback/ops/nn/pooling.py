@@ -15,7 +15,7 @@ references = references_of("pooling")
 
 
 def max_plan(shape, geometry):
-    """Return the plan of max_windows; primitives.py says what the geometry is."""
+    """Return the plan of max_pool; primitives.py says what the geometry is."""
     return (shape, shape), (OWN_DTYPE, INT64_DTYPE), (geometry,)
 
 
@@ -34,53 +34,53 @@ def _scatter_forward(self, indices, sizes):
 
 
 op(
-    "max_windows(self: Tensor, plan: any, node: str) -> any",
+    "max_pool(self: Tensor, plan: any, node: str) -> any",
     forward="structured",
-    kernel="max_windows",
+    kernel="max_pool",
     method=False,
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda gs, self_shape, plan, out1: ops.scatter_planes(
+        "self": lambda gs, self_shape, plan, out1: ops.max_pool_backward(
             gs[0], out1, self_shape[-(len(plan[2][0]) // 4) :]
         )
     },
     doc="Return the largest elements of windows of the last dims, and their places in the plane.",
     dtypes=INTEGRAL | FLOATING,
-    ref=references.max_windows,
+    ref=references.max_pool_primitive,
     samples=[
         case(T(2, 5), max_plan((2, 3), (3, 2, 1, 1)), "MaxPool2DWithIndicesBackward0"),
         case(T(2, 4, 5), max_plan((2, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1)), "Max"),
     ],
 )
 op(
-    "scatter_planes(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
+    "max_pool_backward(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
     forward=_scatter_forward,
     method=False,
     function=False,
-    node="MaxPoolBackward0",
-    vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
+    node=lambda sizes: f"MaxPool{len(sizes)}DWithIndicesBackwardBackward0",
+    vjp={"self": lambda g, indices, sizes: ops.max_pool_double_backward(g, indices, len(sizes))},
     doc="Return planes of zeros with elements added at indices, which count row by row.",
     overwrites=True,
     samples=[case(T(2, 3), at(2, 3, high=5), (5,)), case(T(2, 2, 2), at(2, 2, 2, high=6), (2, 3))],
-    ref=references.scatter_planes,
+    ref=references.max_pool_backward,
 )
 op(
-    "gather_planes(self: Tensor, indices: Tensor, rank: int) -> Tensor",
+    "max_pool_double_backward(self: Tensor, indices: Tensor, rank: int) -> Tensor",
     forward=lambda self, indices, rank: ops.gather(
         _rows(self, rank), -1, _rows(indices, rank)
     ).reshape(indices.shape),
     method=False,
     function=False,
-    node="MaxPoolBackwardBackward0",
+    node="GatherBackward0",
     vjp={
-        "self": lambda g, indices, self_shape, rank: ops.scatter_planes(
+        "self": lambda g, indices, self_shape, rank: ops.max_pool_backward(
             g, indices, self_shape[-rank:]
         )
     },
     doc="Return the elements of planes at indices, which count row by row.",
     samples=[case(T(2, 5), at(2, 3, high=5), 1), case(T(2, 2, 3), at(2, 2, 2, high=6), 2)],
-    ref=references.gather_planes,
+    ref=references.max_pool_double_backward,
 )
 
 
@@ -222,7 +222,7 @@ def _max_pool(name, rank, kinds, node, both):
             self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, max_plan
         )
         require(name, INTEGRAL | FLOATING if both or return_indices else kinds, self)
-        found = ops.max_windows(self, plan, node)
+        found = ops.max_pool(self, plan, node)
         return found if both or return_indices else found[0]
 
     return run
@@ -318,13 +318,13 @@ def _unpool_forward(self, indices, sizes):
 
 
 op(
-    "unpool_planes(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
+    "max_unpool(self: Tensor, indices: Tensor, sizes: int[]) -> Tensor",
     forward=_unpool_forward,
     method=False,
     function=False,
     node=lambda sizes: f"MaxUnpool{max(len(sizes), 2)}DBackward0",
     jvp="linear",
-    vjp={"self": lambda g, indices, sizes: ops.gather_planes(g, indices, len(sizes))},
+    vjp={"self": lambda g, indices, sizes: ops.max_pool_double_backward(g, indices, len(sizes))},
     doc="Return planes of zeros with elements written at indices, which count row by row.\n\n"
     "Where an index is there twice the last element is written; each has its gradient.",
     overwrites=True,
@@ -332,7 +332,7 @@ op(
         case(T(1, 3), fixed((4, 0, 1), shape=(1, 3), kind="int64"), (5,)),
         case(T(1, 2, 2), fixed((4, 0, 1, 3), shape=(1, 2, 2), kind="int64"), (2, 3)),
     ],
-    ref=references.unpool_planes,
+    ref=references.max_unpool_primitive,
 )
 
 
@@ -384,7 +384,7 @@ def _max_unpool(rank):
             )
         if min(sizes) < 1:
             raise RuntimeError(f"{name}(): the output would have the sizes {list(sizes)}")
-        return ops.unpool_planes(self, indices, sizes)
+        return ops.max_unpool(self, indices, sizes)
 
     return run
 
@@ -500,7 +500,7 @@ def _adaptive_max_pool(name, node, both):
     def run(self, output_size, return_indices):
         plan = adaptive_plan(self, name, output_size, max_plan)
         require(name, FLOATING, self)
-        found = ops.max_windows(self, plan, node)
+        found = ops.max_pool(self, plan, node)
         return found if both or return_indices else found[0]
 
     return run

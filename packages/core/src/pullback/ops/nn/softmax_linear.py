@@ -25,7 +25,7 @@ _TWO_ALONG_DIM = [
 
 for _name in ("softmax", "log_softmax"):
     op(
-        f"{_name}_kernel(self: Tensor, dim: int) -> Tensor",
+        f"_{_name}(self: Tensor, dim: int) -> Tensor",
         method=False,
         function=False,
         kernel=_name,
@@ -45,6 +45,7 @@ op(
     method=False,
     function=False,
     kernel="softmax_backward",
+    node="SoftmaxBackwardDataBackward0",
     forward="along_dim",
     vjp={
         "self": lambda g, output, dim: ops.softmax_backward(g, output, dim),
@@ -68,6 +69,7 @@ op(
     method=False,
     function=False,
     kernel="log_softmax_backward",
+    node="LogSoftmaxBackwardDataBackward0",
     forward="along_dim",
     vjp={
         "self": lambda g, output, dim: g - (g * output.exp()).sum(dim, True).expand_as(g),
@@ -82,7 +84,7 @@ op(
 
 for _name, _what in (("softmax", "exp(x) / sum(exp(x))"), ("log_softmax", "log(softmax(x))")):
     op(
-        f"plain_{_name}(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
+        f"{_name}.top(self: Tensor, dim: int, dtype: dtype? = None) -> Tensor",
         composite="softmax",
         kernel=_name,
         method=_name,

@@ -196,6 +196,7 @@ op(
     "unfold_dim_backward(self: Tensor, sizes: int[], dimension: int, size: int, step: int) "
     "-> Tensor",
     forward=_unfold_backward,
+    node="UnfoldBackwardBackward0",
     batch="along length restores",
     method=False,
     function=False,

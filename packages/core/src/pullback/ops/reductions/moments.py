@@ -78,7 +78,7 @@ _both_moments.fields = _Moments  # what a decomposition's results become
 def _moments_vjp(gs, self, out0, dims):
     parts = []
     if gs[0] is not None:
-        parts.append(ops.restore_mean(gs[0], self.shape, dims, True))
+        parts.append(ops.mean_backward(gs[0], self.shape, dims, True))
     if gs[1] is not None:
         parts.append(2 * gs[1] * (self - out0))
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
@@ -162,10 +162,10 @@ def _std_mean_forward(self, dim, correction, keepdim):
 
 def _var_vjp(g, self, dim, correction, keepdim):
     freedom = count_of(self, wrap_dims(dim, self.ndim, "var")) - correction
-    slope = 2.0 / freedom if freedom else math.inf
+    derivative = 2.0 / freedom if freedom else math.inf
     dims = tuple(wrap_dims(dim, self.ndim, "var"))
     off = self - (ops.mean(self, dims, True) if self.ndim else self)
-    return slope * ops.restore_dims(g, self.shape, dim, keepdim) * off
+    return derivative * ops.sum_backward(g, self.shape, dim, keepdim) * off
 
 
 def _std_vjp(g, self, out, dim, correction, keepdim):
@@ -176,7 +176,7 @@ def _std_vjp(g, self, out, dim, correction, keepdim):
 
 def _with_mean(spread, g, self, dim, keepdim):
     """Add the gradient of the mean to that of the spread; one of the two may be None."""
-    mean = None if g is None else ops.restore_mean(g, self.shape, dim, keepdim)
+    mean = None if g is None else ops.mean_backward(g, self.shape, dim, keepdim)
     return spread if mean is None else mean if spread is None else spread + mean
 
 
@@ -241,7 +241,8 @@ for _name, _forward, _vjp, _what, _kinks in (
 ):
     _returns = "any" if "mean" in _name else "Tensor"
     op(
-        f"{_name}_of(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> {_returns}",
+        f"{_name}.correction(self: Tensor, dim: int[]?, correction: Scalar, keepdim: bool) -> "
+        f"{_returns}",
         forward=_forward,
         vjp={"self": _vjp},
         method=False,
@@ -260,7 +261,7 @@ for _name, _forward, _vjp, _what, _kinks in (
         out_overlap=True,
         method="mean" not in _name,
         composite=lambda self, dim, unbiased, keepdim, correction, _name=_name: getattr(
-            ops, _name + "_of"
+            ops, _name + ".correction"
         )(self, *_deviation(_name, self, dim, unbiased, correction), keepdim),
         doc=f"Return the {_what} over some dims, or all.\n\nThe sum of squares is divided by the "
         f"number of elements less `correction`: 1, or 0 with unbiased=False.\n\nDtype: real for "

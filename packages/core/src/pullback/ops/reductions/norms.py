@@ -60,7 +60,7 @@ op(
     kernel="sum_squares",
     vjp={
         "self": lambda g, self, self_shape, dim, keepdim: (
-            ops.restore_dims(g, self_shape, dim, keepdim) * self * 2
+            ops.sum_backward(g, self_shape, dim, keepdim) * self * 2
         )
     },
     method=False,
@@ -101,12 +101,12 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
     """The subgradients that torch takes: 0 at 0, and even shares among equally large elements."""
     if order == 0:
         return None
-    if order != 1 and not math.isinf(order):  # where all elements are 0, the slope is 0
+    if order != 1 and not math.isinf(order):  # where all elements are 0, the derivative is 0
         g, out = ops.where(out == 0, 0, g), ops.where(out == 0, 1, out)
-    g = ops.restore_dims(g, self.shape, dim, keepdim)
+    g = ops.sum_backward(g, self.shape, dim, keepdim)
     if order == 1:
         return g * ops.sgn(self)
-    norm = ops.restore_dims(out, self.shape, dim, keepdim)
+    norm = ops.sum_backward(out, self.shape, dim, keepdim)
     if order == 2:
         return g * (self / norm)
     size = ops.abs(self)
@@ -129,7 +129,7 @@ def reads_norm(order):
 
 
 op(
-    "vector_norm_of(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
+    "_vector_norm(self: Tensor, order: Scalar, dim: int[]?, keepdim: bool) -> Tensor",
     reads_out=lambda self, order, dim, keepdim: reads_norm(order),
     forward=_vector_norm,
     batch="along",
@@ -183,7 +183,7 @@ def _norm(self, p, dim, keepdim, dtype):
     _check_norm(self, p, dim, dtype)
     if dtype is not None:
         self = cast_to(self, dtype)
-    return ops.vector_norm_of(self, p, dim, keepdim)
+    return ops._vector_norm(self, p, dim, keepdim)
 
 
 op(
@@ -288,7 +288,7 @@ def _renorm(self, p, dim, maxnorm):
     dim = wrap_dim(dim, self.ndim, "renorm")
     _check_norm(self, p, tuple(d for d in range(self.ndim) if d != dim), None)
     others = tuple(d for d in range(self.ndim) if d != dim)
-    norm = ops.vector_norm_of(self, p, others, True)
+    norm = ops._vector_norm(self, p, others, True)
     scale = ops.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1)
     return self * scale
 

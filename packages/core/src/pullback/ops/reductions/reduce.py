@@ -47,8 +47,8 @@ references_reduction = references_of("reductions")
 
 
 def _extreme_vjp(g, self, self_shape, out, dim, keepdim):
-    chosen = self == ops.restore_dims(out, self_shape, dim, keepdim)
-    return ops.where(chosen, ops.restore_dims(g, self_shape, dim, keepdim), 0) / chosen.sum(
+    chosen = self == ops.sum_backward(out, self_shape, dim, keepdim)
+    return ops.where(chosen, ops.sum_backward(g, self_shape, dim, keepdim), 0) / chosen.sum(
         dim, True
     )
 
@@ -71,7 +71,7 @@ op(
     batch="along",
     out_overlap=True,
     ref="numpy.sum",
-    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_dims(g, self_shape, dim, keepdim)},
+    vjp={"self": lambda g, self_shape, dim, keepdim: ops.sum_backward(g, self_shape, dim, keepdim)},
     node=_numbered("Sum"),
     doc="Return the sum over some dims, or all.\n\nDtype: integers and bools give int64.",
     samples=[*reduction(), case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)],
@@ -86,7 +86,9 @@ op(
     batch="along",
     out_overlap=True,
     ref="numpy.mean",
-    vjp={"self": lambda g, self_shape, dim, keepdim: ops.restore_mean(g, self_shape, dim, keepdim)},
+    vjp={
+        "self": lambda g, self_shape, dim, keepdim: ops.mean_backward(g, self_shape, dim, keepdim)
+    },
     node=_numbered("Mean"),
     doc="Return the mean over some dims, or all.\n\nRaises: RuntimeError for integers.",
     samples=[*reduction(empty=False), case(T(0, 3), 0, skip=_NOTHING), case(T(0), skip=_NOTHING)],
@@ -101,8 +103,8 @@ _restored = [
     case(T(1, 1), (2, 3), None, True),
 ]
 op(
-    "restore_dims(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
-    forward="restore_dims",
+    "sum_backward(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
+    forward="sum_backward",
     view=True,
     batch="along restores",
     method=False,
@@ -111,21 +113,22 @@ op(
     vjp={"self": lambda g, dim, keepdim: g.sum(dim, keepdim)},
     doc="Return a view that repeats the elements of a reduction over `shape`, which it had before.",
     samples=_restored,
-    ref=references.restore_dims,
+    ref=references.sum_backward,
 )
 op(
-    "restore_mean(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
+    "mean_backward(self: Tensor, shape: int[], dim: int[]?, keepdim: bool) -> Tensor",
     jvp="linear",
-    forward="restore_mean",
+    forward="mean_backward",
+    node="DivBackward1",
     batch="along restores",
     method=False,
     function=False,
     vjp={"self": lambda g, dim, keepdim: g.mean(dim, keepdim)},
-    doc="Return restore_dims, divided by how many elements share one.",
+    doc="Return sum_backward, divided by how many elements share one.",
     samples=_restored,
     dtypes=FLOAT_COMPLEX,
     ref=lambda np, self, shape, dim, keepdim: (
-        references.restore_dims(np, self, shape, dim, keepdim)
+        references.sum_backward(np, self, shape, dim, keepdim)
         * self.size
         / max(int(np.prod(shape)), 1)
     ),
@@ -389,7 +392,7 @@ def _logsumexp(self, dim, keepdim):
 
 
 def _logsumexp_vjp(g, self, out, dim, keepdim):
-    g, out = (ops.restore_dims(part, self.shape, dim, keepdim) for part in (g, out))
+    g, out = (ops.sum_backward(part, self.shape, dim, keepdim) for part in (g, out))
     return g * ops.conj(ops.exp(self - out))
 
 
@@ -446,7 +449,7 @@ op(
     ref=references_reduction.nansum,
     vjp={
         "self": lambda g, self, self_shape, dim, keepdim: (
-            ops.restore_dims(g, self_shape, dim, keepdim) * (self == self)
+            ops.sum_backward(g, self_shape, dim, keepdim) * (self == self)
         )
     },
     doc="Return the sum over some dims, or all, of the elements that are not NaN.\n\n"

@@ -162,7 +162,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
         forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
         vjp={
             "self": lambda g, self_like, dim, out1: ops.scatter_add(
-                ops.zeros_of(self_like), dim, out1, g
+                ops._zeros_like(self_like), dim, out1, g
             )
         },
         out=True,

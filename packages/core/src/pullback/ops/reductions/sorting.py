@@ -77,7 +77,7 @@ op(
     samples=_SORTS,
     vjp={
         "self": lambda g, self_like, dim, out1: ops.scatter_add(
-            ops.zeros_of(self_like), dim, out1, g
+            ops._zeros_like(self_like), dim, out1, g
         )
     },
     doc="Return the elements sorted along a dim, and where they were: (values, indices).\n\nNaN is "
@@ -136,7 +136,7 @@ op(
     ref=references.topk,
     vjp={
         "self": lambda g, self_like, dim, out1: ops.scatter_add(
-            ops.zeros_of(self_like), dim, out1, g
+            ops._zeros_like(self_like), dim, out1, g
         )
     },
     doc="Return the k largest (or smallest) elements along a dim in order, and where they are: "
@@ -220,7 +220,7 @@ def _runs(fresh, order, wanted):
     ``wanted`` says whether the runs of elements, and the lengths are; others are None.
     """
     count = fresh.shape[0]
-    starts = ops.nonzero_raw(fresh).reshape(-1)
+    starts = ops._nonzero(fresh).reshape(-1)
     places = lengths = None
     if wanted[0]:
         places = _number_runs(fresh)
@@ -306,7 +306,7 @@ def _unique(self, sorted, return_inverse, return_counts, dim):
 
 
 def _nothing(self):
-    return [ops.zeros_of(self).new_zeros((0,), dtype=dtype_named("int64")) for _ in range(3)]
+    return [ops._zeros_like(self).new_zeros((0,), dtype=dtype_named("int64")) for _ in range(3)]
 
 
 def _unique_consecutive(self, return_inverse, return_counts, dim):

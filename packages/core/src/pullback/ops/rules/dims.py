@@ -253,4 +253,4 @@ def restore_chosen(g, indices, like, dim, keepdim):
     """Put a gradient back to where elements were chosen along a dim."""
     if like.shape and not keepdim:
         g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
-    return ops.scatter_add(ops.zeros_of(like), dim, indices, g)
+    return ops.scatter_add(ops._zeros_like(like), dim, indices, g)

@@ -165,7 +165,7 @@ op(
     forward=_scatter("select", "slice of self"),
     vjp={
         "self": lambda g, src_like, dim, index: ops.select_scatter(
-            g, ops.zeros_of(src_like), dim, index
+            g, ops._zeros_like(src_like), dim, index
         ),
         "src": lambda g, dim, index: ops.select(g, dim, index),
     },
@@ -196,7 +196,7 @@ op(
     out=True,
     vjp={
         "self": lambda g, src_like, dim, start, end, step: ops.slice_scatter(
-            g, ops.zeros_of(src_like), dim, start, end, step
+            g, ops._zeros_like(src_like), dim, start, end, step
         ),
         "src": lambda g, dim, start, end, step: ops.slice(g, dim, start, end, step),
     },
@@ -221,7 +221,7 @@ op(
     forward=_scatter("diagonal", "slice of self"),
     vjp={
         "self": lambda g, src_like, offset, dim1, dim2: ops.diagonal_scatter(
-            g, ops.zeros_of(src_like), offset, dim1, dim2
+            g, ops._zeros_like(src_like), offset, dim1, dim2
         ),
         "src": lambda g, offset, dim1, dim2: ops.diagonal(g, offset, dim1, dim2),
     },

@@ -150,14 +150,14 @@ def _sources(repeats, output_size):
         )
     else:
         total = output_size
-    begun = ops.zeros_of(_Vector(ends, total + 1))
+    begun = ops._zeros_like(_Vector(ends, total + 1))
     ones = ops.ones_like(ends)
     begun = ops.index_put(begun, (ends,), ones, True)  # runs that end before a place
     return ops.cumsum(begun, 0).narrow(0, 0, total)
 
 
 class _Vector:
-    """What zeros_of wants to know of a vector."""
+    """The shape, dtype and device of a vector, for _zeros_like."""
 
     def __init__(self, like, length):
         self.shape, self.dtype, self.device = (length,), like.dtype, like.device

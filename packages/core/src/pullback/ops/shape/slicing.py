@@ -113,6 +113,7 @@ for _name, _arguments in {
         f"{_name}_backward(self: Tensor, size: int[], {_arguments}) -> Tensor",
         jvp="linear",
         forward="embed",
+        node="SliceBackwardBackward0" if _name == "narrow" else None,
         batch="along restores",
         method=False,
         function=False,

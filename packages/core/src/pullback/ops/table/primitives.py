@@ -364,7 +364,7 @@ _prim(
     params=_GEOMETRY,
 )
 _prim(
-    "conv_adjoint",
+    "conv_backward_input",
     "conv",
     "self weight bias",
     "The adjoint of conv in its first operand, which "
@@ -372,7 +372,7 @@ _prim(
     params=_GEOMETRY,
 )
 _prim(
-    "conv_weight",
+    "conv_backward_weight",
     "conv",
     "self other",
     "The adjoint of conv in its weight, which out is like; other is like conv's output.",
@@ -381,8 +381,8 @@ _prim(
 
 # -- sizes of images -------------------------------------------------------------------------------
 _prim(
-    "resample",
-    "resample",
+    "interpolate",
+    "interpolate",
     "self indices weights",
     "out[.., j, ..] = the sum over taps t of "
     "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
@@ -390,16 +390,16 @@ _prim(
     params=("dim:int",),
 )
 _prim(
-    "resample_adjoint",
-    "resample",
+    "interpolate_backward",
+    "interpolate",
     "self indices weights",
-    "The adjoint of resample in self: adds to each element of out what was made of it.",
+    "The adjoint of interpolate in self: adds to each element of out what was made of it.",
     params=("dim:int",),
 )
 
 # -- windows of the last one to three dims ---------------------------------------------------------
 _prim(
-    "max_windows",
+    "max_pool",
     "windows",
     "self",
     "Outputs the largest element of each window, the first of "
@@ -412,19 +412,19 @@ _prim(
 )
 _AVERAGED = (*_GEOMETRY, "padded:int", "divisor:int")
 _prim(
-    "mean_windows",
+    "avg_pool",
     "windows",
     "self",
-    "The sums of the windows of max_windows, with dilation 1, "
+    "The sums of the windows of max_pool, with dilation 1, "
     "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
     "with padded those in the padding.",
     params=_AVERAGED,
 )
 _prim(
-    "mean_windows_adjoint",
+    "avg_pool_backward",
     "windows",
     "self",
-    "The adjoint of mean_windows, which self is like.",
+    "The adjoint of avg_pool, which self is like.",
     params=_AVERAGED,
 )
 
@@ -583,7 +583,7 @@ _prim(
     params=_NLL,
 )
 _prim(
-    "nll_loss_adjoint",
+    "nll_loss_backward",
     "loss",
     "self target weight",
     "The adjoint of nll_loss in its first operand, which out is like.",

@@ -150,7 +150,8 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
 
 def camel(name: str) -> str:
     """Return the node name torch gives an op: ``log_softmax`` gives ``LogSoftmaxBackward0``."""
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
+    words = name.partition(".")[0].split("_")
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
 
 
 def op(

@@ -3,7 +3,7 @@
 from pullback.testing.references.windows import counts_of, pad_ends, places, tuple_of, wide
 
 
-def convolution_map(np, self, weight, bias, counts, stride, padding, dilation, groups):
+def convolution_forward(np, self, weight, bias, counts, stride, padding, dilation, groups):
     """Sum over channels and places, element by element of the result's dims."""
     self, weight = wide(np, self), wide(np, weight)
     padded = pad_ends(np, self, padding)
@@ -17,7 +17,7 @@ def convolution_map(np, self, weight, bias, counts, stride, padding, dilation, g
     return out if bias is None else out + bias.reshape(-1, *[1] * len(counts))
 
 
-def convolution_adjoint(np, self, weight, bias, sizes, stride, padding, dilation, groups):
+def convolution_backward_input(np, self, weight, bias, sizes, stride, padding, dilation, groups):
     """Add every element, times the weight, to the places it would be made of."""
     self, weight = wide(np, self), wide(np, weight)
     n, o, c = self.shape[0], weight.shape[0], weight.shape[1]
@@ -34,7 +34,7 @@ def convolution_adjoint(np, self, weight, bias, sizes, stride, padding, dilation
     return out if bias is None else out + bias.reshape(-1, *[1] * len(sizes))
 
 
-def convolution_weight(np, self, other, kernel, stride, padding, dilation, groups):
+def convolution_backward_weight(np, self, other, kernel, stride, padding, dilation, groups):
     """Sum over the batch and the places of the second array."""
     self, other = wide(np, self), wide(np, other)
     padded = pad_ends(np, self, padding)
@@ -73,7 +73,7 @@ def conv(np, self, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
     padding = (0,) * rank if isinstance(padding, str) else tuple_of(padding, rank)
     sizes = [n + 2 * p for n, p in zip(self.shape[2:], padding)]
     counts = counts_of(sizes, weight.shape[2:], stride, dilation)
-    return convolution_map(np, self, weight, bias, counts, stride, padding, dilation, groups)
+    return convolution_forward(np, self, weight, bias, counts, stride, padding, dilation, groups)
 
 
 def conv_transpose(
@@ -94,4 +94,6 @@ def conv_transpose(
             self.shape[2:], weight.shape[2:], stride, padding, dilation, extra
         )
     ]
-    return convolution_adjoint(np, self, weight, bias, sizes, stride, padding, dilation, groups)
+    return convolution_backward_input(
+        np, self, weight, bias, sizes, stride, padding, dilation, groups
+    )

@@ -114,7 +114,7 @@ def gather(np, self, dim, index, sparse_grad=False):
     return np.take_along_axis(part, index, dim)
 
 
-def gather_back(np, self, dim, index, shape):
+def gather_backward(np, self, dim, index, shape):
     """What is gathered, in the corner of zeros."""
     found = gather(np, self, dim, index)
     whole = np.zeros(shape, found.dtype)
@@ -133,7 +133,7 @@ def scatter_add(np, self, dim, index, src):
     return out.reshape(self.shape)
 
 
-def restore_dims(np, self, shape, dim, keepdim):
+def sum_backward(np, self, shape, dim, keepdim):
     """Undo the shape of a reduction."""
     if not keepdim and shape:
         dims = range(len(shape)) if dim in (None, ()) else (dim,) if isinstance(dim, int) else dim

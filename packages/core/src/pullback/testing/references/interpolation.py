@@ -4,7 +4,7 @@ from pullback.testing.references.pooling import adaptive_avg_pool
 from pullback.testing.references.windows import tuple_of, wide
 
 
-def resample(np, self, plan, node=None):
+def interpolate_primitive(np, self, plan, node=None):
     """Weighted sums of elements along each dim."""
     out = wide(np, self)
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
@@ -17,12 +17,12 @@ def resample(np, self, plan, node=None):
     return out
 
 
-def resample_backward(np, self, sizes, plan, node=None):
+def interpolate_primitive_backward(np, self, sizes, plan, node=None):
     """Transpose the matrix of each dim."""
     out = wide(np, self)
     for dim, taps in enumerate(plan, self.ndim - len(plan)):
         if taps is not None:
-            matrix = resample(np, np.eye(sizes[dim]), (taps,))
+            matrix = interpolate_primitive(np, np.eye(sizes[dim]), (taps,))
             out = np.moveaxis(np.moveaxis(out, dim, -1) @ matrix.T, -1, dim)
     return out
 

@@ -31,7 +31,7 @@ def _windows(np, self, counts, geometry):
         yield spot, part.reshape(*part.shape[: part.ndim - rank], len(places)), places
 
 
-def max_windows(np, self, plan, node):
+def max_pool_primitive(np, self, plan, node):
     """Take the plan apart."""
     (shape, _), _, (geometry,) = plan
     return max_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry)
@@ -48,7 +48,7 @@ def max_of_windows(np, self, counts, geometry):
     return values, indices
 
 
-def scatter_planes(np, self, indices, sizes, add=True):
+def max_pool_backward(np, self, indices, sizes, add=True):
     """Add, or write, element by element."""
     rank = len(sizes)
     lead = self.shape[: self.ndim - rank]
@@ -59,19 +59,19 @@ def scatter_planes(np, self, indices, sizes, add=True):
     return out.reshape(*lead, *sizes)
 
 
-def unpool_planes(np, self, indices, sizes):
+def max_unpool_primitive(np, self, indices, sizes):
     """Write at the indices."""
-    return scatter_planes(np, self, indices, sizes, add=False)
+    return max_pool_backward(np, self, indices, sizes, add=False)
 
 
-def gather_planes(np, self, indices, rank):
+def max_pool_double_backward(np, self, indices, rank):
     """Take along the joined dims."""
     lead = self.shape[: self.ndim - rank]
     flat = indices.reshape(*lead, -1)
     return np.take_along_axis(self.reshape(*lead, -1), flat, -1).reshape(indices.shape)
 
 
-def mean_windows(np, self, plan, node):
+def avg_pool_primitive(np, self, plan, node):
     """Take the plan apart."""
     (shape,), _, (geometry, *how) = plan
     return mean_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry, *how)
@@ -97,7 +97,7 @@ def mean_of_windows(np, self, counts, geometry, padded, divisor):
     return out
 
 
-def mean_windows_backward(np, self, plan, node):
+def avg_pool_primitive_backward(np, self, plan, node):
     """Transpose the matrix of the mean, column by column."""
     (shape,), _, (geometry, *how) = plan
     lead, sizes = self.shape[: -(len(geometry) // 4)], shape[-(len(geometry) // 4) :]
@@ -150,7 +150,7 @@ def max_unpool(rank):
 
     def reference(np, self, indices, kernel_size, output_size=None):
         usual = [n * kernel_size for n in self.shape[self.ndim - rank :]]
-        return unpool_planes(np, self, indices, output_size or usual)
+        return max_unpool_primitive(np, self, indices, output_size or usual)
 
     return reference
 

@@ -19,8 +19,6 @@ DIFFERENT = (
     "The checkpointed function must call the same ops in the same order whenever it runs. "
     "See which ops ran with debug=True."
 )
-KERNEL = "_kernel"  # ends the name of what computes an op such as softmax
-PLAIN = "plain_"  # begins the name of the op behind one of nn.functional
 
 
 class CheckpointPolicy(enum.Enum):
@@ -105,18 +103,23 @@ def check_is_seen(op):
             f"Expected op in `op_list` to be an op of pullback, such as pullback.mm, "
             f"but got: {op} of type {type(op)}"
         )
-    if op.is_composite and not hasattr(ops, op.name.removeprefix(PLAIN) + KERNEL):
+    if op.is_composite and not hasattr(ops, "_" + base_name(op)):
         raise ValueError(
             f"op_list: {op.name} is made of other ops: name those instead. A policy "
             f"function that prints op.name shows them."
         )
 
 
+def base_name(op):
+    """Return the name of an op without its overload: ``softmax`` for ``softmax.top``."""
+    return op.name.partition(".")[0]
+
+
 def public(op):
-    """Return the op that users know: pullback's, where one has several entries of the table."""
-    name = op.name.removesuffix(KERNEL).removeprefix(PLAIN)
+    """Return the op that users know: of ``_softmax``, which computes it, ``softmax``."""
+    name = base_name(op).removeprefix("_")
     found = getattr(pb, name, None)
-    return found if isinstance(found, Op) else getattr(ops, name)
+    return found if isinstance(found, Op) else getattr(ops, name, op)
 
 
 class Kept:

@@ -41,13 +41,13 @@ def _bce_of(self, target, weight, reduction):
     return reduced(_with(weight, (target - 1) * no - target * yes), reduction)
 
 
-def _bce_slope(g, self, target, weight, reduction):
+def _bce_backward(g, self, target, weight, reduction):
     g = _with(weight, share(g, self, reduction))
     return ops.binary_cross_entropy_backward(g, self, target)
 
 
 def _bce_spread(self):
-    """The denominator of the slope, kept from 0."""
+    """The denominator of the derivative, kept from 0."""
     return ops.clamp((1 - self) * self, min=1e-12)
 
 
@@ -76,24 +76,26 @@ op(
 )
 
 
-def _bce_target_slope(g, self, weight, reduction):
+def _bce_target_backward(g, self, weight, reduction):
     # torch does not limit the logarithms here
     return _with(weight, share(g, self, reduction) * (ops.log1p(-self) - ops.log(self)))
 
 
 _WEIGHT = constant(2, 3, low=0.5, high=2)
 op(
-    "binary_cross_entropy_of(self: Tensor, target: Tensor, weight: Tensor?, reduction: str) "
+    "_binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor?, reduction: str) "
     "-> Tensor",
     method=False,
     function=False,
     forward=_bce_of,
     node="BinaryCrossEntropyBackward0",
     vjp={
-        "self": lambda g, self, target, weight, reduction: _bce_slope(
+        "self": lambda g, self, target, weight, reduction: _bce_backward(
             g, self, target, weight, reduction
         ),
-        "target": lambda g, self, weight, reduction: _bce_target_slope(g, self, weight, reduction),
+        "target": lambda g, self, weight, reduction: _bce_target_backward(
+            g, self, weight, reduction
+        ),
     },
     doc="Return binary_cross_entropy of checked arguments.",
     dtypes=FLOATING,
@@ -125,7 +127,7 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
     for name, values in (("input", self), ("target", target)):
         if not all_hold((values >= 0) & (values <= 1)):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
-    return ops.binary_cross_entropy_of(self, target, weight, reduction)
+    return ops._binary_cross_entropy(self, target, weight, reduction)
 
 
 op(
@@ -159,35 +161,35 @@ def _logits_of(self, target, weight, pos_weight, reduction):
     return reduced(_with(weight, loss), reduction)
 
 
-def _logits_slope(g, self, target, weight, pos_weight, reduction):
+def _logits_backward(g, self, target, weight, pos_weight, reduction):
     if pos_weight is None:
-        slope = ops.sigmoid(self) - target
+        derivative = ops.sigmoid(self) - target
     else:
         yes = pos_weight * target
-        slope = (yes + 1 - target) * ops.sigmoid(self) - yes
-    return _with(weight, share(g, self, reduction) * slope)
+        derivative = (yes + 1 - target) * ops.sigmoid(self) - yes
+    return _with(weight, share(g, self, reduction) * derivative)
 
 
-def _logits_target_slope(g, self, weight, pos_weight, reduction):
+def _logits_target_backward(g, self, weight, pos_weight, reduction):
     if pos_weight is None:
-        slope = -self
+        derivative = -self
     else:
-        slope = ops.logsigmoid(-self) - pos_weight * ops.logsigmoid(self)
-    return _with(weight, share(g, self, reduction) * slope)
+        derivative = ops.logsigmoid(-self) - pos_weight * ops.logsigmoid(self)
+    return _with(weight, share(g, self, reduction) * derivative)
 
 
 op(
-    "logits_loss_of(self: Tensor, target: Tensor, weight: Tensor?, pos_weight: Tensor?, "
-    "reduction: str) -> Tensor",
+    "_binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor?, pos_weight: "
+    "Tensor?, reduction: str) -> Tensor",
     method=False,
     function=False,
     forward=_logits_of,
     node="BinaryCrossEntropyWithLogitsBackward0",
     vjp={
-        "self": lambda g, self, target, weight, pos_weight, reduction: _logits_slope(
+        "self": lambda g, self, target, weight, pos_weight, reduction: _logits_backward(
             g, self, target, weight, pos_weight, reduction
         ),
-        "target": lambda g, self, weight, pos_weight, reduction: _logits_target_slope(
+        "target": lambda g, self, weight, pos_weight, reduction: _logits_target_backward(
             g, self, weight, pos_weight, reduction
         ),
     },
@@ -211,7 +213,7 @@ def _with_logits(self, target, weight, pos_weight, reduction):
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
         refuse_grad("binary_cross_entropy_with_logits", name, value)
     self, target = promoted_floats("log_sigmoid_cpu", self, target)
-    return ops.logits_loss_of(self, target, weight, pos_weight, reduction)
+    return ops._binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction)
 
 
 def _functional_with_logits(self, target, weight, size_average, reduce, reduction, pos_weight):
@@ -245,7 +247,7 @@ op(
     samples=_LOGITS,
 )
 op(
-    "plain_binary_cross_entropy_with_logits(self: Tensor, target: Tensor, weight: Tensor? = None, "
+    "binary_cross_entropy_with_logits.top(self: Tensor, target: Tensor, weight: Tensor? = None, "
     "pos_weight: Tensor? = None, reduction: int = 0) -> Tensor",
     method=False,
     function="binary_cross_entropy_with_logits",
@@ -270,19 +272,21 @@ def _soft_margin_of(self, target, reduction):
     return reduced(ops.log1p(ops.exp(-target * self)), reduction)
 
 
-def _soft_margin_slope(g, self, target, reduction):
+def _soft_margin_backward(g, self, target, reduction):
     z = ops.exp(-target * self)
     return share(g, self, reduction) * (-target * z / (z + 1))
 
 
 op(
-    "soft_margin_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor",
+    "_soft_margin_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor",
     method=False,
     function=False,
     forward=_soft_margin_of,
     node="SoftMarginLossBackward0",
     dtypes=FLOATING,
-    vjp={"self": lambda g, self, target, reduction: _soft_margin_slope(g, self, target, reduction)},
+    vjp={
+        "self": lambda g, self, target, reduction: _soft_margin_backward(g, self, target, reduction)
+    },
     doc="Return soft_margin_loss of checked arguments.",
     ref=references.soft_margin_loss,
     samples=reduction_samples(T(2, 3), constant(2, 3)),
@@ -297,7 +301,7 @@ def _soft_margin_loss(self, target, size_average, reduce, reduction):
         )
     refuse_grad("soft_margin_loss", "target", target)
     self, target = broadcast(self, target)
-    return ops.soft_margin_loss_of(self, target, reduction)
+    return ops._soft_margin_loss(self, target, reduction)
 
 
 op(

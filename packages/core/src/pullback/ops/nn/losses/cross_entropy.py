@@ -49,7 +49,7 @@ op(
 op(
     "nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
     forward="structured",
-    kernel="nll_loss_adjoint",
+    kernel="nll_loss_backward",
     method=False,
     function=False,
     vjp={

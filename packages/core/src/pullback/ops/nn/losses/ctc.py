@@ -132,7 +132,9 @@ def _forward(log_probs, targets, input_lengths, target_lengths, blank, zero_infi
     return ops.where(input_lengths == 0, none, loss), ways
 
 
-def _slope(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, loss, ways):
+def _ctc_backward(
+    log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, loss, ways
+):
     """The derivative by what log_softmax made log_probs from: expected minus seen probabilities."""
     states, may_skip, chosen = _states(log_probs, targets, target_lengths, blank)
     may_skip = ops.cat([may_skip, new_filled(may_skip, (may_skip.shape[0], 2))], 1).narrow(
@@ -153,15 +155,15 @@ def _slope(log_probs, targets, input_lengths, target_lengths, blank, zero_infini
     seen = ops.where(both == _NONE, 0, ops.exp(both - chosen + loss.unsqueeze(1)))
     seen = ops.scatter_add(ops.zeros_like(log_probs), 2, states, seen)
     hopeless = (loss == math.inf).unsqueeze(1)
-    slope = ops.where(hopeless, 0 if zero_infinity else math.nan, ops.exp(log_probs) - seen)
+    derivative = ops.where(hopeless, 0 if zero_infinity else math.nan, ops.exp(log_probs) - seen)
     steps = ops.arange_like(states, log_probs.shape[0]).reshape((-1, 1, 1))
-    return ops.where(steps < input_lengths.unsqueeze(1), slope, 0)
+    return ops.where(steps < input_lengths.unsqueeze(1), derivative, 0)
 
 
 def _vjp(gs, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1):
     if gs[0] is None:
         return None
-    return gs[0].unsqueeze(1) * ops.ctc_loss_slope(
+    return gs[0].unsqueeze(1) * ops._ctc_loss_backward(
         log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1
     )
 
@@ -184,7 +186,7 @@ def _whole(*values, shape=None):
 _LENGTHS = _whole(6, 5), _whole(3, 2)
 _LABELS = _whole(1, 2, 2, 3, 1, 0, shape=(2, 3))
 op(
-    f"ctc_loss_of({_ARGUMENTS}) -> Tensor[]",
+    f"_ctc_loss({_ARGUMENTS}) -> Tensor[]",
     forward=_forward,
     node="CtcLossBackward0",
     vjp={"log_probs": _vjp},
@@ -195,15 +197,15 @@ op(
     samples="the ways are half of a sum; the tests of ctc_loss cover it",
 )
 op(
-    f"ctc_loss_slope({_ARGUMENTS}, loss: Tensor, ways: Tensor) -> Tensor",
-    forward=_slope,
+    f"_ctc_loss_backward({_ARGUMENTS}, loss: Tensor, ways: Tensor) -> Tensor",
+    forward=_ctc_backward,
     vjp={"log_probs": no_derivative("ctc_loss_backward", "log_probs")},
     node="NotImplemented",
     method=False,
     function=False,
     dtypes=FLOATING & ~HALF,
-    doc="Return the derivative of ctc_loss_of by what log_softmax made log_probs from.",
-    samples="it takes results of ctc_loss_of; the tests of ctc_loss cover it",
+    doc="Return the derivative of _ctc_loss by what log_softmax made log_probs from.",
+    samples="it takes results of _ctc_loss; the tests of ctc_loss cover it",
 )
 
 
@@ -245,9 +247,7 @@ def _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reductio
             f"ctc_loss)"
         )
     targets = cast_to(targets.detach(), dtype_named("int64"))
-    loss, _ = ops.ctc_loss_of(
-        log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
-    )
+    loss, _ = ops._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
         loss = ops.where(loss == math.inf, 0, loss)
     if reduction == "mean":
@@ -302,7 +302,7 @@ op(
     samples=_SAMPLES,
 )
 op(
-    f"plain_ctc_loss({_TYPES}, reduction: int = 0, zero_infinity: bool = False) -> Tensor",
+    f"ctc_loss.top({_TYPES}, reduction: int = 0, zero_infinity: bool = False) -> Tensor",
     method=False,
     function="ctc_loss",
     dtypes=FLOATING & ~HALF,

@@ -70,7 +70,7 @@ op(
     ],
 )
 op(
-    "plain_kl_div(self: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) "
+    "kl_div.top(self: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) "
     "-> Tensor",
     function="kl_div",
     method=False,
@@ -153,7 +153,7 @@ def _poisson(self, target, log_input, full, eps, reduction):
     else:
         loss = self - target * ops.log(self + eps)
     if full:  # Stirling's approximation of log(target!)
-        large = ops.masked_fill(target, target <= 1, 1)  # log has no slope at 0
+        large = ops.masked_fill(target, target <= 1, 1)  # log has no derivative at 0
         stirling = large * ops.log(large) - large + 0.5 * ops.log(2 * math.pi * large)
         loss = loss + ops.masked_fill(stirling, target <= 1, 0)
     return reduced(loss, reduction)
@@ -188,7 +188,7 @@ op(
     ],
 )
 op(
-    "plain_poisson_nll_loss(self: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, "
+    "poisson_nll_loss.top(self: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, "
     "reduction: int) -> Tensor",
     method=False,
     function="poisson_nll_loss",

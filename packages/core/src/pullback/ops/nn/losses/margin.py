@@ -92,7 +92,7 @@ op(
     ref=references.cosine_embedding_loss,
 )
 op(
-    "plain_cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, "
+    "cosine_embedding_loss.top(input1: Tensor, input2: Tensor, target: Tensor, "
     "margin: float = 0.0, reduction: int = 0) -> Tensor",
     method=False,
     function="cosine_embedding_loss",
@@ -141,7 +141,7 @@ op(
     ],
 )
 op(
-    "plain_margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = "
+    "margin_ranking_loss.top(input1: Tensor, input2: Tensor, target: Tensor, margin: float = "
     "0.0, reduction: int = 0) -> Tensor",
     method=False,
     function="margin_ranking_loss",
@@ -189,7 +189,7 @@ op(
     ],
 )
 op(
-    "plain_hinge_embedding_loss(self: Tensor, target: Tensor, margin: float = 1.0, "
+    "hinge_embedding_loss.top(self: Tensor, target: Tensor, margin: float = 1.0, "
     "reduction: int = 0) -> Tensor",
     method=False,
     function="hinge_embedding_loss",
@@ -237,10 +237,10 @@ def _triplet_margin_loss(
 ):
     reduction = checked_reduction(size_average, reduce, reduction)
     _positive_margin(margin)
-    return _plain_triplet(anchor, positive, negative, margin, p, eps, swap, reduction)
+    return _triplet_margin(anchor, positive, negative, margin, p, eps, swap, reduction)
 
 
-def _plain_triplet(anchor, positive, negative, margin, p, eps, swap, reduction):
+def _triplet_margin(anchor, positive, negative, margin, p, eps, swap, reduction):
     _check_triplet(anchor, positive, negative)
     return _triplet(
         anchor,
@@ -276,13 +276,13 @@ op(
     ],
 )
 op(
-    "plain_triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, "
+    "triplet_margin_loss.top(anchor: Tensor, positive: Tensor, negative: Tensor, "
     "margin: float = 1.0, p: float = 2, eps: float = 1e-06, swap: bool = False, reduction: int = "
     "0) -> Tensor",
     method=False,
     function="triplet_margin_loss",
     dtypes=NUMBERS,
-    composite=lambda anchor, positive, negative, margin, p, eps, swap, reduction: _plain_triplet(
+    composite=lambda anchor, positive, negative, margin, p, eps, swap, reduction: _triplet_margin(
         anchor,
         positive,
         negative,

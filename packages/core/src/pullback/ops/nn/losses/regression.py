@@ -80,7 +80,7 @@ def _mse_loss_of(self, target, reduction):
 
 
 op(
-    "mse_loss_of(self: Tensor, target: Tensor, reduction: str) -> Tensor",
+    "_mse_loss(self: Tensor, target: Tensor, reduction: str) -> Tensor",
     method=False,
     function=False,
     forward=_mse_loss_of,
@@ -104,7 +104,7 @@ def _mse_loss(self, target, size_average, reduce, reduction, weight):
     self, target = promoted_floats("mse_cpu", *broadcast(self, target))
     if weight is not None:
         return _weighted((self - target) ** 2, weight, self, reduction)
-    return ops.mse_loss_of(self, target, reduction)
+    return ops._mse_loss(self, target, reduction)
 
 
 op(
@@ -131,26 +131,26 @@ def _smooth_l1_of(self, target, reduction, beta):
     return reduced(ops.where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta), reduction)
 
 
-def _smooth_l1_slope(g, self, target, reduction, beta):
+def _smooth_l1_backward(g, self, target, reduction, beta):
     difference = self - target
-    slope = ops.where(
+    derivative = ops.where(
         difference <= -beta, -1.0, ops.where(difference >= beta, 1.0, difference / beta)
     )
-    return share(g, self, reduction) * slope
+    return share(g, self, reduction) * derivative
 
 
 op(
-    "smooth_l1_loss_of(self: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor",
+    "_smooth_l1_loss(self: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor",
     method=False,
     function=False,
     forward=_smooth_l1_of,
     node="SmoothL1LossBackward0",
     vjp={
-        "self": lambda g, self, target, reduction, beta: _smooth_l1_slope(
+        "self": lambda g, self, target, reduction, beta: _smooth_l1_backward(
             g, self, target, reduction, beta
         ),
         "target": lambda g, self, target, reduction, beta: (
-            -_smooth_l1_slope(g, self, target, reduction, beta)
+            -_smooth_l1_backward(g, self, target, reduction, beta)
         ),
     },
     doc="Return smooth_l1_loss of two tensors of one shape and dtype.",
@@ -172,7 +172,7 @@ def _smooth_l1_loss(self, target, size_average, reduce, reduction, beta):
     if beta == 0:
         return reduced(ops.abs(self - target), reduction)
     self, target = promoted_floats("smooth_l1_cpu", self, target)
-    return ops.smooth_l1_loss_of(self, target, reduction, beta)
+    return ops._smooth_l1_loss(self, target, reduction, beta)
 
 
 op(
@@ -196,26 +196,26 @@ def _huber_of(self, target, reduction, delta):
     )
 
 
-def _huber_slope(g, self, target, reduction, delta):
+def _huber_backward(g, self, target, reduction, delta):
     difference = self - target
-    slope = ops.where(
+    derivative = ops.where(
         difference <= -delta, -delta, ops.where(difference >= delta, delta, difference)
     )
-    return share(g, self, reduction) * slope
+    return share(g, self, reduction) * derivative
 
 
 op(
-    "huber_loss_of(self: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor",
+    "_huber_loss(self: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor",
     method=False,
     function=False,
     forward=_huber_of,
     node="HuberLossBackward0",
     vjp={
-        "self": lambda g, self, target, reduction, delta: _huber_slope(
+        "self": lambda g, self, target, reduction, delta: _huber_backward(
             g, self, target, reduction, delta
         ),
         "target": lambda g, self, target, reduction, delta: (
-            -_huber_slope(g, self, target, reduction, delta)
+            -_huber_backward(g, self, target, reduction, delta)
         ),
     },
     doc="Return huber_loss of two tensors of one shape and dtype.",
@@ -238,8 +238,8 @@ def _huber_loss(self, target, reduction, delta, weight):
     if weight is not None:
         if weight.shape != self.shape:
             raise ValueError("Weights and input must have the same size.")
-        return reduced(ops.huber_loss_of(self, target, "none", delta) * weight, reduction)
-    return ops.huber_loss_of(self, target, reduction, delta).to(dtype)
+        return reduced(ops._huber_loss(self, target, "none", delta) * weight, reduction)
+    return ops._huber_loss(self, target, reduction, delta).to(dtype)
 
 
 op(

@@ -103,7 +103,7 @@ op(
     "Raises: ValueError for a single value per channel in training.",
 )
 op(
-    "plain_batch_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
+    "batch_norm.top(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
     "running_var: Tensor?, training: bool, momentum: float, eps: float, cudnn_enabled: bool) "
     "-> Tensor",
     method=False,
@@ -177,7 +177,7 @@ op(
     ],
 )
 op(
-    "plain_instance_norm(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
+    "instance_norm.top(self: Tensor, weight: Tensor?, bias: Tensor?, running_mean: Tensor?, "
     "running_var: Tensor?, use_input_stats: bool, momentum: float, eps: float, "
     "cudnn_enabled: bool) -> Tensor",
     method=False,

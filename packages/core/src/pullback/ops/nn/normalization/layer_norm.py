@@ -97,7 +97,7 @@ op(
     doc=_NORMALIZED,
 )
 op(
-    "plain_layer_norm(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
+    "layer_norm.top(self: Tensor, normalized_shape: int[], weight: Tensor? = None, "
     "bias: Tensor? = None, eps: float = 1e-05, cudnn_enable: bool = True) -> Tensor",
     method=False,
     composite=lambda self, normalized_shape, weight, bias, eps, cudnn_enable: _layer_norm(
@@ -181,7 +181,7 @@ op(
     doc=_BY_GROUP,
 )
 op(
-    "plain_group_norm(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
+    "group_norm.top(self: Tensor, num_groups: int, weight: Tensor? = None, bias: Tensor? = None, "
     "eps: float = 1e-05, cudnn_enabled: bool = True) -> Tensor",
     method=False,
     composite=lambda self, num_groups, weight, bias, eps, cudnn_enabled: _group_norm(

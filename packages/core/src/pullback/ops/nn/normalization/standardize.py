@@ -107,11 +107,11 @@ def _normalize(self, mean, scale, weight, bias):
     return out
 
 
-_Slopes = namedtuple("slopes", ("self", "weight", "bias"))
+_Gradients = namedtuple("gradients", ("self", "weight", "bias"))
 
 
 def _normalize_backward(self, source, mean, scale, weight):
-    found = _Slopes(
+    found = _Gradients(
         new_empty(source, source.shape),
         new_empty(source, weight.shape),
         new_empty(source, weight.shape),
@@ -125,7 +125,7 @@ def _normalize_backward(self, source, mean, scale, weight):
     return found
 
 
-_normalize_backward.fields = _Slopes  # what a decomposition's results become
+_normalize_backward.fields = _Gradients  # what a decomposition's results become
 
 
 def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps, kind):
@@ -158,10 +158,12 @@ def _recorded_vjp(g, self, weight, view, dims, affine, eps):
     center, scale, _, _ = _standardized(self, view, dims, eps)
     unit = center * scale
     inner = (g if weight is None else g * weight.reshape(affine)).reshape(view)
-    slope = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
+    derivative = scale * (inner - inner.mean(dims, True) - unit * (inner * unit).mean(dims, True))
     if weight is None:
-        return slope.reshape(self.shape), None
-    return slope.reshape(self.shape), _summed(g * unit.reshape(self.shape), affine, weight.shape)
+        return derivative.reshape(self.shape), None
+    return derivative.reshape(self.shape), _summed(
+        g * unit.reshape(self.shape), affine, weight.shape
+    )
 
 
 def _summed(g, affine, shape):
@@ -295,12 +297,12 @@ def _batch_norm_eval(self, weight, bias, mean, variance, shape, eps):
     return cast_to(out, self.dtype)
 
 
-def _eval_slope(g, weight, variance, shape, eps):
+def _eval_backward(g, weight, variance, shape, eps):
     scale = ops.rsqrt(variance.reshape(shape) + eps)
     return g * (scale if weight is None else scale * weight.reshape(shape))
 
 
-def _eval_weight_slope(g, self, mean, variance, shape, eps, weight_shape):
+def _eval_weight_backward(g, self, mean, variance, shape, eps, weight_shape):
     unit = (self - mean.reshape(shape)) * ops.rsqrt(variance.reshape(shape) + eps)
     return _summed(g * unit, shape, weight_shape)
 
@@ -314,10 +316,10 @@ op(
     node="NativeBatchNormBackward0",
     dtypes=FLOATING,
     vjp={
-        "self": lambda g, weight, variance, shape, eps: _eval_slope(
+        "self": lambda g, weight, variance, shape, eps: _eval_backward(
             g, weight, variance, shape, eps
         ),
-        "weight": lambda g, self, mean, variance, shape, eps, weight_shape: _eval_weight_slope(
+        "weight": lambda g, self, mean, variance, shape, eps, weight_shape: _eval_weight_backward(
             g, self, mean, variance, shape, eps, weight_shape
         ),
         "bias": lambda g, shape, bias_shape: _summed(g, shape, bias_shape),

@@ -10,7 +10,7 @@ from . import masks
 from .arrays import Array, Kernel, store, widen
 
 
-def resample(
+def interpolate(
     out: Array, x: Array, indices: Array, weights: Array | None = None, *, dim: int
 ) -> None:
     """Sum weighted elements, tap by tap."""
@@ -21,7 +21,7 @@ def resample(
         store(out, np.moveaxis(made, -1, dim))
 
 
-def resample_adjoint(
+def interpolate_backward(
     out: Array, x: Array, indices: Array, weights: Array | None = None, *, dim: int
 ) -> None:
     """Add each element, weighted, to those that it would be made of."""
@@ -35,6 +35,6 @@ def resample_adjoint(
 
 
 KERNELS: dict[str, tuple[int, Kernel]] = {
-    "resample": (masks.REAL, resample),
-    "resample_adjoint": (masks.FLOATING, resample_adjoint),
+    "interpolate": (masks.REAL, interpolate),
+    "interpolate_backward": (masks.FLOATING, interpolate_backward),
 }
