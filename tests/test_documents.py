@@ -169,6 +169,19 @@ def test_page_on_ops_has_every_field_of_an_entry(root):
     assert sorted(rows) == sorted(fields)
 
 
+def test_functions_of_the_architecture_page_are_where_it_says(root):
+    text = (root / "docs/develop/architecture.md").read_text()
+    sources = [root / "packages/core/src/pullback", *root.glob("packages/*/src"), root]
+    named = re.findall(r"`(\w+)` in\s+`([\w./]+)`", text)
+    missing = []
+    for name, path in named:
+        [found, *_] = [source / path for source in sources if (source / path).exists()]
+        if not re.search(rf"^(?:def|cpdef|cdef|class)\b.*\b{name}\(", found.read_text(), re.M):
+            missing.append(f"{name} in {path}")
+    assert missing == []
+    assert len(named) > 10
+
+
 def test_names_of_the_glossary_are_in_the_sources(root):
     rows = re.findall(r"^\|.*\| `(\w+)` \|$", (root / "docs/develop/glossary.md").read_text(), re.M)
     sources = "\n".join(

@@ -47,7 +47,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("op", "shape", "stride", "offset"), VIEWS)
-def test_geometry_and_aliasing_of_views(op, shape, stride, offset):
+def test_strides_and_aliasing_of_views(op, shape, stride, offset):
     x = matrix()
     y = op(x)
     assert (y.shape, y.stride(), y.storage_offset()) == (shape, stride, offset)

@@ -35,7 +35,7 @@ class Case:
             (n + 2 * p - d * (k - 1) - 1) // s + 1
             for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
         )
-        self.geometry = (*stride, *padding, *dilation, groups)
+        self.parameters = (*stride, *padding, *dilation, groups)
         self.image = sample(dtype, (images, groups * channels, *size), seed=1)
         self.weight = sample(dtype, (groups * made, channels, *kernel), seed=2)
         self.windows = sample(dtype, (images, groups * made, *self.counts), seed=3)
@@ -115,12 +115,12 @@ def check(case: Case) -> None:
         ),
     ):
         out = np.full_like(like, np.nan)
-        run_kernel(primitive, out, [first, second], case.geometry)
+        run_kernel(primitive, out, [first, second], case.parameters)
         expected, room = definition(case), definition(sizes)
         assert_near(out, expected, terms, room)
         if primitive != "conv_backward_weight":
             bias = sample(found_name(out), out.shape[1:2], seed=4)
-            run_kernel(primitive, out, [first, second, bias], case.geometry)
+            run_kernel(primitive, out, [first, second, bias], case.parameters)
             bias = bias.reshape(-1, *[1] * (out.ndim - 2))
             assert_near(out, expected + bias, terms + 1, room + np.abs(bias))
 
@@ -161,7 +161,7 @@ def test_threads_make_no_difference(name):
         for count in (1, 3):
             set_num_threads(count)
             out = np.zeros_like(case.windows)
-            run_kernel("conv", out, [case.image, case.weight], case.geometry)
+            run_kernel("conv", out, [case.image, case.weight], case.parameters)
             found.append(out)
             check(case)
     finally:
@@ -170,7 +170,7 @@ def test_threads_make_no_difference(name):
 
 
 @st.composite
-def geometries(draw):
+def parameter_sets(draw):
     rank = draw(st.integers(1, 3))
     sizes = st.integers(1, 3)
     kernel, stride, dilation = (
@@ -186,22 +186,22 @@ def geometries(draw):
     return (*numbers, *channels, kernel, stride, padding, dilation, size)
 
 
-@given(st.sampled_from(REAL), geometries())
+@given(st.sampled_from(REAL), parameter_sets())
 @settings(max_examples=60, deadline=None)
-def test_any_geometry(dtype, geometry):
-    check(Case(dtype, *geometry))
+def test_any_parameters(dtype, parameters):
+    check(Case(dtype, *parameters))
 
 
 def test_infinities_stay_where_they_belong():
     case = Case("f32", 1, 1, 2, 3, (3, 3), (1, 1), (0, 0), (1, 1), (8, 9))
     case.image[0, 0, 0, 8] = np.inf
     out = np.zeros_like(case.windows)
-    run_kernel("conv", out, [case.image, case.weight], case.geometry)
+    run_kernel("conv", out, [case.image, case.weight], case.parameters)
     assert not np.isfinite(out[..., 0, 6]).any()
     assert np.isfinite(out[..., 1:, :]).all()
     assert np.isfinite(out[..., :6]).all()
     sums = np.zeros_like(case.weight)
-    run_kernel("conv_backward_weight", sums, [case.image, case.windows], case.geometry)
+    run_kernel("conv_backward_weight", sums, [case.image, case.windows], case.parameters)
     assert not np.isfinite(sums[:, 0, 0, 2]).any()
     assert np.isfinite(sums[:, 1]).all()
     assert np.isfinite(sums[:, 0, 1:]).all()
@@ -215,7 +215,7 @@ def test_weights_that_are_not_finite_meet_no_padding(name, value):
     case.weight[0, 0, 0] = case.weight[-1, -1, -1] = value
     bias = sample("f64", case.image.shape[1:2], seed=4)
     out = np.zeros_like(case.image)
-    run_kernel("conv_backward_input", out, [case.windows, case.weight, bias], case.geometry)
+    run_kernel("conv_backward_input", out, [case.windows, case.weight, bias], case.parameters)
     with np.errstate(invalid="ignore"):
         expected = definition_of_adjoint(case) + bias.reshape(-1, *[1] * (out.ndim - 2))
     np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)

@@ -33,7 +33,7 @@ def windows(sizes, counts, sides):
         yield spot, list(itertools.product(*lines))
 
 
-def geometry_of(sides):
+def parameters_of(sides):
     """Return the sides as the kernels take them: by parameter, then by dim."""
     return tuple(number for part in zip(*sides) for number in part)
 
@@ -85,7 +85,7 @@ def test_largest_elements(dtype, name, step):
     if step:  # so that many are equal
         source = np.round(source).astype(source.dtype)
     values, indices = np.empty((2, *counts), source.dtype), np.empty((2, *counts), np.int64)
-    run_kernel("max_pool", [values, indices], [source], geometry_of(sides))
+    run_kernel("max_pool", [values, indices], [source], parameters_of(sides))
     for number in range(2):
         expected = search(source[number], counts, sides)
         np.testing.assert_array_equal(values[number], expected[0])
@@ -100,7 +100,7 @@ def test_nan_and_infinity_among_the_largest(dtype):
     for sides in (((2, 2, 0, 1), (2, 2, 0, 1)), ((3, 1, 1, 1), (3, 1, 1, 1))):
         counts = tuple(map(count_of, source.shape, sides))
         values, indices = np.empty(counts, source.dtype), np.empty(counts, np.int64)
-        run_kernel("max_pool", [values, indices], [source], geometry_of(sides))
+        run_kernel("max_pool", [values, indices], [source], parameters_of(sides))
         expected = search(source, counts, sides)
         np.testing.assert_array_equal(values, expected[0])
         np.testing.assert_array_equal(indices, expected[1])
@@ -142,11 +142,11 @@ def test_mean_and_its_adjoint(dtype, name, padded, divisor):
     matrix = mean_matrix(sizes, counts, sides, padded, divisor)
     source = sample(dtype, (3, *sizes), seed=3)
     out = np.full((3, *counts), np.nan, source.dtype)
-    run_kernel("avg_pool", out, [source], geometry_of(sides), padded, divisor)
+    run_kernel("avg_pool", out, [source], parameters_of(sides), padded, divisor)
     expected = source.reshape(3, -1).astype(float) @ matrix.T
     np.testing.assert_allclose(out.reshape(3, -1), expected, rtol=room, atol=room)
     back = np.full(source.shape, np.nan, source.dtype)
-    run_kernel("avg_pool_backward", back, [out], geometry_of(sides), padded, divisor)
+    run_kernel("avg_pool_backward", back, [out], parameters_of(sides), padded, divisor)
     expected = out.reshape(3, -1).astype(float) @ matrix
     np.testing.assert_allclose(back.reshape(3, -1), expected, rtol=room, atol=room)
 
@@ -157,13 +157,13 @@ SIDE = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2), st.int
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(SIZE, SIDE), min_size=1, max_size=3), st.integers(0, 9))
-def test_any_geometry(dims, seed):
+def test_any_parameters(dims, seed):
     sizes = tuple(size for size, _ in dims)
     sides = [(k, s, min(p, k // 2), d) for _, (k, s, p, d) in dims]
     counts = tuple(map(count_of, sizes, sides))
     source = np.random.default_rng(seed).integers(-3, 3, sizes).astype(np.float32)
     values, indices = np.empty(counts, np.float32), np.empty(counts, np.int64)
-    run_kernel("max_pool", [values, indices], [source], geometry_of(sides))
+    run_kernel("max_pool", [values, indices], [source], parameters_of(sides))
     expected = search(source, counts, sides)
     np.testing.assert_array_equal(values, expected[0])
     inside = expected[1] >= 0
@@ -172,15 +172,15 @@ def test_any_geometry(dims, seed):
 
 def test_many_planes_are_like_one():
     source = sample("f32", (64, 40, 40), seed=5)
-    geometry = (3, 3, 2, 2, 1, 1, 1, 1)
+    parameters = (3, 3, 2, 2, 1, 1, 1, 1)
     values, indices = np.empty((64, 20, 20), np.float32), np.empty((64, 20, 20), np.int64)
     means = np.empty((64, 20, 20), np.float32)
-    run_kernel("max_pool", [values, indices], [source], geometry)
-    run_kernel("avg_pool", means, [source], geometry, 1, 0)
+    run_kernel("max_pool", [values, indices], [source], parameters)
+    run_kernel("avg_pool", means, [source], parameters, 1, 0)
     for number in (0, 31, 63):
         one, index, mean = (np.empty((20, 20), part.dtype) for part in (values, indices, means))
-        run_kernel("max_pool", [one, index], [source[number]], geometry)
-        run_kernel("avg_pool", mean, [source[number]], geometry, 1, 0)
+        run_kernel("max_pool", [one, index], [source[number]], parameters)
+        run_kernel("avg_pool", mean, [source[number]], parameters, 1, 0)
         np.testing.assert_array_equal(values[number], one)
         np.testing.assert_array_equal(indices[number], index)
         np.testing.assert_array_equal(means[number], mean)
@@ -199,9 +199,10 @@ def test_nothing():
 
 
 @pytest.mark.parametrize(
-    "geometry", [(1, 1, 0), (1,) * 16, (2, 0, 0, 1), (-1, 1, 0, 1), (2, 1, 0, 0), (2, 1, -1, 1), ()]
+    "parameters",
+    [(1, 1, 0), (1,) * 16, (2, 0, 0, 1), (-1, 1, 0, 1), (2, 1, 0, 0), (2, 1, -1, 1), ()],
 )
-def test_geometry_that_fits_nothing(geometry):
+def test_parameters_without_a_window(parameters):
     out = [np.empty((2, 2, 2, 2)), np.empty((2, 2, 2, 2), np.int64)]
     with pytest.raises(KernelError):
-        run_kernel("max_pool", out, [np.ones((2, 2, 2, 2))], geometry)
+        run_kernel("max_pool", out, [np.ones((2, 2, 2, 2))], parameters)

@@ -1,4 +1,4 @@
-"""What may depend on the processor, on the paths that other processors take.
+"""Results that may depend on the instruction set, computed with those of other processors.
 
 PULLBACK_CPU_LEVEL chooses our kernels, the core type those of OpenBLAS: they add in other orders.
 """
