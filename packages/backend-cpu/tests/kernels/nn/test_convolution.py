@@ -1,4 +1,4 @@
-"""Convolutions and their adjoints."""
+"""Convolutions and their derivatives."""
 
 from __future__ import annotations
 
@@ -53,29 +53,33 @@ class Case:
     def split(self, array: np.ndarray) -> np.ndarray:
         return array.reshape(len(array), self.groups, -1, *array.shape[2:])
 
-    def places(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    def positions(self, padded: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """Yield positions in the kernel and views of the elements under each."""
-        for place in itertools.product(*map(range, self.kernel)):
+        for position in itertools.product(*map(range, self.kernel)):
             spots = [
                 slice(k * d, k * d + (n - 1) * s + 1, s)
-                for k, d, n, s in zip(place, self.dilation, self.counts, self.stride, strict=True)
+                for k, d, n, s in zip(
+                    position, self.dilation, self.counts, self.stride, strict=True
+                )
             ]
-            yield place, self.split(padded)[(..., *spots)]
+            yield position, self.split(padded)[(..., *spots)]
 
-    def weight_at(self, place: tuple[int, ...]) -> np.ndarray:
+    def weight_at(self, position: tuple[int, ...]) -> np.ndarray:
         weight = self.weight.astype(float)
-        return weight.reshape(self.groups, -1, *weight.shape[1:])[(..., *place)]
+        return weight.reshape(self.groups, -1, *weight.shape[1:])[(..., *position)]
 
     def map(self) -> np.ndarray:
         total = np.zeros(self.split(self.windows).shape)
-        for place, met in self.places(self.pad(self.image.astype(float))):
-            total += np.einsum("ngc...,goc->ngo...", met, self.weight_at(place))
+        for position, part in self.positions(self.pad(self.image.astype(float))):
+            total += np.einsum("ngc...,goc->ngo...", part, self.weight_at(position))
         return total.reshape(self.windows.shape)
 
-    def adjoint(self) -> np.ndarray:
+    def backward_input(self) -> np.ndarray:
         padded = self.pad(np.zeros(self.image.shape))
-        for place, met in self.places(padded):
-            met += np.einsum("ngo...,goc->ngc...", self.split(self.windows), self.weight_at(place))
+        for position, part in self.positions(padded):
+            part += np.einsum(
+                "ngo...,goc->ngc...", self.split(self.windows), self.weight_at(position)
+            )
         inside = [slice(p, p + n) for p, n in zip(self.padding, self.image.shape[2:], strict=True)]
         return padded[(..., *inside)]
 
@@ -83,9 +87,9 @@ class Case:
         total = np.zeros((self.groups, len(self.weight) // self.groups, *self.weight.shape[1:]))
         given = self.split(self.windows.astype(float))
         given = given.reshape(*given.shape[:3], -1)
-        for place, met in self.places(self.pad(self.image.astype(float))):
-            met = met.reshape(*met.shape[:3], -1)
-            total[(..., *place)] = np.einsum("ngcw,ngow->goc", met, given)
+        for position, part in self.positions(self.pad(self.image.astype(float))):
+            part = part.reshape(*part.shape[:3], -1)
+            total[(..., *position)] = np.einsum("ngcw,ngow->goc", part, given)
         return total.reshape(self.weight.shape)
 
 
@@ -94,16 +98,16 @@ def assert_near(found: np.ndarray, expected: np.ndarray, terms: int, sizes: np.n
 
 
 def check(case: Case) -> None:
-    sizes, places = case.absolute(), math.prod(case.kernel)
+    sizes, taps = case.absolute(), math.prod(case.kernel)
     for primitive, like, first, second, definition, terms in (
-        ("conv", case.windows, case.image, case.weight, Case.map, places * case.weight.shape[1]),
+        ("conv", case.windows, case.image, case.weight, Case.map, taps * case.weight.shape[1]),
         (
             "conv_backward_input",
             case.image,
             case.windows,
             case.weight,
-            Case.adjoint,
-            places * (len(case.weight) // case.groups),
+            Case.backward_input,
+            taps * (len(case.weight) // case.groups),
         ),
         (
             "conv_backward_weight",
@@ -142,7 +146,7 @@ CASES = {
     "one window": (2, 1, 2, 3, (3, 2), (1 << 62, 1 << 40), (1, 0), (1, 1), (4, 5)),
     "line": (3, 1, 16, 32, (5,), (1,), (2,), (1,), (300,)),
     "volume": (2, 2, 3, 4, (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2), (5, 6, 7)),
-    "many places": (1, 1, 1, 8, (7, 7), (1, 1), (3, 3), (1, 1), (28, 28)),
+    "many positions": (1, 1, 1, 8, (7, 7), (1, 1), (3, 3), (1, 1), (28, 28)),
 }
 
 
@@ -217,19 +221,19 @@ def test_weights_that_are_not_finite_meet_no_padding(name, value):
     out = np.zeros_like(case.image)
     run_kernel("conv_backward_input", out, [case.windows, case.weight, bias], case.parameters)
     with np.errstate(invalid="ignore"):
-        expected = definition_of_adjoint(case) + bias.reshape(-1, *[1] * (out.ndim - 2))
+        expected = definition_of_backward_input(case) + bias.reshape(-1, *[1] * (out.ndim - 2))
     np.testing.assert_allclose(out, expected, rtol=1e-10, atol=1e-10)
 
 
-def definition_of_adjoint(case: Case) -> np.ndarray:
+def definition_of_backward_input(case: Case) -> np.ndarray:
     """Add product by product: einsum may multiply zeros that it has filled up with."""
     padded = case.pad(np.zeros(case.image.shape))
     windows = case.split(case.windows)
-    for place, met in case.places(padded):
-        weight = case.weight_at(place)
+    for position, part in case.positions(padded):
+        weight = case.weight_at(position)
         for o, c in np.ndindex(weight.shape[1:]):
             factor = weight[:, o, c].reshape(1, -1, *[1] * len(case.size))
-            met[:, :, c] += windows[:, :, o] * factor
+            part[:, :, c] += windows[:, :, o] * factor
     inside = [slice(p, p + n) for p, n in zip(case.padding, case.size, strict=True)]
     return padded[(..., *inside)]
 

@@ -1,4 +1,4 @@
-"""Weighted sums along a dim, and their adjoint."""
+"""Weighted sums along a dim, and their backward pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The negative log likelihood of classes, and its adjoint."""
+"""The negative log likelihood of classes, and its backward pass."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def losses(source, target, weights):
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
-def test_loss_and_its_adjoint(dtype, shape, weighted, reduction):
+def test_loss_and_its_backward(dtype, shape, weighted, reduction):
     source = sample(dtype, shape, seed=1)
     target = np.random.default_rng(2).integers(0, 5, (*shape[:1], *shape[2:]) if shape[1:] else ())
     target = np.asarray(target)
@@ -43,7 +43,7 @@ def test_loss_and_its_adjoint(dtype, shape, weighted, reduction):
     run_kernel("nll_loss", out, [source, *rest], IGNORED, reduction)
     room = 1e-5 if dtype == "f32" else 1e-13
     np.testing.assert_allclose(out, expected, rtol=room, atol=room)
-    # What is linear has an adjoint with the same products.
+    # The loss is linear, so its backward pass has the same inner products.
     grad, back = sample(dtype, out.shape, seed=4), np.full(shape, np.nan, source.dtype)
     run_kernel("nll_loss_backward", back, [grad, *rest], IGNORED, reduction)
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Windows of the last dims: the largest element, the mean and its adjoint."""
+"""Pooling windows: the largest element, the mean and its backward pass."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def mean_matrix(sizes, counts, sides, padded, divisor):
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("name", [name for name in SIDES if name != "dilated"])
 @pytest.mark.parametrize(("padded", "divisor"), [(0, 0), (1, 0), (0, -3)])
-def test_mean_and_its_adjoint(dtype, name, padded, divisor):
+def test_mean_and_its_backward(dtype, name, padded, divisor):
     sizes, counts, sides = case(name)
     room = TOLERANCE[dtype] * 30
     matrix = mean_matrix(sizes, counts, sides, padded, divisor)

@@ -47,8 +47,8 @@ def halve(bounds, value, right):
     low, high = 0, len(bounds)
     while low < high:
         middle = (low + high) // 2
-        met = bounds[middle] > value if right else bounds[middle] >= value
-        low, high = (low, middle) if met else (middle + 1, high)
+        found = bounds[middle] > value if right else bounds[middle] >= value
+        low, high = (low, middle) if found else (middle + 1, high)
     return low
 
 
