@@ -71,12 +71,12 @@ def test_torch_gives_what_is_stated(kink):
     args, inputs = prepared(kink)
     found = torchs(kink.op)(*args, **kink.kwargs)
     first = gradients(found if isinstance(found, tuple) else (found,), inputs)
-    stated = flat(kink.slopes)
+    stated = flat(kink.gradients)
     agrees = same(first, stated)
-    if kink.curves is not None:
-        curves = np.zeros_like(stated) if kink.curves == "zero" else flat(kink.curves)
+    if kink.second is not None:
+        second = np.zeros_like(stated) if kink.second == "zero" else flat(kink.second)
         try:
-            agrees = agrees and same(gradients(first, inputs), curves)
+            agrees = agrees and same(gradients(first, inputs), second)
         except RuntimeError as error:  # torch has no second derivative of it
             assert "not implemented" in str(error)
     assert agrees != bool(kink.differs)

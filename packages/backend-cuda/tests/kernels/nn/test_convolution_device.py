@@ -61,7 +61,7 @@ class Case:
         }[primitive]
         results = blank(out.shape, out.dtype), blank(out.shape, out.dtype)
         run_primitive(primitive, results[0], [*ins, *bias], self.geometry)
-        reference(primitive, results[1], [*ins, *bias], geometry=self.geometry)
+        reference(primitive, results[1], [*ins, *bias], conv_params=self.geometry)
         return results
 
 

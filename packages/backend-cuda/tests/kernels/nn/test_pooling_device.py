@@ -76,7 +76,7 @@ def test_max_pool(name, windows, kind):
     outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
     run_primitive("max_pool", outs, [values], geometry)
     expected = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    reference("max_pool", expected, [values], geometry=geometry)
+    reference("max_pool", expected, [values], window_params=geometry)
     np.testing.assert_array_equal(outs[0], expected[0])
     # Where a window holds nothing larger than -inf, its place is any one near by.
     known = expected[0] != -np.inf
@@ -91,7 +91,7 @@ def test_max_pool(name, windows, kind):
 def test_avg_pool_and_their_adjoint(name, windows, padded, divisor):
     sizes, counts, geometry = windows
     whole, means = sample(name, (2, 3, *sizes)), sample(name, (2, 3, *counts), seed=1)
-    options = {"geometry": geometry, "padded": padded, "divisor": divisor}
+    options = {"window_params": geometry, "padded": padded, "divisor": divisor}
     for primitive, source, shape in (
         ("avg_pool", whole, means.shape),
         ("avg_pool_backward", means, whole.shape),

@@ -15,8 +15,8 @@ from .arrays import Array, Kernel, store, widen
 class _Geometry:
     """The strides, paddings and dilations of some dims, and the number of groups."""
 
-    def __init__(self, geometry: tuple[int, ...]) -> None:
-        *sizes, self.groups = geometry
+    def __init__(self, conv_params: tuple[int, ...]) -> None:
+        *sizes, self.groups = conv_params
         rank = len(sizes) // 3
         self.stride, self.padding = sizes[:rank], sizes[rank : 2 * rank]
         self.dilation = sizes[2 * rank :]
@@ -47,10 +47,10 @@ def _last(index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def conv(
-    out: Array, x: Array, weight: Array, bias: Array | None = None, *, geometry: tuple[int, ...]
+    out: Array, x: Array, weight: Array, bias: Array | None = None, *, conv_params: tuple[int, ...]
 ) -> None:
     """Convolve."""
-    how = _Geometry(geometry)
+    how = _Geometry(conv_params)
     weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
     padded = how.split(how.pad(widen(x)))
     total = np.zeros(how.split(out).shape, padded.dtype)
@@ -62,10 +62,10 @@ def conv(
 
 
 def conv_backward_input(
-    out: Array, x: Array, weight: Array, bias: Array | None = None, *, geometry: tuple[int, ...]
+    out: Array, x: Array, weight: Array, bias: Array | None = None, *, conv_params: tuple[int, ...]
 ) -> None:
     """Add each element, weighted, to those that it would be made of."""
-    how = _Geometry(geometry)
+    how = _Geometry(conv_params)
     weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
     given = how.split(widen(x))
     padded = how.pad(np.zeros(out.shape, given.dtype))
@@ -77,9 +77,11 @@ def conv_backward_input(
         store(out, total if bias is None else total + _by_channel(bias, out))
 
 
-def conv_backward_weight(out: Array, x: Array, other: Array, *, geometry: tuple[int, ...]) -> None:
+def conv_backward_weight(
+    out: Array, x: Array, other: Array, *, conv_params: tuple[int, ...]
+) -> None:
     """Sum the products of what each place in the kernel meets."""
-    how = _Geometry(geometry)
+    how = _Geometry(conv_params)
     padded, given = how.split(how.pad(widen(x))), _flat(how.split(widen(other)))
     total = np.zeros((how.groups, out.shape[0] // how.groups, *out.shape[1:]), padded.dtype)
     with np.errstate(all="ignore"):

@@ -33,12 +33,14 @@ def _line(size: int, count: int, side: tuple[int, ...], padded: int) -> tuple[Ar
     return places.clip(0, size - 1), inside, lengths
 
 
-def _windows(whole: Array, pooled: Array, geometry: tuple[int, ...], padded: int = 0) -> Windows:
+def _windows(
+    whole: Array, pooled: Array, window_params: tuple[int, ...], padded: int = 0
+) -> Windows:
     """Join the dims."""
-    rank = len(geometry) // 4
+    rank = len(window_params) // 4
     found = Windows(np.zeros((1,), np.int64), np.ones((1,), bool), np.ones((), np.int64))
     for dim, (size, count) in enumerate(zip(whole.shape[-rank:], pooled.shape[-rank:])):
-        places, inside, lengths = _line(size, count, geometry[dim::rank], padded)
+        places, inside, lengths = _line(size, count, window_params[dim::rank], padded)
         joined = (*found.areas.shape, count, found.places.shape[-1] * places.shape[1])
         shape = (*(1,) * dim, count, 1, places.shape[1])
         places = found.places[..., None, :, None] * size + places.reshape(shape)
@@ -54,10 +56,10 @@ def _planes(array: Array, rank: int) -> Array:
     return array.reshape(*array.shape[: array.ndim - rank], int(np.prod(array.shape[-rank:])))
 
 
-def max_pool(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...]) -> None:
+def max_pool(outs: tuple[Array, Array], x: Array, *, window_params: tuple[int, ...]) -> None:
     """Take the first of the elements that equal the largest, or the last NaN."""
-    found = _windows(x, outs[0], geometry)
-    parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
+    found = _windows(x, outs[0], window_params)
+    parts = _planes(widen(x), len(window_params) // 4)[..., found.places]
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     best = np.where(found.inside, parts, lowest).max(-1)  # NaN wins
     first = np.argmax(found.inside & (parts == best[..., None]), -1)
@@ -69,20 +71,22 @@ def max_pool(outs: tuple[Array, Array], x: Array, *, geometry: tuple[int, ...]) 
     outs[1][...] = np.take_along_axis(places, chosen[..., None], -1)[..., 0]
 
 
-def avg_pool(out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int) -> None:
+def avg_pool(
+    out: Array, x: Array, *, window_params: tuple[int, ...], padded: int, divisor: int
+) -> None:
     """Sum the elements inside; integers are divided towards 0."""
-    found = _windows(x, out, geometry, padded)
+    found = _windows(x, out, window_params, padded)
     with np.errstate(all="ignore"):
-        parts = _planes(widen(x), len(geometry) // 4)[..., found.places]
+        parts = _planes(widen(x), len(window_params) // 4)[..., found.places]
         mean = np.where(found.inside, parts, 0).sum(-1) / (divisor or found.areas)
         store(out, mean if out.dtype.kind != "i" else np.trunc(mean))
 
 
 def avg_pool_backward(
-    out: Array, x: Array, *, geometry: tuple[int, ...], padded: int, divisor: int
+    out: Array, x: Array, *, window_params: tuple[int, ...], padded: int, divisor: int
 ) -> None:
     """Add the share of each window to its elements."""
-    found, rank = _windows(out, x, geometry, padded), len(geometry) // 4
+    found, rank = _windows(out, x, window_params, padded), len(window_params) // 4
     with np.errstate(all="ignore"):
         shares = widen(x) / (divisor or found.areas)
         total = np.zeros(_planes(out, rank).shape)

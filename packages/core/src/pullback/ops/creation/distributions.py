@@ -16,9 +16,9 @@ from pullback.ops.creation.random import (
 from pullback.ops.rules.dims import (
     accumulate_dtype,
     cast_to,
+    check_dtype,
     dtype_named,
     is_meta,
-    refuse_dtype,
     type_name,
     unsupported,
 )
@@ -62,7 +62,7 @@ def _write(self, values):
 def _coins(self, p, generator):
     """Return where p is above uniform numbers in the shape of self."""
     if hasattr(p, "requires_grad"):
-        refuse_dtype("bernoulli", p, "f")
+        check_dtype("bernoulli", p, "f")
         p = p.expand(self.shape)
         if not _holds((p >= 0) & (p <= 1)):
             raise RuntimeError(
@@ -74,7 +74,7 @@ def _coins(self, p, generator):
         raise TypeError(f"bernoulli(): argument 'p' must be float, not {type(p).__name__}")
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
-    refuse_dtype("bernoulli", self, "biuf")
+    check_dtype("bernoulli", self, "biuf")
     precise = dtype_named("float64" if self.dtype.name == "float64" else "float32")
     return _uniform_numbers(self, generator, precise) < p
 
@@ -195,7 +195,7 @@ def _make_normal(mean, std, size, generator, out, dtype, layout, device, pin_mem
     dtype = result_dtype(dtype, out)
     size = size if isinstance(size, (tuple, list)) else (size,)
     made = factories().empty_tensor(size, dtype, device)
-    refuse_dtype("normal", made, "fc")
+    check_dtype("normal", made, "fc")
     numbers = _normal_numbers(made.shape, made.dtype, made.device, generator)
     return put_into(out, with_requires_grad(_write(made, numbers * std + mean), requires_grad))
 
@@ -228,7 +228,7 @@ def _poisson_by_inversion(rate, generator):
     u = _uniform_numbers(rate, generator)
     count, mass = ops.zeros_like(rate), ops.exp(-rate)
     reached = mass
-    for k in range(1, 100):  # at rates below 10 nothing lies beyond
+    for k in range(1, 100):  # at rates below 10 nothing is beyond
         beyond = u >= reached
         if not ops.any(beyond).item():
             break
@@ -267,7 +267,7 @@ def _poisson_by_rejection(rate, generator):
 
 
 def _poisson(self, generator):
-    refuse_dtype("poisson", self, "f")
+    check_dtype("poisson", self, "f")
     if not _holds(self >= 0):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     out = new_empty(self, self.shape)
@@ -309,7 +309,7 @@ _LARGEST_CHOICE = 1 << 24
 
 
 def _check_weights(weights, several):
-    """Refuse weights that are no distribution; ``several``: draws that may repeat."""
+    """Check that weights are a distribution; ``several``: draws that may repeat."""
     if several:
         if not _holds(weights >= 0):
             raise RuntimeError(
@@ -362,9 +362,9 @@ def _multinomial(self, num_samples, replacement, generator):
         weights = _within_range(weights)
     if replacement:
         reached = ops.cumsum(weights, -1)
-        places = draw_uniform(new_empty(self, shape, weights.dtype), generator)
-        places = places * reached.narrow(-1, self.shape[-1] - 1, 1)
-        return factories().data_alias(ops.searchsorted(reached, places, right=True))
+        positions = draw_uniform(new_empty(self, shape, weights.dtype), generator)
+        positions = positions * reached.narrow(-1, self.shape[-1] - 1, 1)
+        return factories().data_alias(ops.searchsorted(reached, positions, right=True))
     # The first of exponential times with these rates is each category with its probability, and
     # so on with the others.  Source: Efraimidis and Spirakis, "Weighted random sampling with a
     # reservoir", Information Processing Letters 97, 2006.
@@ -481,7 +481,7 @@ _in_place(
 
 
 def _geometric(self, p, generator):
-    refuse_dtype("geometric", self, "uif")
+    check_dtype("geometric", self, "uif")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     u = _uniform_numbers(self, generator, dtype_named("float64"))
@@ -492,7 +492,7 @@ _in_place(
     "geometric_(self: Tensor, p: float, *, generator: any = None) -> Tensor",
     _geometric,
     "Fill with counts of trials up to the first success, which has the probability p; "
-    "returns self.\n\nRaises: RuntimeError unless p lies in (0, 1).",
+    "returns self.\n\nRaises: RuntimeError unless p is in (0, 1).",
     dtypes=INTEGRAL | FLOATING,
     samples=[case(T(2, 3), 0.5), case(T(), 0.3), case(T(0, 3), 0.9)],
 )
@@ -519,7 +519,7 @@ _in_place(
 
 
 def _log_normal(self, mean, std, generator):
-    refuse_dtype("log_normal", self, "f")
+    check_dtype("log_normal", self, "f")
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     numbers = _normal_numbers(self.shape, self.dtype, self.device, generator)

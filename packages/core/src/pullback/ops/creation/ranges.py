@@ -110,12 +110,12 @@ def _line(start, end, steps, dtype, device):
     """Count from both ends, so that the last number is exact and the sequence symmetric."""
     if not dtype.is_complex:
         return factories().line(factories().empty_tensor((steps,), dtype, device), start, end)
-    place = cast_to(_count_up(steps, dtype.to_real(), device), dtype)
+    position = cast_to(_count_up(steps, dtype.to_real(), device), dtype)
     if steps < 2:
-        return place * 0 + start
+        return position * 0 + start
     step = (end - start) / (steps - 1)
     first = _count_up(steps, dtype_named("int64"), device) < steps // 2
-    return ops.where(first, start + place * step, end - (steps - 1 - place) * step)
+    return ops.where(first, start + position * step, end - (steps - 1 - position) * step)
 
 
 def _linspace(start, end, steps, out, dtype, layout, device, pin_memory, requires_grad):
@@ -154,7 +154,7 @@ factory(
     "logspace",
     "start: any, end: any, steps: int, base: float = 10.0",
     _logspace,
-    "Return powers of a base whose exponents lie at equal distances.",
+    "Return powers of a base with evenly spaced exponents.",
     samples=[
         case(0, 3, 4, 2, dtype=TESTED),
         case(-1, 1, 5),
@@ -224,7 +224,7 @@ factory(
     "empty_strided",
     "size: int[], stride: int[]",
     _empty_strided,
-    "Return an uninitialised tensor that lies in memory as the strides say.",
+    "Return an uninitialised tensor with these strides.",
     samples=[
         case(size, stride, dtype=TESTED, skip=UNFILLED)
         for size, stride in (((2, 3), (1, 2)), ((), ()), ((0, 2), (2, 1)), ((2, 3), (0, 1)))
@@ -261,7 +261,7 @@ factory(
     "empty_permuted",
     "size: int[], physical_layout: int[]",
     _empty_permuted,
-    "Return an uninitialised tensor whose dims lie in memory in the given order.",
+    "Return an uninitialised tensor with the dims in the given order in memory.",
     samples=[
         case((2, 3, 4), (2, 0, 1), dtype=TESTED, skip=UNFILLED),
         case((), (), skip=UNFILLED),
@@ -298,7 +298,7 @@ op(
 
 
 def _count_lower(rows, columns, offset):
-    """Return how many places lie on or below a diagonal: a triangle, then full rows."""
+    """Return how many elements are on or below a diagonal: a triangle, then full rows."""
     first = min(max(-offset, 0), rows)
     full = min(max(columns - offset - 1, first), rows)
     return (full - first) * (first + full + 1 + 2 * offset) // 2 + (rows - full) * columns
@@ -326,14 +326,14 @@ def _triangle_indices(name, below):
             if below
             else (row * col - _count_lower(row, col, offset - 1))
         )
-        places = factories().empty_tensor((count, 2), dtype_named("int64"), device)
+        positions = factories().empty_tensor((count, 2), dtype_named("int64"), device)
         if count:
-            rows = _count_up(bottom - top, places.dtype, device).unsqueeze(1)
-            columns = _count_up(right - left, places.dtype, device)
+            rows = _count_up(bottom - top, positions.dtype, device).unsqueeze(1)
+            columns = _count_up(right - left, positions.dtype, device)
             border = rows + (top + offset - left)
             kept = columns <= border if below else columns >= border
-            run_primitive("nonzero", (places,), (kept,))
-        found = row_major(places.t())
+            run_primitive("nonzero", (positions,), (kept,))
+        found = row_major(positions.t())
         for line, shift in ((0, top), (1, left)):
             if shift:
                 found[line].add_(shift)
@@ -408,8 +408,8 @@ op(
     "unravel_index(indices: any, shape: any) -> any",
     composite=_unravel_index,
     method=False,
-    doc="Return the coordinates of elements from their places in a flat tensor of a shape.\n\n"
-    "Raises: TypeError for indices that are no integers, ValueError for negative sizes.",
+    doc="Return the coordinates of elements from their positions in a flat tensor of a shape.\n\n"
+    "Raises: TypeError for indices other than integers, ValueError for negative sizes.",
     samples=[
         case(at(3, high=6), (2, 3)),
         case(at(high=6), (2, 3)),

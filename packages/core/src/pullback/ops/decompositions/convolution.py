@@ -93,7 +93,7 @@ def _add_bias(out, bias):
 
 
 @decomposition("conv")
-def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
+def composed_conv(self, weight, bias, counts, stride, padding, dilation, groups):
     """C: correlate the input with the weight."""
     kernel, channels = weight.shape[2:], weight.shape[0]
     out = new_empty(self, (self.shape[0], channels, *counts))
@@ -129,7 +129,7 @@ def composed_map(self, weight, bias, counts, stride, padding, dilation, groups):
 
 
 @decomposition("conv_backward_input")
-def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, groups):
+def composed_conv_backward_input(self, weight, bias, sizes, stride, padding, dilation, groups):
     """I: spread each element over a window, weighted, and add where windows overlap."""
     kernel, rows = weight.shape[2:], product(weight.shape[1:])
     shape = (self.shape[0], weight.shape[1] * groups, *sizes)
@@ -173,7 +173,7 @@ def composed_adjoint(self, weight, bias, sizes, stride, padding, dilation, group
 
 
 @decomposition("conv_backward_weight")
-def composed_weight(self, other, kernel, stride, padding, dilation, groups):
+def composed_conv_backward_weight(self, other, kernel, stride, padding, dilation, groups):
     """W: correlate the input with what stands at the outputs."""
     shape = (other.shape[1], self.shape[1] // groups, *kernel)
     if not self.numel() or not other.numel() or not product(shape):

@@ -9,7 +9,7 @@ from pullback.ops.table.schema import ops
 
 
 def _pick(self, classes, dim):
-    """Return the elements of the given classes, which lie along a dim."""
+    """Return the elements of the given classes along a dim."""
     out = new_empty(self, classes.shape)
     if out.numel():
         run_primitive("gather", (out.unsqueeze(dim),), (self, classes.unsqueeze(dim)), dim)
@@ -26,14 +26,14 @@ def _samples(target, weight, ignore_index, dtype):
     return kept, classes, ops.where(kept, weights, 0)
 
 
-def _refuse_classes(target, count, ignore_index):
+def _raise_invalid_class(target, count, ignore_index):
     wrong = ((target < 0) | (target >= count)) & (target != ignore_index)
     raise IndexError(f"Target {target[wrong].reshape(-1)[0].item()} is out of bounds.")
 
 
 @decomposition("nll_loss")
-def composed_nll(self, target, weight, plan):
-    ignore_index, reduction = plan[2][0], REDUCTIONS[plan[2][1]]
+def composed_nll(self, target, weight, spec):
+    ignore_index, reduction = spec[2][0], REDUCTIONS[spec[2][1]]
     dim = 1 if self.ndim > 1 else 0
     if weight is None and ignore_index < 0:
         try:
@@ -44,13 +44,13 @@ def composed_nll(self, target, weight, plan):
         kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
         loss = ops.where(kept, -_pick(self, classes, dim) * weights, 0)
     except IndexError:
-        _refuse_classes(target, self.shape[dim], ignore_index)
+        _raise_invalid_class(target, self.shape[dim], ignore_index)
     return loss.sum() / weights.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
 @decomposition("nll_loss_backward")
-def composed_nll_adjoint(self, target, weight, plan):
-    (size,), _, (ignore_index, reduction) = plan
+def composed_nll_loss_backward(self, target, weight, spec):
+    (size,), _, (ignore_index, reduction) = spec
     dim = 1 if len(size) > 1 else 0
     kept, classes, weights = _samples(target, weight, ignore_index, self.dtype)
     share = -self * weights

@@ -15,12 +15,12 @@ from pullback.ops.table.schema import ops
 Slide = namedtuple("Slide", "count kernel stride pad dilation")
 
 
-def windows_by_dim(sizes, counts, geometry):
+def windows_by_dim(sizes, counts, window_params):
     """Return the windows of each dim, from the parameters of the primitives."""
     rank = len(sizes)
     return [
-        Slide(count, *geometry[dim::rank])
-        if geometry[dim]
+        Slide(count, *window_params[dim::rank])
+        if window_params[dim]
         else [(number * size // count, -(-(number + 1) * size // count)) for number in range(count)]
         for dim, (size, count) in enumerate(zip(sizes, counts))
     ]
@@ -72,7 +72,7 @@ def _pick(found, state):
 
 
 def _with_ends(parts, dim, slide):
-    """Return the parts with places before and after a dim, so that every window lies inside.
+    """Return the parts with positions before and after a dim, so that every window is inside.
 
     There the values are the lowest. Before the dim the other parts are those of the first element
     that a window beginning there has inside, because they stay if no value is above the lowest.
@@ -140,7 +140,7 @@ def _max_spans(parts, dim, spans, kind):
     return state
 
 
-def _places(numbers, windows, sizes, dtype):
+def _positions(numbers, windows, sizes, dtype):
     """Turn the numbers of the chosen elements into one index into the plane."""
     import pullback
 
@@ -154,42 +154,42 @@ def _places(numbers, windows, sizes, dtype):
         )
         line = pullback.tensor(starts, dtype=dtype, device=number.device)
         line = line.reshape((-1, *[1] * (len(sizes) - dim - 1)))
-        place = number.to(dtype)
+        position = number.to(dtype)
         if slide and window.dilation > 1:
-            place = place * window.dilation
-        place = place + line
+            position = position * window.dilation
+        position = position + line
         if slide and window.pad and window.dilation > 1:
-            place = ops.clamp(place, 0, size - 1)  # a window may have no element inside
-        index = place if index is None else index * size + place
+            position = ops.clamp(position, 0, size - 1)  # a window may have no element inside
+        index = position if index is None else index * size + position
     return index
 
 
 @decomposition("max_pool")
-def composed_max(self, plan, node):
+def composed_max(self, spec, node):
     import pullback
 
-    (shape, _), _, (geometry,) = plan
-    rank = len(geometry) // 4
+    (shape, _), _, (window_params,) = spec
+    rank = len(window_params) // 4
     sizes, counts = self.shape[self.ndim - rank :], shape[self.ndim - rank :]
     values, found = new_empty(self, shape), new_empty(self, shape, pullback.int64)
     if not values.numel():
         return values, found
-    windows = windows_by_dim(sizes, counts, geometry)
-    longest = max(max(geometry[:rank]), *(n // m + 2 for n, m in zip(sizes, counts)))
+    windows = windows_by_dim(sizes, counts, window_params)
+    longest = max(max(window_params[:rank]), *(n // m + 2 for n, m in zip(sizes, counts)))
     kind = pullback.uint8 if longest < 256 else pullback.int32
     parts = [self]
     for dim, window in reversed(list(enumerate(windows, self.ndim - rank))):
         run = _max_slide if isinstance(window, Slide) else _max_spans
         parts = run(parts, dim, window, kind)
     best, *numbers = parts
-    return put(values, best), put(found, _places(numbers[::-1], windows, sizes, pullback.int64))
+    return put(values, best), put(found, _positions(numbers[::-1], windows, sizes, pullback.int64))
 
 
 # -- the mean --------------------------------------------------------------------------------------
 
 
-def _window_place(slide, number, size):
-    """Return which windows have an element at this place inside the dim, and the first one's."""
+def _window_position(slide, number, size):
+    """Return which windows have an element at this position inside the dim, and the first one's."""
     offset = number - slide.pad
     low = max(-(offset // slide.stride), 0)
     high = min((size - 1 - offset) // slide.stride, slide.count - 1)
@@ -197,7 +197,7 @@ def _window_place(slide, number, size):
 
 
 def _clipped(window, size, more=0):
-    """Return windows as (start, end) inside the dim and `more` places of padding."""
+    """Return windows as (start, end) inside the dim and `more` positions of padding."""
     if not isinstance(window, Slide):
         return window
     starts = [number * window.stride - window.pad for number in range(window.count)]
@@ -205,12 +205,12 @@ def _clipped(window, size, more=0):
 
 
 def _sum_along(self, dim, window):
-    """Add the elements of each window: place by place, or window by window if those are fewer."""
+    """Add the elements of each window: by position in it, or by window if there are fewer."""
     size = self.shape[dim]
     if isinstance(window, Slide) and window.kernel <= window.count:
         out = new_filled(self, (*self.shape[:dim], window.count, *self.shape[dim + 1 :]))
         for number in range(window.kernel):
-            low, count, start = _window_place(window, number, size)
+            low, count, start = _window_position(window, number, size)
             if count > 0:
                 ops.narrow(out, dim, low, count).add_(
                     _every(self, dim, start, count, window.stride)
@@ -227,11 +227,11 @@ def _sum_along(self, dim, window):
 
 
 def _spread_along(self, dim, window, size):
-    """Add each element to all of its window: the adjoint of _sum_along."""
+    """Add each element to all of its window: the derivative of _sum_along."""
     out = new_filled(self, (*self.shape[:dim], size, *self.shape[dim + 1 :]))
     if isinstance(window, Slide) and window.kernel <= window.count:
         for number in range(window.kernel):
-            low, count, start = _window_place(window, number, size)
+            low, count, start = _window_position(window, number, size)
             if count > 0:
                 _every(out, dim, start, count, window.stride).add_(
                     ops.narrow(self, dim, low, count)
@@ -243,7 +243,7 @@ def _spread_along(self, dim, window, size):
 
 
 def _divided(self, windows, sizes, padded, divisor):
-    """Divide by a given number, or by how many places each window has."""
+    """Divide by a given number, or by how many positions each window has."""
     import pullback
 
     if divisor:
@@ -277,21 +277,21 @@ def _quotient(self, divisor):
 
 
 @decomposition("avg_pool")
-def composed_mean(self, plan, node):
-    (shape,), _, (geometry, padded, divisor) = plan
-    rank = len(geometry) // 4
+def composed_mean(self, spec, node):
+    (shape,), _, (window_params, padded, divisor) = spec
+    rank = len(window_params) // 4
     sizes, counts = self.shape[self.ndim - rank :], shape[self.ndim - rank :]
-    windows, out = windows_by_dim(sizes, counts, geometry), self
+    windows, out = windows_by_dim(sizes, counts, window_params), self
     for dim, window in reversed(list(enumerate(windows, self.ndim - rank))):
         out = _sum_along(out, dim, window)
     return _divided(out, windows, sizes, padded, divisor)
 
 
 @decomposition("avg_pool_backward")
-def composed_mean_adjoint(self, plan, node):
-    (shape,), _, (geometry, padded, divisor) = plan
-    sizes = shape[self.ndim - len(geometry) // 4 :]
-    windows = windows_by_dim(sizes, self.shape[self.ndim - len(sizes) :], geometry)
+def composed_avg_pool_backward(self, spec, node):
+    (shape,), _, (window_params, padded, divisor) = spec
+    sizes = shape[self.ndim - len(window_params) // 4 :]
+    windows = windows_by_dim(sizes, self.shape[self.ndim - len(sizes) :], window_params)
     out = _divided(self, windows, sizes, padded, divisor)
     for dim, (window, size) in enumerate(zip(windows, sizes), self.ndim - len(sizes)):
         out = _spread_along(out, dim, window, size)

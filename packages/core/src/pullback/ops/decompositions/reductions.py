@@ -114,8 +114,8 @@ def _cumulative_extreme(name):
         (values,) = scan(lambda left, right: [join(left[0], right[0])], [self], dim)
         shape = [1] * self.ndim
         shape[dim] = self.shape[dim]
-        places = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
-        records = ops.where((self == values) | (self != self), places, 0)
+        positions = ops.arange_like(self, self.shape[dim]).reshape(tuple(shape))
+        records = ops.where((self == values) | (self != self), positions, 0)
         (indices,) = scan(lambda left, right: [ops.maximum(left[0], right[0])], [records], dim)
         return tuple(ops.clone(part, memory_format=contiguous_format) for part in (values, indices))
 

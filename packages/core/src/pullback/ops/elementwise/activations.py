@@ -491,7 +491,7 @@ activation(
     others=((2, 1), (0.5, 50.0)),
     out=True,
     out_dtype="pointwise",
-    kinks=[kink([20.0], 1.0, 20.0, to=[0.9999999979388463], curves=None)],
+    kinks=[kink([20.0], 1.0, 20.0, to=[0.9999999979388463], second=None)],
     mpmath=_softplus_digits,
 )
 activation(

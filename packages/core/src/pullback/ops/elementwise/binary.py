@@ -302,12 +302,12 @@ binary_op(
     forward="pow",
     node=_pow_node,
     kinks=[
-        kink([0.0], 0.5, to=[INFINITY], curves=[-INFINITY], outside=POLE),
+        kink([0.0], 0.5, to=[INFINITY], second=[-INFINITY], outside=POLE),
         kink([0.0], 1, to=[1.0]),
         kink([0.0], 0, to=[0.0]),
-        kink([0.0], [0.0], to=([0.0], [0.0]), curves=None, outside=JUMP),
-        kink([0.0], [2.0], to=([0.0], [0.0]), curves=None),
-        kink([0.0], [0.5], to=([INFINITY], [0.0]), curves=None, outside=POLE),
+        kink([0.0], [0.0], to=([0.0], [0.0]), second=None, outside=JUMP),
+        kink([0.0], [2.0], to=([0.0], [0.0]), second=None),
+        kink([0.0], [0.5], to=([INFINITY], [0.0]), second=None, outside=POLE),
     ],
     samples=[
         *binary((0.3, 3), (0, 3)),
@@ -389,6 +389,6 @@ op(
     aliases=("arctan2",),
     ref="numpy.arctan2",
     doc="Return the angle of the point (other, self), elementwise.\n\nDerivative: 0 at the origin.",
-    kinks=[kink([0.0], [0.0], to=([0.0], [0.0]), curves=None, outside=JUMP)],
+    kinks=[kink([0.0], [0.0], to=([0.0], [0.0]), second=None, outside=JUMP)],
     samples=binary(ties=True, numbers=False),
 )

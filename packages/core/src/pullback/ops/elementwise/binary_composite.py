@@ -142,7 +142,7 @@ op(
     },
     doc="Return sqrt(self ** 2 + other ** 2), elementwise, without overflow.\n\n"
     "Derivative: NaN at the origin.",
-    kinks=[kink([0.0], [0.0], to=([NAN], [NAN]), curves=None, outside="a quotient of zeros")],
+    kinks=[kink([0.0], [0.0], to=([NAN], [NAN]), second=None, outside="a quotient of zeros")],
     samples=binary((0.3, 3), (-3, -0.3), numbers=False),
 )
 
@@ -182,7 +182,7 @@ op(
     out_dtype="pointwise",
     ref=lambda np, self, exponent: np.float_power(self, exponent),
     doc="Return self ** exponent computed in float64 or complex128.",
-    kinks=[kink([0.0], [1.0], to=([1.0], [0.0]), curves=None)],
+    kinks=[kink([0.0], [1.0], to=([1.0], [0.0]), second=None)],
     samples=[*binary((0.3, 3), (-2, 3)), case(2, T(3)), case(T(3, low=0.3, high=3), 0)],
 )
 op(
@@ -227,7 +227,7 @@ op(
     batch="pointwise",
     out_overlap=True,
     doc="Return self * 2 ** other, elementwise.",
-    kinks=[kink([0.0], [1.0], to=([2.0], [0.0]), curves=None)],
+    kinks=[kink([0.0], [1.0], to=([2.0], [0.0]), second=None)],
     samples=binary(numbers=False, special=(0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan)),
     ref=lambda np, self, other: self * 2.0**other,
     inplace_function=True,
@@ -337,8 +337,8 @@ op(
     doc="Return self * log(other), elementwise; 0 where self is 0, unless other is NaN.\n\n"
     "Derivative by self: 0 where self is 0 and other not positive.",
     kinks=[
-        kink([0.0], [2.0], to=([math.log(2.0)], [0.0]), curves=([0.5], [0.5])),
-        kink([0.0], [0.0], to=([0.0], [NAN]), curves=None, outside=POLE),
+        kink([0.0], [2.0], to=([math.log(2.0)], [0.0]), second=([0.5], [0.5])),
+        kink([0.0], [0.0], to=([0.0], [NAN]), second=None, outside=POLE),
     ],
     samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
     inplace_function=True,

@@ -208,7 +208,7 @@ op(
     composite="conj",
     doc="Return the complex conjugate: a view that is computed where it is read, and through which "
     "one writes. A real tensor is returned as it is.\n\n`resolve_conj` gives it memory of its "
-    "own; `conj_physical` computes it at once.",
+    "own; `conj_physical` computes it immediately.",
     samples=_PLAIN,
     ref="numpy.conj",
 )

@@ -113,7 +113,7 @@ op(
         "other": lambda g: ops.zeros_like(g),
     },
     batch="pointwise",
-    doc="Return the next number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
+    doc="Return the adjacent number after self towards other, elementwise.\n\nDerivative: 1, and 0 "
     "where both are equal.",
     kinks=[
         kink([1.0], [2.0], to=([1.0], [0.0]), outside=JUMP),
@@ -139,7 +139,7 @@ def _frexp(self):
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"frexp() only supports floating-point dtypes, got {self.dtype.name}")
     _, fraction, width = _FORMATS[self.dtype.name]
-    bias = 2 ** (width - 1) - 2  # so that mantissas lie in [0.5, 1)
+    bias = 2 ** (width - 1) - 2  # so that mantissas are in [0.5, 1)
     field = 2**width - 1
     small = ops.abs(self) < 2.0**-bias  # the smallest normal number
     scaled = ops.where(small, self * 2.0 ** (fraction + 1), self)

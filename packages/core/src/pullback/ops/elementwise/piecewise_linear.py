@@ -1,4 +1,4 @@
-"""Activation functions of straight pieces."""
+"""Piecewise linear activation functions."""
 
 from pullback.ops.elementwise.activations import BOTH, F, activation, activation_samples
 from pullback.ops.rules.dims import require, unsupported

@@ -71,7 +71,7 @@ _special(
     ],
     inplace_function=False,
     elsewhere=("special.erfinv",),
-    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="erfinv",
 )
 _special(
@@ -172,7 +172,7 @@ op(
     elsewhere=("special.logit",),
     doc="Return log(x / (1 - x)) of each element, moved into [eps, 1 - eps] if eps is given.\n\n"
     "Derivative: 0 beyond the bounds; NaN outside [0, 1] without them.",
-    kinks=[kink([0.25, 0.75], 0.25, to=[16 / 3, 16 / 3], curves=[-128 / 9, 128 / 9])],
+    kinks=[kink([0.25, 0.75], 0.25, to=[16 / 3, 16 / 3], second=[-128 / 9, 128 / 9])],
     mpmath=lambda mp, x: mp.log(x / (1 - x)),
     samples=[
         *unary(0.1, 0.9, special=(0.0, 1.0, 0.5, -1.0, 2.0, float("nan"))),
@@ -219,7 +219,7 @@ op(
     vjp={"self": lambda g, self: -g * (ops.log(self) + 1)},
     node="SpecialEntrBackward0",
     doc="Return -x log(x) of each element: 0 at 0, -inf below.",
-    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    kinks=[kink([0.0], to=[INFINITY], second=[-INFINITY], outside=POLE)],
     mpmath=lambda mp, x: -x * mp.log(x),
     samples=unary(0.3, 3, special=(0.0, -0.0, 1.0, -1.0, math.inf, math.nan)),
 )
@@ -259,7 +259,7 @@ op(
     vjp={"self": _xlog1py_self_vjp, "other": lambda g, self, other: g * ops.div(self, other + 1)},
     node=lambda self, other: f"SpecialXlog1PyBackward{number_among(self, other)}",
     doc="Return self * log(1 + other), elementwise; 0 where self is 0, unless other is NaN.",
-    kinks=[kink([0.0], [-1.0], to=([0.0], [NAN]), curves=None, outside=POLE)],
+    kinks=[kink([0.0], [-1.0], to=([0.0], [NAN]), second=None, outside=POLE)],
     samples=[*binary((0.3, 3), (0.3, 3)), case(2, T(3, low=0.3, high=3)), case(0, T(3))],
 )
 

@@ -297,7 +297,7 @@ op(
 # -- clamp -----------------------------------------------------------------------------------------
 
 
-def _refuse_clamp(name, *values):
+def _check_clamp(name, *values):
     """Complex numbers have no order, and torch has no kernel for bools."""
     for value in values:
         if value.is_complex() if is_tensor(value) else isinstance(value, complex):
@@ -321,7 +321,7 @@ def _check_bound(self, bound):
 def _clamp(self, min, max):
     if min is None and max is None:
         raise RuntimeError("clamp(): At least one of 'min' or 'max' must not be None")
-    _refuse_clamp("clamp", self, min, max)
+    _check_clamp("clamp", self, min, max)
     for bound in (min, max):
         _check_bound(self, bound)
     if min is not None and max is not None:

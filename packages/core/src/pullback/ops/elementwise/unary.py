@@ -81,7 +81,7 @@ _unary(
     "Return the arccosine of each element.",
     aliases=("arccos",),
     ref="numpy.arccos",
-    kinks=[kink([1.0], to=[-INFINITY], curves=None, outside=POLE)],
+    kinks=[kink([1.0], to=[-INFINITY], second=None, outside=POLE)],
     mpmath="acos",
     samples=unary(-0.9, 0.9),
 )
@@ -91,7 +91,7 @@ _unary(
     "Return the inverse hyperbolic cosine of each element.",
     aliases=("arccosh",),
     ref="numpy.arccosh",
-    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="acosh",
     samples=unary(1.1, 4),
 )
@@ -101,7 +101,7 @@ _unary(
     "Return the arcsine of each element.",
     aliases=("arcsin",),
     ref="numpy.arcsin",
-    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="asin",
     samples=unary(-0.9, 0.9),
 )
@@ -127,7 +127,7 @@ _unary(
     "Return the inverse hyperbolic tangent of each element.",
     aliases=("arctanh",),
     ref="numpy.arctanh",
-    kinks=[kink([1.0], to=[INFINITY], curves=None, outside=POLE)],
+    kinks=[kink([1.0], to=[INFINITY], second=None, outside=POLE)],
     mpmath="atanh",
     samples=unary(-0.9, 0.9),
 )
@@ -242,7 +242,7 @@ _unary(
     lambda g, self: g / self.conj(),
     "Return the natural logarithm of each element.",
     ref="numpy.log",
-    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    kinks=[kink([0.0], to=[INFINITY], second=[-INFINITY], outside=POLE)],
     mpmath="log",
     samples=unary(0.1, 4),
 )
@@ -365,7 +365,7 @@ _unary(
     "rsqrt",
     lambda g, out: g * (out * out * out * -0.5).conj(),
     "Return 1 / sqrt(x) of each element.",
-    kinks=[kink([0.0], to=[-INFINITY], curves=[INFINITY], outside=POLE)],
+    kinks=[kink([0.0], to=[-INFINITY], second=[INFINITY], outside=POLE)],
     mpmath=lambda mp, x: 1 / mp.sqrt(x),
     samples=unary(0.2, 4),
     ref=lambda np, self: 1 / np.sqrt(self),
@@ -435,7 +435,7 @@ _unary(
     lambda g, out: g / (out * 2).conj(),
     "Return the square root of each element.",
     ref="numpy.sqrt",
-    kinks=[kink([0.0], to=[INFINITY], curves=[-INFINITY], outside=POLE)],
+    kinks=[kink([0.0], to=[INFINITY], second=[-INFINITY], outside=POLE)],
     mpmath="sqrt",
     samples=unary(0.1, 4),
 )

@@ -105,7 +105,7 @@ op(
     composite=lambda self, dim, index, shape: padded_to(self.gather(dim, index), shape),
     method=False,
     function=False,
-    doc="Return what lies at an index along a dim, with zeros behind it up to a shape.",
+    doc="Return the elements at an index along a dim, padded with zeros to a shape.",
     samples=[
         case(T(4, 3), 0, at(2, 3, high=4), (2, 3)),
         case(T(4, 3), 1, at(2, 2, high=3), (3, 4)),
@@ -117,7 +117,7 @@ op(
 
 
 def scatter_operands(name, self, dim, index, src):
-    """Check the arguments of a scatter; return what meets: (target, dim, index, src).
+    """Check the arguments of a scatter; return (target, dim, index, src).
 
     All have the index's shape but for the target's size along dim; None if there is no index.
     """
@@ -126,22 +126,22 @@ def scatter_operands(name, self, dim, index, src):
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
     if not index.numel():
         return None
-    flat, place, origin = as_vector(self), as_vector(index), as_vector(src)
-    if origin.ndim != place.ndim:
+    flat, positions, origin = as_vector(self), as_vector(index), as_vector(src)
+    if origin.ndim != positions.ndim:
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    for d, (i, s, n) in enumerate(zip(place.shape, origin.shape, flat.shape)):
+    for d, (i, s, n) in enumerate(zip(positions.shape, origin.shape, flat.shape)):
         if i > s or (d != dim and i > n):
             raise RuntimeError(
                 f"Expected index {list(index.shape)} to be no larger than self "
                 f"{list(self.shape)} apart from dimension {dim} and to be no "
                 f"larger size than src {list(src.shape)}"
             )
-    place, origin, target = kept_apart(flat, place), kept_apart(flat, origin), flat
-    for d, size in enumerate(place.shape):
+    positions, origin, target = kept_apart(flat, positions), kept_apart(flat, origin), flat
+    for d, size in enumerate(positions.shape):
         origin = origin.narrow(d, 0, size)
         if d != dim:
             target = target.narrow(d, 0, size)
-    return target, dim, place, origin
+    return target, dim, positions, origin
 
 
 def scatter_into(primitive):

@@ -10,7 +10,7 @@ from pullback.ops.table.schema import op, ops
 references = references_of("general")
 
 KEY = (at(5, high=4),)
-# Without equal indices: which of two writes to a place counts has no derivative.
+# Without equal indices: which of two writes to a position counts has no derivative.
 _ONCE = (fixed((2, 0, -1), kind="int64"),)
 WRITES = [
     case(T(4, 3), _ONCE, T(3, 3)),
@@ -66,14 +66,14 @@ op(
 def _expand_masks(self, indices):
     """Replace bool masks by their coordinates; returns one index or None per dim."""
     found = []
-    for place, index in enumerate(indices):
+    for position, index in enumerate(indices):
         if index is None:
             found.append(None)
         elif index.dtype.name in ("bool", "uint8"):
             for mine, size in zip(self.shape[len(found) :], index.shape):
                 if mine != size:
                     raise IndexError(
-                        f"The shape of the mask {list(index.shape)} at index {place} "
+                        f"The shape of the mask {list(index.shape)} at index {position} "
                         f"does not match the shape of the indexed tensor "
                         f"{list(self.shape)} at index {len(found)}"
                     )
@@ -108,7 +108,7 @@ def _broadcast_shape(a, b):
     return tuple(y if x == 1 else x for x, y in zip(a, b))
 
 
-def _plan(self, indices):
+def _indexed_dims(self, indices):
     """Return (dims that are indexed, the broadcast indices, their shape, where they go)."""
     indices = _expand_masks(self, indices)
     dims = [d for d, index in enumerate(indices) if index is not None]
@@ -124,26 +124,26 @@ def _front(self, dims):
     return self.permute(tuple(dims + rest))
 
 
-def _refuse_nothing(moved, count, shape):
-    """Refuse indices of a shape into dims of which one has no element, whatever the others have."""
+def _check_nonempty(moved, count, shape):
+    """Raise IndexError for indices into dims of which one has no element."""
     if 0 in moved.shape[:count] and 0 not in shape:
         raise IndexError("index is out of bounds for dimension with size 0")
 
 
 def _index(self, indices):
-    dims, used, shape, at = _plan(self, indices)
+    dims, used, shape, at = _indexed_dims(self, indices)
     if not dims:
         return self.clone()
     moved = _front(self, dims)
-    _refuse_nothing(moved, len(dims), shape)
+    _check_nonempty(moved, len(dims), shape)
     rest = tuple(moved.shape[len(dims) :])
     out = new_empty(self, shape + rest)
     if out.numel():
         run_primitive("index", (out,), (moved, *used))
-    return _place(out, len(shape), at)
+    return _move_dims_back(out, len(shape), at)
 
 
-def _place(out, count, at):
+def _move_dims_back(out, count, at):
     """Move the `count` leading dims that indexing made to where they belong."""
     if at == 0 or count == 0:
         return out
@@ -209,10 +209,10 @@ op(
 
 
 def write_at(target, indices, values, accumulate):
-    dims, used, shape, at = _plan(target, indices)
+    dims, used, shape, at = _indexed_dims(target, indices)
     moved = _front(target, dims)
     count = len(dims)
-    _refuse_nothing(moved, count, shape)
+    _check_nonempty(moved, count, shape)
     full = shape + tuple(moved.shape[count:])
     if at and shape:
         order = (

@@ -23,7 +23,7 @@ from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 
 references = references_of("scatter")
 
-_ONE_EACH = {"expanded": "indices that repeat write one place twice"}
+_ONE_EACH = {"expanded": "indices that repeat write one position twice"}
 
 
 # -- slices of a dim -------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def _check_index(name, index):
 
 
 def _check_slices(name, self, dim, index, source):
-    """Refuse slices that do not go with the index or with self; return the dim."""
+    """Check slices against the index and self; return the dim."""
     dim = wrap_dim(dim, self.ndim, name)
     _check_index(name, index)
     if source.dtype != self.dtype:

@@ -55,8 +55,8 @@ op(
 )
 
 
-def _source_places(mask):
-    """Return which source element each masked place takes; others point at one, too."""
+def _source_positions(mask):
+    """Return which source element each masked position takes; others point at one, too."""
     count = ops.cumsum(cast_to(mask.reshape(-1), dtype_named("int64")), 0)
     return ops.clamp(count - 1, min=0)
 
@@ -78,7 +78,7 @@ def _masked_scatter(self, mask, source):
     if not source.numel() or not self.numel():
         return self.clone()
     taken = ops.index_select(
-        source.reshape(-1), 0, ops.clamp(_source_places(mask), max=source.numel() - 1)
+        source.reshape(-1), 0, ops.clamp(_source_positions(mask), max=source.numel() - 1)
     ).reshape(self.shape)
     return ops.where(mask, taken, self)
 
@@ -89,9 +89,11 @@ def _masked_source_vjp(g, mask, source_like):
     size = count_elements(source_like.shape)
     if not size or not g.numel():
         return ops._zeros_like(source_like)
-    places = ops.clamp(_source_places(mask.expand(g.shape)), max=size - 1)
+    positions = ops.clamp(_source_positions(mask.expand(g.shape)), max=size - 1)
     shares = ops.where(mask, g, 0).reshape(-1)
-    return ops.scatter_add(ops.new_zeros(g, (size,)), 0, places, shares).reshape(source_like.shape)
+    return ops.scatter_add(ops.new_zeros(g, (size,)), 0, positions, shares).reshape(
+        source_like.shape
+    )
 
 
 op(

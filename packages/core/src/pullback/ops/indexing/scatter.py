@@ -1,4 +1,4 @@
-"""Writing and reducing at index tensors along a dim, at masks, and at flat places."""
+"""Writing and reducing at index tensors along a dim, at masks, and at flat positions."""
 
 import math
 
@@ -7,9 +7,9 @@ from pullback.ops.reductions.sorting import _sort_raw
 from pullback.ops.rules.dims import (
     as_vector,
     cast_to,
+    check_dtype,
     dtype_named,
     kept_apart,
-    refuse_dtype,
     wrap_dim,
 )
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
@@ -47,7 +47,7 @@ _WRITTEN = [
     case(T(4, 3), 0, at(0, 3, high=4), T(0, 3)),
     case(T(4, 3), 0, _PLACES, 1.5, only=FLOAT_COMPLEX),
 ]
-_ONE_EACH = {"expanded": "indices that repeat write one place twice"}
+_ONE_EACH = {"expanded": "indices that repeat write one position twice"}
 _WRITTEN = [one._replace(skip={**one.skip, **_ONE_EACH}) for one in _WRITTEN]
 op(
     "scatter_values_(self: Tensor, dim: int, index: Tensor, src: Operand) -> Tensor",
@@ -196,7 +196,7 @@ def combine_by_scan(self, dim, index, src, mode):
     last = _neighbours_differ(targets, dim)
     nothing = ops.new_full(runs, (), -0.0)  # adding it changes no float, not even -0
     total = ops.scatter_add(ops.full_like(self, -0.0), dim, targets, ops.where(last, runs, nothing))
-    met = (
+    written = (
         ops.scatter_add(
             ops.zeros_like(self, dtype=dtype_named("int64")),
             dim,
@@ -205,7 +205,7 @@ def combine_by_scan(self, dim, index, src, mode):
         )
         > 0
     )
-    return ops.where(met, combine(self, total), self)
+    return ops.where(written, combine(self, total), self)
 
 
 def _combine(self, dim, index, src, mode):
@@ -247,7 +247,7 @@ def _least(dtype, mode):
 
 
 def _counts(like, dim, index, include_self):
-    """Return how many elements share each place of an array, at least 1."""
+    """Return how many elements share each position of an array, at least 1."""
     start = ops.full_like(like, 1 if include_self else 0)
     count = ops.scatter_add(start, dim, index, ops.full_like(index, 1, dtype=like.dtype))
     return ops.where(count == 0, 1, count)
@@ -260,9 +260,9 @@ def _check_reduce(reduce, self):
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
         )
     if reduce in ("amax", "amin"):
-        refuse_dtype(f"scatter_reduce_{reduce}", self, "biuf")
+        check_dtype(f"scatter_reduce_{reduce}", self, "biuf")
     elif reduce == "mean":
-        refuse_dtype(f"scatter_reduce_{reduce}", self, "iufc")
+        check_dtype(f"scatter_reduce_{reduce}", self, "iufc")
     return reduce
 
 
@@ -301,8 +301,8 @@ def _products_of_others(src, index, dim):
     one = ops.full_like(values.detach().narrow(dim, 0, 1), 1)
     before = ops.where(starts, 1, ops.cat([one, before.narrow(dim, 0, count - 1)], dim))
     after = ops.where(fresh, 1, ops.cat([after.narrow(dim, 1, count - 1), one], dim))
-    places = ops.scatter(ops.zeros_like(order), dim, order, _numbers_along(order, dim))
-    return ops.gather(before * after, dim, places)
+    positions = ops.scatter(ops.zeros_like(order), dim, order, _numbers_along(order, dim))
+    return ops.gather(before * after, dim, positions)
 
 
 def _numbers_along(like, dim):

@@ -38,8 +38,8 @@ def _take(self, index):
         if index.dtype.name == "int64":
             return ops.index(self.reshape(-1), (index,))
     except IndexError:
-        _check_flat("take", index, self.numel())  # it is told in other words
-        raise  # of an earlier op, which a device tells late
+        _check_flat("take", index, self.numel())  # torch has another message here
+        raise  # of an earlier op, which a device reports late
     _check_flat("take", index, self.numel())
     return ops.index(self.reshape(-1), (index,))
 
@@ -59,8 +59,8 @@ op(
     out_dtype="exact",
     ref=references.take,
     vjp={"self": lambda g, self_like, index: _take_vjp(g, self_like, index)},
-    doc="Return the elements at places of the flattened tensor; negative ones count from the end."
-    "\n\nShape: index's.\n\nRaises: IndexError out of range.",
+    doc="Return the elements at positions of the flattened tensor; negative ones count from the "
+    "end.\n\nShape: index's.\n\nRaises: IndexError out of range.",
     samples=[
         case(T(2, 3), at(4, high=6, low=-6)),
         case(T(2, 3), at(2, 2, high=6)),
@@ -117,7 +117,7 @@ op(
         ),
         "source": lambda g, index, source_shape: ops.take(g, index).reshape(source_shape),
     },
-    doc="Write source (or add it) at places of the flattened tensor; returns self.",
+    doc="Write source (or add it) at positions of the flattened tensor; returns self.",
     overwrites=True,
     samples=_PUTS,
 )
@@ -139,7 +139,7 @@ op(
     ],
     overwrites=True,
     samples=_PUTS,
-    doc="Return a copy with source written (or added) at places of the flattened "
+    doc="Return a copy with source written (or added) at positions of the flattened "
     "tensor.\n\nRaises: IndexError out of range.",
 )
 

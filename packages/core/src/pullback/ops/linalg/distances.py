@@ -159,7 +159,7 @@ op(
     "distances of more than 25 rows come from a matrix product, unless `compute_mode` says "
     "otherwise.",
     kinks=[
-        kink([[1.0, 1.0]], [[1.0, 1.0]], to=([[0.0, 0.0]], [[0.0, 0.0]]), curves=None),
+        kink([[1.0, 1.0]], [[1.0, 1.0]], to=([[0.0, 0.0]], [[0.0, 0.0]]), second=None),
         kink([[1.0, 1.0]], [[1.0, 1.0]], 1.0, to=([[0.0, 0.0]], [[0.0, 0.0]])),
     ],
     samples=[
@@ -180,19 +180,19 @@ op(
 def _pairs(self):
     """Return the numbers of the first and the second row of each pair, in row-major order.
 
-    Row i begins at place i * (2 n - i - 1) / 2; solving for i may be off by one, which is mended.
+    Row i begins at pair i * (2 n - i - 1) / 2; solving for i may be off by one, which is mended.
     """
     n = self.shape[0]
-    place = ops.arange_like(self, n * (n - 1) // 2)
-    root = ops.sqrt((2 * n - 1) ** 2 - 8 * ops.cast(place, dtype_named("float64")))
+    position = ops.arange_like(self, n * (n - 1) // 2)
+    root = ops.sqrt((2 * n - 1) ** 2 - 8 * ops.cast(position, dtype_named("float64")))
     first = ops.cast(((2 * n - 1) - root) / 2, dtype_named("int64"))
 
     def start(row):
         return ops.bitwise_right_shift(row * (2 * n - 1 - row), 1)
 
-    first = ops.where(start(first) > place, first - 1, first)
-    first = ops.where(start(first + 1) <= place, first + 1, first)
-    return first, place - start(first) + first + 1
+    first = ops.where(start(first) > position, first - 1, first)
+    first = ops.where(start(first + 1) <= position, first + 1, first)
+    return first, position - start(first) + first + 1
 
 
 def _pair_gaps(self):
@@ -245,7 +245,7 @@ op(
     ref=references.pdist,
     doc="Return the p-norm distances of all pairs of rows: the upper triangle of cdist, row by "
     "row.\n\nDerivative: 0 where a distance is 0.",
-    kinks=[kink([[1.0, 1.0], [1.0, 1.0]], to=[[0.0, 0.0], [0.0, 0.0]], curves=None)],
+    kinks=[kink([[1.0, 1.0], [1.0, 1.0]], to=[[0.0, 0.0], [0.0, 0.0]], second=None)],
     samples=[
         *(case(T(4, 3), p=p) for p in _ORDERS),
         case(T(5, 2)),
@@ -299,7 +299,7 @@ op(
     vjp={"self": lambda g: g},
     dtypes=FLOATING,
     doc="Return the larger of self and a number; derivative 1 everywhere.",
-    kinks=[kink([0.0, 2.0], 1.0, to=[1.0, 1.0], outside="it is clamp_min with the slope 1")],
+    kinks=[kink([0.0, 2.0], 1.0, to=[1.0, 1.0], outside="it is clamp_min with the derivative 1")],
     nonderivative_at=lambda *arrays: True,
     samples=[case(T(2, 3, low=0.5, high=2), 0.1), case(fixed((0, 1, 2)), 1.5, skip=KINKS)],
     ref=lambda np, self, low: np.maximum(self, low),
@@ -336,7 +336,7 @@ op(
             [1.0, 2.0],
             dim=0,
             to=([2e8 / math.sqrt(20), 4e8 / math.sqrt(20)], [0.0, 0.0]),
-            curves=None,
+            second=None,
             outside="it turns 1e-8 away from there",
         )
     ],

@@ -1,7 +1,7 @@
 """Sums of products by labelled dims.
 
-An equation becomes one list of labels per operand. Labels that only one operand has and that are
-not wanted are summed at once; then operands are multiplied two by two, each pair as one batch of
+An equation becomes one list of labels per operand. Labels of only one operand, which the
+result has not, are summed first; then operands are multiplied two by two, each pair as one batch of
 matrix products. A label is a letter, or (``...``, n): the n-th dim from the right of an ellipsis.
 """
 
@@ -21,34 +21,34 @@ _ELLIPSIS = "..."
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-# -- what is asked for -----------------------------------------------------------------------------
+# -- the equation ----------------------------------------------------------------------------------
 
 
 def _read(text, start, where):
     """Return the labels of a part of the equation."""
-    labels, place = [], 0
-    while place < len(text):
-        letter = text[place]
+    labels, position = [], 0
+    while position < len(text):
+        letter = text[position]
         if letter == ".":
             if _ELLIPSIS in labels:
                 raise RuntimeError(
                     f"einsum(): found '.' for {where} for which an ellipsis was already found"
                 )
-            if text[place : place + 3] != _ELLIPSIS:
+            if text[position : position + 3] != _ELLIPSIS:
                 raise RuntimeError(
                     f"einsum(): found '.' for {where} that is not part of any ellipsis"
                 )
             labels.append(_ELLIPSIS)
-            place += 3
+            position += 3
             continue
         if letter != " ":
             if letter not in _LETTERS:
                 raise RuntimeError(
-                    f"einsum(): invalid subscript given at index {start + place} "
+                    f"einsum(): invalid subscript given at index {start + position} "
                     f"in the equation string, subscripts must be in [a-zA-Z]"
                 )
             labels.append(letter)
-        place += 1
+        position += 1
     return labels
 
 
@@ -191,7 +191,7 @@ def _check_sizes(operands, inputs):
 
 
 def _keep_only(operand, labels, wanted):
-    """Sum the dims whose labels nobody wants."""
+    """Sum the dims whose labels neither the result nor another operand has."""
     dims = tuple(d for d, label in enumerate(labels) if label not in wanted)
     if not dims:
         return operand, labels
@@ -231,7 +231,7 @@ def _widest(left, right):
 
 
 def _multiply(left, a, right, b, wanted):
-    """Contract two operands: labels of both that nobody wants are summed."""
+    """Contract two operands: labels of both that are not wanted later are summed."""
     left, a = _drop_singles(left, a, right, b)
     right, b = _drop_singles(right, b, left, a)
     alike = left.dtype == right.dtype
@@ -239,8 +239,8 @@ def _multiply(left, a, right, b, wanted):
     right, b = _keep_only(right, b, {*wanted, *a})
     if alike and left.dtype != right.dtype:  # only one of two integers was summed
         left, right = left.to(_widest(left, right)), right.to(_widest(left, right))
-    plan = _contraction(tuple(a), tuple(b), frozenset(wanted), left.shape, right.shape)
-    return plan.run(left, right), [*plan.labels]
+    contraction = _contraction(tuple(a), tuple(b), frozenset(wanted), left.shape, right.shape)
+    return contraction.run(left, right), [*contraction.labels]
 
 
 class _Contraction(NamedTuple):
@@ -283,7 +283,7 @@ def _contraction(a, b, wanted, left_shape, right_shape):
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan_of_two(equation, left_shape, right_shape):
+def _pair_contraction(equation, left_shape, right_shape):
     """Return the contraction that is all of an equation, and the order of its result.
 
     None where something else is to be done: diagonals, dims summed alone or dropped, an error.
@@ -307,8 +307,8 @@ def _plan_of_two(equation, left_shape, right_shape):
         or any(sizes.get(x, size) != size for x, size in zip(b, right_shape))
     ):
         return None
-    plan = _contraction(tuple(a), tuple(b), frozenset(output), left_shape, right_shape)
-    return plan, _order(plan.labels, output)
+    contraction = _contraction(tuple(a), tuple(b), frozenset(output), left_shape, right_shape)
+    return contraction, _order(contraction.labels, output)
 
 
 def _order(labels, wanted):
@@ -374,7 +374,7 @@ def _einsum(equation, operands):
         and len(operands) == 2
         and all(hasattr(operand, "data_ptr") for operand in operands)
     ):
-        found = _plan_of_two(equation, operands[0].shape, operands[1].shape)
+        found = _pair_contraction(equation, operands[0].shape, operands[1].shape)
         if found is not None:
             out = found[0].run(*operands)
             return out if found[1] is None else out.permute(found[1])

@@ -50,7 +50,7 @@ def _check_solvable(name, self):
 
 
 def _fail_singular(text, info):
-    """Raise for the first matrix whose elimination met a zero; nothing to see on meta."""
+    """Raise for the first matrix that has a zero pivot; on meta values are unknown."""
     from pullback.linalg import LinAlgError
 
     info = whole_batch(info)
@@ -58,8 +58,8 @@ def _fail_singular(text, info):
         return
     numbers = info.reshape(-1).tolist()
     batch, number = next((b, n) for b, n in enumerate(numbers) if n)
-    place = f"(Batch element {batch}): " if info.ndim else ""
-    raise LinAlgError(text.format(place=place, number=number))
+    prefix = f"(Batch element {batch}): " if info.ndim else ""
+    raise LinAlgError(text.format(prefix=prefix, number=number))
 
 
 def _adjoint(matrices):
@@ -105,8 +105,8 @@ op(
     function=False,
     dtypes=_SOLVED,
     node="LinalgSolveExBackward0",
-    doc="Return the solutions X of self @ X = other, and per matrix at which pivot elimination met "
-    "0, counted from 1, or 0.",
+    doc="Return the solutions X of self @ X = other, and per matrix the number of its first pivot "
+    "that is 0, counted from 1, or 0.",
     samples=[
         _regular(T(3, 2)),
         _two(T(2, 2, 3)),
@@ -149,7 +149,7 @@ op(
     function=False,
     dtypes=_SOLVED,
     node="LinalgInvExBackward0",
-    doc="Return the inverses of matrices, and per matrix at which pivot elimination met 0.",
+    doc="Return the inverses of matrices, and per matrix the number of its first pivot that is 0.",
     samples=[_regular(), _two(), case(T(0, 2, 2)), case(T(0, 0))],
     ref=lambda np, self: (np.linalg.inv(self), np.zeros(self.shape[:-2])),
 )
@@ -158,7 +158,7 @@ op(
 def _inverse(self):
     found, info = _inv_ex(self, False)
     _fail_singular(
-        "linalg.inv: {place}The diagonal element {number} is zero, the inversion could "
+        "linalg.inv: {prefix}The diagonal element {number} is zero, the inversion could "
         "not be completed because the input matrix is singular.",
         info,
     )
@@ -267,7 +267,8 @@ def _solve_ex(name, self, other, left):
 def _solve(self, other, left):
     out, info = _solve_ex("linalg.solve", self, other, left)
     _fail_singular(
-        "torch.linalg.solve: {place}The solver failed because the input matrix is singular.", info
+        "torch.linalg.solve: {prefix}The solver failed because the input matrix is singular.",
+        info,
     )
     return out
 

@@ -84,7 +84,7 @@ op(
 
 
 def _matmul(self, other):
-    """The rules of NumPy's matmul, by mm and bmm."""
+    """NumPy's rules of matmul, by mm and bmm."""
     if self.ndim == 0 or other.ndim == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are "
@@ -392,7 +392,7 @@ op(
 
 
 def _addbmm(self, batch1, batch2, beta, alpha):
-    """One product of matrices: the batches lie side by side in the dim that is summed."""
+    """One product of matrices: the batches are joined in the dim that is summed."""
     _batches("addbmm", batch1, batch2)
     (count, rows, inner), (other, have, columns) = batch1.shape, batch2.shape
     if count != other:

@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.ops.linalg.matmul import broadcast_shape, count_elements
-from pullback.ops.rules.dims import refuse_dtype, type_name
+from pullback.ops.rules.dims import check_dtype, type_name
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -187,7 +187,7 @@ op(
 def _trace(self):
     if self.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {self.ndim}")
-    refuse_dtype("trace", self, "iufc")
+    check_dtype("trace", self, "iufc")
     return self.diagonal().sum()
 
 
@@ -233,7 +233,7 @@ def _check_cross(self, other, dim):
             f"linalg.cross: expected scalar type {type_name(self.dtype)} but found "
             f"{type_name(other.dtype)}"
         )
-    refuse_dtype("cross", self, "iufc")
+    check_dtype("cross", self, "iufc")
 
 
 def _linalg_cross(self, other, dim):

@@ -57,7 +57,7 @@ def _diagonal(matrices):
     return matrices.diagonal(0, -2, -1)
 
 
-def _refuse_phase(u_part, v_part):
+def _check_phase(u_part, v_part):
     """Raise where a result depends on the phases of complex singular vectors, which are free."""
     turn = sum(ops.imag(_diagonal(part)) for part in (u_part, v_part) if part is not None)
     if not all_hold(ops.abs(turn) <= 1e-2):
@@ -100,7 +100,7 @@ def _vjp(gs, self_shape, out0, out1, out2):
             rest = gvh / across
             beside.append(ops.matmul(u, rest - ops.matmul(ops.matmul(rest, _adjoint(vh)), vh)))
     if u.is_complex():
-        _refuse_phase(u_part, v_part)
+        _check_phase(u_part, v_part)
         if u_part is not None and v_part is not None:
             inner = inner + ops.diag_embed(_diagonal(u_part) / (2 * values))
     return sum(beside, ops.matmul(ops.matmul(u, inner), vh))
@@ -125,7 +125,7 @@ op(
 
 
 def _checked(name, self):
-    """Refuse what has no decomposition."""
+    """Check that the operand is a floating matrix or a batch of them."""
     if self.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if self.dtype.kind not in "fc":
@@ -141,14 +141,14 @@ def _decompose(self, full_matrices):
         raise unsupported("linalg_svd_cpu", self.dtype)
     *found, info = ops.svd_batch(self, full_matrices)
     _fail_singular(
-        "linalg.svd: {place}The algorithm failed to converge because the input matrix "
+        "linalg.svd: {prefix}The algorithm failed to converge because the input matrix "
         "contained non-finite values.",
         info,
     )
     return found
 
 
-def _refuse_driver(driver):
+def _check_driver(driver):
     if driver is not None:
         raise RuntimeError(
             "linalg.svd: keyword argument `driver=` is only supported on CUDA "
@@ -157,12 +157,12 @@ def _refuse_driver(driver):
 
 
 def _svd(A, full_matrices, driver):
-    _refuse_driver(driver)
+    _check_driver(driver)
     return _SVD(*_decompose(A, full_matrices))
 
 
 def _svdvals(A, driver):
-    _refuse_driver(driver)
+    _check_driver(driver)
     return _decompose(A, False)[1]
 
 
@@ -221,7 +221,7 @@ op(
     function="svdvals",
     out=True,
     dtypes=_DECOMPOSED,
-    kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, 1.0]], curves=None)],
+    kinks=[kink([[1.0, 0.0], [0.0, 1.0]], to=[[1.0, 0.0], [0.0, 1.0]], second=None)],
     samples=_MATRICES,
     ref=lambda np, A: np.linalg.svd(A, compute_uv=False),
     doc="Return the singular values of matrices, in descending order.\n\n"
@@ -328,8 +328,8 @@ op(
     "rows).\n\nRaises: RuntimeError for other orders.",
     kinks=[
         kink([[0.0, 0.0], [0.0, 0.0]], "fro", to=[[0.0, 0.0], [0.0, 0.0]], differs=TORCH_NAN),
-        kink([[1.0, 0.0], [0.0, 1.0]], 2, to=[[0.5, 0.0], [0.0, 0.5]], curves=None),
-        kink([[1.0, 0.0], [0.0, 1.0]], "nuc", to=[[1.0, 0.0], [0.0, 1.0]], curves=None),
+        kink([[1.0, 0.0], [0.0, 1.0]], 2, to=[[0.5, 0.0], [0.0, 0.5]], second=None),
+        kink([[1.0, 0.0], [0.0, 1.0]], "nuc", to=[[1.0, 0.0], [0.0, 1.0]], second=None),
     ],
     samples=[
         *(

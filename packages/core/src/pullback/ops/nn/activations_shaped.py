@@ -129,7 +129,7 @@ op(
             [0.0],
             [0.25],
             to=([0.25], [0.0]),
-            curves=([1.0], [1.0]),
+            second=([1.0], [1.0]),
             differs="torch's second derivative is 0, although its slope is the weight",
         )
     ],

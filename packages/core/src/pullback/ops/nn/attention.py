@@ -163,7 +163,7 @@ op(
     dtypes=FLOATING,
     ref=references.attention,
     doc="Return softmax(query @ key.T * scale + mask) @ value, over the last two dims.\n\nA bool "
-    "mask tells which keys a query sees; a float one is added. `is_causal` shows query i the "
+    "mask is True where a query sees a key; a float one is added. `is_causal` shows query i the "
     "keys up to i. The default scale is 1 / sqrt(the last size). With `enable_gqa` keys and "
     'values may have fewer heads (dim -3).\n\nSource: Vaswani et al., "Attention is all you '
     'need", 2017, equation 1.',

@@ -2,10 +2,10 @@
 
 from pullback.ops.nn.pooling import (
     SIZES,
-    adaptive_plan,
     adaptive_samples,
+    adaptive_spec,
     nested,
-    sliding_plan,
+    sliding_spec,
 )
 from pullback.ops.nn.windows import product
 from pullback.ops.rules.dims import require
@@ -21,18 +21,18 @@ _AVERAGED = FLOATING | 0x020  # and int64, as in torch
 # -- the mean --------------------------------------------------------------------------------------
 
 
-def mean_plan(shape, geometry, padded, divisor):
-    """Return the plan of avg_pool; primitives.py says what its parameters are."""
-    return (shape,), (OWN_DTYPE,), (geometry, padded, divisor)
+def avg_pool_spec(shape, window_params, padded, divisor):
+    """Return the output spec of avg_pool; primitives.py says what its parameters are."""
+    return (shape,), (OWN_DTYPE,), (window_params, padded, divisor)
 
 
 _MEANS = [
-    ((2, 5), mean_plan((2, 3), (3, 2, 1, 1), True, 0)),
-    ((1, 4, 5), mean_plan((1, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1), False, 6)),
-    ((2, 6), mean_plan((2, 2), (4, 2, 0, 1), False, 0)),
+    ((2, 5), avg_pool_spec((2, 3), (3, 2, 1, 1), True, 0)),
+    ((1, 4, 5), avg_pool_spec((1, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1), False, 6)),
+    ((2, 6), avg_pool_spec((2, 2), (4, 2, 0, 1), False, 0)),
 ]
 op(
-    "avg_pool(self: Tensor, plan: any, node: str) -> Tensor",
+    "avg_pool(self: Tensor, spec: any, node: str) -> Tensor",
     forward="structured",
     jvp="linear",
     kernel="avg_pool",
@@ -40,17 +40,17 @@ op(
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.avg_pool_backward(
-            g, mean_plan(self_shape, *plan[2]), node
+        "self": lambda g, self_shape, spec, node: ops.avg_pool_backward(
+            g, avg_pool_spec(self_shape, *spec[2]), node
         )
     },
     doc="Return the sums of windows of the last dims, over a divisor or their numbers of elements.",
     dtypes=_AVERAGED,
     ref=references.avg_pool_primitive,
-    samples=[case(T(*shape), plan, "AvgPool2DBackward0") for shape, plan in _MEANS],
+    samples=[case(T(*shape), spec, "AvgPool2DBackward0") for shape, spec in _MEANS],
 )
 op(
-    "avg_pool_backward(self: Tensor, plan: any, node: str) -> Tensor",
+    "avg_pool_backward(self: Tensor, spec: any, node: str) -> Tensor",
     forward="structured",
     jvp="linear",
     kernel="avg_pool_backward",
@@ -58,16 +58,16 @@ op(
     function=False,
     node=lambda node: node.replace("Backward0", "BackwardBackward0"),
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.avg_pool(
-            g, mean_plan(self_shape, *plan[2]), node
+        "self": lambda g, self_shape, spec, node: ops.avg_pool(
+            g, avg_pool_spec(self_shape, *spec[2]), node
         )
     },
-    doc="Return the adjoint of avg_pool.",
+    doc="Return the derivative of avg_pool times self.",
     dtypes=FLOATING,
     ref=references.avg_pool_primitive_backward,
     samples=[
-        case(T(*plan[0][0]), mean_plan(shape, *plan[2]), "AvgPool2DBackward0")
-        for shape, plan in _MEANS
+        case(T(*spec[0][0]), avg_pool_spec(shape, *spec[2]), "AvgPool2DBackward0")
+        for shape, spec in _MEANS
     ],
 )
 
@@ -92,7 +92,7 @@ def _avg_pool(rank):
     def run(
         self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None
     ):
-        plan = sliding_plan(
+        spec = sliding_spec(
             self,
             name,
             rank,
@@ -101,15 +101,15 @@ def _avg_pool(rank):
             padding,
             1,
             ceil_mode,
-            mean_plan,
+            avg_pool_spec,
             (bool(count_include_pad), divisor_override or 0),
         )
         if rank == 3:
-            _check_volume(self, plan[2][0][:3])
+            _check_volume(self, spec[2][0][:3])
         if divisor_override == 0:
             raise RuntimeError("divisor must be not zero")
         require(name, _AVERAGED, self)
-        return ops.avg_pool(self, plan, node)
+        return ops.avg_pool(self, spec, node)
 
     return run
 
@@ -154,11 +154,11 @@ def _adaptive_avg_pool(rank):
     node = f"AdaptiveAvgPool{max(rank, 2)}DBackward0"
 
     def run(self, output_size):
-        plan = adaptive_plan(self, name, output_size, mean_plan, False, 0)
+        spec = adaptive_spec(self, name, output_size, avg_pool_spec, False, 0)
         require(name, FLOATING, self)
-        if rank > 1 and plan[0][0][-rank:] == (1,) * rank:
+        if rank > 1 and spec[0][0][-rank:] == (1,) * rank:
             return ops.mean(self, tuple(range(-rank, 0)), True)  # as in torch
-        return ops.avg_pool(self, plan, node)
+        return ops.avg_pool(self, spec, node)
 
     return run
 

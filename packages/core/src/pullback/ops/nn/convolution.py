@@ -1,7 +1,7 @@
-"""Convolutions: one map that is linear in input and weight, and its two adjoints.
+"""Convolutions: a function that is linear in input and weight, and its two derivatives.
 
-With y = C(x, w), the adjoint in x is x = I(y, w), which is also the transposed convolution, and
-the adjoint in w is w = W(x, y). Each derivative of one of the three is one of the other two.
+With y = C(x, w), the derivative by x is x = I(y, w), which is also the transposed convolution, and
+the derivative by w is w = W(x, y). Each derivative of one of the three is one of the other two.
 """
 
 import functools
@@ -55,8 +55,8 @@ op(
         ),
         "bias": _bias_vjp,
     },
-    doc="Return the correlation of an input with a weight, which has `counts` places per dim.\n\n"
-    "Shape: (n, c, ...) and (o, c / groups, ...) give (n, o, *counts).",
+    doc="Return the correlation of an input with a weight, which has `counts` positions per "
+    "dim.\n\nShape: (n, c, ...) and (o, c / groups, ...) give (n, o, *counts).",
     samples=[case(T(*x), T(*w), T(w[0]), *rest) for x, w, *rest in _MAPS],
     dtypes=NUMBERS,
     ref=references.convolution_forward,
@@ -81,7 +81,7 @@ op(
         ),
         "bias": _bias_vjp,
     },
-    doc="Return the adjoint of _convolution in its input: the transposed convolution.\n\n"
+    doc="Return the derivative of _convolution by its input: the transposed convolution.\n\n"
     "Shape: (n, o, ...) and (o, c / groups, ...) give (n, c, *sizes).",
     samples=[
         case(T(x[0], w[0], *counts), T(*w), T(x[1]), x[2:], *rest) for x, w, counts, *rest in _MAPS
@@ -106,7 +106,7 @@ op(
             ops.conj(self), g, None, other_shape[2:], stride, padding, dilation, groups
         ),
     },
-    doc="Return the adjoint of _convolution in its weight.\n\n"
+    doc="Return the derivative of _convolution by its weight.\n\n"
     "Shape: (n, c, ...) and (n, o, ...) give (o, c / groups, *kernel).",
     samples=[case(T(*x), T(x[0], w[0], *counts), w[2:], *rest) for x, w, counts, *rest in _MAPS],
     dtypes=NUMBERS,
@@ -231,7 +231,7 @@ def _output_sizes(size, weight, stride, padding, dilation, output_padding):
 
 
 @functools.lru_cache(maxsize=512, typed=True)
-def _geometry(
+def _convolution_params(
     name, dtype, size, weight, bias, stride, padding, dilation, transposed, output_padding, groups
 ):
     """Check all but kinds; return the sizes of the result, stride, padding and dilation by dim."""
@@ -275,7 +275,7 @@ def _run(self, weight, bias, stride, padding, dilation, transposed, output_paddi
         dilation = _spread(dilation, rank, name, "dilation")
     if type(output_padding) is not int:
         output_padding = _spread(output_padding, rank, name, "output_padding")
-    counts, stride, padding, dilation = _geometry(
+    counts, stride, padding, dilation = _convolution_params(
         name,
         self.dtype,
         self.shape,
@@ -491,7 +491,8 @@ for _rank, _what in ((1, "signal"), (2, "image"), (3, "volume")):
         namespace=("", "functional"),
         dtypes=_TRANSPOSED,
         ref=references.conv_transpose,
-        doc=f"Return the transposed convolution of a {_what}: the adjoint of a convolution.\n\n"
+        doc=f"Return the transposed convolution of a {_what}: the derivative of a convolution by "
+        f"its input.\n\n"
         "Shape: (n, c, ...) and (c, o / groups, ...) give (n, o, ...); n may be missing.\n\n"
         "Raises: RuntimeError where channels, groups, sizes or dtypes do not fit.",
         samples=_transposed_samples(_rank),

@@ -5,7 +5,7 @@ Source of alpha dropout: Klambauer et al., "Self-normalizing neural networks", 2
 
 import warnings
 
-from pullback.ops.rules.dims import refuse_dtype, type_name
+from pullback.ops.rules.dims import check_dtype, type_name
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -24,8 +24,8 @@ def _check(name, p, error=ValueError):
     return p
 
 
-def _refuse_others(self):
-    refuse_dtype("bernoulli_scalar_cpu_", self, "biuf")
+def _check_floating(self):
+    check_dtype("bernoulli_scalar_cpu_", self, "biuf")
     if not self.is_floating_point():
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {type_name(self.dtype)}"
@@ -49,7 +49,7 @@ def _by_channel(self):
 def _drop(self, p, training, inplace, channels=False):
     if not training or p == 0 or not self.numel():
         return self
-    _refuse_others(self)
+    _check_floating(self)
     shape = _by_channel(self) if channels else tuple(self.shape)
     scale = ops.zeros_like(self) if p == 1 else _kept(self, shape, p) / (1 - p)
     return ops.mul_(self, scale) if inplace else self * scale
@@ -153,7 +153,7 @@ def _alpha_drop(self, p, training, inplace, channels=False):
     """Zeroed elements get the value at which SELU saturates; mean and variance are kept."""
     if not training or p == 0 or not self.numel():
         return self
-    _refuse_others(self)
+    _check_floating(self)
     if p == 1:
         scale, shift = ops.zeros_like(self), 0
     else:

@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.ops.nn.losses.util import all_hold
-from pullback.ops.rules.dims import cast_to, dtype_named, refuse_dtype, type_name
+from pullback.ops.rules.dims import cast_to, check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of
@@ -157,7 +157,7 @@ def _check_bags(self, weight, offsets, mode, scale_grad_by_freq, sparse, per_sam
         )
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
-    refuse_dtype("embedding_bag", weight, "f")
+    check_dtype("embedding_bag", weight, "f")
     if self.ndim == 2 and offsets is not None:
         raise ValueError(
             f"if input is 2D, then offsets has to be None, as input is treated is a "
@@ -251,9 +251,9 @@ def _take(weight, numbers, padding_idx, scale_grad_by_freq):
     except IndexError:
         rows = weight.shape[0]
         values = numbers.tolist()
-        place = next(n for n, value in enumerate(values) if not 0 <= value < rows)
+        position = next(n for n, value in enumerate(values) if not 0 <= value < rows)
         raise RuntimeError(
-            f"Index {place} of input takes value {values[place]} which is not in "
+            f"Index {position} of input takes value {values[position]} which is not in "
             f"the valid range [0, {rows})"
         ) from None
 
@@ -320,7 +320,7 @@ op(
     dtypes=FLOATING,
     ref=references.embedding_bag,
     doc="Return rows of `weight` at the indices in self, summed, averaged or maximized by bag.\n\n"
-    "A bag is a row of a matrix of indices, or what lies between two `offsets` into a vector of "
+    "A bag is a row of a matrix of indices, or the part between two `offsets` of a vector of "
     "them. An empty bag gives 0; `padding_idx` counts for nothing.\n\nThe gradient is dense, "
     "also with `sparse`.\n\nRaises: RuntimeError out of range.",
     kinks=[kink(Fixed([0, 1]), [[1.0], [1.0]], Fixed([0]), mode="max", to=[[1.0], [0.0]])],

@@ -20,7 +20,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 
 
 def _in_elements(x, size, align_corners):
-    """Turn [-1, 1] into places of a dim."""
+    """Convert coordinates in [-1, 1] to positions in a dim."""
     return (x + 1) * ((size - 1) / 2) if align_corners else ((x + 1) * size - 1) / 2
 
 
@@ -50,7 +50,7 @@ def _kept_inside(x, size, padding_mode, align_corners):
 
 
 def _taps(x, size, mode, padding_mode, align_corners):
-    """Return (place, weight) of the elements of one dim that take part."""
+    """Return (position, weight) of the elements of one dim that take part."""
     x = _in_elements(x, size, align_corners)
     if mode == "bicubic":
         low = ops.floor(x).detach()
@@ -60,14 +60,14 @@ def _taps(x, size, mode, padding_mode, align_corners):
         ]
     x = _kept_inside(x, size, padding_mode, align_corners)
     if mode == "nearest":
-        place = ops.round(x)  # its derivative, zeros, is the grid's
-        return [(place.detach(), ops.where(_inside(place, size), place * 0 + 1, 0))]
+        position = ops.round(x)  # its derivative, zeros, is the grid's
+        return [(position.detach(), ops.where(_inside(position, size), position * 0 + 1, 0))]
     low = ops.floor(x).detach()
     return [(low, low + 1 - x), (low + 1, x - low)]
 
 
-def _inside(place, size):
-    return ops.bitwise_and(place >= 0, place <= size - 1)
+def _inside(position, size):
+    return ops.bitwise_and(position >= 0, position <= size - 1)
 
 
 # -- grid_sample -----------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def _sample(self, grid, mode, padding_mode, align_corners):
     import pullback
 
     wide = accumulate_dtype(self.dtype)
-    if wide != self.dtype:  # places need more digits than 16 bits have
+    if wide != self.dtype:  # positions need more digits than 16 bits have
         out = _sample(self.to(wide), grid.to(wide), mode, padding_mode, align_corners)
         return out.to(self.dtype)
     sizes = self.shape[2:]
@@ -93,9 +93,9 @@ def _sample(self, grid, mode, padding_mode, align_corners):
     total = None
     for chosen in itertools.product(*taps):
         index, weight, inside = 0, 1, None
-        for (place, part), size in zip(chosen, sizes):
-            within = _inside(place, size)
-            index = index * size + ops.where(within, place, 0).to(pullback.int64)
+        for (position, part), size in zip(chosen, sizes):
+            within = _inside(position, size)
+            index = index * size + ops.where(within, position, 0).to(pullback.int64)
             weight = part * weight
             inside = within if inside is None else ops.bitwise_and(inside, within)
         index = index.reshape((shape[0], 1, shape[2])).expand(shape)
@@ -195,7 +195,7 @@ _VARIANTS = [
     for corners in (False, True)
 ]
 # Of an image of 2 x 2 elements, at the first of them.
-_KINK = {"to": ([[[[1.0, 0.0], [0.0, 0.0]]]], [[[[1.0, 2.0]]]]), "curves": None}
+_KINK = {"to": ([[[[1.0, 0.0], [0.0, 0.0]]]], [[[[1.0, 2.0]]]]), "second": None}
 _CORNER = [[[[1.0, 2.0], [3.0, 5.0]]]], [[[[-0.5, -0.5]]]]
 op(
     "grid_sampler(self: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, "
@@ -239,7 +239,7 @@ op(
 
 
 def _line(like, count, align_corners):
-    """Return the places of a dim's elements in [-1, 1]."""
+    """Return the positions of a dim's elements in [-1, 1]."""
     import pullback
 
     parts = count - 1 if align_corners and count > 1 else count

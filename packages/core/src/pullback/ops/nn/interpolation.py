@@ -14,10 +14,10 @@ from pullback.ops.table.schema import FLOATING, op, ops
 references = references_of("interpolation")
 
 _UINT8 = 0x002
-_MANY = 1 << 20  # places of a result whose taps take much longer to find than memory
+_MANY = 1 << 20  # elements of a result whose taps take much longer to find than memory
 
-# A plan holds for each of the last dims None, where nothing changes, or its taps: pairs (indices,
-# weights) with one index and one weight per place of the result. Weights of None are 1.
+# `taps_by_dim` has for each of the last dims None, where nothing changes, or its taps: pairs
+# (indices, weights) with one index and one weight per element of the result. Weights of None are 1.
 
 
 def _index(self, indices, dim, shape):
@@ -48,9 +48,9 @@ def _along(taps, dtype, device):
     return tuple(found)
 
 
-def _interpolate_forward(self, plan, node):
+def _interpolate_forward(self, taps_by_dim, node):
     out = cast_to(self, accumulate_dtype(self.dtype)).contiguous()
-    for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
+    for dim, taps in reversed(list(enumerate(taps_by_dim, self.ndim - len(taps_by_dim)))):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1 :]))
             run_primitive("interpolate", (made,), (out, *_along(taps, out.dtype, out.device)), dim)
@@ -58,9 +58,9 @@ def _interpolate_forward(self, plan, node):
     return put(new_empty(self, self.shape), self) if out is self else cast_to(out, self.dtype)
 
 
-def _interpolate_backward(self, sizes, plan, node):
+def _interpolate_backward(self, sizes, taps_by_dim, node):
     out = self.to(accumulate_dtype(self.dtype)).contiguous()
-    for dim, taps in enumerate(plan, self.ndim - len(plan)):
+    for dim, taps in enumerate(taps_by_dim, self.ndim - len(taps_by_dim)):
         if taps is not None:
             made = new_empty(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1 :]))
             operands = (out, *_along(taps, out.dtype, out.device))
@@ -73,9 +73,9 @@ def _interpolate_backward(self, sizes, plan, node):
 
 
 @decomposition("interpolate")
-def composed_interpolate(self, plan, node):
-    out = self if plan_is_copy(plan) else self.to(accumulate_dtype(self.dtype))
-    for dim, taps in reversed(list(enumerate(plan, self.ndim - len(plan)))):
+def composed_interpolate(self, taps_by_dim, node):
+    out = self if taps_copy(taps_by_dim) else self.to(accumulate_dtype(self.dtype))
+    for dim, taps in reversed(list(enumerate(taps_by_dim, self.ndim - len(taps_by_dim)))):
         if taps is None:
             continue
         shape = (*out.shape[:dim], len(taps[0][0]), *out.shape[dim + 1 :])
@@ -87,15 +87,15 @@ def composed_interpolate(self, plan, node):
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 
 
-def plan_is_copy(plan):
+def taps_copy(taps_by_dim):
     """Return whether elements are only repeated or left out."""
-    return all(taps is None or (len(taps) == 1 and taps[0][1] is None) for taps in plan)
+    return all(taps is None or (len(taps) == 1 and taps[0][1] is None) for taps in taps_by_dim)
 
 
 @decomposition("interpolate_backward")
-def composed_interpolate_backward(self, sizes, plan, node):
+def composed_interpolate_backward(self, sizes, taps_by_dim, node):
     out = self.to(accumulate_dtype(self.dtype))
-    for dim, taps in enumerate(plan, self.ndim - len(plan)):
+    for dim, taps in enumerate(taps_by_dim, self.ndim - len(taps_by_dim)):
         if taps is None:
             continue
         total = new_filled(out, (*out.shape[:dim], sizes[dim], *out.shape[dim + 1 :]))
@@ -107,12 +107,12 @@ def composed_interpolate_backward(self, sizes, plan, node):
     return put(new_empty(self, self.shape), self) if out is self else out.to(self.dtype)
 
 
-_PLANS = [
+_TAPS = [
     ((2, 4), ((((0, 0, 1, 3, 3), None),),), (2, 5)),
     ((1, 3, 4), ((((0, 1), (0.25, 0.5)), ((1, 2), (0.75, 0.5))), None), (1, 2, 4)),
 ]
 op(
-    "_interpolate(self: Tensor, plan: any, node: str) -> Tensor",
+    "_interpolate(self: Tensor, taps_by_dim: any, node: str) -> Tensor",
     jvp="linear",
     forward=_interpolate_forward,
     kernel="interpolate",
@@ -120,31 +120,31 @@ op(
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda g, self_shape, plan, node: ops.interpolate_backward(
-            g, self_shape, plan, node
+        "self": lambda g, self_shape, taps_by_dim, node: ops.interpolate_backward(
+            g, self_shape, taps_by_dim, node
         )
     },
-    doc="Return weighted sums of elements along the last dims, as a plan says.",
+    doc="Return weighted sums of elements along the last dims.",
     dtypes=_UINT8 | FLOATING,
     ref=references.interpolate_primitive,
     samples=[
-        case(T(*shape), plan, "Upsample", only=kinds)
-        for (shape, plan, _), kinds in zip(_PLANS, (_UINT8 | FLOATING, FLOATING))
+        case(T(*shape), taps_by_dim, "Upsample", only=kinds)
+        for (shape, taps_by_dim, _), kinds in zip(_TAPS, (_UINT8 | FLOATING, FLOATING))
     ],
 )
 op(
-    "interpolate_backward(self: Tensor, sizes: int[], plan: any, node: str) -> Tensor",
+    "interpolate_backward(self: Tensor, sizes: int[], taps_by_dim: any, node: str) -> Tensor",
     jvp="linear",
     forward=_interpolate_backward,
     kernel="interpolate_backward",
     method=False,
     function=False,
     node=lambda node: node.replace("Backward0", "BackwardBackward0"),
-    vjp={"self": lambda g, plan, node: ops._interpolate(g, plan, node)},
-    doc="Return the adjoint of interpolate.",
+    vjp={"self": lambda g, taps_by_dim, node: ops._interpolate(g, taps_by_dim, node)},
+    doc="Return the derivative of _interpolate times self.",
     dtypes=FLOATING,
     ref=references.interpolate_primitive_backward,
-    samples=[case(T(*made), shape, plan, "Upsample") for shape, plan, made in _PLANS],
+    samples=[case(T(*made), shape, taps_by_dim, "Upsample") for shape, taps_by_dim, made in _TAPS],
 )
 
 
@@ -168,9 +168,9 @@ def _nearest(size, count, scale, shift, rounded):
     step = rounded(_step(size, count, scale, False))
     indices = []
     for number in range(count):
-        place = rounded(max(step * (number + shift) - shift, 0.0))
-        place = rounded(place + shift)
-        indices.append(min(int(_single(place)), size - 1))
+        position = rounded(max(step * (number + shift) - shift, 0.0))
+        position = rounded(position + shift)
+        indices.append(min(int(_single(position)), size - 1))
     return [(tuple(indices), None)]
 
 
@@ -180,9 +180,9 @@ def _source(number, step, align_corners):
 
 def _linear(size, count, scale, align_corners):
     step = _step(size, count, scale, align_corners)
-    places = [max(_source(number, step, align_corners), 0.0) for number in range(count)]
-    lows = [min(int(place), size - 1) for place in places]
-    above = [min(max(place - low, 0.0), 1.0) for place, low in zip(places, lows)]
+    positions = [max(_source(number, step, align_corners), 0.0) for number in range(count)]
+    lows = [min(int(position), size - 1) for position in positions]
+    above = [min(max(position - low, 0.0), 1.0) for position, low in zip(positions, lows)]
     return [
         (tuple(lows), tuple([1.0 - part for part in above])),
         (tuple([min(low + 1, size - 1) for low in lows]), tuple(above)),
@@ -206,9 +206,9 @@ def cubic_weights(t, a=-0.75):
 
 def _cubic(size, count, scale, align_corners):
     step = _step(size, count, scale, align_corners)
-    places = [_source(number, step, align_corners) for number in range(count)]
-    lows = [math.floor(place) for place in places]
-    weights = [cubic_weights(place - low) for place, low in zip(places, lows)]
+    positions = [_source(number, step, align_corners) for number in range(count)]
+    lows = [math.floor(position) for position in positions]
+    weights = [cubic_weights(position - low) for position, low in zip(positions, lows)]
     return [
         (
             tuple([min(max(low + tap - 1, 0), size - 1) for low in lows]),
@@ -249,28 +249,28 @@ def _filtered(size, count, scale, align_corners, kernel, reach):
         center = step * (number + 0.5)  # with aligned corners too, as in torch
         low = max(int(center - support + 0.5), 0)
         high = min(int(center + support + 0.5), size)
-        weights = [kernel((place - center + 0.5) * shrink) for place in range(low, high)]
+        weights = [kernel((position - center + 0.5) * shrink) for position in range(low, high)]
         total = sum(weights) or 1.0
         rows.append((low, [weight / total for weight in weights]))
     taps = max(len(weights) for _, weights in rows)
     rows = [_lengthened(low, weights, taps) for low, weights in rows]
     return [
-        (tuple([places[tap] for places, _ in rows]), tuple([row[tap] for _, row in rows]))
+        (tuple([positions[tap] for positions, _ in rows]), tuple([row[tap] for _, row in rows]))
         for tap in range(taps)
     ]
 
 
 def _lengthened(low, weights, taps):
-    """Return so many places and weights; the last one is split, as zero times infinity is NaN."""
-    places = [low + min(tap, len(weights) - 1) for tap in range(taps)]
+    """Return `taps` indices and weights; the last one is split, as zero times infinity is NaN."""
+    positions = [low + min(tap, len(weights) - 1) for tap in range(taps)]
     while len(weights) < taps:
         half = weights.pop() / 2
         weights += [half, half]
-    return places, weights
+    return positions, weights
 
 
 class Taps(tuple):
-    """Taps that caches know by identity: to hash millions of places takes long."""
+    """Taps that caches know by identity: to hash millions of positions takes long."""
 
     __slots__ = ()
     __eq__ = object.__eq__
@@ -418,7 +418,7 @@ def _checked(shape, size, scale_factor, mode, align_corners, recompute, antialia
 
 
 @functools.lru_cache(maxsize=512, typed=True)
-def _plan(shape, counts, scales, mode, align_corners, antialias, rounded):
+def _taps_by_dim(shape, counts, scales, mode, align_corners, antialias, rounded):
     return tuple(
         [
             _taps(mode, bool(align_corners), antialias, rounded, n, m, scale)
@@ -446,16 +446,16 @@ def _interpolate(self, size, scale_factor, mode, align_corners, recompute_scale_
         # No taps for what no memory can hold.
         new_empty(self, (max(self.shape[0], 1), self.shape[1], *counts))
     rounded = float if self.dtype.itemsize == 8 else _single
-    plan = _plan(self.shape, counts, scales, mode, align_corners, antialias, rounded)
+    taps_by_dim = _taps_by_dim(self.shape, counts, scales, mode, align_corners, antialias, rounded)
     if smooth_bytes:
-        return _interpolate_bytes(self, plan, node)
-    return ops._interpolate(self, plan, node)
+        return _interpolate_bytes(self, taps_by_dim, node)
+    return ops._interpolate(self, taps_by_dim, node)
 
 
-def _interpolate_bytes(image, plan, node):
+def _interpolate_bytes(image, taps_by_dim, node):
     """Return an image of bytes; as in torch, they are bytes again after the pass over each dim."""
-    for dim in reversed(range(len(plan))):
-        alone = tuple(taps if d == dim else None for d, taps in enumerate(plan))
+    for dim in reversed(range(len(taps_by_dim))):
+        alone = tuple(taps if d == dim else None for d, taps in enumerate(taps_by_dim))
         found = ops._interpolate(ops.cast(image, dtype_named("float32")), alone, node)
         image = ops.cast(ops.clamp(ops.floor(found + 0.5), 0, 255), image.dtype)
     return image

@@ -38,7 +38,7 @@ def _constant_forward(self, pad, value):
     if isinstance(value, complex) and not self.dtype.is_complex:
         raise RuntimeError("value cannot be converted to type double without overflow")
     shape = list(self.shape)
-    places = []
+    moves = []
     for dim, (before, after) in zip(range(self.ndim - 1, -1, -1), _ends(pad)):
         kept = shape[dim] + min(before, 0) + min(after, 0)
         if kept < 0:
@@ -46,11 +46,11 @@ def _constant_forward(self, pad, value):
                 f"narrow(): length must be non-negative: padding {before} and "
                 f"{after} leaves nothing of dimension {dim} of {list(self.shape)}"
             )
-        places.append((dim, max(before, 0), max(-before, 0), kept))
+        moves.append((dim, max(before, 0), max(-before, 0), kept))
         shape[dim] += before + after
     out = new_filled(self, shape, value)
     inner = out
-    for dim, target, source, length in places:
+    for dim, target, source, length in moves:
         inner = ops.narrow(inner, dim, target, length)
         self = ops.narrow(self, dim, source, length)
     put(inner, self)
@@ -86,7 +86,7 @@ op(
 
 
 def _parts(size, before, after):
-    """Yield the bounds of what lies before a dim, in it, and after it, of size + before + after."""
+    """Yield the bounds of the parts before, in and after a dim padded to before + size + after."""
     for low, high in ((-before, 0), (0, size), (size, size + after)):
         low, high = max(low, -before), min(high, size + after)
         yield low, max(low, high)
@@ -140,11 +140,13 @@ def _mirror_forward(self, pad, mode):
     for dim, size, runs in _runs(self.shape, pad, mode):
         grown = new_empty(self, (*out.shape[:dim], size, *out.shape[dim + 1 :]))
         for target, source, length, step in runs:
-            place = ops.narrow(grown, dim, target, length)
+            target_part = ops.narrow(grown, dim, target, length)
             part = ops.narrow(out, dim, source, length if step else 1)
             if step <= 0:
-                part = ops.flip(part, (dim,)) if step else ops.expand(part, tuple(place.shape))
-            put(place, part)
+                part = (
+                    ops.flip(part, (dim,)) if step else ops.expand(part, tuple(target_part.shape))
+                )
+            put(target_part, part)
         out = grown
     return put(new_empty(self, self.shape), self) if out is self else out
 
@@ -194,7 +196,7 @@ op(
     dtypes=NUMBERS,
     node=lambda pad, mode: f"{_NODES[mode]}{len(pad) // 2}DBackwardBackward0",
     vjp={"self": lambda g, pad, mode: ops.pad_mirrored(g, pad, mode)},
-    doc="Return the adjoint of pad_mirrored.",
+    doc="Return the derivative of pad_mirrored times self.",
     ref=references.pad_mirrored_backward,
     samples=[
         case(T(*made), shape, pad, mode) for mode in _SOURCES for shape, pad, made in _MIRRORS

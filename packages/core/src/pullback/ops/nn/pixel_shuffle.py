@@ -1,4 +1,4 @@
-"""Elements moved between channels and places."""
+"""Elements moved between channels and positions."""
 
 from pullback.ops.table.primitives_api import new_empty, put
 from pullback.ops.table.samples import T, case, references_of

@@ -1,4 +1,4 @@
-"""Pooling: the largest element of each window of the last dims, and its place."""
+"""Pooling: the largest element of each window of the last dims, and its position."""
 
 import functools
 
@@ -14,9 +14,9 @@ references = references_of("pooling")
 # -- the primitives --------------------------------------------------------------------------------
 
 
-def max_plan(shape, geometry):
-    """Return the plan of max_pool; primitives.py says what the geometry is."""
-    return (shape, shape), (OWN_DTYPE, INT64_DTYPE), (geometry,)
+def max_pool_spec(shape, window_params):
+    """Return the output spec of max_pool; primitives.py says what window_params are."""
+    return (shape, shape), (OWN_DTYPE, INT64_DTYPE), (window_params,)
 
 
 def _rows(self, rank):
@@ -34,23 +34,24 @@ def _scatter_forward(self, indices, sizes):
 
 
 op(
-    "max_pool(self: Tensor, plan: any, node: str) -> any",
+    "max_pool(self: Tensor, spec: any, node: str) -> any",
     forward="structured",
     kernel="max_pool",
     method=False,
     function=False,
     node=lambda node: node,
     vjp={
-        "self": lambda gs, self_shape, plan, out1: ops.max_pool_backward(
-            gs[0], out1, self_shape[-(len(plan[2][0]) // 4) :]
+        "self": lambda gs, self_shape, spec, out1: ops.max_pool_backward(
+            gs[0], out1, self_shape[-(len(spec[2][0]) // 4) :]
         )
     },
-    doc="Return the largest elements of windows of the last dims, and their places in the plane.",
+    doc="Return the largest elements of windows of the last dims, and their positions in the "
+    "plane.",
     dtypes=INTEGRAL | FLOATING,
     ref=references.max_pool_primitive,
     samples=[
-        case(T(2, 5), max_plan((2, 3), (3, 2, 1, 1)), "MaxPool2DWithIndicesBackward0"),
-        case(T(2, 4, 5), max_plan((2, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1)), "Max"),
+        case(T(2, 5), max_pool_spec((2, 3), (3, 2, 1, 1)), "MaxPool2DWithIndicesBackward0"),
+        case(T(2, 4, 5), max_pool_spec((2, 2, 3), (2, 0, 2, 1, 0, 0, 1, 1)), "Max"),
     ],
 )
 op(
@@ -192,12 +193,12 @@ def _sliding(name, shape, kernel_size, stride, padding, dilation, ceil_mode, mak
             f"size: ({'x'.join(map(str, (channels, *counts)))}). Output size is too small: "
             f"{name}() Invalid computed output size: {min(counts)}"
         )
-    geometry = (*kernel, *stride, *padding, *dilation)
-    return make((*shape[: len(shape) - rank], *counts), geometry, *how)
+    window_params = (*kernel, *stride, *padding, *dilation)
+    return make((*shape[: len(shape) - rank], *counts), window_params, *how)
 
 
-def sliding_plan(self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, make, how=()):
-    """Check the arguments of a pooling op; return make(shape, geometry, *how), its plan."""
+def sliding_spec(self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, make, how=()):
+    """Check the arguments of a pooling op; return make(shape, window_params, *how), its spec."""
     if type(kernel_size) is not int:
         kernel_size = spread(kernel_size, rank, name, "kernel_size")
     if isinstance(stride, (tuple, list)) and not stride:
@@ -218,11 +219,11 @@ def sliding_plan(self, name, rank, kernel_size, stride, padding, dilation, ceil_
 
 def _max_pool(name, rank, kinds, node, both):
     def run(self, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
-        plan = sliding_plan(
-            self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, max_plan
+        spec = sliding_spec(
+            self, name, rank, kernel_size, stride, padding, dilation, ceil_mode, max_pool_spec
         )
         require(name, INTEGRAL | FLOATING if both or return_indices else kinds, self)
-        found = ops.max_pool(self, plan, node)
+        found = ops.max_pool(self, spec, node)
         return found if both or return_indices else found[0]
 
     return run
@@ -294,7 +295,7 @@ for _rank in (1, 2, 3):
 # -- max_unpool ------------------------------------------------------------------------------------
 
 
-def _refuse_indices(indices, sizes):
+def _raise_invalid_index(indices, sizes):
     count = product(sizes)
     wrong = indices[(indices < 0) | (indices >= count)].reshape(-1)[0].item()
     raise RuntimeError(
@@ -313,7 +314,7 @@ def _unpool_forward(self, indices, sizes):
                 "scatter", (out,), (_rows(indices, rank), _rows(self, rank)), self.ndim - rank
             )
         except IndexError:
-            _refuse_indices(indices, sizes)
+            _raise_invalid_index(indices, sizes)
     return out.reshape((*lead, *sizes))
 
 
@@ -410,7 +411,7 @@ for _rank in (1, 2, 3):
         method=False,
         namespace="functional",
         dtypes=FLOATING,
-        doc=f"Return zeros with elements at the places that max_pool{_rank}d took them from.",
+        doc=f"Return zeros with elements at the positions that max_pool{_rank}d took them from.",
         overwrites=True,
         kinks=_UNPOOLED if _rank == 1 else (),
         samples=[
@@ -431,8 +432,8 @@ for _rank in (1, 2, 3):
 MOST_WINDOWS = 1 << 20  # beyond one for each element
 
 
-def adaptive_plan(self, name, output_size, make, *how):
-    """Check the arguments of adaptive pooling; return make(shape, geometry, *how), its plan.
+def adaptive_spec(self, name, output_size, make, *how):
+    """Check the arguments of adaptive pooling; return make(shape, window_params, *how), its spec.
 
     Window i of m over n elements goes from floor(i n / m) to ceil((i + 1) n / m).
     """
@@ -449,8 +450,8 @@ def _adapting(name, shape, output_size, make, how):
             raise RuntimeError(f"{name}(): output_size {count} for {size} elements is too large")
         kernel.append(size // count if count and size % count == 0 else 0)
     step = tuple([length or 1 for length in kernel])
-    geometry = (*kernel, *step, *(0,) * rank, *(1,) * rank)
-    return make((*shape[: len(shape) - rank], *counts), geometry, *how)
+    window_params = (*kernel, *step, *(0,) * rank, *(1,) * rank)
+    return make((*shape[: len(shape) - rank], *counts), window_params, *how)
 
 
 def _output_sizes(shape, name, rank, output_size):
@@ -498,9 +499,9 @@ def _output_sizes(shape, name, rank, output_size):
 
 def _adaptive_max_pool(name, node, both):
     def run(self, output_size, return_indices):
-        plan = adaptive_plan(self, name, output_size, max_plan)
+        spec = adaptive_spec(self, name, output_size, max_pool_spec)
         require(name, FLOATING, self)
-        found = ops.max_pool(self, plan, node)
+        found = ops.max_pool(self, spec, node)
         return found if both or return_indices else found[0]
 
     return run

@@ -1,4 +1,4 @@
-"""Windows that slide over dims: their sizes, views of them, unrolled copies and the adjoint."""
+"""Sliding windows of dims: their sizes, views of them, unrolled copies and derivatives."""
 
 import itertools
 
@@ -93,17 +93,17 @@ def add_windows(target, windows, kernel, stride, dilation, counts):
         return target
     view = window_view(target, kernel, stride, dilation, counts)
     rank = len(kernel)
-    for place in itertools.product(*map(range, kernel)):
-        at_place(view, place, rank).add_(at_place(windows, place, rank))
+    for position in itertools.product(*map(range, kernel)):
+        at_position(view, position, rank).add_(at_position(windows, position, rank))
     return target
 
 
-def at_place(windows, place, rank):
-    """Return the elements (*lead, *counts) at one place of every window."""
+def at_position(windows, position, rank):
+    """Return the elements (*lead, *counts) at one position of every window."""
     lead = windows.ndim - 2 * rank
     steps, shape = windows.stride(), windows.shape
     offset = windows.storage_offset()
-    for index, step in zip(place, steps[lead:]):
+    for index, step in zip(position, steps[lead:]):
         offset += index * step
     return ops.as_strided(
         windows,
@@ -264,9 +264,9 @@ def _col2im_forward(self, output_size, kernel, dilation, padding, stride):
     )
 
 
-_GEOMETRY = "kernel_size: int[], dilation: int[], padding: int[], stride: int[]"
+_CONV_PARAMS = "kernel_size: int[], dilation: int[], padding: int[], stride: int[]"
 op(
-    f"im2col(self: Tensor, {_GEOMETRY}) -> Tensor",
+    f"im2col(self: Tensor, {_CONV_PARAMS}) -> Tensor",
     jvp="linear",
     forward=_im2col_forward,
     method=False,
@@ -286,7 +286,7 @@ op(
     ],
 )
 op(
-    f"col2im(self: Tensor, output_size: int[], {_GEOMETRY}) -> Tensor",
+    f"col2im(self: Tensor, output_size: int[], {_CONV_PARAMS}) -> Tensor",
     jvp="linear",
     forward=_col2im_forward,
     method=False,

@@ -1,4 +1,4 @@
-"""Counts of elements, and their places among sorted bounds."""
+"""Counts of elements, and their positions among sorted bounds."""
 
 import math
 from collections import namedtuple
@@ -7,10 +7,10 @@ from pullback.ops.rules.dims import (
     accumulate_dtype,
     as_int,
     cast_to,
+    check_dtype,
     check_number,
     dtype_named,
     is_meta,
-    refuse_dtype,
     type_name,
     unsupported,
 )
@@ -26,7 +26,7 @@ _Histogram = namedtuple("histogram", ("hist", "bin_edges"))
 
 SINGLE_DOUBLE = FLOATING & ~HALF
 
-# -- places among sorted elements ------------------------------------------------------------------
+# -- indices in sorted elements --------------------------------------------------------------------
 
 
 def _check_sorter(bounds, sorter):
@@ -75,22 +75,22 @@ def _check_bounds(bounds, values, is_number):
 
 @decomposition("searchsorted")
 def halve_ranges(self, values, right, nan_last):
-    """Halve the range of every value's place until one is left; what has no kernel runs."""
+    """Return searchsorted by halving the range of each value's index."""
     low = ops.zeros_like(values, dtype=dtype_named("int64"))
     count = self.shape[-1]
     high = ops.full_like(low, count)
     for _ in range(count.bit_length()):
         middle = ops.bitwise_right_shift(low + high, 1)
-        met = ops.gather(self, -1, ops.minimum(middle, count - 1))
-        found = met > values if right else met >= values
+        bound = ops.gather(self, -1, ops.minimum(middle, count - 1))
+        found = bound > values if right else bound >= values
         if nan_last:
-            found = found | (met != met)
+            found = found | (bound != bound)
         ahead = ~found & (low < high)
         low, high = ops.where(ahead, middle + 1, low), ops.where(ahead, high, middle)
     return low
 
 
-def _places(self, values, right, nan_last):
+def _positions(self, values, right, nan_last):
     out = new_empty(values, values.shape, dtype_named("int64"))
     if out.numel():
         run_primitive("searchsorted", (out,), (self, values), int(right), int(nan_last))
@@ -100,12 +100,12 @@ def _places(self, values, right, nan_last):
 _TABLE = fixed((1, 3, 5, 2, 2, 6), shape=(2, 3))
 op(
     "find_in_rows(self: Tensor, values: Tensor, right: bool, nan_last: bool) -> Tensor",
-    forward=_places,
+    forward=_positions,
     kernel="searchsorted",
     method=False,
     function=False,
     dtypes=INTEGRAL | FLOATING,
-    doc="Return the places of values in sorted rows; both have two dims and one dtype.",
+    doc="Return the indices of values in sorted rows; both have two dims and one dtype.",
     samples=[case(_TABLE, T(2, 4, low=0, high=7, step=1), right, True) for right in (True, False)],
     ref=lambda np, self, values, right, nan_last: references.searchsorted(
         np, self, values, right=right
@@ -113,8 +113,8 @@ op(
 )
 
 
-def find_places(bounds, values, right, nan_last=False):
-    """Return the place of every value in the sorted last dim of bounds.
+def find_positions(bounds, values, right, nan_last=False):
+    """Return the position of every value in the sorted last dim of bounds.
 
     torch takes NaN among the bounds for smaller than everything; with ``nan_last`` it is larger.
     """
@@ -150,12 +150,12 @@ def _search(sorted_sequence, self, out_int32, right, side, sorter):
     if is_number:
         values = ops.new_full(bounds, (), self, dtype=_dtype_of_number(bounds, self))
     for tensor in (bounds, values):
-        refuse_dtype("searchsorted", tensor, "iuf")
+        check_dtype("searchsorted", tensor, "iuf")
     _check_bounds(bounds, values, is_number)
     if sorter is not None:
         _check_sorter(bounds, sorter)
         bounds = ops.gather(bounds, -1, sorter)
-    found = find_places(bounds, values, right or side == "right")
+    found = find_positions(bounds, values, right or side == "right")
     return cast_to(found, dtype_named("int32")) if out_int32 else found
 
 
@@ -234,7 +234,7 @@ op(
 
 
 def _bincount(self, weights, minlength):
-    refuse_dtype("bincount", self, "iu")
+    check_dtype("bincount", self, "iu")
     if as_int(minlength, "minlength", "bincount") < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(self.shape):
@@ -242,12 +242,12 @@ def _bincount(self, weights, minlength):
     if self.ndim != 1 or (self.numel() and self.min().item() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     size = max(int(self.max().item()) + 1 if self.numel() else 0, minlength)
-    places = cast_to(self, dtype_named("int64"))
+    positions = cast_to(self, dtype_named("int64"))
     if weights is None or not self.numel():
-        weights = new_filled(places, (), 1).expand(places.shape)
+        weights = new_filled(positions, (), 1).expand(positions.shape)
     elif weights.dtype.name not in ("float32", "float64"):
         weights = cast_to(weights, dtype_named("float64"))
-    return ops.scatter_add(ops.new_zeros(weights, (size,)), 0, places, weights)
+    return ops.scatter_add(ops.new_zeros(weights, (size,)), 0, positions, weights)
 
 
 op(
@@ -286,14 +286,14 @@ def _check_bins(bins):
 
 
 def _bin_of(self, low, high, bins):
-    """Return the bin of each element, of which all lie in the range."""
+    """Return the bin of each element; all are in the range."""
     import pullback
 
     if (high - low) * bins > pullback.finfo(self.dtype).max:
         small = 0.5**60  # bins are counted in int64: there are less than 2^60
         self, low, high = self * small, low * small, high * small
-    place = ops.div_(ops.mul_(self - low, bins), high - low)
-    return ops.clamp_max_(cast_to(place, dtype_named("int64")), bins - 1)
+    position = ops.div_(ops.mul_(self - low, bins), high - low)
+    return ops.clamp_max_(cast_to(position, dtype_named("int64")), bins - 1)
 
 
 def _histc(self, bins, min, max):
@@ -383,7 +383,7 @@ def _edges(self, bins, range):
     if low == high:
         low, high = low - 0.5, high + 0.5
     steps = cast_to(ops.arange_like(self, bins + 1), self.dtype)
-    # From the nearer end, so that both ends are met exactly.
+    # From the nearer end, so that both ends are exact.
     return ops.where(
         steps < (bins + 1) // 2,
         low + steps * ((high - low) / bins),
@@ -413,11 +413,11 @@ def _histogram(self, bins, range, weight, density):
     count = edges.shape[0] - 1
     first, last = edges.narrow(0, 0, 1), edges.narrow(0, count, 1)
     inside = (flat >= first) & (flat <= last)
-    places = ops.clamp(find_places(edges, flat, True) - 1, min=0, max=count - 1)
+    positions = ops.clamp(find_positions(edges, flat, True) - 1, min=0, max=count - 1)
     share = cast_to(inside, self.dtype)
     if weight is not None:
         share = ops.where(inside, weight.reshape(-1), 0)
-    hist = ops.scatter_add(ops.new_zeros(flat, (count,)), 0, places, share)
+    hist = ops.scatter_add(ops.new_zeros(flat, (count,)), 0, positions, share)
     if density:
         hist = hist / hist.sum() / (edges.narrow(0, 1, count) - edges.narrow(0, 0, count))
     return _Histogram(hist, edges)

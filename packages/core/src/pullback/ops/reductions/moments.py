@@ -42,7 +42,7 @@ references = references_of("reductions")
 
 
 def _deviation(name, self, dim, unbiased, correction):
-    """Return (dim, correction) of torch's three ways to write them; 1 is the usual correction."""
+    """Return (dim, correction) of the three forms that torch accepts; 1 is the default."""
     if isinstance(dim, bool):  # var(unbiased)
         if unbiased is not None:
             raise TypeError(f"{name}(): argument 'dim' must be tuple of ints, not bool")

@@ -18,7 +18,7 @@ references = references_of("reductions")
 
 
 def _check_norm(self, order, dim, dtype):
-    """Refuse what no vector norm exists of."""
+    """Check that the operand has a vector norm."""
     if self.dtype.kind not in "fc":
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as "

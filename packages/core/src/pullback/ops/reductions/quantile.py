@@ -1,15 +1,15 @@
-"""Medians, modes and quantiles: what an order of the elements tells."""
+"""Medians, modes and quantiles."""
 
 import math
 from collections import namedtuple
 
 from pullback.ops.rules.dims import (
     cast_to,
+    check_dtype,
     check_number,
     choose_along,
     dtype_named,
     is_meta,
-    refuse_dtype,
     restore_chosen,
     share_evenly,
     wrap_dim,
@@ -46,15 +46,15 @@ def _middle(ignores_nan, rows):
     count = rows.shape[-1]
     holes = ops.sum(rows != rows, -1, True)
     if ignores_nan:
-        place = ops.clamp(ops.floor_divide(count - holes - 1, 2), min=0)
+        position = ops.clamp(ops.floor_divide(count - holes - 1, 2), min=0)
     else:
-        place = ops.where(holes > 0, count - holes, (count - 1) // 2)
-    return ops.gather(values, -1, place), ops.gather(indices, -1, place)
+        position = ops.where(holes > 0, count - holes, (count - 1) // 2)
+    return ops.gather(values, -1, position), ops.gather(indices, -1, position)
 
 
 def _median_all(name, ignores_nan):
     def forward(self):
-        refuse_dtype(name, self, "iuf")
+        check_dtype(name, self, "iuf")
         if not self.numel():
             if self.dtype.kind == "f":
                 return ops.full_like(self.reshape(-1).sum(), math.nan)
@@ -156,13 +156,13 @@ def _most_frequent(rows):
     """Return (values, indices) of the longest run of the sorted elements; the first of equals."""
     values, indices = ops.sort(rows, -1)
     count = rows.shape[-1]
-    places = ops.arange_like(rows, count).expand(rows.shape)
+    positions = ops.arange_like(rows, count).expand(rows.shape)
     if count > 1:
         fresh = values.narrow(-1, 1, count - 1) != values.narrow(-1, 0, count - 1)
-        starts = ops.where(fresh, places.narrow(-1, 1, count - 1), 0)
+        starts = ops.where(fresh, positions.narrow(-1, 1, count - 1), 0)
         starts = ops.cummax(ops.cat([ops.zeros_like(starts.narrow(-1, 0, 1)), starts], -1), -1)[0]
-        places = places - starts
-    longest = ops.argmax(places, -1, True)
+        positions = positions - starts
+    longest = ops.argmax(positions, -1, True)
     return ops.gather(values, -1, longest), ops.gather(indices, -1, longest)
 
 
@@ -196,7 +196,7 @@ _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _check_quantile(name, self, q, interpolation):
-    """Refuse what torch refuses; return q as a tensor."""
+    """Check the arguments as torch does; return q as a tensor."""
     if interpolation not in _INTERPOLATIONS:
         raise RuntimeError(
             f"{name}() interpolation must be one of linear, lower, higher, midpoint "
@@ -221,7 +221,7 @@ def _check_quantile(name, self, q, interpolation):
 
 
 def _pick_quantiles(rows, q, ignores_nan, interpolation):
-    """Return the quantiles of the last dim, with one place in the last dim for every q."""
+    """Return the quantiles of the last dim, with one element in the last dim for every q."""
     count = rows.shape[-1]
     values = ops.sort(rows, -1)[0]
     holes = ops.sum((rows != rows).detach(), -1, True)
@@ -236,7 +236,7 @@ def _pick_quantiles(rows, q, ignores_nan, interpolation):
     below = ops.gather(values, -1, cast_to(low, dtype_named("int64")))
     above = ops.gather(values, -1, cast_to(ops.ceil(ranks.detach()), dtype_named("int64")))
     weight = ranks - low if interpolation == "linear" else ops.full_like(ranks.detach(), 0.5)
-    # From the nearer end, so that both ends are met exactly.
+    # From the nearer end, so that both ends are exact.
     return ops.where(
         weight < 0.5, below + weight * (above - below), above - (1 - weight) * (above - below)
     )
@@ -247,16 +247,16 @@ def _quantile(name, ignores_nan):
         q = _check_quantile(name, self, q, interpolation)
         single, ndim = not q.ndim, self.ndim
         if dim is None:
-            rows, place = self.reshape(-1), None
+            rows, axis = self.reshape(-1), None
         else:
-            place = wrap_dim(dim, ndim, name)
-            rows = ops.movedim(self, place, -1) if ndim else self.reshape(1)
+            axis = wrap_dim(dim, ndim, name)
+            rows = ops.movedim(self, axis, -1) if ndim else self.reshape(1)
         found = ops.movedim(_pick_quantiles(rows, q.reshape(-1), ignores_nan, interpolation), -1, 0)
         if keepdim:
-            if place is None:
+            if axis is None:
                 found = found.reshape((found.shape[0],) + (1,) * ndim)
             elif ndim:
-                found = found.unsqueeze(place + 1)
+                found = found.unsqueeze(axis + 1)
         return found.squeeze(0) if single else found.contiguous()
 
     return composite

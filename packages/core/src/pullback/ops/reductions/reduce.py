@@ -7,11 +7,11 @@ from pullback.ops.decompositions import reductions
 from pullback.ops.decompositions.reductions import logsumexp
 from pullback.ops.rules.dims import (
     cast_to,
+    check_dtype,
+    check_nonempty_dim,
     choose_along,
     default_dtype,
     dtype_named,
-    refuse_dtype,
-    refuse_empty_dim,
     restore_chosen,
     share_evenly,
     type_name,
@@ -58,7 +58,7 @@ def _numbered(name):
     return lambda dim: f"{name}Backward{0 if dim is None else 1}"
 
 
-_NOTHING = {"gradgrad": "the mean of nothing is NaN, whatever its gradient is multiplied by"}
+_NOTHING = {"gradgrad": "the mean of nothing is NaN, and so is each of its derivatives"}
 
 op(
     "sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, "
@@ -238,7 +238,7 @@ _named = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min
 def _extreme_of_all(name):
     def forward(self):
         if self.is_complex():
-            refuse_dtype(f"{name}_all", self, "biuf")
+            check_dtype(f"{name}_all", self, "biuf")
         if not self.numel():
             raise RuntimeError(
                 f"{name}(): Expected reduction dim to be specified for "
@@ -329,7 +329,7 @@ _Bounds = namedtuple("aminmax", ("min", "max"))
 
 def _aminmax(self, dim, keepdim):
     dims = () if dim is None else (wrap_dim(dim, self.ndim, "aminmax"),)
-    refuse_dtype("aminmax", self, "biuf")
+    check_dtype("aminmax", self, "biuf")
     if dim is None:
         if not self.numel():
             raise RuntimeError(
@@ -337,7 +337,7 @@ def _aminmax(self, dim, keepdim):
                 "operation has no identity."
             )
     else:
-        refuse_empty_dim("aminmax", self, dims[0])
+        check_nonempty_dim("aminmax", self, dims[0])
     return _Bounds(ops.amin(self, dims, keepdim), ops.amax(self, dims, keepdim))
 
 

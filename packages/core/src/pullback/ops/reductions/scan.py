@@ -1,4 +1,4 @@
-"""Running results along a dim, and what is made of neighbours."""
+"""Cumulative results along a dim, differences and integrals."""
 
 import math
 from collections import namedtuple
@@ -7,10 +7,10 @@ from pullback.ops.decompositions.reductions import logcumsumexp
 from pullback.ops.rules.dims import (
     as_int,
     cast_to,
+    check_dtype,
     dtype_named,
     is_meta,
     recur_backwards,
-    refuse_dtype,
     shifted,
     unsupported,
     wrap_dim,
@@ -46,7 +46,7 @@ _TYPED = [case(T(2, 3), 0, dtype=Dtype("float64"), only=ALL & ~COMPLEX)]
 
 
 def _widened(name, self, dtype):
-    """Return the operand of a running sum or product: integers and bools become int64."""
+    """Return the operand of a cumulative sum or product: integers and bools become int64."""
     if dtype is None:
         dtype = dtype_named("int64") if self.dtype.kind in "biu" else self.dtype
     if dtype.kind == "b":
@@ -80,7 +80,7 @@ op(
     out=True,
     batch="along",
     ref=references.running.of("cumsum"),
-    doc="Return the running sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
+    doc="Return the cumulative sum along a dim.\n\nShape: self's.  Dtype: integers and bools give "
     "int64.\n\nRaises: IndexError when `dim` is out of range.",
     samples=[*_ALONG, *_TYPED],
     inplace_function=False,
@@ -125,7 +125,7 @@ op(
     out=True,
     batch="along",
     ref=references.running.of("cumprod"),
-    doc="Return the running product along a dim.\n\nDtype: integers and bools give int64.\n\n"
+    doc="Return the cumulative product along a dim.\n\nDtype: integers and bools give int64.\n\n"
     "Derivative: exact where elements are 0.",
     samples=[
         *_ALONG,
@@ -143,7 +143,7 @@ op(
 def _running_extreme(name, fields):
     def forward(self, dim):
         dim = wrap_dim(dim, self.ndim, name)
-        refuse_dtype(name, self, "biuf")
+        check_dtype(name, self, "biuf")
         values = new_empty(self, self.shape)
         indices = new_filled(self, self.shape, 0, dtype_named("int64"))
         if not self.ndim or not self.numel():
@@ -187,7 +187,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
 
 def _logcumsumexp(self, dim):
     dim = wrap_dim(dim, self.ndim, "logcumsumexp")
-    refuse_dtype("logcumsumexp", self, "fc")
+    check_dtype("logcumsumexp", self, "fc")
     if self.is_complex():
         return logcumsumexp(self, dim)
     return _scanned("logcumsumexp", self, dim)
@@ -386,8 +386,8 @@ op(
     aliases=("trapz",),
     dtypes=NUMBERS,
     ref=references.trapezoid,
-    doc="Return the integral along a dim by the trapezoidal rule.\n\nThe points lie at x, or in "
-    "distances of dx (1 by default).\n\nRaises: RuntimeError for bools and for an x that does "
+    doc="Return the integral along a dim by the trapezoidal rule.\n\nThe points are at x, or "
+    "dx apart (1 by default).\n\nRaises: RuntimeError for bools and for an x that does "
     "not fit.",
     samples=[*_CURVES, case(T(0, 3), dim=0, skip=NO_PART)],
 )

@@ -2,14 +2,14 @@
 
 from collections import namedtuple
 
-from pullback.ops.reductions.histogram import find_places
+from pullback.ops.reductions.histogram import find_positions
 from pullback.ops.rules.dims import (
     as_int,
     cast_to,
+    check_dtype,
+    check_nonempty_dim,
     choose_along,
     dtype_named,
-    refuse_dtype,
-    refuse_empty_dim,
     restore_chosen,
     type_name,
     wrap_dim,
@@ -113,8 +113,8 @@ op(
 
 
 def _topk(self, k, dim, largest, sorted):
-    place, k = wrap_dim(dim, self.ndim, "topk"), as_int(k, "k", "topk")
-    if not 0 <= k <= (self.shape[place] if self.ndim else 1):
+    axis, k = wrap_dim(dim, self.ndim, "topk"), as_int(k, "k", "topk")
+    if not 0 <= k <= (self.shape[axis] if self.ndim else 1):
         raise RuntimeError("selected index k out of range")
     if self.dtype.kind in "bc":
         kind = "bool" if self.dtype.kind == "b" else "complex"
@@ -158,11 +158,11 @@ op(
 
 
 def _kthvalue(self, k, dim, keepdim):
-    place, k = wrap_dim(dim, self.ndim, "kthvalue"), as_int(k, "k", "kthvalue")
-    refuse_dtype("kthvalue", self, "iuf")
-    refuse_empty_dim("kthvalue", self, place)
-    if not 0 < k <= (self.shape[place] if self.ndim else 1):
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {place}")
+    axis, k = wrap_dim(dim, self.ndim, "kthvalue"), as_int(k, "k", "kthvalue")
+    check_dtype("kthvalue", self, "iuf")
+    check_nonempty_dim("kthvalue", self, axis)
+    if not 0 < k <= (self.shape[axis] if self.ndim else 1):
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}")
 
     def choose(rows):
         return [part.narrow(-1, k - 1, 1) for part in _sort_raw(rows, -1, False, k)]
@@ -203,12 +203,12 @@ op(
 
 
 def _number_runs(fresh):
-    """Return, for places that may begin a run, the number of each one's run."""
+    """Return, for positions that may begin a run, the number of each one's run."""
     return ops.cumsum(cast_to(fresh, dtype_named("int64")), 0) - 1
 
 
 def _begins(differs):
-    """Return which places begin a run, given whether each place but the first differs."""
+    """Return which positions begin a run, given whether each position but the first differs."""
     first = ops.new_full(differs, (1,), True)
     return ops.cat([first, differs], 0)
 
@@ -221,15 +221,15 @@ def _runs(fresh, order, wanted):
     """
     count = fresh.shape[0]
     starts = ops._nonzero(fresh).reshape(-1)
-    places = lengths = None
+    positions = lengths = None
     if wanted[0]:
-        places = _number_runs(fresh)
+        positions = _number_runs(fresh)
         if order is not None:
-            places = ops.scatter_add(ops.zeros_like(places), 0, order, places)
+            positions = ops.scatter_add(ops.zeros_like(positions), 0, order, positions)
     if wanted[1]:
         ends = ops.cat([starts, ops.new_full(starts, (1,), count)], 0)
         lengths = ends.narrow(0, 1, starts.shape[0]) - starts
-    return starts if order is None else ops.index_select(order, 0, starts), places, lengths
+    return starts if order is None else ops.index_select(order, 0, starts), positions, lengths
 
 
 def _ranks(table):
@@ -287,7 +287,7 @@ def _set_result(self, dim, found, wanted):
 
 
 def _unique(self, sorted, return_inverse, return_counts, dim):
-    refuse_dtype("unique", self, "biuf")
+    check_dtype("unique", self, "biuf")
     wanted = (return_inverse, return_counts)
     if dim is None:
         keys = self.reshape(-1)
@@ -310,7 +310,7 @@ def _nothing(self):
 
 
 def _unique_consecutive(self, return_inverse, return_counts, dim):
-    refuse_dtype("unique", self, "biuf")
+    check_dtype("unique", self, "biuf")
     wanted = (return_inverse, return_counts)
     if dim is None:
         table = self.reshape((self.numel(), 1))
@@ -394,8 +394,10 @@ def _isin(elements, test_elements, assume_unique, invert):
 
     common = pullback.promote_types(elements.dtype, tests.dtype)
     elements, tests = cast_to(elements, common), _sort_raw(cast_to(tests, common), 0, False)[0]
-    place = ops.clamp(find_places(tests, elements, False, nan_last=True), max=tests.shape[0] - 1)
-    found = ops.index_select(tests, 0, place.reshape(-1)).reshape(elements.shape) == elements
+    position = ops.clamp(
+        find_positions(tests, elements, False, nan_last=True), max=tests.shape[0] - 1
+    )
+    found = ops.index_select(tests, 0, position.reshape(-1)).reshape(elements.shape) == elements
     return ~found if invert else found
 
 

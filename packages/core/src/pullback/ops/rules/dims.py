@@ -9,7 +9,7 @@ from pullback.ops.table.schema import ops
 def wrap_dim(dim, ndim, name):
     """Return a dim counted from the front; 0-d tensors have dims 0 and -1.
 
-    Raises: IndexError out of range, TypeError for what is no integer.
+    Raises: IndexError out of range, TypeError for anything but an integer.
     """
     if not hasattr(dim, "__index__"):
         raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
@@ -25,7 +25,7 @@ def wrap_dim(dim, ndim, name):
 def as_int(value, argument, name):
     """Return an argument as a Python int.
 
-    Raises: TypeError for what is no integer.
+    Raises: TypeError for anything but an integer.
     """
     if not hasattr(value, "__index__") or isinstance(value, bool):
         raise TypeError(f"{name}(): argument '{argument}' must be int, not {type(value).__name__}")
@@ -33,7 +33,7 @@ def as_int(value, argument, name):
 
 
 def check_number(value, argument, name):
-    """Raise TypeError for what is no number."""
+    """Raise TypeError for anything but a number."""
     if not isinstance(value, (int, float, complex)):
         raise TypeError(
             f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}"
@@ -65,7 +65,7 @@ def count_of(self, dims):
     return count
 
 
-def refuse_empty_dim(name, self, dim):
+def check_nonempty_dim(name, self, dim):
     """Raise IndexError if a dim has nothing to choose from."""
     if self.ndim and self.shape[dim] == 0:
         raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
@@ -122,7 +122,7 @@ def unsupported(name, dtype):
     return NotImplementedError(f"\"{name}\" not implemented for '{type_name(dtype)}'")
 
 
-def refuse_dtype(name, self, kinds):
+def check_dtype(name, self, kinds):
     """Raise NotImplementedError for a dtype whose kind is not among ``kinds`` ("b", "iu", ...)."""
     if self.dtype.kind not in kinds:
         raise unsupported(name, self.dtype)
@@ -172,7 +172,7 @@ def cast_to(self, dtype):
 
 
 def scan(combine, parts, dim, reverse=False):
-    """Return the running result of an associative operation along a dim.
+    """Return the cumulative results of an associative operation along a dim.
 
     ``combine(left, right)`` joins the results of two neighbouring runs; each is a list of tensors,
     as ``parts`` is for runs of one element. With ``reverse`` the runs end at the last element.
@@ -196,7 +196,7 @@ def scan(combine, parts, dim, reverse=False):
 
 
 def multiply_runs(left, right):
-    """Join running products."""
+    """Join cumulative products."""
     return [left[0] * right[0]]
 
 
@@ -213,7 +213,7 @@ def recur_backwards(inputs, factors, dim):
 
 
 def shifted(self, dim, fill, forwards=True):
-    """Return the elements moved by one place along a dim; ``fill`` takes the free place."""
+    """Return the elements shifted by one along a dim; ``fill`` is the value of the end."""
     count = self.shape[dim]
     if not count:
         return self
@@ -234,10 +234,10 @@ def choose_along(name, kinds, choose, fields):
 
     def forward(self, dim, keepdim):
         dim = wrap_dim(dim, self.ndim, name)
-        refuse_dtype(name, self, kinds)
+        check_dtype(name, self, kinds)
         if not self.ndim:
             return fields(self.clone(), ops.zeros_like(self, dtype=dtype_named("int64")))
-        refuse_empty_dim(name, self, dim)
+        check_nonempty_dim(name, self, dim)
         inner = dim < self.ndim - 1
         chosen = choose(ops.movedim(self, dim, -1) if inner else self)
         if not keepdim:

@@ -40,7 +40,7 @@ op(
     method=False,
     function=False,
     ref="numpy.copy",
-    doc="Return the same memory as a tensor that is no view; under no_grad without history.",
+    doc="Return a tensor with the same memory that is not a view; under no_grad without history.",
     samples=[case(T(*shape), skip=SHARED) for shape in ((2, 3), (), (0,))],
 )
 op(
@@ -60,7 +60,7 @@ op(
     "contiguous(self: Tensor, memory_format: memory_format? = None) -> Tensor",
     composite="contiguous",
     function=False,
-    doc="Return the tensor itself if its rows lie without gaps, else such a copy.",
+    doc="Return the tensor itself if it is contiguous, else a contiguous copy.",
     samples=[case(T(2, 3)), case(T()), case(T(0))],
     ref="numpy.copy",
 )

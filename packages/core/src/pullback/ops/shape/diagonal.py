@@ -129,7 +129,7 @@ op(
 
 
 def _copied(self):
-    """Return a copy that lies in memory as the tensor does, without being a view."""
+    """Return a copy with the tensor's strides, which is no view."""
     from pullback._c.ops.create import data_alias
 
     if any(step == 0 and size > 1 for step, size in zip(self.stride(), self.shape)):
@@ -240,7 +240,7 @@ op(
 
 
 def _reach(size, stride, offset):
-    """Return the end of the memory that a geometry touches."""
+    """Return the end of the memory of these sizes and strides."""
     if 0 in size:
         return 0
     return offset + sum((n - 1) * step for n, step in zip(size, stride)) + 1
@@ -263,31 +263,31 @@ def _as_strided_scatter(self, src, size, stride, storage_offset):
     return data_alias(memory.as_strided(self.shape, self.stride(), start))
 
 
-def _places(like, size, stride, offset):
-    """Return where the elements of a geometry lie, as one row."""
+def _positions(like, size, stride, offset):
+    """Return the memory positions of the elements of these sizes and strides, as a vector."""
     reach = _reach(size, stride, offset)
     return ops.arange_like(like, reach).as_strided(size, stride, offset).reshape(-1)
 
 
-def _image(g, geometry, size, stride, offset):
-    """Return the memory that the gradient describes, and the places that were replaced."""
-    shape, steps, start = geometry
+def _image(g, layout, size, stride, offset):
+    """Return the memory that the gradient describes, and the positions that were replaced."""
+    shape, steps, start = layout
     reach = max(_reach(shape, steps, start), _reach(size, stride, offset))
     image = ops.index_put(
-        ops.new_zeros(g, (reach,)), (_places(g, shape, steps, start),), g.reshape(-1)
+        ops.new_zeros(g, (reach,)), (_positions(g, shape, steps, start),), g.reshape(-1)
     )
-    return image, _places(g, size, stride, offset)
+    return image, _positions(g, size, stride, offset)
 
 
-def _kept_gradient(g, geometry, size, stride, out_offset):
-    image, replaced = _image(g, geometry, sizes_of(size), sizes_of(stride), out_offset)
+def _kept_gradient(g, layout, size, stride, out_offset):
+    image, replaced = _image(g, layout, sizes_of(size), sizes_of(stride), out_offset)
     image = ops.index_put(image, (replaced,), ops.new_zeros(g, ()))
-    shape, steps, start = geometry
-    return ops.index(image, (_places(g, shape, steps, start),)).reshape(shape)
+    shape, steps, start = layout
+    return ops.index(image, (_positions(g, shape, steps, start),)).reshape(shape)
 
 
-def _new_gradient(g, geometry, size, stride, out_offset):
-    image, replaced = _image(g, geometry, sizes_of(size), sizes_of(stride), out_offset)
+def _new_gradient(g, layout, size, stride, out_offset):
+    image, replaced = _image(g, layout, sizes_of(size), sizes_of(stride), out_offset)
     return ops.index(image, (replaced,)).reshape(sizes_of(size))
 
 
@@ -297,7 +297,7 @@ op(
     forward=_as_strided_scatter,
     vjp={"self": _kept_gradient, "src": _new_gradient},
     save={
-        "geometry": lambda self, *rest: (tuple(self.shape), self.stride(), self.storage_offset()),
+        "layout": lambda self, *rest: (tuple(self.shape), self.stride(), self.storage_offset()),
         "out_offset": lambda self, src, size, stride, storage_offset: (
             self.storage_offset() if storage_offset is None else storage_offset
         ),
@@ -306,8 +306,8 @@ op(
     doc="Return a copy with the elements replaced that as_strided would show.\n\nRaises: "
     "RuntimeError when src has another shape, or the view would leave the storage.",
     samples=[
-        case(fixed(range(6)), src, *geometry, skip=MEMORY)
-        for src, *geometry in (
+        case(fixed(range(6)), src, *layout, skip=MEMORY)
+        for src, *layout in (
             (T(2, 2), (2, 2), (3, 1)),
             (T(3), (3,), (2,), 1),
             (T(), (), (), 2),

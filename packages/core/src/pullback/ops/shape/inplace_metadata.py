@@ -109,8 +109,8 @@ op(
     function=False,
     node="NotImplemented",
     vjp={name: no_derivative("set_", name) for name in ("self", "source")},
-    doc="Let the tensor lie in the memory of another one, or in none; returns it.\n\nWith a size, "
+    doc="Give the tensor the memory of another one, or none; returns it.\n\nWith a size, "
     "it is the part of that memory which as_strided would show.\n\n"
     "Raises: RuntimeError for another dtype.",
-    samples="it shares memory with what it is given, on purpose; its own tests cover it",
+    samples="it shares memory with its argument on purpose; tests of its own cover it",
 )

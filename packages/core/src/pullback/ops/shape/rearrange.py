@@ -42,7 +42,7 @@ def whole(value, name, argument):
 
 
 def row_major(self):
-    """Return a copy whose rows lie without gaps."""
+    """Return a contiguous copy."""
     import pullback
 
     return ops.clone(self, memory_format=pullback.contiguous_format)

@@ -121,7 +121,7 @@ def _copies(self, count, dim, output_size):
 def _sources(repeats, output_size):
     """Return i, repeats[i] times, for every i.
 
-    A one stands where the run of each i begins; the running sum tells how many have begun.
+    A one stands where the run of each i begins; the cumulative sum counts how many have begun.
     """
     if repeats.ndim > 1:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
@@ -152,7 +152,7 @@ def _sources(repeats, output_size):
         total = output_size
     begun = ops._zeros_like(_Vector(ends, total + 1))
     ones = ops.ones_like(ends)
-    begun = ops.index_put(begun, (ends,), ones, True)  # runs that end before a place
+    begun = ops.index_put(begun, (ends,), ones, True)  # runs that end before a position
     return ops.cumsum(begun, 0).narrow(0, 0, total)
 
 

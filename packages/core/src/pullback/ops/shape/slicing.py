@@ -73,8 +73,8 @@ view_op(
 )
 
 
-# The adjoint of a view: zeros of the whole with the gradient in its part.
-_adjoints = {
+# The derivative of a view: zeros in the shape of the whole, with the gradient in its part.
+_BACKWARD = {
     "select": (
         [case(T(3), (2, 3), 0, 1), case(T(2), (2, 3), -1, 0)],
         lambda np, self, size, dim, index: references.embed(
@@ -118,9 +118,9 @@ for _name, _arguments in {
         method=False,
         function=False,
         vjp={"self": eval(f"lambda g, {', '.join(_names)}: ops.{_name}(g, {', '.join(_names)})")},
-        doc=f"Return zeros of `size` with self in the place that {_name} would return.",
-        samples=_adjoints[_name][0],
-        ref=_adjoints[_name][1],
+        doc=f"Return zeros of `size` with self in the position that {_name} would return.",
+        samples=_BACKWARD[_name][0],
+        ref=_BACKWARD[_name][1],
     )
 
 view_op(

@@ -96,14 +96,14 @@ def _movedim(self, source, destination):
             f"dims) should contain the same number of dims as destination "
             f"({list(targets)} dims)"
         )
-    places = []
+    positions = []
     for name, given in (("source", sources), ("destination", targets)):
         dims = [wrap_dim(d, self.ndim, "movedim") for d in given]
-        places.append(dims)
+        positions.append(dims)
         if len(set(dims)) < len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{name}` ({list(given)})")
-    moved = dict(zip(places[1], places[0]))
-    rest = iter([d for d in range(self.ndim) if d not in places[0]])
+    moved = dict(zip(positions[1], positions[0]))
+    rest = iter([d for d in range(self.ndim) if d not in positions[0]])
     return self.permute(tuple(moved[d] if d in moved else next(rest) for d in range(self.ndim)))
 
 
@@ -318,11 +318,11 @@ op(
 )
 
 
-# -- any geometry ----------------------------------------------------------------------------------
+# -- any sizes and strides -------------------------------------------------------------------------
 
 
-def _as_strided_vjp(g, self_geometry, size, stride, out_offset):
-    return ops.as_strided_backward(g, self_geometry, size, stride, out_offset)
+def _as_strided_vjp(g, self_layout, size, stride, out_offset):
+    return ops.as_strided_backward(g, self_layout, size, stride, out_offset)
 
 
 view_op(
@@ -332,7 +332,7 @@ view_op(
     "Raises: RuntimeError when it would leave the storage.",
     **inplace_view("AsStridedBackward1", function=True),
     save={
-        "self_geometry": lambda self, *rest: (
+        "self_layout": lambda self, *rest: (
             tuple(self.shape),
             self.stride(),
             self.storage_offset(),
@@ -343,8 +343,8 @@ view_op(
     },
     batch="as_strided",
     samples=[
-        case(fixed(range(6)), *geometry, skip=MEMORY)
-        for geometry in (
+        case(fixed(range(6)), *layout, skip=MEMORY)
+        for layout in (
             ((2, 2), (3, 1)),
             ((2, 3), (1, 1), 1),
             ((2, 2), (0, 1)),
@@ -360,9 +360,9 @@ def _high(size, stride, offset):
     return offset + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else offset
 
 
-def _as_strided_backward(self, geometry, size, stride, offset):
+def _as_strided_backward(self, layout, size, stride, offset):
     """Scatter the gradient into a flat image of the storage, then read the input's elements."""
-    shape, strides, start = geometry
+    shape, strides, start = layout
     low = min(start, offset)
     length = max(_high(shape, strides, start), _high(size, stride, offset)) - low + 1
     flat = ops.new_zeros(self, (length,))
@@ -380,7 +380,7 @@ def _as_strided_backward(self, geometry, size, stride, offset):
 
 
 def _shared(size, stride):
-    """Tell whether elements of a geometry may share memory."""
+    """Return whether elements of these sizes and strides may share memory."""
     reach = 0
     for step, count in sorted((step, count) for step, count in zip(stride, size) if count > 1):
         if step <= reach:
@@ -389,10 +389,10 @@ def _shared(size, stride):
     return False
 
 
-def _as_strided_backward_vjp(g, geometry, size, stride, offset):
-    shape, strides, start = geometry
+def _as_strided_backward_vjp(g, layout, size, stride, offset):
+    shape, strides, start = layout
     if not _shared(shape, strides) and not _shared(size, stride):
-        return ops.as_strided_backward(g, (size, stride, offset), *geometry)
+        return ops.as_strided_backward(g, (size, stride, offset), *layout)
     low = min(start, offset)
     length = max(_high(shape, strides, start), _high(size, stride, offset)) - low + 1
     where = ops.arange_like(g, length).as_strided(shape, strides, start - low).reshape(-1)
@@ -405,14 +405,14 @@ def _as_strided_backward_vjp(g, geometry, size, stride, offset):
 
 
 op(
-    "as_strided_backward(self: Tensor, geometry: any, size: int[], stride: int[], offset: int) "
+    "as_strided_backward(self: Tensor, layout: any, size: int[], stride: int[], offset: int) "
     "-> Tensor",
     forward=_as_strided_backward,
     compiled="as_strided_backward",
     vjp={"self": _as_strided_backward_vjp},
     method=False,
     function=False,
-    doc="Return the adjoint of as_strided; elements that share memory share evenly.",
+    doc="Return the derivative of as_strided times self; elements that share memory share evenly.",
     samples=[
         case(T(2, 2), ((6,), (1,), 0), (2, 2), (3, 1), 0),
         case(T(2, 3), ((6,), (1,), 0), (2, 3), (1, 1), 1),

@@ -2,7 +2,7 @@
 
 An entry's ``kinks`` are calls at such points, each with the gradient of the sum of its results and
 the gradient of the sum of that. Unless a call says otherwise the gradients are torch's, and each
-slope lies between the slopes from both sides. All modes must give exactly these numbers:
+derivative is between those from both sides. All modes must give exactly these numbers:
 ``python -m pullback.testing certify`` compares them, and refuses a public op that has a kink and
 states none::
 
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 INFINITY, NAN = math.inf, math.nan
 
-# Why a slope does not lie between the slopes from both sides.
+# Why a derivative is not between those from both sides.
 JUMP = "the function jumps"
-POLE = "the slope is infinite from the one side that there is"
+POLE = "the derivative is infinite from the one side that there is"
 AS_IF_FLAT = "torch's formula treats the point as one where the function is flat"
 EACH_WRITTEN = (
-    "of several elements at one place the last and its tangent stay, each has its gradient"
+    "of several elements at one position the last and its tangent stay, each has its gradient"
 )
 
 # What torch gives instead.
@@ -38,15 +38,15 @@ class Fixed(NamedTuple):
 class Kink(NamedTuple):
     """One call; a list among its arguments is a tensor that requires grad.
 
-    ``slopes`` has the gradient by each of these. ``curves`` has the gradient of the sum of the
-    slopes: zeros if it is "zero", and nothing is said of it if it is None. ``outside`` says why a
-    slope does not lie between those of both sides. ``differs`` says what torch gives instead.
+    ``gradients`` has the gradient by each of these. ``second`` has the gradient of the sum of the
+    gradients: zeros if it is "zero", and it is not compared if it is None. ``outside`` says why a
+    derivative is not between those of both sides. ``differs`` says what torch gives instead.
     ``tangents`` has what forward mode gives for each element, where that is something else.
     """
 
     args: tuple
-    slopes: tuple
-    curves: Any
+    gradients: tuple
+    second: Any
     kwargs: Mapping[str, Any]
     outside: str
     differs: str
@@ -54,8 +54,8 @@ class Kink(NamedTuple):
     op: str = ""  # the name of the entry, which fills it in
 
 
-def kink(*args, to, curves="zero", outside="", differs="", tangents=(), **kwargs):
-    """Write one call down; ``to`` and ``curves`` are one gradient, or a tuple of several."""
-    slopes = to if isinstance(to, tuple) else (to,)
-    curves = (curves,) if isinstance(curves, list) else curves
-    return Kink(args, slopes, curves, kwargs, outside, differs, tangents)
+def kink(*args, to, second="zero", outside="", differs="", tangents=(), **kwargs):
+    """Write one call down; ``to`` and ``second`` are one gradient, or a tuple of several."""
+    gradients = to if isinstance(to, tuple) else (to,)
+    second = (second,) if isinstance(second, list) else second
+    return Kink(args, gradients, second, kwargs, outside, differs, tangents)

@@ -143,7 +143,7 @@ _prim(
     "random",
     "",
     "The numbers 0 .. n - 1 of a 1-d int64 out, shuffled: in turn, "
-    "number i changes places with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
+    "number i is swapped with number i + (w_i (n - i) >> 64), where w_i are 64-bit numbers "
     "of Philox4x32-10.",
     params=("seed:int", "offset:int"),
     key=-1,
@@ -300,13 +300,13 @@ for _name in ("argmax", "argmin"):
         "reduced dims (one dim, or all of them); NaN wins. int64 output.",
         required=True,
     )
-_prim("cumsum", "scan", "self", "Running sum along dim.", params=("dim:int",), required=True)
-_prim("cumprod", "scan", "self", "Running product along dim.", params=("dim:int",))
+_prim("cumsum", "scan", "self", "Cumulative sum along dim.", params=("dim:int",), required=True)
+_prim("cumprod", "scan", "self", "Cumulative product along dim.", params=("dim:int",))
 _prim(
     "logcumsumexp",
     "scan",
     "self",
-    "Logarithm of the running sum of exponentials along dim.",
+    "Logarithm of the cumulative sum of exponentials along dim.",
     params=("dim:int",),
 )
 
@@ -351,32 +351,34 @@ _prim(
     required=True,
 )
 
-_GEOMETRY = ("geometry:ints",)
+_CONV_PARAMS = ("conv_params:ints",)
 _prim(
     "conv",
     "conv",
     "self weight bias",
     "Convolution of self (n, g * c, ..) with weight "
-    "(g * o, c, ..): out[n, g * o, w] is the sum over c and places k in the kernel of "
+    "(g * o, c, ..): out[n, g * o, w] is the sum over c and positions k in the kernel of "
     "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
-    "there is one. Geometry: stride, padding and dilation of each of one to three dims, then g. "
+    "there is one. conv_params: stride, padding and dilation of each of one to three dims, then g. "
     "All operands are contiguous.",
-    params=_GEOMETRY,
+    params=_CONV_PARAMS,
 )
 _prim(
     "conv_backward_input",
     "conv",
     "self weight bias",
-    "The adjoint of conv in its first operand, which "
-    "out is like; self is like conv's output. The bias (g * c), if there is one, is added.",
-    params=_GEOMETRY,
+    "The derivative of conv by its first operand, whose shape out has, times self, which has the "
+    "shape of conv's output; also the transposed convolution. The bias (g * c), if there is one, "
+    "is added.",
+    params=_CONV_PARAMS,
 )
 _prim(
     "conv_backward_weight",
     "conv",
     "self other",
-    "The adjoint of conv in its weight, which out is like; other is like conv's output.",
-    params=_GEOMETRY,
+    "The derivative of conv by its weight, whose shape out has, times other, which has the shape "
+    "of conv's output.",
+    params=_CONV_PARAMS,
 )
 
 # -- sizes of images -------------------------------------------------------------------------------
@@ -393,9 +395,12 @@ _prim(
     "interpolate_backward",
     "interpolate",
     "self indices weights",
-    "The adjoint of interpolate in self: adds to each element of out what was made of it.",
+    "The derivative of interpolate by its first operand, whose shape out has, times self: each "
+    "element is added, weighted, to the elements of out that it was made of.",
     params=("dim:int",),
 )
+
+_WINDOW_PARAMS = ("window_params:ints",)
 
 # -- windows of the last one to three dims ---------------------------------------------------------
 _prim(
@@ -403,20 +408,20 @@ _prim(
     "windows",
     "self",
     "Outputs the largest element of each window, the first of "
-    "equal ones, but the last NaN; and its int64 place, counted row by row in the last dims: of "
-    "a window without elements -inf and a place near by. Geometry: kernel, stride, padding and "
-    "dilation of each dim. Window i of a dim begins at i * stride - padding; what lies outside "
-    "of the dim does not count. With kernel 0, window i of m over n elements goes from "
+    "equal ones, but the last NaN; and its int64 index, counted row by row in the last dims: of "
+    "a window without elements -inf and an index near by. window_params: kernel, stride, padding "
+    "and dilation of each dim. Window i of a dim begins at i * stride - padding; positions outside "
+    "of the dim do not count. With kernel 0, window i of m over n elements goes from "
     "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.",
-    params=_GEOMETRY,
+    params=_WINDOW_PARAMS,
 )
-_AVERAGED = (*_GEOMETRY, "padded:int", "divisor:int")
+_AVERAGED = (*_WINDOW_PARAMS, "padded:int", "divisor:int")
 _prim(
     "avg_pool",
     "windows",
     "self",
     "The sums of the windows of max_pool, with dilation 1, "
-    "over divisor; where that is 0, over the numbers of places of the windows: those inside, and "
+    "over divisor; where that is 0, over the numbers of elements of the windows: those inside, and "
     "with padded those in the padding.",
     params=_AVERAGED,
 )
@@ -424,7 +429,7 @@ _prim(
     "avg_pool_backward",
     "windows",
     "self",
-    "The adjoint of avg_pool, which self is like.",
+    "The derivative of avg_pool times self, which has the shape of its output.",
     params=_AVERAGED,
 )
 
@@ -507,9 +512,9 @@ _prim(
     "searchsorted",
     "sort",
     "bounds self",
-    "out[b, i] (int64): the place at which self[b, i] "
+    "out[b, i] (int64): the index at which self[b, i] "
     "keeps bounds[b] sorted, all operands 2-d: the first possible one, with right the last. It "
-    "is found by halving, from the place (low + high) // 2 on. NaN in bounds is smaller than "
+    "is found by halving, from the index (low + high) // 2 on. NaN in bounds is smaller than "
     "everything, with nan_last larger.",
     params=("right:int", "nan_last:int"),
 )
@@ -586,7 +591,7 @@ _prim(
     "nll_loss_backward",
     "loss",
     "self target weight",
-    "The adjoint of nll_loss in its first operand, which out is like.",
+    "The derivative of nll_loss by its first operand, whose shape out has, times self.",
     params=_NLL,
 )
 

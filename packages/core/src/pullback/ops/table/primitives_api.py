@@ -41,7 +41,7 @@ def put(target, source):
     return target
 
 
-# Dtypes in plans, which describe the forward passes of entries with forward="structured" (see
+# Dtypes in output specs, which describe the outputs of entries with forward="structured" (see
 # _c/dispatch/structured.pyx): that of the first tensor, and int64 as abi.h numbers it.
 OWN_DTYPE, INT64_DTYPE = -1, 5
 

@@ -43,13 +43,11 @@ class Case(NamedTuple):
 
 
 TESTED = Dtype("tested")
-KINKS = dict.fromkeys(("grad", "gradgrad"), "a kink or a jump lies at these values")
+KINKS = dict.fromkeys(("grad", "gradgrad"), "the function has a kink or a jump at these values")
 UNFILLED = dict.fromkeys(
     ("value", "grad", "gradgrad"), "the elements are what the memory held before"
 )
-MEMORY = dict.fromkeys(
-    ("transposed", "strided", "expanded"), "the result depends on how the elements lie in memory"
-)
+MEMORY = dict.fromkeys(("transposed", "strided", "expanded"), "the result depends on the strides")
 ROUNDED = dict.fromkeys(("grad", "gradgrad"), "finite differences need float64")
 DETACHED = dict.fromkeys(("grad", "gradgrad"), "it cuts the derivative off, which is its purpose")
 SHARED = {"alias": "it shares memory, but is no view: no history is shared"}
@@ -119,7 +117,7 @@ NO_PART = {"in_graph": "no element has part in the result, as in torch"}
 
 
 def unary(low, high, shapes=SHAPES, special=SPECIAL):
-    """Return calls of an op of one operand whose elements lie in [low, high), or are special."""
+    """Return calls of an op of one operand with elements in [low, high), or are special."""
     made = [case(T(*shape, low=low, high=high)) for shape in shapes]
     return [*made, case(fixed(special), skip=KINKS, only=FLOATING)] if special else made
 
@@ -127,7 +125,7 @@ def unary(low, high, shapes=SHAPES, special=SPECIAL):
 def binary(first=(-3, 3), second=(-3, 3), *, special=SPECIAL, ties=False, numbers=True):
     """Return calls of an op of two operands in ranges (low, high); ``numbers`` may be the second.
 
-    ``special`` operands meet each other in every pair. ``ties`` adds operands with equal elements.
+    ``special`` values are used in every pair. ``ties`` adds operands with equal elements.
     """
 
     def draw(shape, bounds, step=None):

@@ -5,7 +5,7 @@ A signature reads like an annotated Python function::
     sum(self: Tensor, dim: int[]? = None, keepdim: bool = False, *, dtype: dtype? = None) -> Tensor
 
 ``Tensor``, ``Tensor?`` (may be None), ``Operand`` (a tensor or a number) and ``Tensor[]`` take part
-in recording. An ``int`` or ``float`` arrives as a number of Python's (with ``?`` or as None); every
+in recording. An ``int`` or ``float`` arrives as a Python number (with ``?`` or as None); every
 other type is looked at by the entry's own code and documents itself.
 This package is data: it imports only its own modules, and without compiled code.
 """

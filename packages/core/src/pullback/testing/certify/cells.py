@@ -96,7 +96,7 @@ def look_at_kinks(entry: Any, found: Found) -> None:
         if kink.op != entry.name:
             continue
         bad = dict(problems_of(kink))
-        modes = [*FIRST, *(SECOND if kink.curves is not None else ()), "bounds"]
+        modes = [*FIRST, *(SECOND if kink.second is not None else ()), "bounds"]
         for mode in modes:
             kind = "wrong" if mode in bad else "right"
             found.count(entry.name, "float64", mode, kind, f"stated #{number}", bad.get(mode, ""))

@@ -47,9 +47,9 @@ the same point. Points are the sample calls of each op in every memory layout, e
 of no dims among them, and calls with zeros, ties, equal elements, equal and nearly equal rows,
 subnormal, tiny and large elements."""
 CONVENTIONS = """\
-What the derivative is where the function has none. It is torch's, and lies between the slopes from
+What the derivative is where the function has none. It is torch's, and between the derivatives of
 both sides, unless the last column says otherwise. Every mode gives exactly these numbers. "Second"
-is the gradient of the sum of the slopes; - where nothing is promised. A public op with a
+is the gradient of the sum of the gradients; - where nothing is promised. A public op with a
 kink that states nothing here counts as wrong."""
 
 
@@ -135,7 +135,7 @@ def page(founds: Mapping[str, Found]) -> str:
         "",
         "## By mode",
         "",
-        "`bounds` is the mode of the conventions: each must lie between the slopes of both sides.",
+        "`bounds` is the mode of the conventions: each must be between those of both sides.",
         "",
         *by("mode", places, lambda device, name, dtype, mode: mode),
         "",
@@ -174,7 +174,7 @@ def conventions() -> list[str]:
         "",
         CONVENTIONS,
         "",
-        *table(["call", "slopes", "second", ""], [stated(kink) for kink in KINKS]),
+        *table(["call", "gradients", "second", ""], [stated(kink) for kink in KINKS]),
     ]
 
 
@@ -191,14 +191,14 @@ def stated(kink: Kink) -> list[str]:
     """Return the row of a convention."""
     given = [text_of(value) for value in kink.args]
     given += [f"{name}={value!r}" for name, value in kink.kwargs.items()]
-    zeros = all(not any(_numbers(part)) for part in kink.slopes)
-    slopes = "0" if zeros else ", ".join(text_of(part) for part in kink.slopes)
-    if kink.curves is None:
+    zeros = all(not any(_numbers(part)) for part in kink.gradients)
+    gradients = "0" if zeros else ", ".join(text_of(part) for part in kink.gradients)
+    if kink.second is None:
         second = "-"
     else:
-        second = "0" if kink.curves == "zero" else ", ".join(map(text_of, kink.curves))
+        second = "0" if kink.second == "zero" else ", ".join(map(text_of, kink.second))
     notes = "; ".join(part for part in (kink.outside, kink.differs) if part)
-    return [f"`{kink.op}({', '.join(given)})`", slopes, second, notes]
+    return [f"`{kink.op}({', '.join(given)})`", gradients, second, notes]
 
 
 def text_of(value: Any) -> str:

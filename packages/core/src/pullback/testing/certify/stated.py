@@ -128,16 +128,16 @@ SECOND = {
 def problems_of(kink: Kink) -> Iterator[tuple[str, str]]:
     """Yield (mode, problem) for what is not as stated; the mode "bounds" if the statement is."""
     function, inputs = prepared(kink)
-    slopes = numbers(kink.slopes)
+    gradients = numbers(kink.gradients)
     for mode, compute in FIRST.items():
-        moved = numbers(kink.tangents) if mode == "fwd" and kink.tangents else slopes
+        moved = numbers(kink.tangents) if mode == "fwd" and kink.tangents else gradients
         yield from compared(mode, compute, function, inputs, moved)
-    if kink.curves is not None:
-        curves = np.zeros_like(slopes) if kink.curves == "zero" else numbers(kink.curves)
+    if kink.second is not None:
+        second = np.zeros_like(gradients) if kink.second == "zero" else numbers(kink.second)
         for mode, compute in SECOND.items():
-            yield from compared(mode, compute, function, inputs, curves)
+            yield from compared(mode, compute, function, inputs, second)
     if not kink.outside:
-        yield from out_of_bounds(function, inputs, slopes)
+        yield from out_of_bounds(function, inputs, gradients)
 
 
 def numbers(parts: tuple) -> np.ndarray:
@@ -160,9 +160,9 @@ def compared(
 
 
 def out_of_bounds(
-    function: Function, inputs: Tensors, slopes: np.ndarray
+    function: Function, inputs: Tensors, gradients: np.ndarray
 ) -> Iterator[tuple[str, str]]:
-    """Yield each slope that is not between the slopes from both sides."""
+    """Yield each derivative that is not between those from both sides."""
     for number, unit in enumerate(units(inputs)):
 
         def at(steps: Any, unit: Tensors = unit) -> np.ndarray:
@@ -173,5 +173,8 @@ def out_of_bounds(
         sides = [one_sided(at, (side,), 1e-2) for side in (1, -1)]
         low, high = sorted(float(side.value[0]) for side in sides)
         doubt = 10 * sum(float(side.error[0]) for side in sides) + 1e-6 * (1 + abs(low) + abs(high))
-        if not low - doubt <= slopes[number] <= high + doubt:
-            yield "bounds", f"slope {slopes[number]} of element {number} is not in [{low}, {high}]"
+        if not low - doubt <= gradients[number] <= high + doubt:
+            yield (
+                "bounds",
+                f"derivative {gradients[number]} of element {number} is not in [{low}, {high}]",
+            )

@@ -1,15 +1,21 @@
 """Convolutions, by loops over windows."""
 
-from pullback.testing.references.windows import counts_of, pad_ends, places, tuple_of, wide
+from pullback.testing.references.windows import (
+    counts_of,
+    pad_ends,
+    tuple_of,
+    wide,
+    window_positions,
+)
 
 
 def convolution_forward(np, self, weight, bias, counts, stride, padding, dilation, groups):
-    """Sum over channels and places, element by element of the result's dims."""
+    """Sum over channels and positions, element by element of the result's dims."""
     self, weight = wide(np, self), wide(np, weight)
     padded = pad_ends(np, self, padding)
     n, o, c = self.shape[0], weight.shape[0], weight.shape[1]
     out = np.zeros((n, o, *counts), np.result_type(self, weight))
-    for spot, k, at in places(np, counts, weight.shape[2:], stride, dilation):
+    for spot, k, at in window_positions(np, counts, weight.shape[2:], stride, dilation):
         for g in range(groups):
             rows = slice(g * (o // groups), (g + 1) * (o // groups))
             part = padded[(slice(None), slice(g * c, (g + 1) * c), *at)]
@@ -18,13 +24,13 @@ def convolution_forward(np, self, weight, bias, counts, stride, padding, dilatio
 
 
 def convolution_backward_input(np, self, weight, bias, sizes, stride, padding, dilation, groups):
-    """Add every element, times the weight, to the places it would be made of."""
+    """Add every element, times the weight, to the positions it would be made of."""
     self, weight = wide(np, self), wide(np, weight)
     n, o, c = self.shape[0], weight.shape[0], weight.shape[1]
     padded = np.zeros(
         (n, c * groups, *(s + 2 * p for s, p in zip(sizes, padding))), np.result_type(self, weight)
     )
-    for spot, k, at in places(np, self.shape[2:], weight.shape[2:], stride, dilation):
+    for spot, k, at in window_positions(np, self.shape[2:], weight.shape[2:], stride, dilation):
         for g in range(groups):
             rows = slice(g * (o // groups), (g + 1) * (o // groups))
             padded[(slice(None), slice(g * c, (g + 1) * c), *at)] += (
@@ -35,12 +41,12 @@ def convolution_backward_input(np, self, weight, bias, sizes, stride, padding, d
 
 
 def convolution_backward_weight(np, self, other, kernel, stride, padding, dilation, groups):
-    """Sum over the batch and the places of the second array."""
+    """Sum over the batch and the positions of the second array."""
     self, other = wide(np, self), wide(np, other)
     padded = pad_ends(np, self, padding)
     o, c = other.shape[1], self.shape[1] // groups
     out = np.zeros((o, c, *kernel), np.result_type(self, other))
-    for spot, k, at in places(np, other.shape[2:], kernel, stride, dilation):
+    for spot, k, at in window_positions(np, other.shape[2:], kernel, stride, dilation):
         for g in range(groups):
             rows = slice(g * (o // groups), (g + 1) * (o // groups))
             out[(rows, slice(None), *k)] += (

@@ -38,7 +38,7 @@ def flatten(np, self, start_dim=0, end_dim=-1):
 
 
 def split(np, self, split_size, dim=0):
-    """NumPy wants the places of the cuts."""
+    """NumPy wants the positions of the cuts."""
     total = self.shape[dim]
     if isinstance(split_size, int):
         cuts = list(range(split_size, total, split_size))
@@ -56,8 +56,10 @@ def chunk(np, self, chunks, dim=0):
 def as_strided(np, self, size, stride, storage_offset=0):
     """Read the elements of a row-major array one by one."""
     out = np.empty(size, self.dtype)
-    for place in np.ndindex(*size):
-        out[place] = self.reshape(-1)[storage_offset + sum(i * s for i, s in zip(place, stride))]
+    for position in np.ndindex(*size):
+        out[position] = self.reshape(-1)[
+            storage_offset + sum(i * s for i, s in zip(position, stride))
+        ]
     return out
 
 
@@ -126,10 +128,10 @@ def scatter_add(np, self, dim, index, src):
     """Add element by element, in order."""
     out = np.atleast_1d(self).copy()
     index, src = np.atleast_1d(index), np.atleast_1d(src)
-    for place in np.ndindex(*index.shape):
-        target = list(place)
-        target[dim] = index[place]
-        out[tuple(target)] += src[place]
+    for position in np.ndindex(*index.shape):
+        target = list(position)
+        target[dim] = index[position]
+        out[tuple(target)] += src[position]
     return out.reshape(self.shape)
 
 
@@ -185,20 +187,20 @@ def nll_loss(
     scores = np.moveaxis(self, dim, -1)
     weight = np.ones(scores.shape[-1]) if weight is None else weight
     loss, used = np.zeros(target.shape, self.dtype), np.zeros(target.shape, self.dtype)
-    for place in np.ndindex(*target.shape):
-        wanted = target[place]
+    for position in np.ndindex(*target.shape):
+        wanted = target[position]
         if wanted != ignore_index:
-            used[place] = weight[wanted]
-            loss[place] = -scores[place][wanted] * weight[wanted]
+            used[position] = weight[wanted]
+            loss[position] = -scores[position][wanted] * weight[wanted]
     if reduction == "mean":
         with np.errstate(invalid="ignore"):
             return loss.sum() / used.sum()
     return loss.sum() if reduction == "sum" else loss
 
 
-def planned_nll_loss(np, self, target, weight, plan):
-    """Take the plan apart."""
-    _, _, (ignore_index, reduction) = plan
+def nll_loss_primitive(np, self, target, weight, spec):
+    """Take the output spec apart."""
+    _, _, (ignore_index, reduction) = spec
     return nll_loss(
         np,
         self,

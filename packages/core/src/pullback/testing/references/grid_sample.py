@@ -15,12 +15,13 @@ def _fold_in(np, x, size, padding, align):
 
 
 def _point(np, x, size, mode, padding, align):
-    """Return (place, weight) of the elements that one coordinate takes."""
+    """Return (position, weight) of the elements that one coordinate takes."""
     x = (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
     if mode == "bicubic":
-        places = [np.floor(x) + tap for tap in range(-1, 3)]
+        positions = [np.floor(x) + tap for tap in range(-1, 3)]
         return [
-            (_fold_in(np, place, size, padding, align), keys_kernel(x - place)) for place in places
+            (_fold_in(np, position, size, padding, align), keys_kernel(x - position))
+            for position in positions
         ]
     x = _fold_in(np, x, size, padding, align)
     if mode == "nearest":
@@ -39,9 +40,9 @@ def grid_sample(np, self, grid, mode="bilinear", padding_mode="zeros", align_cor
             for x, size in zip(grid[spot][::-1], sizes)
         ]
         for chosen in np.ndindex(*map(len, taps)):
-            places, weights = zip(*(of[number] for of, number in zip(taps, chosen)))
-            if all(0 <= place < size for place, size in zip(places, sizes)):
-                key = (spot[0], slice(None), *(int(place) for place in places))
+            positions, weights = zip(*(of[number] for of, number in zip(taps, chosen)))
+            if all(0 <= position < size for position, size in zip(positions, sizes)):
+                key = (spot[0], slice(None), *(int(position) for position in positions))
                 out[(spot[0], slice(None), *spot[1:])] += self[key] * np.prod(weights)
     return out
 

@@ -1,4 +1,4 @@
-"""References of counts and of places among sorted bounds.
+"""References of counts and of positions among sorted bounds.
 
 Each takes the NumPy module first, then the op's arguments with arrays for tensors.
 """
@@ -10,8 +10,8 @@ def searchsorted(np, sorted_sequence, self, out_int32=False, right=False, side=N
     if sorted_sequence.ndim == 1:
         return np.searchsorted(sorted_sequence, self, side=side, sorter=sorter)
     out = np.empty(self.shape, np.int64)
-    for place in np.ndindex(self.shape[:-1]):
-        out[place] = np.searchsorted(sorted_sequence[place], self[place], side=side)
+    for position in np.ndindex(self.shape[:-1]):
+        out[position] = np.searchsorted(sorted_sequence[position], self[position], side=side)
     return out
 
 

@@ -4,10 +4,10 @@ from pullback.testing.references.pooling import adaptive_avg_pool
 from pullback.testing.references.windows import tuple_of, wide
 
 
-def interpolate_primitive(np, self, plan, node=None):
+def interpolate_primitive(np, self, taps_by_dim, node=None):
     """Weighted sums of elements along each dim."""
     out = wide(np, self)
-    for dim, taps in enumerate(plan, self.ndim - len(plan)):
+    for dim, taps in enumerate(taps_by_dim, self.ndim - len(taps_by_dim)):
         if taps is not None:
             shape = (-1, *[1] * (self.ndim - dim - 1))
             out = sum(
@@ -17,10 +17,10 @@ def interpolate_primitive(np, self, plan, node=None):
     return out
 
 
-def interpolate_primitive_backward(np, self, sizes, plan, node=None):
+def interpolate_primitive_backward(np, self, sizes, taps_by_dim, node=None):
     """Transpose the matrix of each dim."""
     out = wide(np, self)
-    for dim, taps in enumerate(plan, self.ndim - len(plan)):
+    for dim, taps in enumerate(taps_by_dim, self.ndim - len(taps_by_dim)):
         if taps is not None:
             matrix = interpolate_primitive(np, np.eye(sizes[dim]), (taps,))
             out = np.moveaxis(np.moveaxis(out, dim, -1) @ matrix.T, -1, dim)
@@ -39,19 +39,19 @@ def _neighbours(np, size, count, step, mode, align):
     """Return the matrix (count, size) of one dim, from the formulas of torch's page."""
     matrix = np.zeros((count, size))
     for row in range(count):
-        place = row * step if align else (row + 0.5) * step - 0.5
+        position = row * step if align else (row + 0.5) * step - 0.5
         if mode.startswith("nearest"):
             shift = 0.5 if mode == "nearest-exact" else 0.0
             matrix[row, min(int(np.floor((row + shift) * step + 1e-9)), size - 1)] = 1
         elif mode == "bicubic":
             for tap in range(-1, 3):
-                w = keys_kernel(place - (np.floor(place) + tap))
-                matrix[row, min(max(int(np.floor(place)) + tap, 0), size - 1)] += w
+                w = keys_kernel(position - (np.floor(position) + tap))
+                matrix[row, min(max(int(np.floor(position)) + tap, 0), size - 1)] += w
         else:
-            place = min(max(place, 0), size - 1)
-            low = min(int(place), size - 1)
-            matrix[row, low] += 1 - (place - low)
-            matrix[row, min(low + 1, size - 1)] += place - low
+            position = min(max(position, 0), size - 1)
+            low = min(int(position), size - 1)
+            matrix[row, low] += 1 - (position - low)
+            matrix[row, min(low + 1, size - 1)] += position - low
     return matrix
 
 

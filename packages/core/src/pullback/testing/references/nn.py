@@ -130,7 +130,7 @@ def embedding_bag(
     factors = np.ones(len(flat)) if per_sample_weights is None else per_sample_weights.ravel()
     out = np.zeros((len(bags), weight.shape[1]))
     for n, bag in enumerate(bags):
-        kept = [place for place in bag if flat[place] != padding_idx]
+        kept = [position for position in bag if flat[position] != padding_idx]
         if kept:
             rows = weight[flat[kept]] * factors[kept][:, None]
             out[n] = getattr(rows, mode)(0)

@@ -4,44 +4,48 @@ from pullback.testing.references.windows import tuple_of, wide
 
 
 def _members(size, count, kernel, stride, pad, dilation):
-    """Return the places of each window of a dim that lie inside it."""
+    """Return the positions of each window of a dim that lie inside it."""
     if not kernel:
         return [list(range(i * size // count, -(-(i + 1) * size // count))) for i in range(count)]
     return [
-        [place for place in range(first, first + kernel * dilation, dilation) if 0 <= place < size]
+        [
+            position
+            for position in range(first, first + kernel * dilation, dilation)
+            if 0 <= position < size
+        ]
         for first in range(-pad, count * stride - pad, stride)
     ]
 
 
-def _by_dim(counts, geometry):
+def _by_dim(counts, window_params):
     rank = len(counts)
-    return [(counts[d], *geometry[d::rank]) for d in range(rank)]
+    return [(counts[d], *window_params[d::rank]) for d in range(rank)]
 
 
-def _windows(np, self, counts, geometry):
-    """Yield each window's place, and its elements by rows, with their places in the plane."""
+def _windows(np, self, counts, window_params):
+    """Yield each window's position, and its elements by rows, with their positions in the plane."""
     rank = len(counts)
     sizes = self.shape[self.ndim - rank :]
     plane = np.arange(int(np.prod(sizes))).reshape(sizes)
-    members = [_members(size, *of) for size, of in zip(sizes, _by_dim(counts, geometry))]
+    members = [_members(size, *of) for size, of in zip(sizes, _by_dim(counts, window_params))]
     for spot in np.ndindex(*counts):
         key = np.ix_(*(of[number] for of, number in zip(members, spot)))
         part = self[(..., *key)]
-        places = plane[key].reshape(-1)
-        yield spot, part.reshape(*part.shape[: part.ndim - rank], len(places)), places
+        positions = plane[key].reshape(-1)
+        yield spot, part.reshape(*part.shape[: part.ndim - rank], len(positions)), positions
 
 
-def max_pool_primitive(np, self, plan, node):
-    """Take the plan apart."""
-    (shape, _), _, (geometry,) = plan
-    return max_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry)
+def max_pool_primitive(np, self, spec, node):
+    """Take the output spec apart."""
+    (shape, _), _, (window_params,) = spec
+    return max_of_windows(np, self, shape[self.ndim - len(window_params) // 4 :], window_params)
 
 
-def max_of_windows(np, self, counts, geometry):
+def max_of_windows(np, self, counts, window_params):
     """argmax of every window."""
     shape = (*self.shape[: self.ndim - len(counts)], *counts)
     values, indices = np.zeros(shape, self.dtype), np.zeros(shape, np.int64)
-    for spot, part, plane in _windows(np, self, counts, geometry):
+    for spot, part, plane in _windows(np, self, counts, window_params):
         chosen = np.argmax(part, -1)
         values[(..., *spot)] = np.take_along_axis(part, chosen[..., None], -1)[..., 0]
         indices[(..., *spot)] = plane[chosen]
@@ -53,9 +57,9 @@ def max_pool_backward(np, self, indices, sizes, add=True):
     rank = len(sizes)
     lead = self.shape[: self.ndim - rank]
     out = np.zeros((*lead, int(np.prod(sizes))), self.dtype)
-    for place in np.ndindex(*self.shape):
-        target = (*place[: len(lead)], indices[place])
-        out[target] = self[place] + (out[target] if add else 0)
+    for position in np.ndindex(*self.shape):
+        target = (*position[: len(lead)], indices[position])
+        out[target] = self[position] + (out[target] if add else 0)
     return out.reshape(*lead, *sizes)
 
 
@@ -71,45 +75,47 @@ def max_pool_double_backward(np, self, indices, rank):
     return np.take_along_axis(self.reshape(*lead, -1), flat, -1).reshape(indices.shape)
 
 
-def avg_pool_primitive(np, self, plan, node):
-    """Take the plan apart."""
-    (shape,), _, (geometry, *how) = plan
-    return mean_of_windows(np, self, shape[self.ndim - len(geometry) // 4 :], geometry, *how)
+def avg_pool_primitive(np, self, spec, node):
+    """Take the output spec apart."""
+    (shape,), _, (window_params, *how) = spec
+    return mean_of_windows(
+        np, self, shape[self.ndim - len(window_params) // 4 :], window_params, *how
+    )
 
 
-def mean_of_windows(np, self, counts, geometry, padded, divisor):
+def mean_of_windows(np, self, counts, window_params, padded, divisor):
     """Sum every window, then divide."""
     self = wide(np, self)
     rank = len(counts)
     out = np.zeros((*self.shape[: self.ndim - rank], *counts), self.dtype)
     areas = []
     for size, (count, kernel, stride, pad, _) in zip(
-        self.shape[self.ndim - rank :], _by_dim(counts, geometry)
+        self.shape[self.ndim - rank :], _by_dim(counts, window_params)
     ):
         more = pad if padded else 0
         areas.append(
             [len(of) for of in _members(size + 2 * more, count, kernel, stride, pad - more, 1)]
         )
-    for spot, part, _ in _windows(np, self, counts, geometry):
+    for spot, part, _ in _windows(np, self, counts, window_params):
         area = divisor or int(np.prod([of[number] for of, number in zip(areas, spot)]))
         total = part.sum(-1)
         out[(..., *spot)] = total / area if self.dtype.kind == "f" else np.trunc(total / area)
     return out
 
 
-def avg_pool_primitive_backward(np, self, plan, node):
+def avg_pool_primitive_backward(np, self, spec, node):
     """Transpose the matrix of the mean, column by column."""
-    (shape,), _, (geometry, *how) = plan
-    lead, sizes = self.shape[: -(len(geometry) // 4)], shape[-(len(geometry) // 4) :]
+    (shape,), _, (window_params, *how) = spec
+    lead, sizes = self.shape[: -(len(window_params) // 4)], shape[-(len(window_params) // 4) :]
     planes = np.eye(int(np.prod(sizes))).reshape(-1, *sizes)
-    matrix = mean_of_windows(np, planes, self.shape[len(lead) :], geometry, *how)
+    matrix = mean_of_windows(np, planes, self.shape[len(lead) :], window_params, *how)
     matrix = matrix.reshape(len(planes), -1)
     flat = self.reshape(-1, matrix.shape[1]).astype(np.float64)
     return (flat @ matrix.T).reshape(*lead, *sizes)
 
 
 def slides(np, self, rank, kernel, stride, padding, dilation, ceil_mode):
-    """Return the windows of each dim, counted one by one: counts and geometry."""
+    """Return the windows of each dim, counted one by one: counts and window_params."""
     kernel, padding, dilation = (tuple_of(n, rank) for n in (kernel, padding, dilation))
     stride = tuple_of(stride, rank) if stride else kernel
     counts = []
@@ -175,7 +181,7 @@ def avg_pool(rank):
 
 
 def adapting(self, output_size, rank):
-    """Return the counts and the geometry of adaptive pooling."""
+    """Return the counts and the window_params of adaptive pooling."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * rank
     sizes = self.shape[self.ndim - rank :]
     return tuple(n if m is None else m for n, m in zip(sizes, given)), (0,) * 4 * rank
@@ -204,9 +210,9 @@ def lp_pool(rank):
     """The p-norm of each window, of elements that are not negative."""
 
     def reference(np, self, norm_type, kernel_size, stride=None, ceil_mode=False):
-        _, geometry = slides(np, self, rank, kernel_size, stride, 0, 1, ceil_mode)
+        _, window_params = slides(np, self, rank, kernel_size, stride, 0, 1, ceil_mode)
         self = self.astype(np.int64) if self.dtype == bool else wide(np, self)
         mean = avg_pool(rank)(np, self**norm_type, kernel_size, stride, 0, ceil_mode)
-        return (mean * int(np.prod(geometry[:rank]))) ** (1 / norm_type)
+        return (mean * int(np.prod(window_params[:rank]))) ** (1 / norm_type)
 
     return reference

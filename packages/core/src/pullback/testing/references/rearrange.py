@@ -35,7 +35,7 @@ def block_diag(np, *tensors):
 
 
 def tensor_split(np, self, sections=None, dim=0, indices=None):
-    """As numpy.array_split, with the places of the cuts by two names."""
+    """As numpy.array_split, with the positions of the cuts by two names."""
     return np.array_split(self, sections if indices is None else indices, dim)
 
 
@@ -111,14 +111,16 @@ def diagonal_scatter(np, self, src, offset=0, dim1=0, dim2=1):
     out = self.copy()
     ends = np.moveaxis(out, (dim1, dim2), (-2, -1))
     row, column = max(-offset, 0), max(offset, 0)
-    for place in range(src.shape[-1]):
-        ends[..., row + place, column + place] = src[..., place]
+    for position in range(src.shape[-1]):
+        ends[..., row + position, column + position] = src[..., position]
     return out
 
 
 def as_strided_scatter(np, self, src, size, stride, storage_offset=0):
     """Write the elements of a row-major array one by one."""
     out = self.copy()
-    for place in np.ndindex(*size):
-        out.reshape(-1)[storage_offset + sum(i * s for i, s in zip(place, stride))] = src[place]
+    for position in np.ndindex(*size):
+        out.reshape(-1)[storage_offset + sum(i * s for i, s in zip(position, stride))] = src[
+            position
+        ]
     return out

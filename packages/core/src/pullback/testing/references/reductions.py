@@ -24,13 +24,13 @@ def running_extreme(name):
         rows = np.moveaxis(self, dim, -1)
         values, indices = rows.copy(), np.zeros(rows.shape, np.int64)
         better = (lambda a, b: a >= b) if name == "cummax" else (lambda a, b: a <= b)
-        for place in np.ndindex(rows.shape[:-1]):
+        for position in np.ndindex(rows.shape[:-1]):
             best = 0
             for k in range(rows.shape[-1]):
-                one, other = rows[place][k], rows[place][best]
+                one, other = rows[position][k], rows[position][best]
                 if one != one or (other == other and better(one, other)):
                     best = k
-                values[place][k], indices[place][k] = rows[place][best], best
+                values[position][k], indices[position][k] = rows[position][best], best
         return np.moveaxis(values, -1, dim), np.moveaxis(indices, -1, dim)
 
     return reference
@@ -179,10 +179,10 @@ def _middle(np, rows, ignores_nan):
         holes = int((row != row).sum())
         count = len(row)
         if ignores_nan:
-            place = max((count - holes - 1) // 2, 0)
+            position = max((count - holes - 1) // 2, 0)
         else:
-            place = count - holes if holes else (count - 1) // 2
-        values[k], indices[k] = row[order[place]], order[place]
+            position = count - holes if holes else (count - 1) // 2
+        values[k], indices[k] = row[order[position]], order[position]
     return values, indices
 
 

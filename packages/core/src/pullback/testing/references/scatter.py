@@ -5,12 +5,12 @@ Each takes the NumPy module first, then the op's arguments with arrays for tenso
 
 
 def _targets(np, index, dim):
-    """Yield the place of each index element, and the place that it names."""
+    """Yield the position of each index element, and the position that it names."""
     index = np.atleast_1d(index)
-    for place in np.ndindex(index.shape):
-        target = list(place)
-        target[dim] = int(index[place])
-        yield place, tuple(target)
+    for position in np.ndindex(index.shape):
+        target = list(position)
+        target[dim] = int(index[position])
+        yield position, tuple(target)
 
 
 def scatter(np, self, dim, index, src=None, reduce=None, value=None):
@@ -18,22 +18,22 @@ def scatter(np, self, dim, index, src=None, reduce=None, value=None):
     out = np.atleast_1d(self).copy()
     src = value if src is None else src
     src = np.broadcast_to(src, np.atleast_1d(index).shape) if np.ndim(src) == 0 else src
-    for place, target in _targets(np, index, dim):
+    for position, target in _targets(np, index, dim):
         if reduce is None:
-            out[target] = src[place]
+            out[target] = src[position]
         elif reduce == "add":
-            out[target] = out[target] + src[place]
+            out[target] = out[target] + src[position]
         else:
-            out[target] = out[target] * src[place]
+            out[target] = out[target] * src[position]
     return out.reshape(self.shape)
 
 
 def scatter_reduce(np, self, dim, index, src, reduce, include_self=True):
-    """Collect the elements of every place, then reduce them."""
+    """Collect the elements of every position, then reduce them."""
     out = np.atleast_1d(self).copy()
     found = {}
-    for place, target in _targets(np, index, dim):
-        found.setdefault(target, []).append(np.atleast_1d(src)[place])
+    for position, target in _targets(np, index, dim):
+        found.setdefault(target, []).append(np.atleast_1d(src)[position])
     for target, values in found.items():
         if include_self:
             values = [out[target], *values]
@@ -51,26 +51,26 @@ def _reduce(np, reduce, values):
 
 
 def _slices(np, self, dim, index, source):
-    """Yield (place, slice) of every index."""
-    for k, place in enumerate(np.atleast_1d(index)):
+    """Yield (position, slice) of every index."""
+    for k, position in enumerate(np.atleast_1d(index)):
         part = np.moveaxis(source, dim, 0)[k] if source.ndim else source
-        yield int(place), part
+        yield int(position), part
 
 
 def index_add(np, self, dim, index, source, alpha=1):
     """Add slice by slice."""
     out = np.atleast_1d(self).copy()
-    for place, part in _slices(np, self, dim, index, source):
+    for position, part in _slices(np, self, dim, index, source):
         rows = np.moveaxis(out, dim, 0)
-        rows[place] = rows[place] + (part if alpha == 1 else part * alpha)
+        rows[position] = rows[position] + (part if alpha == 1 else part * alpha)
     return out.reshape(self.shape)
 
 
 def index_copy(np, self, dim, index, source):
     """Write slice by slice."""
     out = np.atleast_1d(self).copy()
-    for place, part in _slices(np, self, dim, index, source):
-        np.moveaxis(out, dim, 0)[place] = part
+    for position, part in _slices(np, self, dim, index, source):
+        np.moveaxis(out, dim, 0)[position] = part
     return out.reshape(self.shape)
 
 
@@ -109,10 +109,10 @@ def take(np, self, index):
 
 
 def put(np, self, index, source, accumulate=False):
-    """Go through the places one by one."""
+    """Go through the positions one by one."""
     out = self.reshape(-1).copy()
-    for place, value in zip(np.atleast_1d(index), source.reshape(-1)):
-        out[place] = out[place] + value if accumulate else value
+    for position, value in zip(np.atleast_1d(index), source.reshape(-1)):
+        out[position] = out[position] + value if accumulate else value
     return out.reshape(self.shape)
 
 

@@ -25,7 +25,7 @@ def topk(np, self, k, dim=-1, largest=True, sorted=True):
 
 
 def kthvalue(np, self, k, dim=-1, keepdim=False):
-    """One place of the order."""
+    """One position of the order."""
     if not self.ndim:
         return sort(np, self)
     return tuple(np.take(part, [k - 1] if keepdim else k - 1, dim) for part in sort(np, self, dim))

@@ -26,8 +26,8 @@ def counts_of(sizes, kernel, stride, dilation):
     return [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, stride, dilation)]
 
 
-def places(np, out, kernel, stride, dilation):
-    """Yield (place of a window, place in the window, place of the element)."""
+def window_positions(np, out, kernel, stride, dilation):
+    """Yield (position of a window, position in the window, position of the element)."""
     for o in np.ndindex(*out):
         for k in np.ndindex(*kernel):
             yield o, k, tuple(a * s + b * d for a, s, b, d in zip(o, stride, k, dilation))
@@ -60,7 +60,7 @@ def im2col(np, self, kernel_size, dilation, padding, stride):
     padded = pad_ends(np, self, padding)
     counts = counts_of(padded.shape[2:], kernel_size, stride, dilation)
     out = np.zeros((*self.shape[:2], *kernel_size, *counts), self.dtype)
-    for o, k, at in places(np, counts, kernel_size, stride, dilation):
+    for o, k, at in window_positions(np, counts, kernel_size, stride, dilation):
         out[(slice(None), slice(None), *k, *o)] = padded[(slice(None), slice(None), *at)]
     return out.reshape(
         self.shape[0], self.shape[1] * int(np.prod(kernel_size)), int(np.prod(counts))
@@ -74,7 +74,7 @@ def col2im(np, self, output_size, kernel_size, dilation, padding, stride):
     counts = counts_of(sizes, kernel_size, stride, dilation)
     padded = np.zeros((self.shape[0], channels, *sizes), self.dtype)
     windows = self.reshape(self.shape[0], channels, *kernel_size, *counts)
-    for o, k, at in places(np, counts, kernel_size, stride, dilation):
+    for o, k, at in window_positions(np, counts, kernel_size, stride, dilation):
         padded[(slice(None), slice(None), *at)] += windows[(slice(None), slice(None), *k, *o)]
     return padded[(..., *(slice(p, p + n) for p, n in zip(padding, output_size)))]
 

@@ -5,14 +5,14 @@ from pullback.ops.nn.losses.util import (
     OLD,
     all_hold,
     broadcast,
+    check_no_grad,
     checked_reduction,
     numbered_reduction,
     promoted_floats,
     reduced,
-    refuse_grad,
     share,
 )
-from pullback.ops.rules.dims import refuse_dtype, type_name
+from pullback.ops.rules.dims import check_dtype, type_name
 from pullback.ops.table.kinks import POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -115,13 +115,13 @@ def _binary_cross_entropy(self, target, weight, size_average, reduce, reduction)
             f"size ({self.shape}) is deprecated. Please ensure they have the same "
             f"size."
         )
-    refuse_dtype("binary_cross_entropy", self, "f")
+    check_dtype("binary_cross_entropy", self, "f")
     for other in (target, weight):
         if other is not None and other.dtype != self.dtype:
             raise RuntimeError(
                 f"Found dtype {type_name(other.dtype)} but expected {type_name(self.dtype)}"
             )
-    refuse_grad("binary_cross_entropy", "weight", weight)
+    check_no_grad("binary_cross_entropy", "weight", weight)
     if weight is not None:
         weight = broadcast(weight, target)[0]
     for name, values in (("input", self), ("target", target)):
@@ -205,13 +205,13 @@ op(
 
 def _with_logits(self, target, weight, pos_weight, reduction):
     """The checks of both forms."""
-    refuse_dtype("log_sigmoid_cpu", self, "f")
+    check_dtype("log_sigmoid_cpu", self, "f")
     if not target.is_floating_point():
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {type_name(target.dtype)}"
         )
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
-        refuse_grad("binary_cross_entropy_with_logits", name, value)
+        check_no_grad("binary_cross_entropy_with_logits", name, value)
     self, target = promoted_floats("log_sigmoid_cpu", self, target)
     return ops._binary_cross_entropy_with_logits(self, target, weight, pos_weight, reduction)
 
@@ -299,7 +299,7 @@ def _soft_margin_loss(self, target, size_average, reduce, reduction):
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {type_name(self.dtype)}"
         )
-    refuse_grad("soft_margin_loss", "target", target)
+    check_no_grad("soft_margin_loss", "target", target)
     self, target = broadcast(self, target)
     return ops._soft_margin_loss(self, target, reduction)
 

@@ -15,8 +15,8 @@ def _labels(*classes):
     return fixed(classes, kind="int64")
 
 
-def loss_plan(shape, ignore_index, reduction):
-    """Return the plan of nll_loss_forward, or of its adjoint."""
+def nll_loss_spec(shape, ignore_index, reduction):
+    """Return the output spec of nll_loss_forward, or of nll_loss_backward."""
     return (shape,), (OWN_DTYPE,), (ignore_index, reduction)
 
 
@@ -27,48 +27,48 @@ _NLL = [
     ((2, 3, 2), fixed((0, 1, 2, 1), shape=(2, 2), kind="int64"), None, -100, 0),
 ]
 op(
-    "nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+    "nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor?, spec: any) -> Tensor",
     forward="structured",
     kernel="nll_loss",
     method=False,
     function=False,
     vjp={
-        "self": lambda g, self_shape, target, weight, plan: ops.nll_loss_backward(
-            g, target, weight, loss_plan(self_shape, *plan[2])
+        "self": lambda g, self_shape, target, weight, spec: ops.nll_loss_backward(
+            g, target, weight, nll_loss_spec(self_shape, *spec[2])
         )
     },
     node=lambda self_shape: f"NllLoss{'2D' if len(self_shape) > 2 else ''}Backward0",
     doc="Return nll_loss of checked arguments.",
     dtypes=FLOATING,
-    ref=references.planned_nll_loss,
+    ref=references.nll_loss_primitive,
     samples=[
-        case(T(*shape), target, weight, loss_plan(target.shape if not how[1] else (), *how))
+        case(T(*shape), target, weight, nll_loss_spec(target.shape if not how[1] else (), *how))
         for shape, target, weight, *how in _NLL
     ],
 )
 op(
-    "nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, plan: any) -> Tensor",
+    "nll_loss_backward(self: Tensor, target: Tensor, weight: Tensor?, spec: any) -> Tensor",
     forward="structured",
     kernel="nll_loss_backward",
     method=False,
     function=False,
     vjp={
-        "self": lambda g, self_shape, target, weight, plan: ops.nll_loss_forward(
-            g, target, weight, loss_plan(self_shape, *plan[2])
+        "self": lambda g, self_shape, target, weight, spec: ops.nll_loss_forward(
+            g, target, weight, nll_loss_spec(self_shape, *spec[2])
         )
     },
     doc="Return the derivative of nll_loss, times self.",
     dtypes=FLOATING,
     samples=[
-        case(T(*(target.shape if not how[1] else ())), target, weight, loss_plan(shape, *how))
+        case(T(*(target.shape if not how[1] else ())), target, weight, nll_loss_spec(shape, *how))
         for shape, target, weight, *how in _NLL
     ],
 )
 
 
 @functools.lru_cache(maxsize=512)
-def _nll_plan(dtype, size, target, weight, ignore_index, reduction):
-    """Check dtype and shapes; return the plan of nll_loss_forward."""
+def _checked_nll_loss(dtype, size, target, weight, ignore_index, reduction):
+    """Check dtype and shapes; return the output spec of nll_loss_forward."""
     if not size:
         raise ValueError("Expected 1 or more dimensions (got 0)")
     if dtype.kind != "f":
@@ -87,7 +87,7 @@ def _nll_plan(dtype, size, target, weight, ignore_index, reduction):
             f"weight tensor should be defined either for all {size[dim]} classes or "
             f"no classes but got weight tensor of shape: {list(weight)}"
         )
-    return loss_plan(() if reduction else target, ignore_index, reduction)
+    return nll_loss_spec(() if reduction else target, ignore_index, reduction)
 
 
 def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reduction):
@@ -103,7 +103,7 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
             target = target.to(dtype_named("int64"))
         if self.ndim == 1 and target.shape == (1,):
             target = target.reshape(())
-    plan = _nll_plan(
+    spec = _checked_nll_loss(
         self.dtype,
         self.shape,
         target.shape,
@@ -113,7 +113,7 @@ def _nll_loss(self, target, weight, size_average, ignore_index, reduce, reductio
     )
     if weight is not None:
         _check_weight(weight, self.dtype)
-    return ops.nll_loss_forward(self, target, weight, plan)
+    return ops.nll_loss_forward(self, target, weight, spec)
 
 
 def _check_weight(weight, dtype):

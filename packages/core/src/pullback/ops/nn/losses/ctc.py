@@ -26,13 +26,13 @@ _NONE = -math.inf  # the logarithm of no way at all
 def _labels(targets, target_lengths, blank):
     """Return the labels of each sample, filled up with blanks."""
     if targets.ndim == 1:
-        places = ops.arange_like(target_lengths, int(ops.amax(target_lengths).item()))
+        positions = ops.arange_like(target_lengths, int(ops.amax(target_lengths).item()))
         starts = ops.cumsum(target_lengths, 0) - target_lengths
-        where = ops.clamp(starts.unsqueeze(1) + places, max=max(targets.shape[0] - 1, 0))
+        where = ops.clamp(starts.unsqueeze(1) + positions, max=max(targets.shape[0] - 1, 0))
         found = ops.index_select(targets, 0, where.reshape(-1)).reshape(where.shape)
     else:
-        found, places = targets, ops.arange_like(target_lengths, targets.shape[1])
-    return ops.where(places < target_lengths.unsqueeze(1), found, blank)
+        found, positions = targets, ops.arange_like(target_lengths, targets.shape[1])
+    return ops.where(positions < target_lengths.unsqueeze(1), found, blank)
 
 
 def _states(log_probs, targets, target_lengths, blank):
@@ -62,9 +62,9 @@ def _step(ways, may_skip, log_probs, onwards):
 
 def _at_end(states, target_lengths):
     """Return which states end a sample: its last label and the blank behind it."""
-    places = ops.arange_like(states, states.shape[-1])
+    positions = ops.arange_like(states, states.shape[-1])
     last = 2 * target_lengths.unsqueeze(1)
-    return (places == last) | (places == last - 1)
+    return (positions == last) | (positions == last - 1)
 
 
 # -- the primitive ---------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ op(
     ref=references.kl_div,
     doc="Return target * (log(target) - self), reduced: the Kullback-Leibler divergence; self "
     "holds logarithms, target too with `log_target`.",
-    kinks=[kink([0.5], [0.0], reduction="sum", to=([0.0], [NAN]), curves=None, outside=POLE)],
+    kinks=[kink([0.5], [0.0], reduction="sum", to=([0.0], [NAN]), second=None, outside=POLE)],
     samples=[
         *_DIVERGENCES,
         case(T(2, 3), T(2, 3), reduction="sum", log_target=True),
@@ -132,7 +132,7 @@ op(
             [1e-6],
             eps=1e-6,
             to=([0.0], [5e5]),
-            curves=None,
+            second=None,
             outside="smaller variances are refused",
         )
     ],
@@ -176,7 +176,7 @@ op(
     doc="Return -log of a Poisson probability, without log(target!) unless `full`, which adds "
     "Stirling's approximation of it for targets above 1.",
     kinks=[
-        kink([2.0], [1.0], full=True, to=([math.exp(2.0) - 1], [-2.0]), curves=None, outside=JUMP)
+        kink([2.0], [1.0], full=True, to=([math.exp(2.0) - 1], [-2.0]), second=None, outside=JUMP)
     ],
     samples=[
         case(T(2, 3), T(2, 3)),

@@ -3,12 +3,12 @@
 from pullback.ops.nn.losses.util import (
     OLD,
     all_hold,
+    check_no_grad,
     checked_reduction,
     numbered_reduction,
     reduced,
-    refuse_grad,
 )
-from pullback.ops.rules.dims import dtype_named, refuse_dtype, type_name
+from pullback.ops.rules.dims import check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, REAL, op, ops
@@ -61,7 +61,7 @@ _EMBEDDED = [
         T(4),
         T(4),
         fixed((-1,), shape=(), kind="int64"),
-        skip={"devices": "what meets the target has no dims"},
+        skip={"devices": "the operand beside the target has no dims"},
     ),
     case(T(3, 4), T(3, 4), fixed((1, 0, -1), kind="int64"), reduction="sum"),
 ]
@@ -85,7 +85,7 @@ op(
             [[0.0, 1.0]],
             Fixed([-1.0]),
             to=([[0.0, 1.0 - 1e-12]], [[1.0 - 1e-12, 0.0]]),
-            curves=None,
+            second=None,
         )
     ],
     samples=_EMBEDDED,
@@ -346,7 +346,7 @@ def _multilabel_soft(self, target, weight, size_average, reduce, reduction):
         reduction = checked_reduction(size_average, reduce, reduction)
     if reduction not in _WORDS:
         raise ValueError(f"{reduction} is not valid")
-    refuse_dtype("log_sigmoid_cpu", self, "f")
+    check_dtype("log_sigmoid_cpu", self, "f")
     loss = -(target * ops.logsigmoid(self) + (1 - target) * ops.logsigmoid(-self))
     if weight is not None:
         loss = loss * weight
@@ -377,7 +377,7 @@ def _check_scores(self):
             f"Expected non-empty vector or matrix with optional 0-dim batch size, "
             f"but got: {list(self.shape)}"
         )
-    refuse_dtype("multi_margin_loss", self, "f")
+    check_dtype("multi_margin_loss", self, "f")
 
 
 def _check_labels(target):
@@ -392,7 +392,7 @@ def _multi_margin(self, target, p, margin, weight, size_average, reduce, reducti
     if weight is not None and weight.ndim != 1:
         raise ValueError(f"weight must be one-dimensional, got {weight.ndim} dimensions.")
     _check_scores(self)
-    refuse_grad("multi_margin_loss", "weight", weight)
+    check_no_grad("multi_margin_loss", "weight", weight)
     single = self.ndim < 2
     scores, labels = (self.reshape((1, -1)), target.reshape(-1)) if single else (self, target)
     count, classes = scores.shape

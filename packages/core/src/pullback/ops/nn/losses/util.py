@@ -1,4 +1,4 @@
-"""What losses share: their reduction, checks of their arguments, and torch's older arguments."""
+"""Helpers of losses: reductions, checks of arguments, deprecated arguments."""
 
 import warnings
 
@@ -16,7 +16,7 @@ def reduced(loss, reduction):
 
 
 def checked_reduction(size_average, reduce, reduction, extra=()):
-    """Check a reduction, or make one of torch's two older arguments."""
+    """Check a reduction, or derive it from size_average and reduce."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
         warnings.warn(
@@ -74,7 +74,7 @@ def promoted_floats(kernel, self, target):
     return self.to(dtype), target.to(dtype)
 
 
-def refuse_grad(name, argument, value):
+def check_no_grad(name, argument, value):
     """Raise RuntimeError for an argument by which torch does not differentiate."""
     if value is not None and value.requires_grad:
         raise RuntimeError(

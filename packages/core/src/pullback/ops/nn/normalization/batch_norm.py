@@ -2,7 +2,7 @@
 
 import math
 
-from pullback.ops.nn.losses.util import refuse_grad
+from pullback.ops.nn.losses.util import check_no_grad
 from pullback.ops.nn.normalization.checks import (
     check_channels,
     check_floating,
@@ -32,8 +32,8 @@ def _update(running, value, momentum):
 
 
 def _check_statistics(self, weight, bias, mean, variance):
-    refuse_grad("native_batch_norm", "running_mean", mean)
-    refuse_grad("native_batch_norm", "running_var", variance)
+    check_no_grad("native_batch_norm", "running_mean", mean)
+    check_no_grad("native_batch_norm", "running_var", variance)
     check_channels(self, running_mean=mean, running_var=variance, weight=weight, bias=bias)
     check_floating("batch_norm", self)
     check_parameters(self, weight, bias, mean, variance)

@@ -1,12 +1,12 @@
 """Checks of the arguments of normalizations."""
 
-from pullback.ops.rules.dims import accumulate_dtype, refuse_dtype
+from pullback.ops.rules.dims import accumulate_dtype, check_dtype
 
 # -- checks ----------------------------------------------------------------------------------------
 
 
 def check_floating(name, self, complex_too=False):
-    refuse_dtype(name, self, "fc" if complex_too else "f")
+    check_dtype(name, self, "fc" if complex_too else "f")
 
 
 def check_parameters(self, *parameters):

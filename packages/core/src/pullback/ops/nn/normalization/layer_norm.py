@@ -3,7 +3,7 @@
 import functools
 
 from pullback.ops.nn.normalization.checks import check_floating, check_parameters, count_of
-from pullback.ops.nn.normalization.standardize import given, scale_samples, standard_plan
+from pullback.ops.nn.normalization.standardize import given, scale_samples, standardize_spec
 from pullback.ops.rules.dims import accumulate_dtype, cast_to, unsupported
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, references_of
@@ -49,28 +49,28 @@ def shape_of(parameter):
 
 
 @functools.lru_cache(maxsize=512)
-def _layer_plan(size, normalized_shape, weight, bias, eps):
-    """Check shapes; return the plan of standardized."""
+def _layer_norm_spec(size, normalized_shape, weight, bias, eps):
+    """Check shapes; return the output spec of standardized."""
     shape, dims = _normalized_dims("layer_norm", size, normalized_shape, weight=weight, bias=bias)
     affine = (1,) * dims[0] + shape
     four = count_of(size[: dims[0]]), 1, count_of(shape), 1
-    return standard_plan(size, size, dims, affine, four, eps, given(weight, bias))
+    return standardize_spec(size, size, dims, affine, four, eps, given(weight, bias))
 
 
-def _by_plan(self, weight, bias, plan, kernel, kind):
+def _standardized(self, weight, bias, spec, kernel, kind):
     """Check dtypes; return the normalized tensor."""
     if not FLOATING >> self.dtype.code & 1:
         raise unsupported(kernel, self.dtype)
     check_parameters(self, weight, bias)
     if HALF >> self.dtype.code & 1 or not self.numel():
-        return ops.normalized(self, weight, bias, *plan[3:], plan[2][3], kind)[0]
-    return ops.standardized(self, weight, bias, plan, kind)[0]
+        return ops.normalized(self, weight, bias, *spec[3:], spec[2][3], kind)[0]
+    return ops.standardized(self, weight, bias, spec, kind)[0]
 
 
 def _layer_norm(self, normalized_shape, weight, bias, eps):
     given = tuple(normalized_shape) if type(normalized_shape) is list else normalized_shape
-    plan = _layer_plan(self.shape, given, shape_of(weight), shape_of(bias), eps)
-    return _by_plan(self, weight, bias, plan, "LayerNormKernelImpl", "Layer")
+    spec = _layer_norm_spec(self.shape, given, shape_of(weight), shape_of(bias), eps)
+    return _standardized(self, weight, bias, spec, "LayerNormKernelImpl", "Layer")
 
 
 _LAYERS = [
@@ -112,8 +112,8 @@ op(
 
 
 @functools.lru_cache(maxsize=512)
-def _group_plan(size, num_groups, weight, bias, eps, checked):
-    """Check shapes, for nn.functional more of them; return the plan of standardized."""
+def _group_norm_spec(size, num_groups, weight, bias, eps, checked):
+    """Check shapes, for nn.functional more of them; return the output spec of standardized."""
     if checked and len(size) >= 2:
         sizes = [size[0] * size[1] // num_groups, *size[2:]]
         if count_of(sizes) == 1:
@@ -144,14 +144,14 @@ def _group_plan(size, num_groups, weight, bias, eps, checked):
     each = channels // num_groups
     view = (count, num_groups, each * inner)
     affine = (1, channels, *(1,) * (len(size) - 2))
-    return standard_plan(
+    return standardize_spec(
         size, view, (2,), affine, (count, num_groups, each, inner), eps, given(weight, bias)
     )
 
 
 def _group_norm(self, num_groups, weight, bias, eps, checked=False):
-    plan = _group_plan(self.shape, num_groups, shape_of(weight), shape_of(bias), eps, checked)
-    return _by_plan(self, weight, bias, plan, "GroupNormKernelImpl", "Group")
+    spec = _group_norm_spec(self.shape, num_groups, shape_of(weight), shape_of(bias), eps, checked)
+    return _standardized(self, weight, bias, spec, "GroupNormKernelImpl", "Group")
 
 
 def _functional_group_norm(self, num_groups, weight, bias, eps):

@@ -48,8 +48,8 @@ def _statistics(mean, variance, eps, shape):
     return mean.reshape(rows), ops.rsqrt(variance.reshape(rows) + eps)
 
 
-def standard_plan(shape, view, dims, affine, four, eps, given):
-    """Return the plan of standardized: its parameters are those of the primitive."""
+def standardize_spec(shape, view, dims, affine, four, eps, given):
+    """Return the output spec of standardized: its parameters are those of the primitive."""
     found = tuple([1 if d in dims else n for d, n in enumerate(view)])
     return ((shape, found, found), (OWN_DTYPE,) * 3, (*four[1:], eps, given), view, dims, affine)
 
@@ -68,7 +68,7 @@ def _normalized_forward(self, weight, bias, view, dims, affine, eps, kind):
         found = ops.standardized(
             wide,
             *[part if part is None else cast_to(part, wide.dtype) for part in (weight, bias)],
-            standard_plan(self.shape, view, dims, affine, four, eps, given(weight, bias)),
+            standardize_spec(self.shape, view, dims, affine, four, eps, given(weight, bias)),
             kind,
         )
     return cast_to(found[0], self.dtype), *found[1:]
@@ -91,8 +91,8 @@ def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
 
 
 @decomposition("standardize")
-def composed_standard(self, weight, bias, plan, kind):
-    out, *statistics = composed_normalized(self, weight, bias, *plan[3:], plan[2][3], kind)
+def composed_standard(self, weight, bias, spec, kind):
+    out, *statistics = composed_normalized(self, weight, bias, *spec[3:], spec[2][3], kind)
     return out.contiguous(), *statistics  # as the kernel's
 
 
@@ -226,28 +226,28 @@ op(
 
 
 op(
-    "standardized(self: Tensor, weight: Tensor?, bias: Tensor?, plan: any, kind: str) -> Tensor[]",
+    "standardized(self: Tensor, weight: Tensor?, bias: Tensor?, spec: any, kind: str) -> Tensor[]",
     forward="structured",
     kernel="standardize",
     method=False,
     function=False,
     node=lambda kind: f"Native{kind}NormBackward0",
     vjp={
-        ("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, plan, kind: (
-            _normalized_vjp(gs, self, weight, bias, out1, out2, *plan[3:], plan[2][3], kind)
+        ("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, spec, kind: (
+            _normalized_vjp(gs, self, weight, bias, out1, out2, *spec[3:], spec[2][3], kind)
         )
     },
     doc="Return what normalized does, by rows of neighbours.",
     dtypes=FLOATING & ~HALF,
-    ref=lambda np, self, weight, bias, plan, kind: references.normalized(
-        np, self, weight, bias, *plan[3:], plan[2][3], kind
+    ref=lambda np, self, weight, bias, spec, kind: references.normalized(
+        np, self, weight, bias, *spec[3:], spec[2][3], kind
     ),
     samples=[
         case(
             T(2, 4),
             scale_samples(4),
             None,
-            standard_plan((2, 4), (2, 2, 2), (2,), (1, 4), (2, 2, 2, 1), 1e-3, 1),
+            standardize_spec((2, 4), (2, 2, 2), (2,), (1, 4), (2, 2, 2, 1), 1e-3, 1),
             "Group",
             skip=_PARTS,
         ),
@@ -255,7 +255,7 @@ op(
             T(2, 3, 4),
             scale_samples(3, 4),
             T(3, 4),
-            standard_plan((2, 3, 4), (2, 3, 4), (1, 2), (1, 3, 4), (2, 1, 12, 1), 1e-5, 3),
+            standardize_spec((2, 3, 4), (2, 3, 4), (1, 2), (1, 3, 4), (2, 1, 12, 1), 1e-5, 3),
             "Layer",
             skip=_PARTS,
         ),
