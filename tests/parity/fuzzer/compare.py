@@ -94,7 +94,7 @@ EQUIVALENT = [
 
 @dataclass
 class Difference:
-    """The first place where two traces are not the same."""
+    """The first step at which two traces differ."""
 
     step: int
     statement: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def custom_functions(m, log):
-    """Return the Functions of a module, by name; `log` is called from their backward."""
+def custom_functions(m, note):
+    """Return the Functions of a module, by name; `note` is called from their backward."""
     Function = m.autograd.Function
     found = {}
 
@@ -21,7 +21,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g):
-            log("Square", g, ctx.needs_input_grad)
+            note("Square", g, ctx.needs_input_grad)
             (x,) = ctx.saved_tensors
             return 2 * x * g
 
@@ -50,7 +50,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g):
-            log("Product", g, ctx.needs_input_grad)
+            note("Product", g, ctx.needs_input_grad)
             x, y = ctx.saved_tensors
             return (g * y).sum_to_size(x.shape), (g * x).sum_to_size(y.shape)
 
@@ -64,7 +64,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def vjp(ctx, g):
-            log("Write", g)
+            note("Write", g)
             return g * 2
 
     @function
@@ -78,7 +78,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g, h):
-            log("WriteFirst", g, h)
+            note("WriteFirst", g, h)
             (y,) = ctx.saved_tensors
             return g, g.sum_to_size(y.shape) + h * y.cos()
 
@@ -103,7 +103,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g, none, five, nothing):
-            log("Parts", g, none, five, nothing)
+            note("Parts", g, none, five, nothing)
             return g * 3
 
     @function
@@ -114,7 +114,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g):
-            log("Same", g)
+            note("Same", g)
             return g * 1.5
 
     @function
@@ -149,7 +149,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g, h):
-            log("Sparse", g, h)
+            note("Sparse", g, h)
             return g if h is None else h if g is None else g + h
 
     @function
@@ -161,7 +161,7 @@ def custom_functions(m, log):
 
         @staticmethod
         def backward(ctx, g, h):
-            log("Two", g, h)
+            note("Two", g, h)
             (x,) = ctx.saved_tensors
             return g * x.cos() - h * x.sin()
 
@@ -176,7 +176,7 @@ def custom_functions(m, log):
         @m.autograd.function.once_differentiable
         def backward(ctx, g):
             (x,) = ctx.saved_tensors
-            log("Once", g, x)
+            note("Once", g, x)
             return g * 2 * x
 
     @function
@@ -285,7 +285,7 @@ def custom_functions(m, log):
         @staticmethod
         def backward(ctx, g):
             x, y, nothing, more = ctx.saved_tensors
-            log("SaveMany", g, x, y, nothing, more)
+            note("SaveMany", g, x, y, nothing, more)
             return g * 2 * x + 0 * y
 
     @function
@@ -327,7 +327,7 @@ def custom_functions(m, log):
 
     @function
     class DirtyView(Function):
-        """Writes to a part of what it is given."""
+        """Writes to a part of its argument."""
 
         @staticmethod
         def forward(ctx, x):

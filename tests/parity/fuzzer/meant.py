@@ -96,7 +96,7 @@ STALE = "its base or another view of its base has been modified inplace"
 
 
 MEANT = {
-    "of two reasons to refuse the other is told": lambda d: (
+    "of two reasons to refuse the other is given": lambda d: (
         d.path.startswith(("message", "error"))
         and "RuntimeError" in str(d.torch)
         and re.search("RuntimeError|IndexError: Dimension", str(d.pullback))
@@ -130,7 +130,7 @@ MEANT = {
         and d.path.endswith("requires_grad")
         and d.torch is True
     ),
-    "without create_graph gradients do not require grad, whatever the seed": lambda d: (
+    "without create_graph gradients do not require grad, for any seed": lambda d: (
         d.path.endswith("requires_grad")
         and d.torch is True
         and "autograd.grad(" in (d.program if d.statement == "(end)" else d.statement)
@@ -220,7 +220,7 @@ MEANT = {
     "a write whose source shares its memory writes what the source was": lambda d: (
         "some elements of the input tensor and the written-to tensor" in str(d.torch)
     ),
-    "a gradient of another shape than its root is told first": lambda d: (
+    "a gradient of another shape than its root is reported first": lambda d: (
         d.path.startswith(("error", "message")) and "Mismatch in shape" in d.pullback
     ),
     "backward(inputs=) keeps gradients of non-leaves for this call only": lambda d: (
@@ -271,7 +271,7 @@ MEANT = {
         or ("transform('linearize'" in d.statement and re.search(HOOKED, str(d.pullback)))
         or (d.path == "error" and re.search(HOOKED, f"{d.torch} {d.pullback}"))
     ),
-    "a written view of all of a base that nobody else holds is no view": lambda d: (
+    "a written view of all of a base that nothing else holds is no view": lambda d: (
         (
             d.path.endswith((".view", ".base"))
             and d.torch

@@ -121,7 +121,7 @@ def without(seen, keys):
 PROOFS = {
     "a tangent of a tensor that overlaps itself has memory of its own": torch_agrees_on_a_copy,
     "a pass that fails may fail later": without_what_failed,
-    "a written view of all of a base that nobody else holds is no view": the_rest_is_the_same,
+    "a written view of all of a base that nothing else holds is no view": the_rest_is_the_same,
     **dict.fromkeys(
         (
             "what a restricted pass does not need may have been modified",

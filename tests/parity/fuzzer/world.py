@@ -52,13 +52,13 @@ class World:
         self.names = {
             "m": m,
             "copy": copy,
-            "F": types.SimpleNamespace(**custom_functions(m, self.log)),
+            "F": types.SimpleNamespace(**custom_functions(m, self.note)),
             **{name: getattr(self, name) for name in HELPERS},
         }
 
     # ---- what statements call ----
 
-    def log(self, tag, *things):
+    def note(self, tag, *things):
         """Add to the log of calls."""
         self.log.append([tag, [self.brief(thing) for thing in things]])
 
@@ -83,7 +83,7 @@ class World:
         """Return a hook of a tensor."""
 
         def call(grad):
-            self.log(tag, grad)
+            self.note(tag, grad)
             if kind == "scale":
                 return grad * 2
             if kind == "replace":
@@ -124,7 +124,7 @@ class World:
 
         def call(grad_inputs, grad_outputs):
             given = [grad for grad in grad_inputs if grad is not None]
-            self.log(tag, given, grad_outputs)  # whether indices and masks have an edge differs
+            self.note(tag, given, grad_outputs)  # whether indices and masks have an edge differs
             if kind == "scale":
                 return tuple(None if g is None else g * 3 for g in grad_inputs)
             if kind == "short":
@@ -143,7 +143,7 @@ class World:
         """Return a hook that runs before a node."""
 
         def call(grad_outputs):
-            self.log(tag, grad_outputs)
+            self.note(tag, grad_outputs)
             if kind == "scale":
                 return tuple(None if g is None else g * 0.5 for g in grad_outputs)
             if kind == "short":
@@ -162,7 +162,7 @@ class World:
         """Return a hook that runs when a gradient was accumulated."""
 
         def call(leaf):
-            self.log(tag, leaf, leaf.grad)
+            self.note(tag, leaf, leaf.grad)
             if kind == "drop":
                 leaf.grad = None
             if kind == "step":
@@ -178,7 +178,7 @@ class World:
 
     def multi(self, tag):
         """Return a hook over several tensors."""
-        return lambda grads: self.log(tag, grads)
+        return lambda grads: self.note(tag, grads)
 
     def pack(self, tag, kind):
         """Return what stores a saved tensor."""
@@ -270,7 +270,7 @@ class World:
         }
 
     def bumps(self, before):
-        """Return how far versions went up; what a fresh result begins with is nobody's business."""
+        """Return how far versions went up; what a fresh result begins with does not matter."""
         found = {}
         for name, (value, version) in before.items():
             if value._version != version:
@@ -414,7 +414,7 @@ INVERSE = {
 
 
 def below_fitting(node, number):
-    """Skip what fits a value to the place where it is written: a detail of assignments."""
+    """Skip nodes that fit a value to the elements it is written to: a detail of assignments."""
     while node is not None and short_name(node) in ("ViewBackward0", "ExpandBackward0"):
         node, number = node.next_functions[0]
     return node, number

@@ -99,7 +99,7 @@ def test_gradients_and_nodes(mode):
     assert pb.div(x, 2).grad_fn.name() == "DivBackward0"
 
 
-def test_a_rounded_quotient_in_place_forgets_the_slope():
+def test_a_rounded_quotient_in_place_has_no_derivative():
     x = pb.tensor([5.0, 7.0], requires_grad=True)
     y = x * 1
     y.div_(2, rounding_mode="floor")

@@ -9,7 +9,7 @@ import pullback as pb
 
 
 class Probe:
-    """Something a weak reference can watch."""
+    """An object that a weak reference can refer to."""
 
 
 def build_own_hook(x, probe):
