@@ -300,7 +300,7 @@ def accurate_float(function: Real, near: mpf) -> mpf:
     return min(around, key=lambda x: fabs(round_to(function(x), 24) / function(x) - 1))
 
 
-def piece(function: Real, width: mpf, terms: int, number: int) -> list[mpf]:
+def fit_interval(function: Real, width: mpf, terms: int, number: int) -> list[mpf]:
     """Return a centre c, and the coefficients of function(c + d), about a multiple of a width."""
     middle = number * width
     centre = accurate_float(function, middle) if number else mpf(0)
@@ -319,22 +319,22 @@ def piece(function: Real, width: mpf, terms: int, number: int) -> list[mpf]:
     return [centre, value, *coefficients]
 
 
-PIECES = {"erfc": (erfc, mpf(1) / 8, 7), "tanh": (tanh, mpf(10) / 34, 6)}
+PIECEWISE = {"erfc": (erfc, mpf(1) / 8, 7), "tanh": (tanh, mpf(10) / 34, 6)}
 
 
-def print_pieces() -> None:
+def print_piecewise() -> None:
     """Print piecewise_poly.h's tables: a line of centres, and one of each power's coefficients."""
-    for name, (function, width, terms) in PIECES.items():
+    for name, (function, width, terms) in PIECEWISE.items():
         print(name)
-        pieces = [piece(function, width, terms, number) for number in range(32)]
-        for row in zip(*pieces, strict=True):
+        intervals = [fit_interval(function, width, terms, number) for number in range(32)]
+        for row in zip(*intervals, strict=True):
             print("{" + ", ".join(mp.nstr(c, 9, min_fixed=-4) for c in row) + "},", flush=True)
 
 
 def main(names: list[str]) -> None:
     """Print the coefficients, lowest power first, with the bits that the result has."""
     if names == ["piecewise_poly.h"]:
-        print_pieces()
+        print_piecewise()
         return
     for name in names or FITS:
         coefficients, worst = minimax(FITS[name])

@@ -33,11 +33,11 @@ def main(folder: str) -> None:
     root = Path(folder)
     for source in sorted(root.rglob("*.*")):
         name, _, ending = source.name.partition(".")
-        place = source.parent.relative_to(root.parent).as_posix()
+        folder = source.parent.relative_to(root.parent).as_posix()
         if ending in ("pyx", "pyx.in"):
-            print(place, name, ending, ",".join(marks_of(source)) or "once")
+            print(folder, name, ending, ",".join(marks_of(source)) or "once")
         elif ending in ("py", "typed"):
-            print(place, name, ending, "none")
+            print(folder, name, ending, "none")
 
 
 if __name__ == "__main__":

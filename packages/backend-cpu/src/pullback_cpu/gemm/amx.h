@@ -78,7 +78,7 @@ static int pb_amx_is_usable(void) {
     return is_usable > 0;
 }
 
-/* Copy up to 16 lines of up to 32 values; values that follow each other in a line lie `step` apart.
+/* Copy up to 16 lines of up to 32 values; neighbours in a line are `step` apart.
  * If `in_pairs` the tile has the lines as columns. */
 static void pb_amx_pack_tile(const uint16_t *from, int64_t line, int64_t step, int64_t lines,
                              int64_t depth, int in_pairs, uint16_t *tile) {
@@ -120,7 +120,7 @@ static void pb_amx_pack(void *context, int64_t first, int64_t last) {
         int64_t step = in_pairs ? task->b_row : task->a_column;
         const uint16_t *source = in_pairs ? task->b : task->a;
         uint16_t *target = in_pairs ? task->columns : task->rows;
-        /* Where values of several strips lie side by side, these are copied together. */
+        /* Where values of several strips are contiguous, these are copied together. */
         end = part + (line == 1 ? PB_AMX_TOGETHER : 1);
         if (end > last)
             end = last;

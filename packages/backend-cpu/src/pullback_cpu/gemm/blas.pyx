@@ -34,7 +34,7 @@ def thread_count():
 
 
 def set_thread_count(int count):
-    """Let BLAS use at most so many threads, if it can be told."""
+    """Let BLAS use at most so many threads, if it has a function for that."""
     pb_blas_threads_set(&routines.threads, count)
 
 

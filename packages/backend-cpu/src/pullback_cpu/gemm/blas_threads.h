@@ -2,11 +2,11 @@
  *
  * OpenBLAS shares all but small products among its own threads, which wait for each other without
  * sleeping: where other processes keep the processors busy, a product of 20 us then takes
- * milliseconds. So a product is shared among our threads, and BLAS is told to use one meanwhile. Any
- * other BLAS is left as it is.
+ * milliseconds. So a product is shared among our threads, while BLAS is limited to one. Any other
+ * BLAS is left as it is.
  */
-#ifndef PB_BLAS_THREADS_H
-#define PB_BLAS_THREADS_H
+#ifndef PULLBACK_CPU_BLAS_THREADS_H
+#define PULLBACK_CPU_BLAS_THREADS_H
 
 #include <stddef.h>
 #if !defined(_WIN32)
@@ -100,7 +100,7 @@ static inline void pb_blas_threads_release(pb_blas_threads *threads, int held) {
     pthread_mutex_unlock(&threads->mutex);
 }
 
-/* Let BLAS use so many threads, once nobody holds it to one. */
+/* Let BLAS use so many threads, once no call holds it to one. */
 static inline void pb_blas_threads_set(pb_blas_threads *threads, int count) {
     if (threads->set == NULL)
         return;

@@ -1,8 +1,10 @@
-/* Included by gemm_tiles.h with PB_NUMBER, PB_BITS and PB_SUFFIX set: tiles of one type of numbers. */
+/* The micro-kernel of matrix products for one element type: tiles whose sums stay in vector
+ * registers, and copies of the factors in the order in which tiles read them. gemm_tiles.h includes
+ * it once for each type, with PB_NUMBER, PB_BITS and PB_SUFFIX set. */
 
 #if defined(PB_VECTOR_BYTES)
 typedef PB_NUMBER PB_OF(pb_vector) __attribute__((vector_size(PB_VECTOR_BYTES)));
-/* One that may lie anywhere in memory. */
+/* One without alignment. */
 typedef PB_NUMBER PB_OF(pb_loose)
     __attribute__((vector_size(PB_VECTOR_BYTES), aligned(sizeof(PB_NUMBER)), may_alias));
 typedef PB_BITS PB_OF(pb_order) __attribute__((vector_size(PB_VECTOR_BYTES)));
@@ -54,11 +56,11 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_step)(const int rows, const int vectors,
 }
 
 /* c = a @ b for a few rows and vectors of columns; with `adds` it is added to c, or, if that is
- * negative, taken away from it. Row l of b lies at b + l * b_row, or, if there
- * is a list of places, at b + places[l]. */
+ * negative, taken away from it. Row l of b begins at b + l * b_row, or,
+ * if there are offsets, at b + offsets[l]. */
 PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int64_t k,
                                           const PB_NUMBER *a, int64_t a_row, int64_t a_column,
-                                          const PB_NUMBER *b, int64_t b_row, const int64_t *places,
+                                          const PB_NUMBER *b, int64_t b_row, const int64_t *offsets,
                                           PB_NUMBER *c, int64_t c_row, int adds) {
     const PB_NUMBER *lines[PB_TILE_ROWS / 3 + 1];
     /* The branch at the end of a loop costs as much as one of its thirty multiplications. */
@@ -80,13 +82,13 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int
     PB_UNROLL
     for (int i = 0; i < rows; i += 3) {
         lines[i / 3] = a + i * a_row;
-        if (places == NULL)
+        if (offsets == NULL)
             PB_HIDE(lines[i / 3]);
     }
     for (; k >= at_once; k -= at_once) {
         PB_UNROLL
         for (int step = 0; step < at_once; step++) {
-            PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places++ : b, s);
+            PB_OF(pb_tile_step)(rows, vectors, lines, a_row, offsets ? b + *offsets++ : b, s);
             PB_UNROLL
             for (int i = 0; i < rows; i += 3)
                 lines[i / 3] += a_column;
@@ -94,7 +96,7 @@ PB_ALWAYS_INLINE void PB_OF(pb_tile_body)(const int rows, const int vectors, int
         }
     }
     if (k > 0)
-        PB_OF(pb_tile_step)(rows, vectors, lines, a_row, places ? b + *places : b, s);
+        PB_OF(pb_tile_step)(rows, vectors, lines, a_row, offsets ? b + *offsets : b, s);
     PB_UNROLL
     for (int i = 0; i < rows; i++) {
         PB_UNROLL
@@ -123,24 +125,24 @@ static void PB_OF(pb_tile)(int64_t rows, int64_t vectors, int64_t k, const PB_NU
 #undef PB_CASE_OF
 }
 
-#if defined(PB_TILES_OF_PLACES)
-/* The same with a list of places, and the elements of a column of a side by side. */
+#if defined(PB_TILES_AT_OFFSETS)
+/* The same with a list of offsets, and the elements of a column of a side by side. */
 static void PB_OF(pb_tile_at)(int64_t rows, int64_t vectors, int64_t k, const PB_NUMBER *a,
-                              const PB_NUMBER *b, const int64_t *places, PB_NUMBER *c,
+                              const PB_NUMBER *b, const int64_t *offsets, PB_NUMBER *c,
                               int64_t c_row, int adds) {
 #define PB_CASE_OF(rows, vectors) \
     case (rows) * 8 + (vectors) - 1: \
         if ((vectors) <= PB_TILE_VECTORS(rows)) \
             PB_OF(pb_tile_body)(rows, (vectors) <= PB_TILE_VECTORS(rows) ? (vectors) : 1, k, a, 1, \
-                                rows, b, 0, places, c, c_row, adds); \
+                                rows, b, 0, offsets, c, c_row, adds); \
         break;
     switch (rows * 8 + vectors - 1) { PB_TILE_CASES(PB_TILE_CASE) }
 #undef PB_CASE_OF
 }
 
-/* Add to eight sums the products of lines with what lies at eight places. */
+/* Add to eight sums the products of lines with the elements at eight offsets. */
 static void PB_OF(pb_dots_at)(int64_t lines, int64_t n, const PB_NUMBER *a, int64_t a_line,
-                              const PB_NUMBER *b, int64_t b_line, const int64_t *places,
+                              const PB_NUMBER *b, int64_t b_line, const int64_t *offsets,
                               PB_NUMBER *sums) {
     PB_VECTOR s[8];
     PB_UNROLL
@@ -152,13 +154,13 @@ static void PB_OF(pb_dots_at)(int64_t lines, int64_t n, const PB_NUMBER *a, int6
             PB_VECTOR x = *(const PB_LOOSE *)(a + q);
             PB_UNROLL
             for (int t = 0; t < 8; t++)
-                s[t] += x * *(const PB_LOOSE *)(b + places[t] + q);
+                s[t] += x * *(const PB_LOOSE *)(b + offsets[t] + q);
         }
         if (q < n) {
             PB_VECTOR x = {0}, y = {0};
             PB_OF(pb_copy_few)(a + q, n - q, (PB_NUMBER *)&x);
             for (int t = 0; t < 8; t++) {
-                PB_OF(pb_copy_few)(b + places[t] + q, n - q, (PB_NUMBER *)&y);
+                PB_OF(pb_copy_few)(b + offsets[t] + q, n - q, (PB_NUMBER *)&y);
                 s[t] += x * y;
             }
         }
@@ -249,7 +251,7 @@ static void PB_OF(pb_pack_panel)(const PB_NUMBER *b, int64_t b_row, int64_t b_co
     }
 }
 
-/* Copy rows of k columns so that those of a column lie side by side. The copy may run over its end
+/* Copy rows of k columns so that those of a column are contiguous. The copy may run over its end
  * by PB_LANES elements. */
 static void PB_OF(pb_pack_rows)(const PB_NUMBER *a, int64_t a_row, int64_t a_column, int64_t rows,
                                 int64_t k, PB_NUMBER *packed) {
@@ -271,7 +273,8 @@ static void PB_OF(pb_pack_rows)(const PB_NUMBER *a, int64_t a_row, int64_t a_col
 /* ---- products ----------------------------------------------------------------------------- */
 
 /* Multiply rows, in blocks that are alike and `a_block` apart, with a panel of `width` columns and
- * whole vectors. In `packed` blocks of a column lies after column, as long as there are rows. */
+ * whole vectors. In `packed` blocks columns follow each other, each with as many elements
+ * as there are rows. */
 static void PB_OF(pb_multiply_panel)(int64_t m, int64_t k, const PB_NUMBER *a, int64_t a_row,
                                      int64_t a_column, int64_t block, int64_t a_block, int packed,
                                      const PB_NUMBER *b, int64_t b_row, int64_t width, PB_NUMBER *c,
@@ -302,7 +305,7 @@ static void PB_OF(pb_multiply_panel)(int64_t m, int64_t k, const PB_NUMBER *a, i
 }
 
 /* The same for any size, where a is read in place and c has rows of contiguous elements. A few rows
- * read b in place too, but for columns that are no whole vector; more rows if b stays in the cache
+ * read b in place too, except columns that do not fill a vector; more rows if b stays in the cache
  * and its rows begin like vectors. */
 static void PB_OF(pb_multiply)(int64_t m, int64_t n, int64_t k, const PB_NUMBER *a, int64_t a_row,
                                int64_t a_column, const PB_NUMBER *b, int64_t b_row,
@@ -358,7 +361,7 @@ static inline int64_t PB_OF(pb_panels)(const PB_SLAB *slab) {
 static void PB_OF(pb_pack_slab)(void *context, int64_t first, int64_t last) {
     PB_SLAB *slab = (PB_SLAB *)context;
     int64_t panels = PB_OF(pb_panels)(slab), part = first;
-    /* A few rows of several panels, then the next: each row has pages of its own. */
+    /* A few rows of several panels, then the next rows: each row has its own pages. */
     int64_t some = slab->b_column == 1 ? PB_LANES : slab->k;
     while (part < last && part < panels) {
         int64_t begin = part * 2 * PB_LANES, end;

@@ -1,16 +1,16 @@
-/* Tiles of matrix products that fit into the vector registers.
+/* Sizes of the tiles of matrix products, for the instruction set that is compiled for.
  *
- * gemm_microkernel.h holds the code and is included here once for each type of numbers. Vectors are those
- * of GCC's extension, as wide as those of the instruction set that is compiled for; other compilers get vectors
- * of one element. */
-#ifndef PULLBACK_CPU_TILES_H
-#define PULLBACK_CPU_TILES_H
+ * gemm_microkernel.h has the code and is included here once for each element type. Vectors are
+ * those of GCC's extension, as wide as the instruction set's; other compilers get vectors of one
+ * element. */
+#ifndef PULLBACK_CPU_GEMM_TILES_H
+#define PULLBACK_CPU_GEMM_TILES_H
 #include <stdint.h>
 #include <string.h>
 
 #if defined(__GNUC__)
 #define PB_ALWAYS_INLINE static inline __attribute__((always_inline))
-#define PB_ALIGNED __attribute__((aligned(64))) /* no vector lies in two cache lines */
+#define PB_ALIGNED __attribute__((aligned(64))) /* no vector spans two cache lines */
 #define PB_UNROLL _Pragma("GCC unroll 16")
 /* Let the compiler forget how a pointer was computed. */
 #define PB_HIDE(pointer) __asm__("" : "+r"(pointer))

@@ -22,7 +22,7 @@ ctypedef struct product:
 
 
 cdef inline bint is_dot(const product *task) noexcept nogil:
-    """True for a product of two vectors whose elements lie side by side."""
+    """True for a product of two vectors whose elements are contiguous."""
     return task.m == 1 and task.n == 1 and task.a.column == 1 and task.b.row == 1
 
 

@@ -1,10 +1,10 @@
-/* Functions of float32 by pieces.
+/* Piecewise polynomials of float32: erfc, gelu and tanh.
 
-   A vector register holds 16 floats, and one instruction looks up in two of them: 32 pieces of a
-   function, with a polynomial each. A piece's centre is a number near its middle whose value is
-   nearly a float, so that the first coefficient has no error. */
-#ifndef PULLBACK_CPU_PIECES_H
-#define PULLBACK_CPU_PIECES_H
+   A vector register holds 16 floats, and one instruction looks up in two of them: a function has 32
+   intervals, with a polynomial each. An interval's centre is a number near its middle whose value
+   is nearly a float, so that the first coefficient has no error. */
+#ifndef PULLBACK_CPU_PIECEWISE_POLY_H
+#define PULLBACK_CPU_PIECEWISE_POLY_H
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@
 
 /* clang-format off */
 /* Centres and coefficients, the lowest first: python tools/minimax.py piecewise_poly.h */
-static const float pb_erfc_pieces[9][32] = {  /* their middles are multiples of 1/8 */
+static const float pb_erfc_table[9][32] = {  /* their middles are multiples of 1/8 */
     {0.0f, 0.124984801f, 0.250105292f, 0.375111043f, 0.49989295f, 0.625120163f, 0.750043929f,
      0.87519604f, 0.999789834f, 1.12519324f, 1.24994099f, 1.37527215f, 1.49981582f, 1.62463951f,
      1.75013351f, 1.87544811f, 1.99919319f, 2.12580156f, 2.2494328f, 2.37567186f, 2.49959016f,
@@ -68,7 +68,7 @@ static const float pb_erfc_pieces[9][32] = {  /* their middles are multiples of 
      -0.00113774464f, -5.96242062e-5f, -5.40202236e-5f, -9.37078003e-5f, -6.17247715e-5f,
      -2.69823122e-5f, -1.63185359e-5f, -8.35006358e-6f},
 };
-static const float pb_tanh_pieces[8][32] = {  /* of 1 / 3.4 */
+static const float pb_tanh_table[8][32] = {  /* of 1 / 3.4 */
     {0.0f, 0.294109941f, 0.588104308f, 0.882308185f, 1.1766113f, 1.4707278f, 1.76516509f,
      2.05976748f, 2.35375428f, 2.64651513f, 2.94208503f, 3.23548245f, 3.52894235f, 3.82364798f,
      4.11859798f, 4.4135313f, 4.70717287f, 4.99977016f, 5.29525089f, 5.58796644f, 5.88399506f,
@@ -126,46 +126,46 @@ static const float pb_tanh_pieces[8][32] = {  /* of 1 / 3.4 */
 
 typedef struct {
     __m512 low[9], high[9];
-} pb_pieces;
+} pb_coefficients;
 
-static inline __attribute__((always_inline)) pb_pieces pb_load_pieces(const float table[][32],
-                                                                      const int rows) {
-    pb_pieces pieces;
+static inline __attribute__((always_inline)) pb_coefficients pb_load_table(const float table[][32],
+                                                                           const int rows) {
+    pb_coefficients coefficients;
     PB_UNROLL
     for (int k = 0; k < rows; k++) {
-        pieces.low[k] = _mm512_loadu_ps(table[k]);
-        pieces.high[k] = _mm512_loadu_ps(table[k] + 16);
+        coefficients.low[k] = _mm512_loadu_ps(table[k]);
+        coefficients.high[k] = _mm512_loadu_ps(table[k] + 16);
     }
-    return pieces;
+    return coefficients;
 }
 
-/* Row k of the table at the pieces whose numbers are in the last five bits. */
-#define PB_LOOK_UP(pieces, k, number) _mm512_permutex2var_ps(pieces.low[k], number, pieces.high[k])
+/* Row k of the table for the intervals whose numbers are in the last five bits. */
+#define PB_LOOK_UP(coefficients, k, number) \
+    _mm512_permutex2var_ps(coefficients.low[k], number, coefficients.high[k])
 
 static inline
-    __attribute__((always_inline)) __m512 pb_piece_value(const pb_pieces pieces, const int rows,
-                                                         __m512i number, __m512 d) {
-    __m512 result = PB_LOOK_UP(pieces, rows - 1, number);
+    __attribute__((always_inline)) __m512 pb_piecewise_value(const pb_coefficients coefficients,
+                                                             const int rows, __m512i number,
+                                                             __m512 d) {
+    __m512 result = PB_LOOK_UP(coefficients, rows - 1, number);
     PB_UNROLL
     for (int k = rows - 2; k > 0; k--)
-        result = _mm512_fmadd_ps(result, d, PB_LOOK_UP(pieces, k, number));
+        result = _mm512_fmadd_ps(result, d, PB_LOOK_UP(coefficients, k, number));
     return result;
 }
 
 /* erfc(x), or gelu(x) = x erfc(-x / sqrt(2)) / 2, where the argument of erfc is below the end of
-   the pieces in size; `largest` becomes the largest size. */
-static inline __attribute__((always_inline)) __m512 pb_erfc_or_gelu(__m512 x,
-                                                                    const pb_pieces pieces,
-                                                                    const int gelu,
-                                                                    __m512i *largest) {
+   the last interval in size; `largest` becomes the largest size. */
+static inline __attribute__((always_inline)) __m512
+pb_erfc_or_gelu(__m512 x, const pb_coefficients coefficients, const int gelu, __m512i *largest) {
     const __m512 shift = _mm512_set1_ps(0x1.8p20f), two = _mm512_set1_ps(2);
     const __m512 root = _mm512_set1_ps(0.707106769f), root_low = _mm512_set1_ps(1.21016175e-8f);
     __m512 size = _mm512_abs_ps(x), z = gelu ? _mm512_mul_ps(size, root) : size;
     __m512i number = _mm512_castps_si512(_mm512_add_ps(z, shift)), bits = _mm512_castps_si512(x);
-    __m512 centre = PB_LOOK_UP(pieces, 0, number), d = _mm512_sub_ps(z, centre), result;
+    __m512 centre = PB_LOOK_UP(coefficients, 0, number), d = _mm512_sub_ps(z, centre), result;
     if (gelu) /* z rounds: the difference comes from its factors */
         d = _mm512_fmadd_ps(size, root_low, _mm512_fmsub_ps(size, root, centre));
-    result = pb_piece_value(pieces, 9, number, d);
+    result = pb_piecewise_value(coefficients, 9, number, d);
     *largest = _mm512_max_epu32(*largest, _mm512_castps_si512(z));
     if (!gelu)
         return _mm512_mask_sub_ps(result, _mm512_movepi32_mask(bits), two, result);
@@ -174,21 +174,21 @@ static inline __attribute__((always_inline)) __m512 pb_erfc_or_gelu(__m512 x,
     return _mm512_mul_ps(result, _mm512_mul_ps(x, _mm512_set1_ps(0.5f)));
 }
 
-static inline __attribute__((always_inline)) __m512 pb_tanh_value(__m512 x,
-                                                                  const pb_pieces pieces) {
+static inline __attribute__((always_inline)) __m512
+pb_tanh_value(__m512 x, const pb_coefficients coefficients) {
     const __m512 shift = _mm512_set1_ps(0x1.8p23f), inverse = _mm512_set1_ps(3.4f);
     __m512 z = _mm512_min_ps(_mm512_set1_ps(PB_TANH_END), _mm512_abs_ps(x)); /* NaN stays */
     __m512i number = _mm512_castps_si512(_mm512_fmadd_ps(z, inverse, shift));
-    __m512 d = _mm512_sub_ps(z, PB_LOOK_UP(pieces, 0, number));
-    __m512 result = pb_piece_value(pieces, 8, number, d);
+    __m512 d = _mm512_sub_ps(z, PB_LOOK_UP(coefficients, 0, number));
+    __m512 result = pb_piecewise_value(coefficients, 8, number, d);
     return _mm512_xor_ps(result, _mm512_and_ps(x, _mm512_set1_ps(-0.0f)));
 }
 
-/* A function over an array: what is written, with pieces and largest bits at hand, and what is
-   told. NaN's bits are larger than those of infinity. */
-#define PB_BY_PIECES(name, table, rows, value, told) \
+/* A function over an array: `value` is what is written, `result_code` what is
+   result_code. NaN's bits are larger than those of infinity. */
+#define PB_DEFINE_PIECEWISE(name, table, rows, value, result_code) \
     static inline int name(float *o, const float *a, int64_t n) { \
-        const pb_pieces pieces = pb_load_pieces(table, rows); \
+        const pb_coefficients coefficients = pb_load_table(table, rows); \
         __m512i largest = _mm512_setzero_si512(); \
         int64_t i = 0; \
         for (; i + 16 <= n; i += 16) { \
@@ -200,21 +200,21 @@ static inline __attribute__((always_inline)) __m512 pb_tanh_value(__m512 x,
             __m512 x = _mm512_maskz_loadu_ps(some, a + i); \
             _mm512_mask_storeu_ps(o + i, some, value); \
         } \
-        return told; \
+        return result_code; \
     }
 #define PB_ALL_BELOW(end) \
     !_mm512_cmpge_epu32_mask(largest, _mm512_castps_si512(_mm512_set1_ps(end)))
 
 /* Whether all results are right. */
-PB_BY_PIECES(pb_erfc_by_pieces, pb_erfc_pieces, 9, pb_erfc_or_gelu(x, pieces, 0, &largest),
-             PB_ALL_BELOW(PB_ERFC_END))
-PB_BY_PIECES(pb_gelu_by_pieces, pb_erfc_pieces, 9, pb_erfc_or_gelu(x, pieces, 1, &largest),
-             PB_ALL_BELOW(PB_ERFC_END))
-PB_BY_PIECES(pb_tanh_by_pieces, pb_tanh_pieces, 8, pb_tanh_value(x, pieces), 1)
+PB_DEFINE_PIECEWISE(pb_erfc_piecewise, pb_erfc_table, 9,
+                    pb_erfc_or_gelu(x, coefficients, 0, &largest), PB_ALL_BELOW(PB_ERFC_END))
+PB_DEFINE_PIECEWISE(pb_gelu_piecewise, pb_erfc_table, 9,
+                    pb_erfc_or_gelu(x, coefficients, 1, &largest), PB_ALL_BELOW(PB_ERFC_END))
+PB_DEFINE_PIECEWISE(pb_tanh_piecewise, pb_tanh_table, 8, pb_tanh_value(x, coefficients), 1)
 #else
 #define PB_ERFC_END 0
-static inline int pb_erfc_by_pieces(float *o, const float *a, int64_t n) { return 0; }
-static inline int pb_gelu_by_pieces(float *o, const float *a, int64_t n) { return 0; }
-static inline int pb_tanh_by_pieces(float *o, const float *a, int64_t n) { return 0; }
+static inline int pb_erfc_piecewise(float *o, const float *a, int64_t n) { return 0; }
+static inline int pb_gelu_piecewise(float *o, const float *a, int64_t n) { return 0; }
+static inline int pb_tanh_piecewise(float *o, const float *a, int64_t n) { return 0; }
 #endif
 #endif

@@ -125,7 +125,7 @@ cdef inline float floor_divide_floatf(float x, float y) noexcept nogil:
 # -- complex numbers ------------------------------------------------------------------------------
 # Products by the plain formula; C's operator would test every one for NaN. Each of the four is
 # rounded: GCC has a fused instruction for vectors of complex numbers and takes it in some loops,
-# with -ffp-contract=off too, and then bits would depend on where memory lies.
+# with -ffp-contract=off too, and then bits would depend on the alignment of memory.
 
 cdef extern from *:
     """
@@ -163,24 +163,24 @@ cdef inline c128 div_c128(c128 x, c128 y) noexcept nogil:
     return make_c128((x.real * ratio + x.imag) * scale, (x.imag * ratio - x.real) * scale)
 
 
-cdef inline c64 tanh_slope_c64(c64 y) noexcept nogil:
+cdef inline c64 tanh_derivative_c64(c64 y) noexcept nogil:
     """Return conj(1 - y * y)."""
     cdef c64 square = mul_c64(y, y)
     return make_c64(1 - square.real, square.imag)
 
 
-cdef inline c128 tanh_slope_c128(c128 y) noexcept nogil:
+cdef inline c128 tanh_derivative_c128(c128 y) noexcept nogil:
     cdef c128 square = mul_c128(y, y)
     return make_c128(1 - square.real, square.imag)
 
 
-cdef inline c64 sigmoid_slope_c64(c64 y) noexcept nogil:
+cdef inline c64 sigmoid_derivative_c64(c64 y) noexcept nogil:
     """Return conj(y * (1 - y))."""
     cdef c64 square = mul_c64(y, y)
     return make_c64(y.real - square.real, square.imag - y.imag)
 
 
-cdef inline c128 sigmoid_slope_c128(c128 y) noexcept nogil:
+cdef inline c128 sigmoid_derivative_c128(c128 y) noexcept nogil:
     cdef c128 square = mul_c128(y, y)
     return make_c128(y.real - square.real, square.imag - y.imag)
 

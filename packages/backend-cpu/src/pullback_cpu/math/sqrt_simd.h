@@ -4,8 +4,8 @@
    Newton's steps from the estimate that they have an instruction for. The last step of a root is
    Markstein's, which rounds correctly (IBM Journal of Research and Development 34(1), 1990). Zeros,
    NaN, and numbers that are negative, tiny or huge go through the divider. */
-#ifndef PULLBACK_CPU_ROOTS_H
-#define PULLBACK_CPU_ROOTS_H
+#ifndef PULLBACK_CPU_SQRT_SIMD_H
+#define PULLBACK_CPU_SQRT_SIMD_H
 
 #include <math.h>
 #include <stdint.h>

@@ -109,7 +109,7 @@ cdef inline double gelu_tanh_f64(double x) noexcept nogil:
 
 cdef inline float gelu_tanh_backward_f32(float grad, float x) noexcept nogil:
     cdef float factor = 1.5957691216057308, cubic = 0.07135481627, three = 3, one = 1, rest
-    # Beyond 64 the slope is 0 or 1, and squares may overflow.
+    # Beyond 64 the derivative is 0 or 1, and squares may overflow.
     x = copysignf(at_most_f32(fabsf(x), 64), x)
     cdef float square = cubic * (x * x), share = share_f32(x * (factor + square), &rest)
     return grad * (share * (one + x * rest * (factor + three * square)))

@@ -145,9 +145,9 @@ cdef inline float atan_f32(float x) noexcept nogil:
     cdef float factor = fma_f32(square, poly8_f32(      # atan_f32
         square, 0.199985296, -0.142640412, 0.109511733, -0.0840062723, 0.0579115339,
         -0.0311340168, 0.0108920624, -0.00178877695), -0.333332986)
-    cdef float half = 0.5, slope = add_product_f32(-half, square, one)     # about 1 / (1 + t**2)
+    cdef float half = 0.5, derivative = add_product_f32(-half, square, one)  # about 1 / (1 + t**2)
     cdef float start = half_pi - t, lost = (half_pi - start) - t
-    cdef float low = half_pi_low - add_product_f32(cube, factor, inverse_low * slope)
+    cdef float low = half_pi_low - add_product_f32(cube, factor, inverse_low * derivative)
     cdef float result = start + (lost + low) if outside else add_product_f32(cube, factor, t)
     return copysignf(half_pi if size == INF32 else result, x)
 

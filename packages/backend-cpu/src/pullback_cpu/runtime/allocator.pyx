@@ -54,7 +54,7 @@ cdef enum:
 cdef size_t LARGEST = <size_t>1 << 62
 
 
-# A block that nobody uses holds the address of the next one.
+# A free block holds the address of the next one.
 ctypedef struct free_block:
     free_block *next
 

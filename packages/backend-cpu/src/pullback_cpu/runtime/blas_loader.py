@@ -24,7 +24,7 @@ def load_routines() -> object:
 
 
 def set_threads(count: int) -> None:
-    """Let BLAS use at most so many threads; it is told when it is loaded."""
+    """Let BLAS use at most so many threads; one that is not loaded yet is limited when it is."""
     global _threads
     _threads = count
     blas = sys.modules.get("pullback_cpu.gemm.blas")

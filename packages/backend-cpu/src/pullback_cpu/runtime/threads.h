@@ -1,16 +1,16 @@
 /* The threads that share the work of one kernel call.
  *
- * A call with much to do cuts it into pieces and opens a job. Threads that are awake, or wake up in
- * time, join it and take piece after piece; the caller takes pieces too and, when none is left,
+ * A call with much to do cuts it into chunks and opens a job. Threads that are awake, or wake up in
+ * time, join it and take chunk after chunk; the caller takes chunks too and, when none is left,
  * closes the job and waits for those who are still at one. So a job never waits for a thread that
  * did not come, on a machine with other things to do. After a job a thread looks for the next one
  * for a moment, then it sleeps: to wake it up takes as long as many a job.
  *
- * There is one job at a time: a call from within a piece, or while another thread has a job, runs
+ * There is one job at a time: a call from within a chunk, or while another thread has a job, runs
  * alone. A process that forks leaves its threads behind; the child starts its own.
  *
- * A long piece is run some grains at a time. In between the caller asks core whether to go on, and
- * tells those who help it when it shall not: then the rest of the job is left out. */
+ * A long chunk is run some grains at a time. In between the caller asks core whether to go on, and
+ * notifies its helpers when it shall not: then the rest of the job is left out. */
 #ifndef PULLBACK_CPU_THREADS_H
 #define PULLBACK_CPU_THREADS_H
 #include <stdint.h>
@@ -20,8 +20,8 @@
 typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_THREADS_LARGEST 1024
-#define PB_PIECES_PER_THREAD 8 /* so that one slow thread does not hold up the others */
-#define PB_GRAINS 32           /* of a piece that are run before the first question */
+#define PB_CHUNKS_PER_THREAD 8 /* so that one slow thread does not hold up the others */
+#define PB_GRAINS 32           /* of a chunk that are run before the first question */
 
 static int pb_never(void) { return 0; }
 
@@ -29,8 +29,8 @@ static int (*pb_ask)(void) = pb_never; /* the question `pb_interrupted` of abi.h
 
 static int pb_stopping(void);
 
-/* Run a piece; returns whether the rest of it was left out. */
-static int pb_run_piece(int64_t first, int64_t last, int64_t grain, pb_body body, void *context) {
+/* Run a chunk; returns whether the rest of it was left out. */
+static int pb_run_chunk(int64_t first, int64_t last, int64_t grain, pb_body body, void *context) {
     int64_t step = last - first, before;
     if (step / PB_GRAINS > grain)
         step = PB_GRAINS * grain;
@@ -81,11 +81,11 @@ static struct {
     int open;              /* the job may be joined */
     int wanted;            /* threads that may still join it */
     atomic_uint working;   /* threads that joined and have not left */
-    atomic_llong next;     /* the first piece that nobody took */
+    atomic_llong next;     /* the first chunk that was not taken */
     atomic_int stopped;    /* the rest of the job is to be left out */
     pb_body body;
     void *context;
-    int64_t n, grain, length, pieces;
+    int64_t n, grain, length, chunks;
 } pb_team = {.mutex = PTHREAD_MUTEX_INITIALIZER,
              .opened = PTHREAD_COND_INITIALIZER,
              .left = PTHREAD_COND_INITIALIZER,
@@ -95,7 +95,7 @@ static struct {
 enum { PB_ALONE, PB_HELPS, PB_LEADS };
 static __thread int pb_in_job;
 
-/* The mutex is held for a few instructions: who meets it taken does better not to sleep at once. */
+/* The mutex is held for a few instructions only, so a thread spins before it sleeps. */
 static void pb_lock(void) {
     for (int looks = 0; looks < PB_LOOKS; looks++) {
         if (pthread_mutex_trylock(&pb_team.mutex) == 0)
@@ -111,8 +111,8 @@ static int64_t pb_nanoseconds(void) {
     return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
 }
 
-/* Wait until a number is, or is no longer, a value; but not for long. */
-static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
+/* Spin until a number is, or is no longer, a value; but not for long. */
+static void pb_spin(atomic_uint *number, unsigned value, int is_wanted) {
     int64_t until = pb_nanoseconds() + PB_AWAKE;
     do {
         for (int looks = 0; looks < 16; looks++) {
@@ -123,7 +123,7 @@ static void pb_watch(atomic_uint *number, unsigned value, int is_wanted) {
     } while (pb_nanoseconds() < until);
 }
 
-/* Whether what is being done shall end. Any thread may ask; the answer stays until the call ends. */
+/* Whether the call shall end. Any thread may ask; the answer stays until the call ends. */
 static int pb_stopping(void) {
     int role = pb_in_job, answer;
     if (role == PB_HELPS)
@@ -136,14 +136,14 @@ static int pb_stopping(void) {
     return answer;
 }
 
-static void pb_take_pieces(void) {
+static void pb_take_chunks(void) {
     while (!pb_stopping()) {
-        int64_t piece = atomic_fetch_add(&pb_team.next, 1), first, last;
-        if (piece >= pb_team.pieces)
+        int64_t chunk = atomic_fetch_add(&pb_team.next, 1), first, last;
+        if (chunk >= pb_team.chunks)
             return;
-        first = piece * pb_team.length;
+        first = chunk * pb_team.length;
         last = first + pb_team.length;
-        pb_run_piece(first, last < pb_team.n ? last : pb_team.n, pb_team.grain, pb_team.body,
+        pb_run_chunk(first, last < pb_team.n ? last : pb_team.n, pb_team.grain, pb_team.body,
                      pb_team.context);
     }
 }
@@ -152,7 +152,7 @@ static void *pb_worker(void *start) {
     unsigned seen = (unsigned)(uintptr_t)start;
     pb_in_job = PB_HELPS;
     for (;;) {
-        pb_watch(&pb_team.number, seen, 0);
+        pb_spin(&pb_team.number, seen, 0);
         pb_lock();
         while (atomic_load(&pb_team.number) == seen) {
             ++pb_team.sleepers;
@@ -167,7 +167,7 @@ static void *pb_worker(void *start) {
         --pb_team.wanted;
         atomic_fetch_add(&pb_team.working, 1);
         pthread_mutex_unlock(&pb_team.mutex);
-        pb_take_pieces();
+        pb_take_chunks();
         if (atomic_fetch_sub(&pb_team.working, 1) == 1) {
             pb_lock();
             pthread_cond_signal(&pb_team.left);
@@ -210,7 +210,7 @@ static void pb_start_workers(int count, unsigned number) {
 /* Wait until the last helper has left, and ask meanwhile. */
 static void pb_wait_for_helpers(void) {
     struct timespec until;
-    pb_watch(&pb_team.working, 0, 1);
+    pb_spin(&pb_team.working, 0, 1);
     pb_lock();
     while (atomic_load(&pb_team.working)) {
         clock_gettime(CLOCK_REALTIME, &until);
@@ -226,7 +226,7 @@ static void pb_wait_for_helpers(void) {
     pthread_mutex_unlock(&pb_team.mutex);
 }
 
-static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, int threads,
+static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t chunks, int threads,
                       pb_body body, void *context) {
     pb_lock();
     pb_start_workers(threads - 1, atomic_load(&pb_team.number));
@@ -235,7 +235,7 @@ static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, 
     pb_team.n = n;
     pb_team.grain = grain;
     pb_team.length = length;
-    pb_team.pieces = pieces;
+    pb_team.chunks = chunks;
     atomic_store(&pb_team.next, 0);
     atomic_store(&pb_team.stopped, 0);
     pb_team.wanted = threads - 1;
@@ -245,7 +245,7 @@ static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, 
         pthread_cond_broadcast(&pb_team.opened);
     pthread_mutex_unlock(&pb_team.mutex);
     pb_in_job = PB_LEADS;
-    pb_take_pieces();
+    pb_take_chunks();
     pb_lock();
     pb_team.open = 0;
     pthread_mutex_unlock(&pb_team.mutex);
@@ -257,26 +257,26 @@ static int pb_run_job(int64_t n, int64_t grain, int64_t length, int64_t pieces, 
 /* Returns whether a part was left out. */
 static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
     int threads = atomic_load_explicit(&pb_team.limit, memory_order_relaxed), stopped = 0;
-    int64_t grains = grain > 0 ? (n + grain - 1) / grain : 1, pieces, length;
+    int64_t grains = grain > 0 ? (n + grain - 1) / grain : 1, chunks, length;
     if (grains <= 1) {
         if (n > 0)
             body(context, 0, n);
         return 0;
     }
     if (threads <= 1)
-        return pb_stopping() || pb_run_piece(0, n, grain, body, context);
-    pieces = grains < (int64_t)threads * PB_PIECES_PER_THREAD
+        return pb_stopping() || pb_run_chunk(0, n, grain, body, context);
+    chunks = grains < (int64_t)threads * PB_CHUNKS_PER_THREAD
                  ? grains
-                 : (int64_t)threads * PB_PIECES_PER_THREAD;
-    length = (grains + pieces - 1) / pieces * grain;
-    pieces = (n + length - 1) / length;
+                 : (int64_t)threads * PB_CHUNKS_PER_THREAD;
+    length = (grains + chunks - 1) / chunks * grain;
+    chunks = (n + length - 1) / length;
     if (pb_in_job || atomic_flag_test_and_set(&pb_team.busy)) {
         for (int64_t first = 0; first < n && !stopped; first += length)
-            stopped = pb_stopping() || pb_run_piece(first, n - first < length ? n : first + length,
+            stopped = pb_stopping() || pb_run_chunk(first, n - first < length ? n : first + length,
                                                     grain, body, context);
         return stopped;
     }
-    stopped = pb_run_job(n, grain, length, pieces, pieces < threads ? (int)pieces : threads, body,
+    stopped = pb_run_job(n, grain, length, chunks, chunks < threads ? (int)chunks : threads, body,
                          context);
     atomic_flag_clear(&pb_team.busy);
     return stopped;
@@ -300,7 +300,7 @@ static int pb_stopping(void) { return pb_ask(); }
 static int pb_parallel_for(int64_t n, int64_t grain, pb_body body, void *context) {
     if (n <= 0)
         return 0;
-    return pb_stopping() || pb_run_piece(0, n, grain > 0 ? grain : n, body, context);
+    return pb_stopping() || pb_run_chunk(0, n, grain > 0 ? grain : n, body, context);
 }
 
 static int pullback_cpu_get_num_threads(void) { return 1; }

@@ -15,7 +15,7 @@ cdef int thread_count() noexcept nogil
 
 
 cdef inline bint clear(void *data, int64_t nbytes) noexcept nogil:
-    """Set memory to zero; true if the call shall end. It may be memory that nobody touched yet."""
+    """Set memory to zero; true if the call shall end. Its pages may be new."""
     cdef int64_t start = 0
     while nbytes - start > 16 * SPAN:
         memset(<char *>data + start, 0, 16 * SPAN)

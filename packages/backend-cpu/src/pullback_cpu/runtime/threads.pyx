@@ -1,4 +1,4 @@
-# The threads that share the work of one kernel call; how they do it is told in threads.h.
+# The threads that share the work of one kernel call; threads.h has the code.
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
 from pullback.abi cimport PB_INTERRUPTED_CAPSULE, pb_interrupted
@@ -17,9 +17,9 @@ cdef extern from "runtime/threads.h":
 
 
 cdef bint parallel_for(int64_t n, int64_t grain, parallel_body body, void *context) noexcept nogil:
-    """Run ``body`` over the numbers below ``n``, in pieces, on as many threads as are free.
+    """Run ``body`` over the numbers below ``n``, in chunks, on as many threads as are free.
 
-    Each piece begins at a multiple of ``grain``. True if the call shall end: a part was left out,
+    Each chunk begins at a multiple of ``grain``. True if the call shall end: a part was left out,
     and nothing may rely on what ``body`` would have done.
     """
     return pb_parallel_for(n, grain, body, context)
@@ -28,7 +28,7 @@ cdef bint parallel_for(int64_t n, int64_t grain, parallel_body body, void *conte
 cdef bint stopping() noexcept nogil:
     """Return whether the call shall end. What takes longer than some milliseconds asks.
 
-    ``parallel_for`` asks between parts of its pieces, so a body asks only within one grain.
+    ``parallel_for`` asks between parts of its chunks, so a body asks only within one grain.
     """
     return pb_stopping()
 

@@ -1,4 +1,4 @@
-# Elementwise kernels: how one inner loop is run over operands of any number of dimensions.
+# The driver of elementwise kernels: it runs an inner loop over operands of any dimensions.
 #
 # An inner loop sees operand 0, the output, then the inputs: pointers, strides in elements and
 # a length of at least one. It returns 0, or an error code that ends the call.
@@ -14,7 +14,7 @@ cdef enum:
     SHORT = 256  # elements up to which a loop is run without a closer look
 
 
-cdef int run_nested(pb_call *call, inner_loop loop, int nin, bint moves) noexcept nogil
+cdef int run_strided(pb_call *call, inner_loop loop, int nin, bint moves) noexcept nogil
 cdef int run_line(
     pb_call *call, inner_loop loop, int nin, bint moves, char **data, const int64_t *strides,
     int64_t n) noexcept nogil
@@ -41,7 +41,7 @@ cdef inline int run_elementwise(
     if unlikely(loop == NULL):
         return fail_dtype(call)
     if ndim > 1:
-        return end_loop(call, run_nested(call, loop, nin, moves))
+        return end_loop(call, run_strided(call, loop, nin, moves))
     data[0] = <char *>array.data
     strides[0] = 1
     if ndim:

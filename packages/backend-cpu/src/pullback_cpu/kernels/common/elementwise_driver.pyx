@@ -1,7 +1,7 @@
 # Elementwise calls that are large, or whose operands need more than one loop.
 #
 # Dimensions are put in the order of the output's strides and merged where every operand allows it.
-# Rows of strided operands pass through buffers, so that the inner loops meet contiguous elements
+# Rows of strided operands pass through buffers, so that the inner loops get contiguous elements
 # and run on whole vectors. If an input runs across the output's rows (it is transposed), rows are
 # cut into strips, and blocks of that input are transposed into a buffer. Threads share what there
 # is much of: rows, strips, or parts of all rows.
@@ -18,33 +18,33 @@ from pullback_cpu.runtime.isa import load_for_isa
 cdef enum:
     CACHE_LINE = 64     # bytes
     STRIP = 128         # elements of a row
-    BLOCK = 16          # rows and columns from which a transposition is worth its while
+    BLOCK = 16          # rows and columns from which a transposition pays
     BUFFER = 16384      # bytes of an operand's part of a strip
     CHUNK = 256         # elements of a strided row that are buffered at a time
     BUFFERED = 1 << 12  # elements of it between two questions
     WIDEST = 16         # bytes of an element
     WORTH_BUFFER = 64   # elements of a row
     LONG = 65536        # elements from which on several threads share a call
-    GRAIN = 32768       # elements that are worth a thread's while
+    GRAIN = 32768       # elements per thread, at least
     LARGE = 1 << 23     # bytes of an output that will hardly stay in a cache
     PAGE = 4096         # bytes
-    TOUCHED = PAGE << 12        # bytes of pages that may all have to be made at once
+    TOUCHED = PAGE << 12        # bytes of pages that may all be new
 
 cdef const strided_table *strided = <const strided_table *>PyCapsule_GetPointer(
     load_for_isa("pullback_cpu.kernels.common.strided").TABLE, b"pb_strided")
 
 
-# One call, as all threads that share it see it. Whoever meets an error writes it down.
+# One call, shared by its threads. A thread that finds an error stores it here.
 ctypedef struct elementwise:
     inner_loop loop
     bint moves                       # the loop only moves elements; any stride is good for it
-    nested_loop nest
-    char *data[NEST_OPERANDS]        # where the operands begin
-    int shift[NEST_OPERANDS]         # by how many bits a step in elements is less than in bytes
-    int64_t strides[NEST_OPERANDS]   # along a row, in elements
-    bint buffered[NEST_OPERANDS]     # a row of this operand passes through a buffer
+    strided_loop dims
+    char *data[LOOP_OPERANDS]        # where the operands begin
+    int shift[LOOP_OPERANDS]         # by how many bits a step in elements is less than in bytes
+    int64_t strides[LOOP_OPERANDS]   # along a row, in elements
+    bint buffered[LOOP_OPERANDS]     # a row of this operand passes through a buffer
     bint buffers                     # any does
-    bint crosses[NEST_OPERANDS]      # this operand is transposed
+    bint crosses[LOOP_OPERANDS]      # this operand is transposed
     int64_t rows                     # or, of a tiled call, strips
     bint large                       # a tiled call's output is
     int64_t span                     # elements of a row between two questions
@@ -57,13 +57,13 @@ cdef int run_line(
     """Run one loop that is not short."""
     cdef elementwise work
     cdef int k
-    start_nest(&work.nest, nin + 1)
+    init_dims(&work.dims, nin + 1)
     for k in range(nin + 1):
         work.data[k] = data[k]
         work.shift[k] = item_shift[(call.in_[k - 1] if k else call.out[0]).dtype]
-        work.nest.steps[0][k] = strides[k] << work.shift[k]
-    work.nest.ndim = 1
-    work.nest.shape[0] = n
+        work.dims.steps[0][k] = strides[k] << work.shift[k]
+    work.dims.ndim = 1
+    work.dims.shape[0] = n
     start_work(&work, loop, moves)
     if n < LONG:
         run_columns(&work, 0, n)
@@ -72,61 +72,61 @@ cdef int run_line(
     return work.error
 
 
-cdef int run_nested(pb_call *call, inner_loop loop, int nin, bint moves) noexcept nogil:
+cdef int run_strided(pb_call *call, inner_loop loop, int nin, bint moves) noexcept nogil:
     """Run a call of several dimensions."""
     cdef elementwise work
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef int64_t elements
     cdef int d
-    if not fill_nest(&work, call, nin):
+    if not fill_dims(&work, call, nin):
         return PB_OK
-    sort_dimensions(nest, 0)
-    merge_dimensions(nest)
+    sort_dimensions(dims, 0)
+    merge_dimensions(dims)
     if find_transposed(&work):
         start_work(&work, loop, moves)
         run_tiled(&work)
         return work.error
     start_work(&work, loop, moves)
     work.rows = 1
-    for d in range(1, nest.ndim):
-        work.rows *= nest.shape[d]
-    elements = work.rows * nest.shape[0]
+    for d in range(1, dims.ndim):
+        work.rows *= dims.shape[d]
+    elements = work.rows * dims.shape[0]
     if elements < LONG:
         run_rows(&work, 0, work.rows)
     elif work.rows >= 16 * thread_count():
-        parallel_for(work.rows, GRAIN // nest.shape[0] + 1, run_rows, &work)
+        parallel_for(work.rows, GRAIN // dims.shape[0] + 1, run_rows, &work)
     else:
-        parallel_for(nest.shape[0], max(GRAIN // work.rows, CHUNK), run_columns, &work)
+        parallel_for(dims.shape[0], max(GRAIN // work.rows, CHUNK), run_columns, &work)
     return work.error
 
 
 cdef void start_work(elementwise *work, inner_loop loop, bint moves) noexcept nogil:
     """Settle what is the same for every row."""
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef int k
     work.loop = loop
     work.moves = moves
     work.error = PB_OK
     work.buffers = False
     work.span = SPAN
-    for k in range(nest.operands):
-        if magnitude(nest.steps[0][k]) > TOUCHED // SPAN:
+    for k in range(dims.operands):
+        if magnitude(dims.steps[0][k]) > TOUCHED // SPAN:
             work.span = min(
-                work.span, TOUCHED // min(magnitude(nest.steps[0][k]), <int64_t>PAGE))
-        work.strides[k] = nest.steps[0][k] >> work.shift[k]
+                work.span, TOUCHED // min(magnitude(dims.steps[0][k]), <int64_t>PAGE))
+        work.strides[k] = dims.steps[0][k] >> work.shift[k]
         work.buffered[k] = (
-            not moves and nest.shape[0] >= WORTH_BUFFER and not 0 <= work.strides[k] <= 1)
+            not moves and dims.shape[0] >= WORTH_BUFFER and not 0 <= work.strides[k] <= 1)
         work.buffers = work.buffers or work.buffered[k]
 
 
-cdef bint fill_nest(elementwise *work, pb_call *call, int nin) noexcept nogil:
+cdef bint fill_dims(elementwise *work, pb_call *call, int nin) noexcept nogil:
     """Describe the call's loops; false if there is no element."""
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef pb_array *array = call.out[0]
-    cdef pb_array *arrays[NEST_OPERANDS]
-    cdef int64_t steps[NEST_OPERANDS]
+    cdef pb_array *arrays[LOOP_OPERANDS]
+    cdef int64_t steps[LOOP_OPERANDS]
     cdef int d, k
-    start_nest(nest, nin + 1)
+    init_dims(dims, nin + 1)
     for k in range(nin + 1):
         arrays[k] = call.in_[k - 1] if k else array
         work.data[k] = <char *>arrays[k].data
@@ -134,14 +134,14 @@ cdef bint fill_nest(elementwise *work, pb_call *call, int nin) noexcept nogil:
     for d in range(array.ndim - 1, -1, -1):
         if array.shape[d] == 0:
             return False
-        for k in range(NEST_OPERANDS):
+        for k in range(LOOP_OPERANDS):
             steps[k] = step_of(arrays[k], d) if k <= nin else 0
-        add_dimension(nest, array.shape[d], steps[0], steps[1], steps[2], steps[3])
-    if nest.ndim == 0:
-        nest.ndim = 1
-        nest.shape[0] = 1
+        add_dimension(dims, array.shape[d], steps[0], steps[1], steps[2], steps[3])
+    if dims.ndim == 0:
+        dims.ndim = 1
+        dims.shape[0] = 1
         for k in range(nin + 1):
-            nest.steps[0][k] = <int64_t>1 << work.shift[k]
+            dims.steps[0][k] = <int64_t>1 << work.shift[k]
     return True
 
 
@@ -149,31 +149,31 @@ cdef bint fill_nest(elementwise *work, pb_call *call, int nin) noexcept nogil:
 
 cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
     """Run the inner loop over ``n`` elements, strided ones by way of buffers."""
-    cdef char buffers[NEST_OPERANDS][CHUNK * WIDEST]
-    cdef char *place[NEST_OPERANDS]
-    cdef int64_t strides[NEST_OPERANDS]
+    cdef char buffers[LOOP_OPERANDS][CHUNK * WIDEST]
+    cdef char *pointers[LOOP_OPERANDS]
+    cdef int64_t strides[LOOP_OPERANDS]
     cdef int64_t start = 0, m
     cdef int k, error
     if not work.buffers:
         if n <= 2 * work.span:
             return work.loop(data, work.strides, n)
         return run_long_row(work, data, n)
-    for k in range(work.nest.operands):
+    for k in range(work.dims.operands):
         strides[k] = 1 if work.buffered[k] else work.strides[k]
     while start < n:
         m = min(<int64_t>CHUNK, n - start)
-        for k in range(work.nest.operands):
-            place[k] = data[k] + start * work.nest.steps[0][k]
+        for k in range(work.dims.operands):
+            pointers[k] = data[k] + start * work.dims.steps[0][k]
             if work.buffered[k]:
                 if k:
-                    strided.copy[work.shift[k]](buffers[k], 1, place[k], work.strides[k], m)
-                place[k] = buffers[k]
-        error = work.loop(place, strides, m)
+                    strided.copy[work.shift[k]](buffers[k], 1, pointers[k], work.strides[k], m)
+                pointers[k] = buffers[k]
+        error = work.loop(pointers, strides, m)
         if error:
             return error
         if work.buffered[0]:
             strided.copy[work.shift[0]](
-                data[0] + start * work.nest.steps[0][0], work.strides[0], buffers[0], 1, m)
+                data[0] + start * work.dims.steps[0][0], work.strides[0], buffers[0], 1, m)
         start += m
         if start % BUFFERED == 0 and stopping():
             break
@@ -182,48 +182,48 @@ cdef int run_row(elementwise *work, char **data, int64_t n) noexcept nogil:
 
 cdef int run_long_row(elementwise *work, char **data, int64_t n) noexcept nogil:
     """Run the inner loop over ``n`` elements, some at a time."""
-    cdef char *place[NEST_OPERANDS]
+    cdef char *pointers[LOOP_OPERANDS]
     cdef int64_t start = 0
     cdef int k, error = PB_OK
     while start < n and error == PB_OK and not stopping():
-        for k in range(work.nest.operands):
-            place[k] = data[k] + start * work.nest.steps[0][k]
-        error = work.loop(place, work.strides, min(work.span, n - start))
+        for k in range(work.dims.operands):
+            pointers[k] = data[k] + start * work.dims.steps[0][k]
+        error = work.loop(pointers, work.strides, min(work.span, n - start))
         start += work.span
     return error
 
 
 cdef void run_rows(void *context, int64_t first, int64_t last) noexcept nogil:
     """Run the inner loop over some of the rows."""
-    walk_nest(<elementwise *>context, 0, (<elementwise *>context).nest.shape[0], first,
+    walk_rows(<elementwise *>context, 0, (<elementwise *>context).dims.shape[0], first,
               last - first)
 
 
 cdef void run_columns(void *context, int64_t first, int64_t last) noexcept nogil:
     """Run the inner loop over a part of every row."""
-    walk_nest(<elementwise *>context, first, last - first, 0, -1)
+    walk_rows(<elementwise *>context, first, last - first, 0, -1)
 
 
-cdef void walk_nest(
+cdef void walk_rows(
         elementwise *work, int64_t start, int64_t n, int64_t row, int64_t rows) noexcept nogil:
     """Run the inner loop over elements ``start`` to ``start + n`` of rows from ``row`` on.
 
     A negative number of rows stands for all that follow.
     """
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef int64_t position[PB_MAX_NDIM]
-    cdef char *data[NEST_OPERANDS]
+    cdef char *data[LOOP_OPERANDS]
     cdef int k, error
-    for k in range(nest.operands):
-        data[k] = work.data[k] + start * nest.steps[0][k]
-    go_to(nest, 1, row, position, data)
+    for k in range(dims.operands):
+        data[k] = work.data[k] + start * dims.steps[0][k]
+    go_to(dims, 1, row, position, data)
     while True:
         error = run_row(work, data, n)
         if error:
             work.error = error
             return
         rows -= 1
-        if rows == 0 or not advance(nest, 1, position, data):
+        if rows == 0 or not advance(dims, 1, position, data):
             return
 
 
@@ -231,82 +231,82 @@ cdef void walk_nest(
 
 cdef bint find_transposed(elementwise *work) noexcept nogil:
     """Say whether an input is transposed, and put its fast dimension next."""
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef bint found = False
     cdef int d, k, best
-    if nest.ndim < 2 or nest.shape[0] < BLOCK:
+    if dims.ndim < 2 or dims.shape[0] < BLOCK:
         return False
-    for k in range(1, nest.operands):
+    for k in range(1, dims.operands):
         work.crosses[k] = False
-        if magnitude(nest.steps[0][k]) < CACHE_LINE:
+        if magnitude(dims.steps[0][k]) < CACHE_LINE:
             continue
         best = 0
-        for d in range(1, nest.ndim):
-            if nest.steps[d][k] and magnitude(nest.steps[d][k]) < magnitude(nest.steps[best][k]):
+        for d in range(1, dims.ndim):
+            if dims.steps[d][k] and magnitude(dims.steps[d][k]) < magnitude(dims.steps[best][k]):
                 best = d
-        if (best and magnitude(nest.steps[best][k]) < CACHE_LINE and nest.shape[best] >= BLOCK
+        if (best and magnitude(dims.steps[best][k]) < CACHE_LINE and dims.shape[best] >= BLOCK
                 and (best == 1 or not found)):
-            swap_dimensions(nest, 1, best)
+            swap_dimensions(dims, 1, best)
             work.crosses[k] = found = True
     return found
 
 
 cdef void run_tiled(elementwise *work) noexcept nogil:
     """Run a call in strips of rows, all along the transposed inputs' fast dimension."""
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef int64_t planes = 1
     cdef int d
-    for d in range(2, nest.ndim):
-        planes *= nest.shape[d]
-    work.large = planes * nest.shape[0] * nest.shape[1] >= LARGE >> work.shift[0]
-    work.rows = (nest.shape[0] + STRIP - 1) // STRIP
-    parallel_for(planes * work.rows, GRAIN // (STRIP * nest.shape[1]) + 1, run_strips, work)
+    for d in range(2, dims.ndim):
+        planes *= dims.shape[d]
+    work.large = planes * dims.shape[0] * dims.shape[1] >= LARGE >> work.shift[0]
+    work.rows = (dims.shape[0] + STRIP - 1) // STRIP
+    parallel_for(planes * work.rows, GRAIN // (STRIP * dims.shape[1]) + 1, run_strips, work)
 
 
 cdef void run_strips(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef elementwise *work = <elementwise *>context
-    cdef nested_loop *nest = &work.nest
+    cdef strided_loop *dims = &work.dims
     cdef int64_t position[PB_MAX_NDIM]
-    cdef char *data[NEST_OPERANDS]
+    cdef char *data[LOOP_OPERANDS]
     cdef int64_t index, start
     cdef int k
     for index in range(first, last):
         start = index % work.rows * STRIP
-        for k in range(nest.operands):
-            data[k] = work.data[k] + start * nest.steps[0][k]
-        go_to(nest, 2, index // work.rows, position, data)
-        run_strip(work, data, min(<int64_t>STRIP, nest.shape[0] - start))
+        for k in range(dims.operands):
+            data[k] = work.data[k] + start * dims.steps[0][k]
+        go_to(dims, 2, index // work.rows, position, data)
+        run_strip(work, data, min(<int64_t>STRIP, dims.shape[0] - start))
 
 
 cdef void run_strip(elementwise *work, char **data, int64_t n) noexcept nogil:
     """Run the inner loop over ``n`` elements of all rows, some rows at a time."""
-    cdef char buffers[NEST_OPERANDS][BUFFER]
-    cdef nested_loop *nest = &work.nest
-    cdef char *row[NEST_OPERANDS]
-    cdef int64_t strides[NEST_OPERANDS]
+    cdef char buffers[LOOP_OPERANDS][BUFFER]
+    cdef strided_loop *dims = &work.dims
+    cdef char *row[LOOP_OPERANDS]
+    cdef int64_t strides[LOOP_OPERANDS]
     cdef int64_t together = BUFFER // STRIP, first = 0, rows, i
     cdef int k, error
     if work.moves and work.strides[0] == 1 and work.crosses[1] and is_fast(work, 1):
-        while first < nest.shape[1] and not (first and stopping()):
-            rows = min(<int64_t>SPAN // STRIP, nest.shape[1] - first)
+        while first < dims.shape[1] and not (first and stopping()):
+            rows = min(<int64_t>SPAN // STRIP, dims.shape[1] - first)
             strided.transpose[work.shift[0]](
-                data[0] + first * nest.steps[1][0], nest.steps[1][0] >> work.shift[0],
-                data[1] + first * nest.steps[1][1], work.strides[1], rows, n, work.large)
+                data[0] + first * dims.steps[1][0], dims.steps[1][0] >> work.shift[0],
+                data[1] + first * dims.steps[1][1], work.strides[1], rows, n, work.large)
             first += rows
         return
-    for k in range(nest.operands):
+    for k in range(dims.operands):
         strides[k] = work.strides[k]
         if k and work.crosses[k]:
             together = min(together, <int64_t>BUFFER // STRIP >> work.shift[k])
             strides[k] = 1
-    while first < nest.shape[1] and not (first and stopping()):
-        rows = min(together, nest.shape[1] - first)
-        for k in range(1, nest.operands):
+    while first < dims.shape[1] and not (first and stopping()):
+        rows = min(together, dims.shape[1] - first)
+        for k in range(1, dims.operands):
             if work.crosses[k]:
-                fill_block(work, k, data[k] + first * nest.steps[1][k], buffers[k], rows, n)
+                fill_block(work, k, data[k] + first * dims.steps[1][k], buffers[k], rows, n)
         for i in range(rows):
-            for k in range(nest.operands):
-                row[k] = data[k] + (first + i) * nest.steps[1][k]
+            for k in range(dims.operands):
+                row[k] = data[k] + (first + i) * dims.steps[1][k]
                 if k and work.crosses[k]:
                     row[k] = buffers[k] + (i * n << work.shift[k])
             error = work.loop(row, strides, n)
@@ -317,8 +317,8 @@ cdef void run_strip(elementwise *work, char **data, int64_t n) noexcept nogil:
 
 
 cdef inline bint is_fast(elementwise *work, int k) noexcept nogil:
-    """Say whether an operand's elements lie side by side from row to row."""
-    return work.nest.steps[1][k] == <int64_t>1 << work.shift[k]
+    """Say whether an operand's elements are contiguous from row to row."""
+    return work.dims.steps[1][k] == <int64_t>1 << work.shift[k]
 
 
 cdef void fill_block(
@@ -331,5 +331,5 @@ cdef void fill_block(
         return
     for i in range(rows):
         strided.copy[work.shift[k]](
-            buffer + (i * n << work.shift[k]), 1, data + i * work.nest.steps[1][k],
+            buffer + (i * n << work.shift[k]), 1, data + i * work.dims.steps[1][k],
             work.strides[k], n)

@@ -1,10 +1,10 @@
-# How the elements of a reduction reach their accumulators, whatever is reduced.
+# The driver of reductions: the steps that an operation gives, and the call that runs them.
 from libc.stdint cimport int64_t
 
 from pullback_cpu.kernels.common.kernel cimport pb_call
 
 cdef enum:
-    ACCUMULATORS = 1024  # that are in use at once
+    ACCUMULATORS = 1024  # in use together
     WORDS = 3  # doubles in the largest accumulator
 
 # Strides count elements; ``apart`` is how many bytes a second output is from the first.

@@ -1,7 +1,7 @@
-# How the elements of a reduction reach their accumulators, whatever is reduced.
+# The driver of reductions: it brings elements to their accumulators.
 #
 # Dimensions are those that stay and those that are reduced. Either one accumulator takes in a
-# run of elements at a time, or, where the elements of different outputs lie closer together, a
+# run of elements at a time, or, where the elements of different outputs are closer together, a
 # row of accumulators takes in rows of elements. Threads share the outputs; where these are few, the
 # elements are cut into blocks, whose bounds do not depend on the threads.
 from pullback_cpu.kernels.common.kernel cimport *
@@ -16,21 +16,21 @@ cdef enum:
     BLOCKS = 64  # at most
 
 
-# Operands of both nests: 0 is the output, 1 the input. There is a dimension of each kind.
+# Operands of both loops: 0 is the output, 1 the input. There is a dimension of each kind.
 ctypedef struct reduction:
     const reducer *steps
-    nested_loop kept
-    nested_loop reduced
+    strided_loop kept
+    strided_loop reduced
     int64_t in_size
     int64_t out_size
     int64_t apart     # bytes from an output to a second one, whose strides are the same
     bint is_empty
     bint as_rows
-    int64_t chunk     # outputs of the first kept dimension that are made at once
+    int64_t chunk     # outputs of the first kept dimension that are made together
     int64_t chunks    # of those in the first kept dimension
     int64_t block     # indices of the last reduced dimension that are reduced together
     char *blocks      # accumulators of the blocks
-    char *data[NEST_OPERANDS]
+    char *data[LOOP_OPERANDS]
 
 
 cdef int run_reduction(pb_call *call, const reducer *steps) noexcept nogil:
@@ -62,8 +62,8 @@ cdef int run_reduction(pb_call *call, const reducer *steps) noexcept nogil:
 cdef bint split_dimensions(reduction *work, pb_array *source, pb_array *out) noexcept nogil:
     """Sort the dimensions into kept and reduced ones; false if the output has no element."""
     cdef int d
-    start_nest(&work.kept, 2)
-    start_nest(&work.reduced, 2)
+    init_dims(&work.kept, 2)
+    init_dims(&work.reduced, 2)
     work.data[0] = <char *>out.data
     work.data[1] = <char *>source.data
     work.in_size = item_size(source.dtype)
@@ -87,18 +87,18 @@ cdef bint split_dimensions(reduction *work, pb_array *source, pb_array *out) noe
     return True
 
 
-cdef void keep_one(nested_loop *nest, int64_t step) noexcept nogil:
-    """Give a nest without a dimension one of length 1."""
-    if nest.ndim == 0:
-        nest.shape[0] = 1
-        nest.steps[0][0] = 0
-        nest.steps[0][1] = step
-        nest.ndim = 1
+cdef void keep_one(strided_loop *dims, int64_t step) noexcept nogil:
+    """Give a dims without a dimension one of length 1."""
+    if dims.ndim == 0:
+        dims.shape[0] = 1
+        dims.steps[0][0] = 0
+        dims.steps[0][1] = step
+        dims.ndim = 1
 
 
 cdef bint prefers_rows(reduction *work) noexcept nogil:
-    cdef nested_loop *kept = &work.kept
-    cdef nested_loop *reduced = &work.reduced
+    cdef strided_loop *kept = &work.kept
+    cdef strided_loop *reduced = &work.reduced
     if kept.shape[0] < SHORT:
         return False
     if reduced.ndim == 1 and reduced.shape[0] <= SHORT:
@@ -121,11 +121,11 @@ cdef void fill_identity(reduction *work) noexcept nogil:
             return
 
 
-cdef int64_t count_positions(nested_loop *nest) noexcept nogil:
+cdef int64_t count_positions(strided_loop *dims) noexcept nogil:
     cdef int64_t count = 1
     cdef int d
-    for d in range(nest.ndim):
-        count *= nest.shape[d]
+    for d in range(dims.ndim):
+        count *= dims.shape[d]
     return count
 
 
@@ -139,7 +139,7 @@ cdef void share_work(reduction *work) noexcept nogil:
     elif outputs < FEW and inputs >= 2 * LONG and reduce_blocks(work, outputs, inputs):
         return
     else:
-        # As many pieces as there are threads need a few times over.
+        # As many chunks as there are threads need a few times over.
         units = outputs // (8 * thread_count())
         work.chunk = max(min(work.chunk, units // 64 * 64), min(work.chunk, <int64_t>64))
         units = set_chunk(work, work.chunk)
@@ -147,7 +147,7 @@ cdef void share_work(reduction *work) noexcept nogil:
 
 
 cdef int64_t set_chunk(reduction *work, int64_t chunk) noexcept nogil:
-    """Note how many outputs are made at once; return how often."""
+    """Set how many outputs are made together; return the number of such groups."""
     work.chunks = (work.kept.shape[0] + chunk - 1) // chunk
     return count_positions(&work.kept) // work.kept.shape[0] * work.chunks
 
@@ -155,10 +155,10 @@ cdef int64_t set_chunk(reduction *work, int64_t chunk) noexcept nogil:
 cdef void reduce_outputs(void *context, int64_t first, int64_t last) noexcept nogil:
     """Make the chunks of outputs from ``first`` up to ``last``."""
     cdef reduction *work = <reduction *>context
-    cdef nested_loop *kept = &work.kept
+    cdef strided_loop *kept = &work.kept
     cdef double accumulators[ACCUMULATORS * WORDS]
     cdef int64_t unit, start, n
-    cdef char *data[NEST_OPERANDS]
+    cdef char *data[LOOP_OPERANDS]
     for unit in range(first, last):
         start = unit % work.chunks * work.chunk
         n = min(work.chunk, kept.shape[0] - start)
@@ -172,31 +172,31 @@ cdef void reduce_outputs(void *context, int64_t first, int64_t last) noexcept no
 
 
 cdef void accumulate(
-        reduction *work, nested_loop *reduced, char *data, int64_t n,
+        reduction *work, strided_loop *reduced, char *data, int64_t n,
         char *accumulators) noexcept nogil:
     """Take in all elements of ``n`` neighbouring outputs."""
     cdef const reducer *steps = work.steps
     cdef int64_t position[PB_MAX_NDIM]
-    cdef char *place[NEST_OPERANDS]
+    cdef char *pointers[LOOP_OPERANDS]
     cdef int64_t k, length = reduced.shape[0], kept_step = work.kept.steps[0][1], done = 0
     cdef int64_t stride = reduced.steps[0][1] // work.in_size
     start_position(reduced, position)
-    place[0] = NULL
-    place[1] = data
+    pointers[0] = NULL
+    pointers[1] = data
     while True:
         if work.as_rows:
-            fold_some_rows(work, place[1], n, length, stride, accumulators)
+            fold_some_rows(work, pointers[1], n, length, stride, accumulators)
             done += n * length
         else:
             for k in range(n):
-                fold_halves(steps, place[1] + k * kept_step, length, stride, work.in_size,
+                fold_halves(steps, pointers[1] + k * kept_step, length, stride, work.in_size,
                             accumulators + k * steps.size)
                 done += length
                 if done >= SPAN:
                     done = 0
                     if stopping():
                         return
-        if reduced.ndim == 1 or not advance(reduced, 1, position, place):
+        if reduced.ndim == 1 or not advance(reduced, 1, position, pointers):
             return
         if done >= SPAN:
             done = 0
@@ -265,9 +265,9 @@ cdef bint reduce_blocks(reduction *work, int64_t outputs, int64_t inputs) noexce
 
 cdef void reduce_some_blocks(void *context, int64_t first, int64_t last) noexcept nogil:
     cdef reduction *work = <reduction *>context
-    cdef nested_loop reduced = work.reduced
+    cdef strided_loop reduced = work.reduced
     cdef int64_t position[PB_MAX_NDIM]
-    cdef char *data[NEST_OPERANDS]
+    cdef char *data[LOOP_OPERANDS]
     cdef int64_t outputs = count_positions(&work.kept), n = work.kept.shape[0]
     cdef int64_t block, length
     cdef int outer = reduced.ndim - 1

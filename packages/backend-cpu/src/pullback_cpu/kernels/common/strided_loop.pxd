@@ -1,23 +1,24 @@
-# Loops over several dimensions, shared by all kernels that need more than one.
+# Loops over several dimensions of strided operands: the struct, and steps from position to
+# position. All kernels that need more than one dimension use them.
 from libc.stdint cimport int64_t
 
 from pullback_cpu.kernels.common.kernel cimport PB_MAX_NDIM, item_size, pb_array, PB_ARRAY_HOST
 
 cdef enum:
-    NEST_OPERANDS = 5
+    LOOP_OPERANDS = 5
 
 
 # Dimensions, innermost first, and how each of a few operands moves along them. Steps count bytes.
-ctypedef struct nested_loop:
+ctypedef struct strided_loop:
     int operands
     int ndim
     int64_t shape[PB_MAX_NDIM]
-    int64_t steps[PB_MAX_NDIM][NEST_OPERANDS]
+    int64_t steps[PB_MAX_NDIM][LOOP_OPERANDS]
 
 
-cdef void sort_dimensions(nested_loop *nest, int operand) noexcept nogil
-cdef void merge_dimensions(nested_loop *nest) noexcept nogil
-cdef void swap_dimensions(nested_loop *nest, int first, int second) noexcept nogil
+cdef void sort_dimensions(strided_loop *dims, int operand) noexcept nogil
+cdef void merge_dimensions(strided_loop *dims) noexcept nogil
+cdef void swap_dimensions(strided_loop *dims, int first, int second) noexcept nogil
 
 
 cdef inline int64_t magnitude(int64_t step) noexcept nogil:
@@ -31,13 +32,13 @@ cdef inline int64_t step_of(const pb_array *array, int dim) noexcept nogil:
     return array.strides[dim] * item_size(array.dtype)
 
 
-cdef inline void start_nest(nested_loop *nest, int operands) noexcept nogil:
-    nest.operands = operands
-    nest.ndim = 0
+cdef inline void init_dims(strided_loop *dims, int operands) noexcept nogil:
+    dims.operands = operands
+    dims.ndim = 0
 
 
 cdef inline void add_dimension(
-        nested_loop *nest, int64_t length, int64_t step0, int64_t step1, int64_t step2,
+        strided_loop *dims, int64_t length, int64_t step0, int64_t step1, int64_t step2,
         int64_t step3) noexcept nogil:
     """Append a dimension outside those that are there; one of length 1 needs no loop.
 
@@ -45,63 +46,64 @@ cdef inline void add_dimension(
     """
     if length == 1:
         return
-    nest.shape[nest.ndim] = length
-    nest.steps[nest.ndim][0] = step0
-    nest.steps[nest.ndim][1] = step1
-    nest.steps[nest.ndim][2] = step2
-    nest.steps[nest.ndim][3] = step3
-    nest.steps[nest.ndim][4] = 0
-    nest.ndim += 1
+    dims.shape[dims.ndim] = length
+    dims.steps[dims.ndim][0] = step0
+    dims.steps[dims.ndim][1] = step1
+    dims.steps[dims.ndim][2] = step2
+    dims.steps[dims.ndim][3] = step3
+    dims.steps[dims.ndim][4] = 0
+    dims.ndim += 1
 
 
-cdef inline void start_position(nested_loop *nest, int64_t *position) noexcept nogil:
+cdef inline void start_position(strided_loop *dims, int64_t *position) noexcept nogil:
     cdef int d
-    for d in range(nest.ndim):
+    for d in range(dims.ndim):
         position[d] = 0
 
 
 cdef inline bint advance(
-        nested_loop *nest, int first, int64_t *position, char **data) noexcept nogil:
+        strided_loop *dims, int first, int64_t *position, char **data) noexcept nogil:
     """Step to the next position of the dimensions from ``first`` on; false after the last one.
 
     After the last one ``data`` points to the first position again.
     """
     cdef int k, d = first
-    while d < nest.ndim:
+    while d < dims.ndim:
         position[d] += 1
-        if position[d] < nest.shape[d]:
-            for k in range(nest.operands):
-                data[k] += nest.steps[d][k]
+        if position[d] < dims.shape[d]:
+            for k in range(dims.operands):
+                data[k] += dims.steps[d][k]
             return True
         position[d] = 0
-        for k in range(nest.operands):
-            data[k] -= nest.steps[d][k] * (nest.shape[d] - 1)
+        for k in range(dims.operands):
+            data[k] -= dims.steps[d][k] * (dims.shape[d] - 1)
         d += 1
     return False
 
 
 cdef inline void move_to(
-        nested_loop *nest, int first, int64_t position, char **data) noexcept nogil:
+        strided_loop *dims, int first, int64_t position, char **data) noexcept nogil:
     """Step to a position of the dimensions from ``first`` on, counted as ``advance`` goes."""
     cdef int d, k
-    cdef int64_t place
-    for d in range(first, nest.ndim):
+    cdef int64_t index
+    for d in range(first, dims.ndim):
         if position == 0:
             return
-        place = position % nest.shape[d]
-        position //= nest.shape[d]
-        for k in range(nest.operands):
-            data[k] += place * nest.steps[d][k]
+        index = position % dims.shape[d]
+        position //= dims.shape[d]
+        for k in range(dims.operands):
+            data[k] += index * dims.steps[d][k]
 
 
 cdef inline void go_to(
-        nested_loop *nest, int first, int64_t index, int64_t *position, char **data) noexcept nogil:
+        strided_loop *dims, int first, int64_t index, int64_t *position,
+        char **data) noexcept nogil:
     """Step there as ``move_to``, and set the position that ``advance`` goes on from."""
     cdef int d
-    start_position(nest, position)
-    move_to(nest, first, index, data)
-    for d in range(first, nest.ndim):
+    start_position(dims, position)
+    move_to(dims, first, index, data)
+    for d in range(first, dims.ndim):
         if index == 0:
             return
-        position[d] = index % nest.shape[d]
-        index //= nest.shape[d]
+        position[d] = index % dims.shape[d]
+        index //= dims.shape[d]

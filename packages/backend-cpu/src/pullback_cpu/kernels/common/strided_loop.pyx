@@ -1,38 +1,38 @@
-# Loops over several dimensions: bringing the dimensions into a good order.
+# Loops over several dimensions of strided operands: the order of the dimensions.
 from pullback_cpu.kernels.common.strided_loop cimport *
 
 
-cdef void swap_dimensions(nested_loop *nest, int first, int second) noexcept nogil:
+cdef void swap_dimensions(strided_loop *dims, int first, int second) noexcept nogil:
     cdef int k
-    nest.shape[first], nest.shape[second] = nest.shape[second], nest.shape[first]
-    for k in range(nest.operands):
-        nest.steps[first][k], nest.steps[second][k] = nest.steps[second][k], nest.steps[first][k]
+    dims.shape[first], dims.shape[second] = dims.shape[second], dims.shape[first]
+    for k in range(dims.operands):
+        dims.steps[first][k], dims.steps[second][k] = dims.steps[second][k], dims.steps[first][k]
 
 
-cdef void sort_dimensions(nested_loop *nest, int operand) noexcept nogil:
+cdef void sort_dimensions(strided_loop *dims, int operand) noexcept nogil:
     """Put the dimensions in the order of one operand's steps, smallest first."""
-    cdef int d, place
-    for d in range(1, nest.ndim):
-        place = d
-        while (place and magnitude(nest.steps[place - 1][operand])
-                > magnitude(nest.steps[place][operand])):
-            swap_dimensions(nest, place - 1, place)
-            place -= 1
+    cdef int d, index
+    for d in range(1, dims.ndim):
+        index = d
+        while (index and magnitude(dims.steps[index - 1][operand])
+                > magnitude(dims.steps[index][operand])):
+            swap_dimensions(dims, index - 1, index)
+            index -= 1
 
 
-cdef void merge_dimensions(nested_loop *nest) noexcept nogil:
+cdef void merge_dimensions(strided_loop *dims) noexcept nogil:
     """Join neighbours that every operand walks with one step; their order stays."""
     cdef int d, k, last = 0
-    if nest.ndim == 0:
+    if dims.ndim == 0:
         return
-    for d in range(1, nest.ndim):
-        for k in range(nest.operands):
-            if nest.steps[d][k] != nest.steps[last][k] * nest.shape[last]:
+    for d in range(1, dims.ndim):
+        for k in range(dims.operands):
+            if dims.steps[d][k] != dims.steps[last][k] * dims.shape[last]:
                 break
         else:
-            nest.shape[last] *= nest.shape[d]
+            dims.shape[last] *= dims.shape[d]
             continue
         last += 1
         if last != d:
-            swap_dimensions(nest, last, d)
-    nest.ndim = last + 1
+            swap_dimensions(dims, last, d)
+    dims.ndim = last + 1

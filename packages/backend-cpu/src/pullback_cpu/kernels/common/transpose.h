@@ -2,7 +2,7 @@
  *
  * A block of N vectors of N elements is transposed by log2 N perfect shuffles: each interleaves
  * vector i with vector i + N/2, which rotates the bits of an element's index, those of the row
- * before those of the column, by one place. So every cache line is read once and written once.
+ * before those of the column, by one. So every cache line is read once and written once.
  *
  * Into large memory, whole lines may be written past the caches: then they need not be read first,
  * which took three quarters of the time. All rows of a block's columns come one after the other. */

@@ -12,17 +12,17 @@ from pullback_cpu.runtime.threads cimport SPAN, parallel_body, parallel_for, sto
 
 from pullback_cpu.runtime.isa import load_for_isa
 
-cdef extern from "runtime/scratch.h" nogil:
-    void *pb_scratch_take(size_t bytes)
-    void pb_scratch_give(void *data)
+cdef extern from "runtime/workspace.h" nogil:
+    void *pb_workspace_alloc(size_t bytes)
+    void pb_workspace_free(void *data)
 
 cdef enum:
     SMALL = 256       # multiplications that cost less than a call of BLAS
     NARROW = 8        # columns that are less than a tile has
-    LONG = 1 << 18    # and those that are worth a thread
-    WIDE = 1 << 16    # elements of a matrix, times a vector, that are worth a thread
+    LONG = 1 << 18    # and per thread, at least
+    WIDE = 1 << 16    # elements of a matrix, times a vector, per thread, at least
     EVEN = 16         # rows that BLAS takes together
-    CONVERTED = 1 << 15   # elements whose conversion is worth a thread
+    CONVERTED = 1 << 15   # elements converted per thread, at least
     BLOCK = 512           # rows and columns, at least, of a part of a long product
     MOMENT_OF_GEMM = 1 << 29    # real multiplications between two questions whether to go on
     MOMENT_OF_GEMV = 1 << 22    # elements of a matrix
@@ -97,7 +97,7 @@ ctypedef fused floating:
     double
 
 
-# A matrix, and where its conjugate goes, perhaps to the same place.
+# A matrix, and where its conjugate goes, perhaps into the same memory.
 ctypedef struct conjugation:
     matrix source
     matrix target
@@ -159,7 +159,7 @@ cdef int new_matrix(
         workspace *space, int which, int64_t rows, int64_t columns, matrix *made) noexcept nogil:
     """Describe a buffer for a copy; it is made once for all products of a thread."""
     if space.copies[which] == NULL:
-        space.copies[which] = <char *>pb_scratch_take(rows * columns * item_size(space.dtype))
+        space.copies[which] = <char *>pb_workspace_alloc(rows * columns * item_size(space.dtype))
     made.data = space.copies[which]
     made.row = columns
     made.column = 1
@@ -536,7 +536,7 @@ cdef void multiply_batches(void *context, int64_t first, int64_t last) noexcept 
             break
     for which in range(NUM_COPIES):
         if space.copies[which] != NULL:
-            pb_scratch_give(space.copies[which])
+            pb_workspace_free(space.copies[which])
 
 
 cdef int multiply_together(batch_of *batch, int64_t batches) noexcept nogil:

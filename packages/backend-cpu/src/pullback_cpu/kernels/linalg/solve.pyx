@@ -19,8 +19,8 @@ cdef extern from "runtime/huge_pages.h" nogil:
     void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
 
 cdef extern from "runtime/detached_call.h" nogil:
-    bint prepare_aside "pb_aside_prepare"()
-    int run_aside "pb_run_aside"(
+    bint prepare_detached "pb_detached_prepare"()
+    int run_detached "pb_run_detached"(
         void (*work)(void *context) noexcept, void (*release)(void *context) noexcept,
         void *context, bint (*stopping)() noexcept)
 
@@ -200,7 +200,7 @@ cdef bint solve_one(pb_call *call, system *of, int64_t batch, element *kind) noe
     copy_in(<const element *>b.data + batch * b.strides[0], b, <element *>of.right)
     if <int64_t>of.n * of.n * (of.n + of.columns) < LONG:
         run_lapack(of)
-    elif run_aside(run_lapack, release, of, stopping):
+    elif run_detached(run_lapack, release, of, stopping):
         return True
     if not all_finite(<element *>of.matrix, <int64_t>of.n * of.n):
         copy_in(<const element *>a.data + batch * a.strides[0], a, <element *>of.matrix)
@@ -264,6 +264,6 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
 cdef uint32_t SOLVED = (
     1 << <int>PB_F32 | 1 << <int>PB_F64 | 1 << <int>PB_C64 | 1 << <int>PB_C128)
 
-if not prepare_aside():
+if not prepare_detached():
     raise MemoryError("no memory to prepare for the end of the process")
 KERNELS = {"solve": new_kernel(SOLVED, kernel_solve)}

@@ -13,8 +13,8 @@ cdef extern from "runtime/huge_pages.h" nogil:
     void advise_huge "pb_advise_huge"(void *data, size_t nbytes) noexcept
 
 cdef extern from "runtime/detached_call.h" nogil:
-    bint prepare_aside "pb_aside_prepare"()
-    int run_aside "pb_run_aside"(
+    bint prepare_detached "pb_detached_prepare"()
+    int run_detached "pb_run_detached"(
         void (*work)(void *context) noexcept, void (*release)(void *context) noexcept,
         void *context, bint (*stopping)() noexcept)
 
@@ -22,10 +22,10 @@ cdef enum:
     MIDDLING = 256  # rows up to which more than one thread gains little; see blas_threads.h
     LONG = 1 << 22  # multiplications from which on LAPACK runs on a thread that can be left behind
 
-cdef enum met:
-    NUMBERS
-    AN_INFINITY     # the factors are NaN, as torch's singular values are
-    A_NAN           # there are no factors
+cdef enum content:
+    ALL_FINITE
+    HAS_INFINITY     # the factors are NaN, as torch's singular values are
+    HAS_NAN           # there are no factors
 
 cdef blas_table *blas = NULL
 
@@ -41,7 +41,7 @@ ctypedef fused part:
     double
 
 
-# Column by column, as LAPACK reads and writes; `scratch` has room for all of it.
+# Column by column, as LAPACK reads and writes; `workspace` has room for all of it.
 cdef struct decomposition:
     int routine                         # in the order of BLAS's types
     int info                            # what LAPACK said
@@ -59,7 +59,7 @@ cdef struct decomposition:
     char *work
     char *rwork
     int *iwork
-    char *scratch
+    char *workspace
 
 
 cdef void copy_in(const element *source, const pb_array *array, element *columns) noexcept nogil:
@@ -75,24 +75,24 @@ cdef void copy_in(const element *source, const pb_array *array, element *columns
                 source[i * array.strides[1] + j * array.strides[2]])
 
 
-cdef met look_at(const part *parts, int64_t n) noexcept nogil:
-    """Say what LAPACK must not get: it may not end where an element is infinite."""
+cdef content find_content(const part *parts, int64_t n) noexcept nogil:
+    """Look for elements that LAPACK must not get: with an infinite one it may not end."""
     cdef part lost = 0
     cdef int64_t start, i
     for start from 0 <= start < n by SPAN:
         if start and stopping():
-            return NUMBERS
+            return ALL_FINITE
         for i in range(start, min(n, start + SPAN)):
             lost += parts[i] - parts[i]
     if lost == 0:
-        return NUMBERS
+        return ALL_FINITE
     for start from 0 <= start < n by SPAN:
         if start and stopping():
-            return A_NAN
+            return HAS_NAN
         for i in range(start, min(n, start + SPAN)):
             if parts[i] != parts[i]:
-                return A_NAN
-    return AN_INFINITY
+                return HAS_NAN
+    return HAS_INFINITY
 
 
 cdef void copy_out(
@@ -112,13 +112,13 @@ cdef void copy_out(
 
 cdef void copy_values(const char *values, const pb_array *array, int64_t batch,
                       bint found) noexcept nogil:
-    cdef int64_t i, place
+    cdef int64_t i, offset
     for i in range(array.shape[1]):
-        place = batch * array.strides[0] + i * array.strides[1]
+        offset = batch * array.strides[0] + i * array.strides[1]
         if array.dtype == <int>PB_F32:
-            (<float *>array.data)[place] = (<const float *>values)[i] if found else <float>NAN
+            (<float *>array.data)[offset] = (<const float *>values)[i] if found else <float>NAN
         else:
-            (<double *>array.data)[place] = (<const double *>values)[i] if found else NAN
+            (<double *>array.data)[offset] = (<const double *>values)[i] if found else NAN
 
 
 cdef void decompose(void *context) noexcept nogil:
@@ -138,7 +138,7 @@ cdef void decompose(void *context) noexcept nogil:
 
 
 cdef void release(void *context) noexcept nogil:
-    free((<decomposition *>context).scratch)
+    free((<decomposition *>context).workspace)
     free(context)
 
 
@@ -160,11 +160,11 @@ cdef bint allocate(decomposition *of) noexcept nogil:
     of.lwork += of.lwork // 1024 + 1    # a large count is rounded in float
     room = ((count + of.lwork) * of.size + (rwork * of.size if of.routine >= 2 else 0)
             + 8 * (small + 1) * sizeof(int))
-    of.scratch = <char *>malloc(room)
-    if of.scratch == NULL or of.info != 0:
+    of.workspace = <char *>malloc(room)
+    if of.workspace == NULL or of.info != 0:
         return False
-    advise_huge(of.scratch, room)
-    of.matrix = of.scratch
+    advise_huge(of.workspace, room)
+    of.matrix = of.workspace
     of.u = of.matrix + <int64_t>of.rows * of.columns * of.size
     of.vh = of.u + <int64_t>of.rows * of.left * of.size
     of.values = of.vh + <int64_t>of.right * of.columns * of.size
@@ -185,19 +185,20 @@ cdef bint decompose_one(
     cdef pb_array *vh = call.out[2]
     cdef int64_t count = <int64_t>of.rows * of.columns
     cdef bint found
-    cdef met elements
+    cdef content elements
     copy_in(<const element *>a.data + batch * a.strides[0], a, <element *>of.matrix)
     if element is float or element is c64:
-        elements = look_at(<const float *>of.matrix, count * sizeof(element) // sizeof(float))
+        elements = find_content(<const float *>of.matrix, count * sizeof(element) // sizeof(float))
     else:
-        elements = look_at(<const double *>of.matrix, count * sizeof(element) // sizeof(double))
-    of.info = elements == A_NAN
-    if elements == NUMBERS:
+        elements = find_content(
+            <const double *>of.matrix, count * sizeof(element) // sizeof(double))
+    of.info = elements == HAS_NAN
+    if elements == ALL_FINITE:
         if count * of.count < LONG:
             decompose(of)
-        elif run_aside(decompose, release, of, stopping):
+        elif run_detached(decompose, release, of, stopping):
             return True
-    found = of.info == 0 and elements == NUMBERS
+    found = of.info == 0 and elements == ALL_FINITE
     copy_out(<element *>of.u, u, <element *>u.data + batch * u.strides[0], found)
     copy_values(of.values, call.out[1], batch, found)
     copy_out(<element *>of.vh, vh, <element *>vh.data + batch * vh.strides[0], found)
@@ -252,6 +253,6 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
 cdef uint32_t DECOMPOSED = (
     1 << <int>PB_F32 | 1 << <int>PB_F64 | 1 << <int>PB_C64 | 1 << <int>PB_C128)
 
-if not prepare_aside():
+if not prepare_detached():
     raise MemoryError("no memory to prepare for the end of the process")
 KERNELS = {"svd": new_kernel(DECOMPOSED, kernel_svd)}

@@ -1,4 +1,5 @@
-# What a convolution and its adjoints share: the sizes, and where windows meet an image.
+# Convolution parameters, and the offsets of a kernel's elements in padded images, for the forward
+# pass and both gradients.
 from libc.stdint cimport int64_t
 
 from pullback_cpu.kernels.common.kernel cimport pb_array, pb_call
@@ -6,10 +7,10 @@ from pullback_cpu.runtime.threads cimport thread_count
 
 cdef enum:
     HELD = 1 << 18   # elements of images that are copied at a time, for each thread
-    PIECE = 1 << 18  # multiplications that are worth a thread
+    GRAIN = 1 << 18  # multiplications per thread, at least
 
 # Sizes by dim, always three: those that are missing have one element.
-ctypedef struct geometry:
+ctypedef struct conv_params:
     int64_t images
     int64_t groups
     int64_t c           # channels of a group of the input
@@ -26,10 +27,10 @@ cdef inline int64_t volume(const int64_t *sizes) noexcept nogil:
     return sizes[0] * sizes[1] * sizes[2]
 
 
-cdef inline geometry read_geometry(
+cdef inline conv_params read_conv_params(
         pb_call *call, const pb_array *image, const pb_array *windows,
         const pb_array *weight) noexcept nogil:
-    cdef geometry shape
+    cdef conv_params shape
     cdef const int64_t *given = call.param[0].ints
     cdef int d, rank = image.ndim - 2, lead = 3 - rank
     shape.images = image.shape[0]
@@ -52,7 +53,7 @@ cdef inline geometry read_geometry(
     return shape
 
 
-cdef inline bint fits_memory(const geometry *shape) noexcept nogil:
+cdef inline bint fits_memory(const conv_params *shape) noexcept nogil:
     """Return whether an image with its padding could be held, so that its size can be computed."""
     cdef double elements = (<double>shape.groups) * (shape.c + shape.o)
     cdef int d
@@ -62,22 +63,22 @@ cdef inline bint fits_memory(const geometry *shape) noexcept nogil:
     return elements < 1e15
 
 
-cdef inline int64_t place_of_tap(
-        const geometry *shape, const int64_t *phases, const int64_t *length, int64_t x, int64_t y,
-        int64_t z) noexcept nogil:
-    """Return where in the planes of a channel the first window meets a place in the kernel."""
-    cdef int64_t place[3]
+cdef inline int64_t offset_of_tap(
+        const conv_params *shape, const int64_t *phases, const int64_t *length, int64_t x,
+        int64_t y, int64_t z) noexcept nogil:
+    """Return where in the planes of a channel the first window has an element of the kernel."""
+    cdef int64_t position[3]
     cdef int64_t phase = 0, shift = 0, d
-    place[0], place[1], place[2] = x, y, z
+    position[0], position[1], position[2] = x, y, z
     for d in range(3):
-        place[d] *= shape.dilation[d]
-        phase = phase * phases[d] + place[d] % shape.stride[d]
-        shift = shift * length[d] + place[d] // shape.stride[d]
+        position[d] *= shape.dilation[d]
+        phase = phase * phases[d] + position[d] % shape.stride[d]
+        shift = shift * length[d] + position[d] // shape.stride[d]
     return phase * volume(length) + shift
 
 
-cdef inline int64_t place_of_row(
-        const geometry *shape, const int64_t *length, bint joined, int64_t row) noexcept nogil:
+cdef inline int64_t offset_of_row(
+        const conv_params *shape, const int64_t *length, bint joined, int64_t row) noexcept nogil:
     """Return the same for a row of the kernel, in an image with its padding."""
     cdef int64_t z = 0
     if not joined:

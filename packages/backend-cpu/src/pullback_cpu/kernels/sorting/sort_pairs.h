@@ -75,7 +75,7 @@ static pb_pair *pb_sort_pairs(pb_pair *pairs, pb_pair *spare, int64_t n, int (*s
 
 /* Move the k pairs of least keys to the front, in the order they have.
  *
- * The k-th key is found digit by digit, the highest first, among the pairs that share the others. */
+ * The k-th key is found digit by digit, the highest first, among pairs that share the others. */
 static void pb_keep_least(pb_pair *pairs, pb_pair *spare, int64_t n, int64_t k, int digits,
                           int (*stopping)(void)) {
     int64_t counts[256], i, end, found, m = n, equal = k;
