@@ -55,8 +55,14 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often each row is run (5)")
     parser.add_argument("--threads", type=int, nargs="+", choices=(1, 2), help="(1 2)")
     parser.add_argument("--quick", action="store_true", help="less work: shows that it runs")
-    slack = {"nargs": "?", "type": float, "const": 1.0, "metavar": "FACTOR"}
-    parser.add_argument("--check", **slack, help="fail when over budget, or over FACTOR times it")
+    parser.add_argument(
+        "--check",
+        nargs="?",
+        type=float,
+        const=1.0,
+        metavar="FACTOR",
+        help="fail when over budget, or over FACTOR times it",
+    )
     parser.add_argument("--module", default="pullback", help="what is measured (pullback)")
     parser.add_argument("--torch", default="torch", help="what it is measured against (torch)")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of --module")
