@@ -1,9 +1,9 @@
 """Render a kernel template: ``python render.py template.pyx.in output.pyx output.pyx.dep``.
 
-Templates are written in the language of Cython's own Tempita, the only template language of the
-kernels. They see the table of dtypes.py, and ``include(name, **values)`` renders another template
-of their folder in place. The third file lists for ninja what the output was made from. At the top
-of the repository ``nox -s expand -- NAME`` prints the output.
+Templates are written in the language of Tempita, as Cython ships it, the only template language of
+the kernels. They see the table of dtypes.py, and ``include(name, **values)`` renders another
+template of their folder in place. The third file lists for ninja what the output was made from.
+At the top of the repository ``nox -s expand -- NAME`` prints the output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What pullback's plugin manager finds in this package: the device ``cpu`` and its kernels."""
+"""The plugin hooks of this package: the device ``cpu`` and its kernels."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@
 #define PB_TILE_THREE 3
 #define PB_TILE_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #endif
-/* What PB_CASE_OF makes of so many rows, for each number of vectors. */
+/* PB_CASE_OF for a number of rows and each number of vectors. */
 #define PB_TILE_CASE(rows) \
     PB_CASE_OF(rows, 1) PB_CASE_OF(rows, 2) PB_CASE_OF(rows, 4) PB_CASE_OF(rows, 8)
 #define PB_TILE_VECTORS(rows) ((rows) <= PB_TILE_THREE / 2 ? 8 : (rows) <= PB_TILE_THREE ? 4 : 2)
@@ -57,7 +57,7 @@
 #define PB_DEPTH_BYTES 2048
 #define PB_PANEL_SIZE 8192 /* elements of a panel that is copied to the stack */
 
-/* What one part of a large product is: tiles below each other, few enough that threads share parts
+/* One part of a large product: tiles below each other, few enough that threads share parts
  * evenly, and panels beside each other that stay in a cache. */
 #define PB_GROUP_TILES 2
 #define PB_GROUP_PANELS 8

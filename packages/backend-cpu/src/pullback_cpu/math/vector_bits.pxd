@@ -1,4 +1,4 @@
-# What the vector functions share: bits, polynomials, exact products, rounding.
+# Helpers of the vector functions: bits, polynomials, exact products, rounding.
 #
 # Functions in files vector_*.pxd have no branches, so that a loop over contiguous memory becomes
 # vector instructions. Float constants are typed locals: a bare literal would be a double.

@@ -1,9 +1,9 @@
 /* A call that cannot be ended from outside, run on a thread of its own.
  *
- * The caller waits and asks whether to go on. If not, it leaves the thread behind: that works until
- * its call returns, then it frees what it worked on. Nothing else can be done about it: a thread
- * that is ended by force leaves locks and buffers of its library taken. So the context holds all
- * memory that the call reads and writes, and nothing of the caller's.
+ * The caller waits and polls for an interrupt. If there is one, it leaves the thread behind, which
+ * works until its call returns and then frees what it worked on. Nothing else can be done about it:
+ * a thread that is ended by force leaves locks and buffers of its library taken. So the context
+ * holds all memory that the call reads and writes, and nothing of the caller's.
  *
  * A process may end meanwhile. It must not come to the destructors of the library, which free what
  * the thread works on and wait for threads that wait for each other. */
@@ -22,7 +22,7 @@ typedef void (*pb_detached_work)(void *context);
 #include <time.h>
 #include <unistd.h>
 
-#define PB_DETACHED_WAIT 10000000   /* nanoseconds between two questions */
+#define PB_DETACHED_WAIT 10000000   /* nanoseconds between two polls */
 #define PB_DETACHED_LEFT 2          /* calls of one kind that may be left behind at a time */
 #define PB_DETACHED_STACK (8 << 20) /* bytes: as much as a main thread has */
 

@@ -1,4 +1,4 @@
-"""Which build of the kernels is used.
+"""The choice of the instruction set: which build of the kernels is loaded.
 
 Kernels that gain from wide vectors are compiled from one source for several instruction sets, and
 their modules are named after them: ``unary_baseline`` runs everywhere, ``unary_avx2`` and

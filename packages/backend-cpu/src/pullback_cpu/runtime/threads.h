@@ -9,7 +9,7 @@
  * There is one job at a time: a call from within a chunk, or while another thread has a job, runs
  * alone. A process that forks leaves its threads behind; the child starts its own.
  *
- * A long chunk is run some grains at a time. In between the caller asks core whether to go on, and
+ * A long chunk is run some grains at a time. In between the caller polls core for an interrupt, and
  * notifies its helpers when it shall not: then the rest of the job is left out. */
 #ifndef PULLBACK_CPU_THREADS_H
 #define PULLBACK_CPU_THREADS_H
@@ -21,11 +21,11 @@ typedef void (*pb_body)(void *context, int64_t first, int64_t last);
 
 #define PB_THREADS_LARGEST 1024
 #define PB_CHUNKS_PER_THREAD 8 /* so that one slow thread does not hold up the others */
-#define PB_GRAINS 32           /* of a chunk that are run before the first question */
+#define PB_GRAINS 32           /* of a chunk that are run before the first poll */
 
 static int pb_never(void) { return 0; }
 
-static int (*pb_ask)(void) = pb_never; /* the question `pb_interrupted` of abi.h */
+static int (*pb_ask)(void) = pb_never; /* `pb_interrupted` of abi.h */
 
 static int pb_stopping(void);
 
@@ -207,7 +207,7 @@ static void pb_start_workers(int count, unsigned number) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* Wait until the last helper has left, and ask meanwhile. */
+/* Wait until the last helper has left, and poll for an interrupt. */
 static void pb_wait_for_helpers(void) {
     struct timespec until;
     pb_spin(&pb_team.working, 0, 1);

@@ -3,9 +3,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 cdef enum:
-    SPAN = 1 << 18  # elements that are worked on between two questions whether to go on
+    SPAN = 1 << 18  # elements between two polls for an interrupt
 
-# What is done for the elements, rows or blocks from ``first`` up to ``last``.
+# The body of a parallel loop, for the elements, rows or blocks from ``first`` up to ``last``.
 ctypedef void (*parallel_body)(void *context, int64_t first, int64_t last) noexcept nogil
 
 

@@ -26,9 +26,9 @@ cdef bint parallel_for(int64_t n, int64_t grain, parallel_body body, void *conte
 
 
 cdef bint stopping() noexcept nogil:
-    """Return whether the call shall end. What takes longer than some milliseconds asks.
+    """Return whether the call shall end. Loops that take longer than some milliseconds poll this.
 
-    ``parallel_for`` asks between parts of its chunks, so a body asks only within one grain.
+    ``parallel_for`` polls between parts of its chunks, so a body polls only within one grain.
     """
     return pb_stopping()
 

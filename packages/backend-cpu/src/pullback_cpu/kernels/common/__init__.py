@@ -1,1 +1,1 @@
-"""What kernels share: loops over strides, and drivers of elementwise ops and reductions."""
+"""Shared by all kernels: loops over strides, and drivers of elementwise ops and reductions."""

@@ -31,7 +31,7 @@ cdef inline int run_elementwise(
         pb_call *call, inner_loop loop, int nin, bint moves=False) noexcept nogil:
     """Run ``loop`` over the output and the ``nin`` inputs of an elementwise call.
 
-    A loop that ``moves`` elements, and does nothing else, is as good for strided ones.
+    A loop that only ``moves`` elements takes strided ones too, without buffers.
     """
     cdef pb_array *array = call.out[0]
     cdef char *data[MAX_OPERANDS]

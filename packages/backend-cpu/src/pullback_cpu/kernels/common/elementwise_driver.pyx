@@ -21,12 +21,12 @@ cdef enum:
     BLOCK = 16          # rows and columns from which a transposition pays
     BUFFER = 16384      # bytes of an operand's part of a strip
     CHUNK = 256         # elements of a strided row that are buffered at a time
-    BUFFERED = 1 << 12  # elements of it between two questions
+    BUFFERED = 1 << 12  # elements of it between two polls for an interrupt
     WIDEST = 16         # bytes of an element
     WORTH_BUFFER = 64   # elements of a row
     LONG = 65536        # elements from which on several threads share a call
     GRAIN = 32768       # elements per thread, at least
-    LARGE = 1 << 23     # bytes of an output that will hardly stay in a cache
+    LARGE = 1 << 23     # bytes of an output that does not fit into a cache
     PAGE = 4096         # bytes
     TOUCHED = PAGE << 12        # bytes of pages that may all be new
 
@@ -47,7 +47,7 @@ ctypedef struct elementwise:
     bint crosses[LOOP_OPERANDS]      # this operand is transposed
     int64_t rows                     # or, of a tiled call, strips
     bint large                       # a tiled call's output is
-    int64_t span                     # elements of a row between two questions
+    int64_t span                     # elements of a row between two polls
     int error
 
 

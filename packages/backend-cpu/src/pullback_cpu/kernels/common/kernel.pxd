@@ -1,4 +1,4 @@
-# What every kernel module shares: element sizes, error messages, capsules, complex numbers.
+# Shared by every kernel module: element sizes, error messages, capsules, complex numbers.
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf

@@ -1,4 +1,4 @@
-# How strided elements get into contiguous buffers and out of them.
+# Copies of strided elements into contiguous buffers and out of them, and transpositions.
 from libc.stdint cimport int64_t
 
 # Copy n elements; strides count elements.

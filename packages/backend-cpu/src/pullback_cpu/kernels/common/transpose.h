@@ -56,7 +56,7 @@ PB_DEFINE_UNBLOCKED(16, pb_words)
 #define PB_STREAM(out, vector) memcpy(out, &vector, sizeof(vector))
 #define PB_STREAMS_END() ((void)0)
 #endif
-/* How the halves of two vectors interleave: 0, N, 1, N + 1 ... and N/2, N + N/2 ... */
+/* Indices that interleave halves of two vectors: 0, N, 1, N + 1 ... and N/2, N + N/2 ... */
 #define PB_LOW4 0, 4, 1, 5
 #define PB_HIGH4 2, 6, 3, 7
 #define PB_LOW8 0, 8, 1, 9, 2, 10, 3, 11

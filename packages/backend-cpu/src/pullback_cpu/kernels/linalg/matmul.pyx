@@ -24,7 +24,7 @@ cdef enum:
     EVEN = 16         # rows that BLAS takes together
     CONVERTED = 1 << 15   # elements converted per thread, at least
     BLOCK = 512           # rows and columns, at least, of a part of a long product
-    MOMENT_OF_GEMM = 1 << 29    # real multiplications between two questions whether to go on
+    MOMENT_OF_GEMM = 1 << 29    # real multiplications between two polls for an interrupt
     MOMENT_OF_GEMV = 1 << 22    # elements of a matrix
 
 cdef blas_table *blas = NULL
@@ -38,7 +38,7 @@ cdef double ZERO[2]
 ONE_FLOAT[0] = ONE_DOUBLE[0] = 1
 
 
-# Which copy a buffer of a call is for.
+# Indices of the copies of operands that a call may keep.
 cdef enum:
     COPY_A
     COPY_B
@@ -49,9 +49,9 @@ cdef enum:
     NUM_COPIES
 
 
-# What one thread of a call needs besides its operands.
+# The buffers of one thread of a call.
 ctypedef struct workspace:
-    int dtype    # of what is multiplied: float32 for 16-bit numbers
+    int dtype    # of the factors; float32 for 16-bit numbers
     int routine  # its number in the table of BLAS routines
     bint conj_a, conj_b  # this factor is the conjugate of the values in memory
     char *copies[NUM_COPIES]  # owned, may be NULL

@@ -143,7 +143,7 @@ cdef int eliminate(element *a, int64_t n, element *b, int64_t columns) noexcept 
     return 0
 
 
-# What LAPACK works on; all memory is the system's own.
+# The operands of one LAPACK call; it owns all of their memory.
 cdef struct system:
     int routine         # in the order of BLAS's types
     int n

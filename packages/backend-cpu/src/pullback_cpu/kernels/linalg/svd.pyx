@@ -44,7 +44,7 @@ ctypedef fused part:
 # Column by column, as LAPACK reads and writes; `workspace` has room for all of it.
 cdef struct decomposition:
     int routine                         # in the order of BLAS's types
-    int info                            # what LAPACK said
+    int info                            # LAPACK's result code
     int rows
     int columns
     int count                           # of singular values

@@ -1,6 +1,6 @@
 /* Sorting pairs of a key and an index by merging, and finding those of least keys.
  *
- * What takes long asks `stopping` now and then. If the call shall end, the pairs are left in some
+ * Long loops poll `stopping`. If the call shall end, the pairs are left in some
  * order; what is returned holds pairs of the same line all the same. */
 #ifndef PULLBACK_CPU_PAIRS_H
 #define PULLBACK_CPU_PAIRS_H
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PB_PAIRS_SHORT 16       /* are sorted by insertion */
-#define PB_PAIRS_SPAN (1 << 18) /* are worked on between two questions */
+#define PB_PAIRS_SPAN (1 << 18) /* between two polls for an interrupt */
 
 typedef struct {
     uint64_t key;
