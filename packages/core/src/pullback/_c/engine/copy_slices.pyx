@@ -261,8 +261,8 @@ cdef object forward_as_strided_backward(Op op, PyObject **args, PyObject *target
     if (sizes == <object>args[2] and steps == <object>args[3] and start == <object>args[4]
             and target == NULL):
         return grad
-    ndim = layout_parse(sizes, shape, "as_strided_backward", "geometry")
-    layout_parse(steps, strides, "as_strided_backward", "geometry")
+    ndim = layout_parse(sizes, shape, "as_strided_backward", "layout")
+    layout_parse(steps, strides, "as_strided_backward", "layout")
     whole = layout_new(ndim, shape, strides)
     try:
         ndim = layout_parse(<object>args[2], shape, "as_strided_backward", "size")
