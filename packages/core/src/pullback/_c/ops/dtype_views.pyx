@@ -166,7 +166,7 @@ cdef Tensor reread(Tensor self, pb_layout *layout, int64_t offset, int dtype):
 
 
 cdef str type_name(int dtype):
-    from pullback.ops.rules.dims import type_name as found
+    from pullback.ops.rules.dtypes import type_name as found
     return found(dtype_object(dtype))
 
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from pullback.ops.rules.dims import dtype_named
+from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.table.primitives_api import beside, run_primitive
 from pullback.ops.table.samples import TESTED, UNFILLED, Dtype, T, case
 from pullback.ops.table.schema import FLOATING, INTEGRAL, op, ops

@@ -13,17 +13,17 @@ from pullback.ops.creation.random import (
     draw_permutation,
     draw_uniform,
 )
-from pullback.ops.rules.dims import (
+from pullback.ops.rules.arguments import as_int, check_float
+from pullback.ops.rules.dtypes import (
     accumulate_dtype,
     cast_to,
     check_dtype,
     dtype_named,
-    is_meta,
     type_name,
     unsupported,
 )
-from pullback.ops.shape.meshgrid import _pair_shape
-from pullback.ops.shape.rearrange import whole
+from pullback.ops.rules.operands import is_meta
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty
 from pullback.ops.table.samples import TESTED, Dtype, T, case, fixed
@@ -70,8 +70,7 @@ def _coins(self, p, generator):
                 "(a probability lies outside of [0, 1])"
             )
         return _uniform_numbers(self, generator, accumulate_dtype(p.dtype)) < p
-    if isinstance(p, bool) or not isinstance(p, (int, float)):
-        raise TypeError(f"bernoulli(): argument 'p' must be float, not {type(p).__name__}")
+    check_float(p, "bernoulli", "p")
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
     check_dtype("bernoulli", self, "biuf")
@@ -150,7 +149,7 @@ def _normal_of(mean, std, generator):
     if dtype.kind not in "fc":
         raise unsupported("normal", dtype)
     if len(tensors) == 2:
-        shape = _pair_shape(shape, tuple(std.shape))
+        shape = broadcast_shape(shape, tuple(std.shape))
     numbers = _normal_numbers(shape, dtype, tensors[0].device, generator)
     return cast_to(numbers * std + mean, dtype)
 
@@ -335,7 +334,7 @@ def _within_range(weights):
 
 
 def _multinomial(self, num_samples, replacement, generator):
-    count = whole(num_samples, "multinomial", "num_samples")
+    count = as_int(num_samples, "multinomial", "num_samples")
     if self.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not self.dtype.is_floating_point:
@@ -411,7 +410,7 @@ def _check_largest(n, dtype):
 
 
 def _randperm(n, generator, out, dtype, layout, device, pin_memory, requires_grad):
-    n = whole(n, "randperm", "n")
+    n = as_int(n, "randperm", "n")
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
     dtype = result_dtype(dtype, out)

@@ -11,7 +11,7 @@ from pullback.ops.creation.create import (
     result_dtype,
     with_requires_grad,
 )
-from pullback.ops.rules.dims import dtype_named
+from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.table.samples import TESTED, T, case
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, INTEGRAL, op, ops
 

@@ -10,14 +10,9 @@ from pullback.ops.creation.create import (
     run_arange,
     with_requires_grad,
 )
-from pullback.ops.rules.dims import (
-    cast_to,
-    default_dtype,
-    dtype_named,
-    type_name,
-    unsupported,
-)
-from pullback.ops.shape.rearrange import row_major, sizes_of, whole
+from pullback.ops.rules.arguments import as_int, sizes_of
+from pullback.ops.rules.dtypes import cast_to, default_dtype, dtype_named, type_name, unsupported
+from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.primitives_api import run_primitive, writable
 from pullback.ops.table.samples import COUNTED, NO_PART, TESTED, UNFILLED, T, at, case, constant
 from pullback.ops.table.schema import COMPLEX, FLOATING, NUMBERS, op, ops
@@ -31,8 +26,8 @@ def _count_up(count, dtype, device):
 
 
 def _eye(n, m, out, dtype, layout, device, pin_memory, requires_grad):
-    n = whole(n, "eye", "n")
-    m = n if m is None else whole(m, "eye", "m")
+    n = as_int(n, "eye", "n")
+    m = n if m is None else as_int(m, "eye", "m")
     for name, size in (("n", n), ("m", m)):
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
@@ -81,7 +76,7 @@ def _end(name, argument, value):
 def _ends(name, start, end, steps, out, dtype):
     """Return the checked ends, the number of steps and the dtype of a sequence."""
     start, end = _end(name, "start", start), _end(name, "end", end)
-    steps = whole(steps, name, "steps")
+    steps = as_int(steps, name, "steps")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     dtype = result_dtype(dtype, out)
@@ -173,7 +168,7 @@ factory(
 def _vander(x, N, increasing):
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
-    count = x.shape[0] if N is None else whole(N, "vander", "N")
+    count = x.shape[0] if N is None else as_int(N, "vander", "N")
     if count < 0:
         raise RuntimeError("N must be non-negative.")
     x = x if x.dtype.kind in "fc" else cast_to(x, dtype_named("int64"))
@@ -306,8 +301,8 @@ def _count_lower(rows, columns, offset):
 
 def _triangle_indices(name, below):
     def composite(row, col, offset, dtype, device, layout, pin_memory):
-        row, col = whole(row, name, "row"), whole(col, name, "col")
-        offset = whole(offset, name, "offset")
+        row, col = as_int(row, name, "row"), as_int(col, name, "col")
+        offset = as_int(offset, name, "offset")
         for argument, size in (("row", row), ("col", col)):
             if size < 0:
                 raise RuntimeError(f"{argument} must be non-negative, got{size}")

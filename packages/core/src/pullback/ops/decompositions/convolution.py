@@ -1,13 +1,8 @@
 """Convolutions in other ops: unrolled windows and matrix products."""
 
-from pullback.ops.nn.windows import (
-    add_windows,
-    inside,
-    pad_zeros,
-    product,
-    window_view,
-)
-from pullback.ops.rules.dims import accumulate_dtype
+from pullback.ops.nn.windows import add_windows, inside, pad_zeros, window_view
+from pullback.ops.rules.dtypes import accumulate_dtype
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_primitive
 from pullback.ops.table.schema import ops

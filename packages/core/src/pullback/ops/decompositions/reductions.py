@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pullback.ops.rules.dims import (
-    cast_to,
-    count_of,
-    default_dtype,
-    dtype_named,
-    multiply_runs,
-    scan,
-    wrap_dim,
-    wrap_dims,
-)
+from pullback.ops.rules.associative_scan import multiply_runs, scan
+from pullback.ops.rules.dims import count_of, wrap_dim, wrap_dims
+from pullback.ops.rules.dtypes import cast_to, default_dtype, dtype_named
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.schema import ops
 

@@ -6,7 +6,8 @@ takes ``inplace``. 16-bit dtypes are computed in float32 and rounded once.
 
 import math
 
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.arguments import check_str
+from pullback.ops.rules.dtypes import require
 from pullback.ops.rules.elementwise_util import look_at, number, wide
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed
@@ -363,10 +364,7 @@ def _gelu_tanh_backward_reference(np, grad, self):
 
 
 def _gelu(self, approximate):
-    if not isinstance(approximate, str):
-        raise TypeError(
-            f"gelu(): argument 'approximate' must be str, not {type(approximate).__name__}"
-        )
+    check_str(approximate, "gelu", "approximate")
     if approximate not in ("none", "tanh"):
         raise RuntimeError("gelu(): approximate argument must be either none or tanh.")
     return ops._gelu(require("gelu", FLOATING, self), approximate)

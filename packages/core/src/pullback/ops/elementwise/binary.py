@@ -3,6 +3,7 @@
 import cmath
 import math
 
+from pullback.ops.rules.arguments import check_str
 from pullback.ops.rules.elementwise_util import (
     UNDERIVED,
     is_tensor,
@@ -143,10 +144,7 @@ binary_op(
 def _div_rounded(self, other, rounding_mode):
     if rounding_mode is None:
         return ops.div(self, other)
-    if not isinstance(rounding_mode, str):
-        raise TypeError(
-            f"div(): argument 'rounding_mode' must be str, not {type(rounding_mode).__name__}"
-        )
+    check_str(rounding_mode, "div", "rounding_mode")
     if rounding_mode not in ("trunc", "floor"):
         raise RuntimeError(
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' "

@@ -3,7 +3,7 @@
 import math
 
 from pullback.ops.decompositions.activations import above_larger
-from pullback.ops.rules.dims import dtype_named
+from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.elementwise_util import (
     UNDERIVED,
     common_dtype,

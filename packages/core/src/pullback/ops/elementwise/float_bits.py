@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 
-from pullback.ops.rules.dims import dtype_named
+from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.elementwise_util import is_tensor, promoted
 from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, binary, case, fixed, unary

@@ -1,7 +1,7 @@
 """Piecewise linear activation functions."""
 
 from pullback.ops.elementwise.activations import BOTH, F, activation, activation_samples
-from pullback.ops.rules.dims import require, unsupported
+from pullback.ops.rules.dtypes import require, unsupported
 from pullback.ops.rules.elementwise_util import look_at, number, wide
 from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, kink
 from pullback.ops.table.samples import T, case

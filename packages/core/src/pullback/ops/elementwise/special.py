@@ -3,7 +3,8 @@
 import math
 
 from pullback.ops.elementwise.binary_composite import number_among, xlogy_with
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.arguments import check_float
+from pullback.ops.rules.dtypes import require
 from pullback.ops.rules.elementwise_util import look_at, no_derivative, wide
 from pullback.ops.table.kinks import INFINITY, NAN, POLE, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, binary, case, fixed, unary
@@ -126,8 +127,7 @@ def _bounds(eps):
     """Return the bounds that logit clamps to, or None; torch ignores a negative eps."""
     if eps is None:
         return None
-    if isinstance(eps, bool) or not isinstance(eps, (int, float)):
-        raise TypeError(f"logit(): argument 'eps' must be float, not {type(eps).__name__}")
+    check_float(eps, "logit", "eps")
     return None if eps < 0 else (eps, 1 - eps)
 
 

@@ -1,6 +1,6 @@
 """Elementwise ops of three operands: addcmul, addcdiv, lerp."""
 
-from pullback.ops.rules.dims import dtype_named, unsupported
+from pullback.ops.rules.dtypes import dtype_named, unsupported
 from pullback.ops.rules.elementwise_util import (
     is_tensor,
     look_at,

@@ -1,6 +1,6 @@
 """Elementwise ops of one operand."""
 
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.dtypes import require
 from pullback.ops.table.kinks import INFINITY, JUMP, POLE, kink
 from pullback.ops.table.samples import T, case, references_of, unary
 from pullback.ops.table.schema import (

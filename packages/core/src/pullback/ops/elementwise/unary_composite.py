@@ -2,7 +2,7 @@
 
 import math
 
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.dtypes import require
 from pullback.ops.rules.elementwise_util import wide
 from pullback.ops.table.kinks import INFINITY, JUMP, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, T, case, fixed, unary

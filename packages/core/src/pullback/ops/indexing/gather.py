@@ -1,7 +1,9 @@
 """Reading and adding elements along one dim, at the positions of an index tensor."""
 
 from pullback.ops.indexing.index import as_index
-from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart, wrap_dim
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import dtype_named
+from pullback.ops.rules.operands import as_vector, kept_apart
 from pullback.ops.table.primitives_api import new_empty, run_primitive, writable
 from pullback.ops.table.samples import T, at, case, references_of
 from pullback.ops.table.schema import op, ops

@@ -2,7 +2,9 @@
 
 import warnings
 
-from pullback.ops.rules.dims import as_vector, dtype_named, kept_apart
+from pullback.ops.rules.dtypes import dtype_named
+from pullback.ops.rules.operands import as_vector, kept_apart
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, writable
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
 from pullback.ops.table.schema import op, ops
@@ -89,23 +91,14 @@ def _broadcast_indices(indices):
     shape = ()
     for index in indices:
         try:
-            shape = _broadcast_shape(shape, tuple(index.shape))
-        except ValueError:
+            shape = broadcast_shape(shape, index.shape)
+        except RuntimeError:
             shapes = ", ".join(str(list(i.shape)) for i in indices)
             raise IndexError(
                 "shape mismatch: indexing tensors could not be broadcast together "
                 f"with shapes {shapes}"
             ) from None
     return shape, [index.expand(shape) for index in indices]
-
-
-def _broadcast_shape(a, b):
-    length = max(len(a), len(b))
-    a, b = (1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b
-    for x, y in zip(a, b):
-        if x != y and x != 1 and y != 1:
-            raise ValueError
-    return tuple(y if x == 1 else x for x, y in zip(a, b))
 
 
 def _indexed_dims(self, indices):

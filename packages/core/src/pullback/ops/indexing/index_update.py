@@ -7,15 +7,9 @@ from pullback.ops.indexing.scatter import (
     _scatter_values,
     takes_extremes,
 )
-from pullback.ops.rules.dims import (
-    as_vector,
-    cast_to,
-    dtype_named,
-    is_meta,
-    kept_apart,
-    type_name,
-    wrap_dim,
-)
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import cast_to, check_long_index, dtype_named, type_name
+from pullback.ops.rules.operands import as_vector, is_meta, kept_apart
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
@@ -148,10 +142,7 @@ def _index_copy(self, dim, index, source):
     dim = wrap_dim(dim, self.ndim, name)
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
-    if index.dtype.name != "int64":
-        raise RuntimeError(
-            f"{name}(): Expected a long tensor for index, but got {type_name(index.dtype)}"
-        )
+    check_long_index(name, index)
     if source.dtype != self.dtype:
         raise RuntimeError(
             f"{name}(): self and source expected to have the same dtype, but got "

@@ -1,12 +1,8 @@
 """Elements chosen by a mask."""
 
-from pullback.ops.rules.dims import (
-    as_vector,
-    cast_to,
-    dtype_named,
-    is_meta,
-    type_name,
-)
+from pullback.ops.rules.dtypes import cast_to, dtype_named, type_name
+from pullback.ops.rules.operands import as_vector, is_meta
+from pullback.ops.rules.shapes import broadcast_shape, product
 from pullback.ops.table.samples import COUNTED, T, case, mask, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -15,8 +11,6 @@ references = references_of("scatter")
 
 def _together(self, mask):
     """Return two tensors broadcast to one shape."""
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     shape = broadcast_shape(self.shape, mask.shape)
     return self.expand(shape), mask.expand(shape)
 
@@ -30,8 +24,6 @@ def _masked_select(self, mask):
 
 
 def _masked_select_vjp(g, self_like, mask):
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     shape = broadcast_shape(self_like.shape, mask.shape)
     return ops.masked_scatter(ops.new_zeros(g, shape), mask, g)
 
@@ -84,9 +76,7 @@ def _masked_scatter(self, mask, source):
 
 
 def _masked_source_vjp(g, mask, source_like):
-    from pullback.ops.linalg.matmul import count_elements
-
-    size = count_elements(source_like.shape)
+    size = product(source_like.shape)
     if not size or not g.numel():
         return ops._zeros_like(source_like)
     positions = ops.clamp(_source_positions(mask.expand(g.shape)), max=size - 1)

@@ -4,14 +4,9 @@ import math
 
 from pullback.ops.indexing.gather import padded_to, run_along, scatter_into, scatter_operands
 from pullback.ops.reductions.sorting import _sort_raw
-from pullback.ops.rules.dims import (
-    as_vector,
-    cast_to,
-    check_dtype,
-    dtype_named,
-    kept_apart,
-    wrap_dim,
-)
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named
+from pullback.ops.rules.operands import as_vector, kept_apart
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import writable

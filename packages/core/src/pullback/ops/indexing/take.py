@@ -1,13 +1,10 @@
 """Elements chosen by their positions in the flat tensor."""
 
 from pullback.ops.indexing.index import write_at
-from pullback.ops.rules.dims import (
-    as_vector,
-    is_meta,
-    kept_apart,
-    type_name,
-    wrap_dim,
-)
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import check_long_index, type_name
+from pullback.ops.rules.operands import as_vector, is_meta, kept_apart
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
@@ -17,10 +14,7 @@ references = references_of("scatter")
 
 
 def _check_flat(name, index, numel):
-    if index.dtype.name != "int64":
-        raise RuntimeError(
-            f"{name}(): Expected a long tensor for index, but got {type_name(index.dtype)}"
-        )
+    check_long_index(name, index)
     if is_meta(index) or not index.numel():
         return
     wrong = (index < -numel) | (index >= numel)
@@ -45,11 +39,7 @@ def _take(self, index):
 
 
 def _take_vjp(g, self_like, index):
-    from pullback.ops.linalg.matmul import count_elements
-
-    return ops.index_backward(g, (count_elements(self_like.shape),), (index,)).reshape(
-        self_like.shape
-    )
+    return ops.index_backward(g, (product(self_like.shape),), (index,)).reshape(self_like.shape)
 
 
 op(
@@ -160,7 +150,7 @@ def _take_along_dim(self, indices, dim):
         )
     dim = wrap_dim(dim, self.ndim, "take_along_dim")
     if self.ndim:
-        from pullback.ops.linalg.matmul import broadcast_shape
+        from pullback.ops.rules.shapes import broadcast_shape
 
         mine, other = list(self.shape), list(indices.shape)
         mine[dim] = other[dim] = 1

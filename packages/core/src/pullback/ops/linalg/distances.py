@@ -3,7 +3,8 @@
 import math
 
 from pullback.ops.reductions.norms import reads_norm
-from pullback.ops.rules.dims import dtype_named, type_name, unsupported
+from pullback.ops.rules.dtypes import dtype_named, type_name, unsupported
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.kinks import INFINITY, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, NUMBERS, op, ops
@@ -135,8 +136,6 @@ def _cdist(x1, x2, p, compute_mode):
     if compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     _check_rows(x1, x2, p)
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     batch = broadcast_shape(x1.shape[:-2], x2.shape[:-2])
     x1, x2 = x1.expand((*batch, *x1.shape[-2:])), x2.expand((*batch, *x2.shape[-2:]))
     by_product = _MODES[compute_mode]
@@ -314,8 +313,6 @@ def _cosine_similarity(x1, x2, dim, eps):
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {type_name(common)}"
         )
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     shape = broadcast_shape(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
     sizes = [ops.clamp_min(ops.norm(x, 2, dim, True), eps) for x in (x1, x2)]

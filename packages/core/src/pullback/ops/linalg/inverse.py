@@ -4,7 +4,8 @@ import itertools
 import warnings
 from collections import namedtuple
 
-from pullback.ops.rules.dims import type_name
+from pullback.ops.rules.dtypes import check_inexact, type_name
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops
@@ -38,11 +39,7 @@ def _check_square(name, self):
 
 
 def _check_solvable(name, self):
-    if not (self.is_floating_point() or self.is_complex()):
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got "
-            f"{type_name(self.dtype)}"
-        )
+    check_inexact(name, self)
     if self.dtype.itemsize == 2:
         raise RuntimeError(
             f"{name}: Low precision dtypes not supported. Got {type_name(self.dtype)}"
@@ -251,8 +248,6 @@ def _solve_ex(name, self, other, left):
             f"{name}: Incompatible shapes of A and B for the equation {equation} "
             f"({size}x{size} and {other.shape[-2]}x{other.shape[-1]})"
         )
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     batch = broadcast_shape(self.shape[:-2], other.shape[:-2])
     self = self.expand((*batch, size, size))
     other = other.expand((*batch, *other.shape[-2:]))

@@ -1,6 +1,8 @@
 """Products of matrices and vectors, and products that are added."""
 
-from pullback.ops.rules.dims import type_name
+from pullback.ops.rules.arguments import check_number
+from pullback.ops.rules.dtypes import type_name
+from pullback.ops.rules.shapes import broadcast_shape, check_vectors, product
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import ALL, COMPLEX, FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -101,21 +103,14 @@ def _matmul(self, other):
     if other.ndim == 1:
         return ops.matmul(self, other.unsqueeze(1)).squeeze(-1)
     if other.ndim == 2:
-        rows = self.reshape(count_elements(self.shape[:-1]), self.shape[-1])
+        rows = self.reshape(product(self.shape[:-1]), self.shape[-1])
         return ops._unsafe_view(ops.mm(rows, other), (*self.shape[:-1], other.shape[-1]))
     return _batched(self, other)
 
 
-def count_elements(sizes):
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
-
-
 def _batched(self, other):
     batch = broadcast_shape(self.shape[:-2], other.shape[:-2])
-    count = count_elements(batch)
+    count = product(batch)
     if self.shape[-1] != other.shape[-2]:
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: "
@@ -124,19 +119,6 @@ def _batched(self, other):
     left = self.expand((*batch, *self.shape[-2:])).reshape(count, *self.shape[-2:])
     right = other.expand((*batch, *other.shape[-2:])).reshape(count, *other.shape[-2:])
     return ops._unsafe_view(ops.bmm(left, right), (*batch, self.shape[-2], other.shape[-1]))
-
-
-def broadcast_shape(a, b):
-    length = max(len(a), len(b))
-    a = (1,) * (length - len(a)) + tuple(a)
-    b = (1,) * (length - len(b)) + tuple(b)
-    for d, (x, y) in enumerate(zip(a, b)):
-        if x != y and x != 1 and y != 1:
-            raise RuntimeError(
-                f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
-                f"at non-singleton dimension {d}"
-            )
-    return tuple(y if x == 1 else x for x, y in zip(a, b))
 
 
 op(
@@ -228,8 +210,7 @@ op(
 
 def _factor(name, value, dtype, of):
     """Read alpha or beta as a number of a dtype; integers cut it."""
-    if not isinstance(value, (bool, int, float, complex)):
-        raise TypeError(f"{of}(): argument '{name}' must be Number, not {type(value).__name__}")
+    check_number(value, of, name)
     if isinstance(value, complex) and not dtype.is_complex:
         raise RuntimeError(f"value cannot be converted to type {type_name(dtype)} without overflow")
     return value if dtype.is_floating_point or dtype.is_complex else int(value)
@@ -298,9 +279,7 @@ op(
 
 
 def _addr(self, vec1, vec2, beta, alpha):
-    for name, vector in (("vec1", vec1), ("vec2", vec2)):
-        if vector.ndim != 1:
-            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {vector.ndim}-D")
+    check_vectors("addr", vec1=vec1, vec2=vec2)
     product = vec1.unsqueeze(1) * vec2
     self = self.expand(product.shape)
     whole = not any(t.is_floating_point() or t.is_complex() for t in (self, product))

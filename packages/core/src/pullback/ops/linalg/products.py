@@ -2,8 +2,9 @@
 
 import warnings
 
-from pullback.ops.linalg.matmul import broadcast_shape, count_elements
-from pullback.ops.rules.dims import check_dtype, type_name
+from pullback.ops.rules.dims import check_dim
+from pullback.ops.rules.dtypes import check_dtype, check_inexact, type_name
+from pullback.ops.rules.shapes import broadcast_shape, check_vectors, product
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -14,9 +15,7 @@ references = references_of("linalg")
 
 
 def _outer(self, vec2):
-    for name, vector in (("self", self), ("vec2", vec2)):
-        if vector.ndim != 1:
-            raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector.ndim}-D")
+    check_vectors("outer", self=self, vec2=vec2)
     return self.unsqueeze(1) * vec2
 
 
@@ -84,11 +83,7 @@ def _contracted(a, b, dims):
         raise RuntimeError("both dimension lists should have same length")
     for tensor, axes in ((a, first), (b, second)):
         for d in axes:
-            if not -tensor.ndim <= d < tensor.ndim:
-                raise IndexError(
-                    f"Dimension out of range (expected to be in range of "
-                    f"[{-tensor.ndim}, {tensor.ndim - 1}], but got {d})"
-                )
+            check_dim(d, tensor.ndim)
     return [d % a.ndim for d in first], [d % b.ndim for d in second]
 
 
@@ -113,13 +108,11 @@ def _tensordot(a, b, dims):
             a = ops.sum(a, x, True, dtype=a.dtype)
     rows = [d for d in range(a.ndim) if d not in first]
     columns = [d for d in range(b.ndim) if d not in second]
-    inner = count_elements([a.shape[d] for d in first])
+    inner = product([a.shape[d] for d in first])
     shape = [a.shape[d] for d in rows] + [b.shape[d] for d in columns]
-    left = a.permute(tuple(rows + first)).reshape(
-        (count_elements([a.shape[d] for d in rows]), inner)
-    )
+    left = a.permute(tuple(rows + first)).reshape((product([a.shape[d] for d in rows]), inner))
     right = b.permute(tuple(second + columns)).reshape(
-        (inner, count_elements([b.shape[d] for d in columns]))
+        (inner, product([b.shape[d] for d in columns]))
     )
     return ops.mm(left, right).reshape(tuple(shape))
 
@@ -218,11 +211,7 @@ def _turned(self, dim, steps):
 def _check_cross(self, other, dim):
     if self.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    if not -self.ndim <= dim < self.ndim:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-self.ndim}, "
-            f"{self.ndim - 1}], but got {dim})"
-        )
+    check_dim(dim, self.ndim)
     m, n = self.shape[dim], other.shape[dim]
     if m != 3 or n != 3:
         raise RuntimeError(
@@ -303,11 +292,7 @@ op(
 
 
 def _vecdot(x, y, dim):
-    if not (x.is_floating_point() or x.is_complex()):
-        raise RuntimeError(
-            f"linalg.vecdot: Expected a floating point or complex tensor as input. "
-            f"Got {type_name(x.dtype)}"
-        )
+    check_inexact("linalg.vecdot", x)
     if x.dtype != y.dtype:
         raise RuntimeError(
             f"linalg.vecdot: Expected x and y to have the same dtype, but found x "

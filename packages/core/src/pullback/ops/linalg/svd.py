@@ -5,7 +5,8 @@ from collections import namedtuple
 
 from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
 from pullback.ops.nn.losses.util import all_hold
-from pullback.ops.rules.dims import cast_to, type_name, unsupported, wrap_dim
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import cast_to, check_inexact, type_name, unsupported
 from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
@@ -128,11 +129,7 @@ def _checked(name, self):
     """Check that the operand is a floating matrix or a batch of them."""
     if self.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
-    if self.dtype.kind not in "fc":
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got "
-            f"{type_name(self.dtype)}"
-        )
+    check_inexact(name, self)
     return self
 
 

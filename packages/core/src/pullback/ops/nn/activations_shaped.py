@@ -2,7 +2,8 @@
 
 import warnings
 
-from pullback.ops.rules.dims import implicit_dim, require, unsupported, wrap_dim
+from pullback.ops.rules.dims import implicit_dim, wrap_dim
+from pullback.ops.rules.dtypes import require, unsupported
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, constant
 from pullback.ops.table.schema import FLOATING, op, ops

@@ -2,7 +2,7 @@
 
 import math
 
-from pullback.ops.rules.dims import accumulate_dtype, cast_to, type_name
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, mask, references_of
 from pullback.ops.table.schema import FLOATING, op, ops

@@ -7,8 +7,8 @@ from pullback.ops.nn.pooling import (
     nested,
     sliding_spec,
 )
-from pullback.ops.nn.windows import product
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.dtypes import require
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import OWN_DTYPE
 from pullback.ops.table.samples import T, case, references_of

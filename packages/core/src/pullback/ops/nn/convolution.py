@@ -6,12 +6,10 @@ the derivative by w is w = W(x, y). Each derivative of one of the three is one o
 
 import functools
 
-from pullback.ops.nn.windows import (
-    by_sizes,
-    integers,
-    window_counts,
-)
-from pullback.ops.rules.dims import type_name, unsupported
+from pullback.ops.nn.windows import window_counts
+from pullback.ops.rules.arguments import as_int, integers
+from pullback.ops.rules.dtypes import type_name, unsupported
+from pullback.ops.rules.shapes import by_sizes
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, NUMBERS, op, ops
 
@@ -129,9 +127,7 @@ def _spread(value, rank, name, argument):
 
 
 def _check_groups(groups, name):
-    if isinstance(groups, bool) or not hasattr(groups, "__index__"):
-        raise TypeError(f"{name}(): argument 'groups' must be int, not {type(groups).__name__}")
-    if groups <= 0:
+    if as_int(groups, name, "groups") <= 0:
         raise RuntimeError("non-positive groups is not supported")
 
 

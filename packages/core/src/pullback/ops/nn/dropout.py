@@ -5,7 +5,7 @@ Source of alpha dropout: Klambauer et al., "Self-normalizing neural networks", 2
 
 import warnings
 
-from pullback.ops.rules.dims import check_dtype, type_name
+from pullback.ops.rules.dtypes import check_dtype, check_takes_floats
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -26,10 +26,7 @@ def _check(name, p, error=ValueError):
 
 def _check_floating(self):
     check_dtype("bernoulli_scalar_cpu_", self, "biuf")
-    if not self.is_floating_point():
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {type_name(self.dtype)}"
-        )
+    check_takes_floats(self)
 
 
 def _kept(self, shape, p):

@@ -3,7 +3,7 @@
 import warnings
 
 from pullback.ops.nn.losses.util import all_hold
-from pullback.ops.rules.dims import cast_to, check_dtype, dtype_named, type_name
+from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of

@@ -4,8 +4,9 @@ import itertools
 import warnings
 
 from pullback.ops.nn.interpolation import cubic_weights
-from pullback.ops.nn.windows import product
-from pullback.ops.rules.dims import accumulate_dtype, require, type_name
+from pullback.ops.rules.arguments import check_sequence
+from pullback.ops.rules.dtypes import accumulate_dtype, require, type_name
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -264,11 +265,7 @@ def _affine_grid_generator(theta, size, align_corners):
 def _check_affine(theta, size):
     if not theta.dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
-    if not isinstance(size, (tuple, list)):
-        raise TypeError(
-            f"affine_grid(): argument 'size' (position 2) must be tuple of ints, not "
-            f"{type(size).__name__}"
-        )
+    check_sequence(size, "affine_grid", "size", 2)
     size = tuple(size)
     if len(size) not in (4, 5):
         raise NotImplementedError(

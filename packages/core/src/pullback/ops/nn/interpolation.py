@@ -5,7 +5,7 @@ import math
 import struct
 import warnings
 
-from pullback.ops.rules.dims import accumulate_dtype, cast_to, dtype_named, unsupported
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, dtype_named, unsupported
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put, run_primitive
 from pullback.ops.table.samples import T, case, references_of

@@ -1,7 +1,7 @@
 """Elements around the ends of dims: a constant, or the tensor's own mirrored or repeated."""
 
-from pullback.ops.nn.windows import integers
-from pullback.ops.rules.dims import accumulate_dtype, require
+from pullback.ops.rules.arguments import check_sequence, integers
+from pullback.ops.rules.dtypes import accumulate_dtype, require
 from pullback.ops.table.primitives_api import new_empty, new_filled, put
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import ALL, BOOL, NUMBERS, op, ops
@@ -15,10 +15,7 @@ def _ends(pad):
 
 
 def _check_pad(self, pad, name):
-    if not isinstance(pad, (tuple, list)):
-        raise TypeError(
-            f"{name}(): argument 'pad' (position 2) must be tuple of ints, not {type(pad).__name__}"
-        )
+    check_sequence(pad, name, "pad", 2)
     return integers(pad, name, "pad")
 
 

@@ -1,5 +1,6 @@
 """Elements moved between channels and positions."""
 
+from pullback.ops.rules.arguments import as_int
 from pullback.ops.table.primitives_api import new_empty, put
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import op, ops
@@ -112,11 +113,7 @@ def _channel_shuffle(self, groups):
         raise RuntimeError(
             f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(shape)}"
         )
-    if isinstance(groups, bool) or not hasattr(groups, "__index__"):
-        raise TypeError(
-            f"channel_shuffle(): argument 'groups' must be int, not {type(groups).__name__}"
-        )
-    if groups <= 0:
+    if as_int(groups, "channel_shuffle", "groups") <= 0:
         raise RuntimeError(
             f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
         )

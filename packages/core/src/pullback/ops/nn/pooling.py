@@ -2,8 +2,9 @@
 
 import functools
 
-from pullback.ops.nn.windows import integers, product
-from pullback.ops.rules.dims import require
+from pullback.ops.rules.arguments import integers
+from pullback.ops.rules.dtypes import require
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import EACH_WRITTEN, Fixed, kink
 from pullback.ops.table.primitives_api import INT64_DTYPE, OWN_DTYPE, new_filled, run_primitive
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of

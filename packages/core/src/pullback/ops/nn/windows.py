@@ -2,38 +2,18 @@
 
 import itertools
 
-from pullback.ops.rules.dims import accumulate_dtype, require
+from pullback.ops.rules.arguments import integers
+from pullback.ops.rules.dims import check_dim
+from pullback.ops.rules.dtypes import accumulate_dtype, require
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.primitives_api import new_empty, new_filled, put
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import BOOL, FLOAT_COMPLEX, op, ops
 
 references = references_of("windows")
 
+
 # -- arguments and sizes ---------------------------------------------------------------------------
-
-
-def integers(value, name, argument):
-    """Return an int, or a sequence of ints, as a tuple of ints."""
-    given = value if isinstance(value, (tuple, list)) else (value,)
-    for item in given:
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise TypeError(
-                f"{name}(): argument '{argument}' must be tuple of ints, not {type(item).__name__}"
-            )
-    return tuple([item.__index__() for item in given])
-
-
-def product(sizes):
-    """Return the number of elements of a shape."""
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
-
-
-def by_sizes(sizes):
-    """Return sizes as torch's messages write them: 3 x 4."""
-    return " x ".join(str(size) for size in sizes)
 
 
 def window_counts(sizes, kernel, stride, dilation):
@@ -116,19 +96,9 @@ def at_position(windows, position, rank):
 # -- Tensor.unfold ---------------------------------------------------------------------------------
 
 
-def _checked_dim(self, dimension):
-    ndim = max(self.ndim, 1)
-    if not -ndim <= dimension < ndim:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-ndim}, "
-            f"{ndim - 1}], but got {dimension})"
-        )
-    return dimension % ndim
-
-
 def _unfold_dim(self, dimension, size, step):
     dimension, size, step = integers((dimension, size, step), "unfold", "dimension, size and step")
-    dim = _checked_dim(self, dimension)
+    dim = check_dim(dimension, max(self.ndim, 1))
     length = self.shape[dim] if self.ndim else 1
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")

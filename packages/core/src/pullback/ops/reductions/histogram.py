@@ -3,18 +3,17 @@
 import math
 from collections import namedtuple
 
-from pullback.ops.rules.dims import (
+from pullback.ops.rules.arguments import as_int, check_number
+from pullback.ops.rules.dtypes import (
     accumulate_dtype,
-    as_int,
     cast_to,
     check_dtype,
-    check_number,
     dtype_named,
-    is_meta,
     type_name,
     unsupported,
 )
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
+from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
@@ -235,7 +234,7 @@ op(
 
 def _bincount(self, weights, minlength):
     check_dtype("bincount", self, "iu")
-    if as_int(minlength, "minlength", "bincount") < 0:
+    if as_int(minlength, "bincount", "minlength") < 0:
         raise RuntimeError("minlength should be >= 0")
     if weights is not None and tuple(weights.shape) != tuple(self.shape):
         raise RuntimeError("weights should be 1-d and have the same length as input")
@@ -280,7 +279,7 @@ def _limits(name, self, low, high):
 
 
 def _check_bins(bins):
-    as_int(bins, "bins", "histogram")
+    as_int(bins, "histogram", "bins")
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
 
@@ -305,7 +304,7 @@ def _histc(self, bins, min, max):
         )
     _check_bins(bins)
     for bound, argument in ((min, "min"), (max, "max")):
-        check_number(bound, argument, "histc")
+        check_number(bound, "histc", argument)
     if max < min:
         raise RuntimeError("torch.histc: max must be larger than min")
     flat = self.reshape(-1)

@@ -5,17 +5,11 @@ import warnings
 from collections import namedtuple
 
 from pullback.ops.decompositions import reductions
-from pullback.ops.nn.windows import integers
 from pullback.ops.reductions.quantile import SINGLE_DOUBLE
-from pullback.ops.rules.dims import (
-    accumulate_dtype,
-    cast_to,
-    check_number,
-    count_of,
-    is_meta,
-    type_name,
-    wrap_dims,
-)
+from pullback.ops.rules.arguments import check_number, integers
+from pullback.ops.rules.dims import count_of, wrap_dims
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
+from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import FEW, new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import (
@@ -50,7 +44,7 @@ def _deviation(name, self, dim, unbiased, correction):
     if unbiased is not None and correction is not None:
         raise TypeError(f"{name}() takes either unbiased or correction, not both")
     if correction is not None:
-        check_number(correction, "correction", name)
+        check_number(correction, name, "correction")
     else:
         correction = 1 if unbiased is None or unbiased else 0
     if dim is not None:

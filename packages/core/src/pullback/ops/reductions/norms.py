@@ -2,14 +2,9 @@
 
 import math
 
-from pullback.ops.rules.dims import (
-    accumulate_dtype,
-    cast_to,
-    check_number,
-    type_name,
-    wrap_dim,
-    wrap_dims,
-)
+from pullback.ops.rules.arguments import check_number
+from pullback.ops.rules.dims import wrap_dim, wrap_dims
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, check_inexact, type_name
 from pullback.ops.table.kinks import INFINITY, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, Dtype, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -19,11 +14,7 @@ references = references_of("reductions")
 
 def _check_norm(self, order, dim, dtype):
     """Check that the operand has a vector norm."""
-    if self.dtype.kind not in "fc":
-        raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as "
-            f"input. Got {type_name(self.dtype)}"
-        )
+    check_inexact("linalg.vector_norm", self)
     if dtype is not None:
         if dtype.kind not in "fc" or dtype.is_complex != self.is_complex():
             raise RuntimeError(
@@ -179,7 +170,7 @@ def _norm(self, p, dim, keepdim, dtype):
             )
         p = 2
     p = 2 if p is None else p
-    check_number(p, "p", "norm")
+    check_number(p, "norm", "p")
     _check_norm(self, p, dim, dtype)
     if dtype is not None:
         self = cast_to(self, dtype)
@@ -236,7 +227,7 @@ op(
 
 
 def _dist(self, other, p):
-    check_number(p, "p", "dist")
+    check_number(p, "dist", "p")
     gap = self - other
     if gap.dtype.kind not in "fc":
         raise RuntimeError(
@@ -277,8 +268,8 @@ op(
 
 
 def _renorm(self, p, dim, maxnorm):
-    check_number(p, "p", "renorm")
-    check_number(maxnorm, "maxnorm", "renorm")
+    check_number(p, "renorm", "p")
+    check_number(maxnorm, "renorm", "maxnorm")
     if isinstance(p, complex) or p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:

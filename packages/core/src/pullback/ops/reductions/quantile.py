@@ -3,17 +3,11 @@
 import math
 from collections import namedtuple
 
-from pullback.ops.rules.dims import (
-    cast_to,
-    check_dtype,
-    check_number,
-    choose_along,
-    dtype_named,
-    is_meta,
-    restore_chosen,
-    share_evenly,
-    wrap_dim,
-)
+from pullback.ops.reductions.choose import choose_along, restore_chosen, share_evenly
+from pullback.ops.rules.arguments import check_number
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named
+from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.kinks import JUMP, kink
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import (
@@ -207,7 +201,7 @@ def _check_quantile(name, self, q, interpolation):
     if self.dtype.name not in ("float32", "float64"):
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
     if not hasattr(q, "shape"):
-        check_number(q, "q", name)
+        check_number(q, name, "q")
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
         return ops.new_full(self, (), q)

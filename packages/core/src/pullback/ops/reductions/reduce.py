@@ -5,19 +5,9 @@ from collections import namedtuple
 
 from pullback.ops.decompositions import reductions
 from pullback.ops.decompositions.reductions import logsumexp
-from pullback.ops.rules.dims import (
-    cast_to,
-    check_dtype,
-    check_nonempty_dim,
-    choose_along,
-    default_dtype,
-    dtype_named,
-    restore_chosen,
-    share_evenly,
-    type_name,
-    wrap_dim,
-    wrap_dims,
-)
+from pullback.ops.reductions.choose import choose_along, restore_chosen, share_evenly
+from pullback.ops.rules.dims import check_nonempty_dim, wrap_dim, wrap_dims
+from pullback.ops.rules.dtypes import cast_to, check_dtype, default_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import FEW, new_empty, reduce_by, run_primitive
 from pullback.ops.table.samples import (

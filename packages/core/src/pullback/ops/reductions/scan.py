@@ -4,18 +4,11 @@ import math
 from collections import namedtuple
 
 from pullback.ops.decompositions.reductions import logcumsumexp
-from pullback.ops.rules.dims import (
-    as_int,
-    cast_to,
-    check_dtype,
-    dtype_named,
-    is_meta,
-    recur_backwards,
-    shifted,
-    unsupported,
-    wrap_dim,
-    wrap_dims,
-)
+from pullback.ops.rules.arguments import as_int
+from pullback.ops.rules.associative_scan import recur_backwards, shifted
+from pullback.ops.rules.dims import check_has_dims, wrap_dim, wrap_dims
+from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, unsupported
+from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive, whole_batch
 from pullback.ops.table.samples import KINKS, NO_PART, SPECIAL, Dtype, T, case, fixed, references_of
@@ -265,7 +258,7 @@ def _join_for_diff(self, prepend, append, dim):
 def _diff(self, n, dim, prepend, append):
     if not self.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
-    if as_int(n, "n", "diff") < 0:
+    if as_int(n, "diff", "n") < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     dim = wrap_dim(dim, self.ndim, "diff")
     if n == 0:
@@ -334,8 +327,7 @@ def _check_trapezoid(name, y, x, dx):
 
 
 def _trapezoid(y, x, dx, dim):
-    if not y.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    check_has_dims(y, dim)
     dim = wrap_dim(dim, y.ndim, "trapezoid")
     _check_trapezoid("trapezoid", y, x, dx)
     if not y.shape[dim]:

@@ -2,18 +2,11 @@
 
 from collections import namedtuple
 
+from pullback.ops.reductions.choose import choose_along, restore_chosen
 from pullback.ops.reductions.histogram import find_positions
-from pullback.ops.rules.dims import (
-    as_int,
-    cast_to,
-    check_dtype,
-    check_nonempty_dim,
-    choose_along,
-    dtype_named,
-    restore_chosen,
-    type_name,
-    wrap_dim,
-)
+from pullback.ops.rules.arguments import as_int
+from pullback.ops.rules.dims import check_has_dims, check_nonempty_dim, wrap_dim
+from pullback.ops.rules.dtypes import cast_to, check_dtype, dtype_named, type_name
 from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import compiled
@@ -113,7 +106,7 @@ op(
 
 
 def _topk(self, k, dim, largest, sorted):
-    axis, k = wrap_dim(dim, self.ndim, "topk"), as_int(k, "k", "topk")
+    axis, k = wrap_dim(dim, self.ndim, "topk"), as_int(k, "topk", "k")
     if not 0 <= k <= (self.shape[axis] if self.ndim else 1):
         raise RuntimeError("selected index k out of range")
     if self.dtype.kind in "bc":
@@ -158,7 +151,7 @@ op(
 
 
 def _kthvalue(self, k, dim, keepdim):
-    axis, k = wrap_dim(dim, self.ndim, "kthvalue"), as_int(k, "k", "kthvalue")
+    axis, k = wrap_dim(dim, self.ndim, "kthvalue"), as_int(k, "kthvalue", "k")
     check_dtype("kthvalue", self, "iuf")
     check_nonempty_dim("kthvalue", self, axis)
     if not 0 < k <= (self.shape[axis] if self.ndim else 1):
@@ -260,8 +253,7 @@ def _rank_columns(table):
 
 def _rows_of(name, self, dim):
     """Return self as a table with a row for each slice of a dim."""
-    if not self.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    check_has_dims(self, dim)
     dim = wrap_dim(dim, self.ndim, name)
     moved = ops.movedim(self, dim, 0)
     if (not self.shape[dim] and 0 in moved.shape[1:]) or (not self.numel() and self.shape[dim]):

@@ -2,7 +2,8 @@
 
 import functools
 
-from pullback.ops.rules.dims import default_dtype, dtype_named, unsupported
+from pullback.ops.rules.arguments import check_number
+from pullback.ops.rules.dtypes import default_dtype, dtype_named, unsupported
 from pullback.ops.table.schema import ops
 
 UNDERIVED = dict.fromkeys(("grad", "gradgrad", "compiled"), "it has no derivative, as in torch")
@@ -70,10 +71,7 @@ def number(name, argument, value, self):
         )
     if is_tensor(value) and value.ndim == 0:
         return value.item()
-    if not isinstance(value, (int, float, complex)):
-        raise TypeError(
-            f"{name}(): argument '{argument}' must be Number, not {type(value).__name__}"
-        )
+    check_number(value, name, argument)
     return value
 
 

@@ -12,7 +12,7 @@ alone; they differ in exceptions, and in torch's words:
 - ``frexp``: exact, for mantissa and exponent.
 """
 
-from pullback.ops.rules.dims import type_name
+from pullback.ops.rules.dtypes import type_name
 
 _C_NAMES = {
     "uint8": "unsigned char",

@@ -1,7 +1,8 @@
 """Matrices made of diagonals, and copies with a part replaced."""
 
+from pullback.ops.rules.arguments import as_int, sizes_of
 from pullback.ops.rules.dims import wrap_dim
-from pullback.ops.shape.rearrange import row_major, sizes_of, whole
+from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.samples import MEMORY, T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
 
@@ -11,7 +12,7 @@ references = references_of("rearrange")
 
 
 def _diag_embed(self, offset, dim1, dim2):
-    offset = whole(offset, "diag_embed", "offset")
+    offset = as_int(offset, "diag_embed", "offset")
     ndim = self.ndim + 1
     first, second = (wrap_dim(dim, ndim, "diag_embed") for dim in (dim1, dim2))
     if first == second:
@@ -50,7 +51,7 @@ op(
 
 
 def _diag(self, diagonal):
-    diagonal = whole(diagonal, "diag", "diagonal")
+    diagonal = as_int(diagonal, "diag", "diagonal")
     if self.ndim == 1:
         return ops.diag_embed(self, diagonal)
     if self.ndim == 2:

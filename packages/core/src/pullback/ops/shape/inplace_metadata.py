@@ -1,6 +1,6 @@
 """Tensors that get another shape or other memory in place. ``shape`` has the in-place views."""
 
-from pullback.ops.rules.dims import type_name
+from pullback.ops.rules.dtypes import type_name
 from pullback.ops.rules.elementwise_util import no_derivative
 from pullback.ops.table.primitives_api import new_empty
 from pullback.ops.table.samples import MEMORY, UNFILLED, T, case

@@ -1,5 +1,6 @@
 """Joins of several tensors."""
 
+from pullback.ops.rules.dims import check_dim
 from pullback.ops.shape.copy import join_raw
 from pullback.ops.table.samples import (
     T,
@@ -36,12 +37,7 @@ def _cat_forward(tensors, dim):
     tensors, shape = some, list(some[0].shape)
     if not shape:
         raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
-    if not -len(shape) <= dim < len(shape):
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-len(shape)}, "
-            f"{len(shape) - 1}], but got {dim})"
-        )
-    dim %= len(shape)
+    dim = check_dim(dim, len(shape))
     for number, tensor in enumerate(tensors[1:], 1):
         if tensor.ndim != len(shape):
             raise RuntimeError(
@@ -109,12 +105,7 @@ def _stack(tensors, dim):
                 f"stack expects each tensor to be equal size, but got {list(shape)} "
                 f"at entry 0 and {list(tensor.shape)} at entry {number}"
             )
-    rank = len(shape) + 1
-    if not -rank <= dim < rank:
-        raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-rank}, "
-            f"{rank - 1}], but got {dim})"
-        )
+    check_dim(dim, len(shape) + 1)
     return join_raw(_common(tensors), dim, True)
 
 

@@ -3,7 +3,9 @@
 import math
 import warnings
 
-from pullback.ops.rules.dims import dtype_named
+from pullback.ops.rules.arguments import check_str
+from pullback.ops.rules.dtypes import dtype_named
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.shape.join import listed
 from pullback.ops.table.samples import NO_PART, T, case, real, references_of
 from pullback.ops.table.schema import op, ops
@@ -15,20 +17,8 @@ def _broadcast_tensors(tensors):
     tensors = listed("broadcast_tensors", tensors)
     shape = ()
     for tensor in tensors:
-        shape = _pair_shape(shape, tuple(tensor.shape))
+        shape = broadcast_shape(shape, tuple(tensor.shape))
     return tuple([tensor if tensor.shape == shape else tensor.expand(shape) for tensor in tensors])
-
-
-def _pair_shape(a, b):
-    length = max(len(a), len(b))
-    a, b = (1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b
-    for d, (x, y) in enumerate(zip(a, b)):
-        if x != y and x != 1 and y != 1:
-            raise RuntimeError(
-                f"The size of tensor a ({x}) must match the size of tensor b ({y}) "
-                f"at non-singleton dimension {d}"
-            )
-    return tuple(y if x == 1 else x for x, y in zip(a, b))
 
 
 op(
@@ -71,10 +61,7 @@ def _meshgrid(tensors, indexing):
             stacklevel=2,
         )
         indexing = "ij"
-    if not isinstance(indexing, str):
-        raise TypeError(
-            f"meshgrid(): argument 'indexing' must be str, not {type(indexing).__name__}"
-        )
+    check_str(indexing, "meshgrid", "indexing")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'

@@ -1,6 +1,7 @@
 """The same elements elsewhere: turned, shifted, or cut to a triangle."""
 
-from pullback.ops.rules.dims import wrap_dim, wrap_dims
+from pullback.ops.rules.arguments import as_int, sizes_of
+from pullback.ops.rules.dims import check_has_dims, wrap_dim, wrap_dims
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case
 from pullback.ops.table.schema import op, ops
@@ -15,30 +16,6 @@ _PAIRS = (
     ((0, 3), (0, 1)),
     ((), ()),
 )
-
-
-def sizes_of(sizes, name="", argument=""):
-    """Return sizes or dims that were given as one number or as a sequence.
-
-    Raises: TypeError for anything else.
-    """
-    if hasattr(sizes, "__index__"):
-        return (sizes,)
-    if not isinstance(sizes, (tuple, list)):
-        raise TypeError(
-            f"{name}(): argument '{argument}' must be tuple of ints, not {type(sizes).__name__}"
-        )
-    return tuple(sizes)
-
-
-def whole(value, name, argument):
-    """Return an integer argument.
-
-    Raises: TypeError for what is none.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}(): argument '{argument}' must be int, not {type(value).__name__}")
-    return value.__index__()
 
 
 def row_major(self):
@@ -148,7 +125,7 @@ def _rot90(self, k, dims):
     from pullback._c.ops.create import data_alias
 
     first, second = _rotation(self, dims)
-    k = whole(k, "rot90", "k") % 4
+    k = as_int(k, "rot90", "k") % 4
     if k == 0:
         return row_major(self)
     if k == 2:
@@ -203,8 +180,7 @@ def _roll(self, shifts, dims):
             )
         out = self
         for count, d in zip(shifts, dims):
-            if not self.ndim and self.numel():
-                raise IndexError(f"Dimension specified as {d} but tensor has no dimensions")
+            check_has_dims(self, d)
             out = _shift(out, count, wrap_dim(d, self.ndim, "roll"))
     return _unshared(self, out)
 
@@ -250,7 +226,7 @@ def _triangle(name):
     """Return the forward pass of tril or triu."""
 
     def forward(self, diagonal):
-        diagonal = whole(diagonal, name, "diagonal")
+        diagonal = as_int(diagonal, name, "diagonal")
         if self.ndim < 2:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         out = new_empty(self, self.shape)

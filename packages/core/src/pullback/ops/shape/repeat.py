@@ -1,7 +1,9 @@
 """The same elements several times."""
 
-from pullback.ops.rules.dims import unsupported, wrap_dim
-from pullback.ops.shape.rearrange import row_major, sizes_of, whole
+from pullback.ops.rules.arguments import as_int, sizes_of
+from pullback.ops.rules.dims import check_has_dims, wrap_dim
+from pullback.ops.rules.dtypes import unsupported
+from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
@@ -12,7 +14,7 @@ references = references_of("rearrange")
 def _repeats(self, repeats):
     """Return the repeats, and the shape with as many dims."""
     repeats = tuple(
-        whole(count, "repeat", "repeats") for count in sizes_of(repeats, "repeat", "repeats")
+        as_int(count, "repeat", "repeats") for count in sizes_of(repeats, "repeat", "repeats")
     )
     lead = len(repeats) - self.ndim
     if lead < 0:
@@ -170,11 +172,10 @@ def _repeat_interleave(self, repeats, dim, output_size):
         return ops.cast(_sources(self, output_size), self.dtype)
     if dim is None:
         self, dim = self.reshape(-1), 0
-    elif not self.ndim:
-        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
+    check_has_dims(self, dim)
     dim = wrap_dim(dim, self.ndim, "repeat_interleave")
     if not hasattr(repeats, "numel"):
-        return _copies(self, whole(repeats, "repeat_interleave", "repeats"), dim, output_size)
+        return _copies(self, as_int(repeats, "repeat_interleave", "repeats"), dim, output_size)
     if repeats.ndim == 0 or repeats.numel() == 1:
         repeats = repeats.reshape(-1).expand((self.shape[dim],))
     elif repeats.ndim != 1:

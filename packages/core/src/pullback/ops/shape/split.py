@@ -1,7 +1,8 @@
 """Splits into parts of a dim: by number of parts, sizes, or indices."""
 
-from pullback.ops.rules.dims import is_meta, wrap_dim
-from pullback.ops.shape.rearrange import whole
+from pullback.ops.rules.arguments import as_int
+from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.operands import is_meta
 from pullback.ops.shape.views import view_op
 from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import (
@@ -97,7 +98,7 @@ def _cuts(name, self, sections, indices, dim):
     if hasattr(sections, "numel"):
         sections, indices = _read_sections(sections)
     if indices is None and not isinstance(sections, (tuple, list)):
-        count = whole(sections, name, "sections")
+        count = as_int(sections, name, "sections")
         if count <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {count}")
         if count > size + MOST_PARTS:
@@ -110,7 +111,7 @@ def _cuts(name, self, sections, indices, dim):
         room_for_views(count, name)
         cuts = [size // count * part + min(part, size % count) for part in range(1, count)]
     else:
-        cuts = [whole(cut, name, "indices") for cut in (sections if indices is None else indices)]
+        cuts = [as_int(cut, name, "indices") for cut in (sections if indices is None else indices)]
     return list(zip([0, *cuts], [*cuts, size]))
 
 
@@ -195,7 +196,7 @@ def _split_at(name, needed, dim_of):
             )
         dim = dim_of(self)
         if indices is None and not isinstance(sections, (tuple, list)):
-            count = whole(sections, name, "sections")
+            count = as_int(sections, name, "sections")
             if count == 0 or self.shape[dim] % count:
                 raise RuntimeError(
                     f"torch.{name} attempted to split along dimension {dim}, but "
@@ -246,7 +247,7 @@ def _unsafe_split(self, split_size, dim):
 op(
     "unsafe_split(self: Tensor, split_size: int, dim: int = 0) -> Tensor[]",
     forward=lambda self, split_size, dim: _unsafe_split(
-        self, whole(split_size, "unsafe_split", "split_size"), dim
+        self, as_int(split_size, "unsafe_split", "split_size"), dim
     ),
     vjp={"self": split_parts},
     batch="along",

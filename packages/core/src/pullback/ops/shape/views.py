@@ -1,7 +1,8 @@
 """Views of all elements: order, number and size of dims, strides."""
 
-from pullback.ops.nn.windows import integers
-from pullback.ops.rules.dims import wrap_dim
+from pullback.ops.rules.arguments import check_sequence, integers
+from pullback.ops.rules.dims import check_dim, wrap_dim
+from pullback.ops.rules.shapes import product
 from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.samples import (
     DETACHED,
@@ -274,23 +275,14 @@ op(
 
 
 def _flatten(self, start_dim, end_dim):
-    ndim = max(self.ndim, 1)
-    for d in (start_dim, end_dim):
-        if not -ndim <= d < ndim:
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-ndim}, "
-                f"{ndim - 1}], but got {d})"
-            )
-    start, end = start_dim % ndim, end_dim % ndim
+    start, end = (check_dim(d, max(self.ndim, 1)) for d in (start_dim, end_dim))
     if start > end:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if not self.ndim:
         return self.reshape(1)
     if start == end:
         return self
-    count = 1
-    for size in self.shape[start : end + 1]:
-        count *= size
+    count = product(self.shape[start : end + 1])
     return self.reshape((*self.shape[:start], count, *self.shape[end + 1 :]))
 
 
@@ -447,11 +439,7 @@ op(
 
 def _unflatten(self, dim, sizes):
     dim = wrap_dim(dim, self.ndim, "unflatten")
-    if not isinstance(sizes, (tuple, list)):
-        raise TypeError(
-            f"unflatten(): argument 'sizes' (position 2) must be tuple of ints, not "
-            f"{type(sizes).__name__}"
-        )
+    check_sequence(sizes, "unflatten", "sizes", 2)
     if not sizes:
         raise RuntimeError("unflatten: sizes must be non-empty")
     if not self.ndim:

@@ -12,7 +12,7 @@ from pullback.ops.nn.losses.util import (
     reduced,
     share,
 )
-from pullback.ops.rules.dims import check_dtype, type_name
+from pullback.ops.rules.dtypes import check_dtype, check_takes_floats, type_name
 from pullback.ops.table.kinks import POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
@@ -206,10 +206,7 @@ op(
 def _with_logits(self, target, weight, pos_weight, reduction):
     """The checks of both forms."""
     check_dtype("log_sigmoid_cpu", self, "f")
-    if not target.is_floating_point():
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {type_name(target.dtype)}"
-        )
+    check_takes_floats(target)
     for name, value in (("weight", weight), ("pos_weight", pos_weight)):
         check_no_grad("binary_cross_entropy_with_logits", name, value)
     self, target = promoted_floats("log_sigmoid_cpu", self, target)
@@ -295,10 +292,7 @@ op(
 
 def _soft_margin_loss(self, target, size_average, reduce, reduction):
     reduction = checked_reduction(size_average, reduce, reduction)
-    if not self.is_floating_point():
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {type_name(self.dtype)}"
-        )
+    check_takes_floats(self)
     check_no_grad("soft_margin_loss", "target", target)
     self, target = broadcast(self, target)
     return ops._soft_margin_loss(self, target, reduction)

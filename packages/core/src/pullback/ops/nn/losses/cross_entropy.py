@@ -3,7 +3,7 @@
 import functools
 
 from pullback.ops.nn.losses.util import REDUCTIONS, checked_reduction, reduced
-from pullback.ops.rules.dims import dtype_named, type_name, unsupported
+from pullback.ops.rules.dtypes import dtype_named, type_name, unsupported
 from pullback.ops.table.primitives_api import OWN_DTYPE
 from pullback.ops.table.samples import T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops

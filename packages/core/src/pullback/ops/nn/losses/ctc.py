@@ -9,7 +9,7 @@ those from it, both in logarithms and with the state's own probability.
 import math
 
 from pullback.ops.nn.losses.util import checked_reduction, numbered_reduction
-from pullback.ops.rules.dims import cast_to, dtype_named, unsupported
+from pullback.ops.rules.dtypes import cast_to, dtype_named, unsupported
 from pullback.ops.rules.elementwise_util import is_tensor, no_derivative
 from pullback.ops.table.primitives_api import new_filled
 from pullback.ops.table.samples import COUNTED, T, case, fixed, references_of

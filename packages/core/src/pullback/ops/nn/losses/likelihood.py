@@ -11,7 +11,7 @@ from pullback.ops.nn.losses.util import (
     numbered_reduction,
     reduced,
 )
-from pullback.ops.rules.dims import type_name
+from pullback.ops.rules.dtypes import check_takes_floats
 from pullback.ops.table.kinks import JUMP, NAN, POLE, Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, NUMBERS, op, ops
@@ -101,10 +101,7 @@ def _gaussian_nll_loss(self, target, var, full, eps, reduction):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
-    if not var.is_floating_point():
-        raise RuntimeError(
-            f"result type Float can't be cast to the desired output type {type_name(var.dtype)}"
-        )
+    check_takes_floats(var)
     if not all_hold(var >= 0):
         raise ValueError("var has negative entry/entries")
     var = ops.at_least(var, eps)

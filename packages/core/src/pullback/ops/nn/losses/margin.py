@@ -8,7 +8,7 @@ from pullback.ops.nn.losses.util import (
     numbered_reduction,
     reduced,
 )
-from pullback.ops.rules.dims import check_dtype, dtype_named, type_name
+from pullback.ops.rules.dtypes import check_dtype, dtype_named, type_name
 from pullback.ops.table.kinks import Fixed, kink
 from pullback.ops.table.samples import KINKS, T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, NUMBERS, REAL, op, ops

@@ -2,7 +2,8 @@
 
 import warnings
 
-from pullback.ops.rules.dims import unsupported
+from pullback.ops.rules.dtypes import unsupported
+from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.schema import ops
 
@@ -58,8 +59,6 @@ def broadcast(self, target):
     """Return two tensors in their common shape."""
     if self.shape == target.shape:
         return self, target
-    from pullback.ops.linalg.matmul import broadcast_shape
-
     shape = broadcast_shape(self.shape, target.shape)
     return self.expand(shape), target.expand(shape)
 

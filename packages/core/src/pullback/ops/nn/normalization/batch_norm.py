@@ -8,9 +8,10 @@ from pullback.ops.nn.normalization.checks import (
     check_floating,
     check_more_than_one,
     check_parameters,
-    count_of,
+    check_two_dims,
 )
 from pullback.ops.nn.normalization.standardize import scale_samples
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
@@ -52,7 +53,7 @@ def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
         check_channels(self, running_mean=mean, running_var=variance, weight=weight, bias=bias)
         if self.ndim and not self.numel():
             return ops.clone(self)
-        raise RuntimeError(f"batch_norm: expected at least 2 dims, got {self.ndim}")
+    check_two_dims("batch_norm", self)
     _check_statistics(self, weight, bias, mean, variance)
     shape = _by_channel(self)
     if not training:
@@ -61,7 +62,7 @@ def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
     out, found, spread = ops.normalized(
         self, weight, bias, tuple(self.shape), dims, shape, eps, "Batch"
     )
-    count = count_of(self.shape[d] for d in dims)
+    count = product(self.shape[d] for d in dims)
     if count:
         _update(mean, found, momentum)
         _update(variance, _unbiased(spread, count), momentum)
@@ -70,7 +71,7 @@ def _batch_norm(self, weight, bias, mean, variance, training, momentum, eps):
 
 def _functional_batch_norm(self, running_mean, running_var, weight, bias, training, momentum, eps):
     if training and self.ndim > 1:
-        check_more_than_one(self, count_of(self.shape) // max(self.shape[1], 1))
+        check_more_than_one(self.shape, product(self.shape) // max(self.shape[1], 1))
     if eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     if training and (running_mean is None) != (running_var is None):
@@ -128,8 +129,7 @@ def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum
         raise RuntimeError(
             "Expected running_mean and running_var to be defined when use_input_stats is false"
         )
-    if self.ndim < 2:
-        raise RuntimeError(f"instance_norm: expected at least 2 dims, got {self.ndim}")
+    check_two_dims("instance_norm", self)
     _check_statistics(self, weight, bias, mean, variance)
     shape = _by_channel(self)
     if not use_input_stats:
@@ -138,7 +138,7 @@ def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum
     out, found, spread = ops.normalized(
         self, weight, bias, tuple(self.shape), dims, shape, eps, "Batch"
     )
-    count = count_of(self.shape[2:])
+    count = product(self.shape[2:])
     if self.shape[0] and count:
         _update(mean, found.detach().mean(0), momentum)
         _update(variance, _unbiased(spread, count).mean(0), momentum)
@@ -148,7 +148,7 @@ def _instance_norm(self, weight, bias, mean, variance, use_input_stats, momentum
 def _functional_instance_norm(
     self, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
 ):
-    if use_input_stats and count_of(self.shape[2:]) == 1:
+    if use_input_stats and product(self.shape[2:]) == 1:
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {self.shape}"
         )

@@ -1,8 +1,6 @@
 """Checks of the arguments of normalizations."""
 
-from pullback.ops.rules.dims import accumulate_dtype, check_dtype
-
-# -- checks ----------------------------------------------------------------------------------------
+from pullback.ops.rules.dtypes import accumulate_dtype, check_dtype
 
 
 def check_floating(name, self, complex_too=False):
@@ -20,21 +18,18 @@ def check_parameters(self, *parameters):
             raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
-def check_more_than_one(self, count):
+def check_more_than_one(size, count):
+    """Raise ValueError if each channel has one value, whose variance is 0."""
     if count == 1:
         raise ValueError(
-            f"Expected more than 1 value per channel when training, got input size {self.shape}"
+            f"Expected more than 1 value per channel when training, got input size {size}"
         )
 
 
-def count_of(sizes):
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
-
-
-# -- batch and instance ----------------------------------------------------------------------------
+def check_two_dims(name, self):
+    """Raise RuntimeError below two dims."""
+    if self.ndim < 2:
+        raise RuntimeError(f"{name}: expected at least 2 dims, got {self.ndim}")
 
 
 def check_channels(self, **parameters):

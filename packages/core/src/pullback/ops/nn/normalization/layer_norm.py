@@ -2,9 +2,15 @@
 
 import functools
 
-from pullback.ops.nn.normalization.checks import check_floating, check_parameters, count_of
+from pullback.ops.nn.normalization.checks import (
+    check_floating,
+    check_more_than_one,
+    check_parameters,
+)
 from pullback.ops.nn.normalization.standardize import given, scale_samples, standardize_spec
-from pullback.ops.rules.dims import accumulate_dtype, cast_to, unsupported
+from pullback.ops.rules.arguments import check_sequence
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, unsupported
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
@@ -17,11 +23,7 @@ references = references_of("nn")
 
 def _normalized_dims(name, size, normalized_shape, **parameters):
     """Check the trailing shape that is normalized; returns it and its dims."""
-    if not isinstance(normalized_shape, (tuple, list)):
-        raise TypeError(
-            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of "
-            f"ints, not {type(normalized_shape).__name__}"
-        )
+    check_sequence(normalized_shape, name, "normalized_shape", 2)
     shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError(
@@ -53,7 +55,7 @@ def _layer_norm_spec(size, normalized_shape, weight, bias, eps):
     """Check shapes; return the output spec of standardized."""
     shape, dims = _normalized_dims("layer_norm", size, normalized_shape, weight=weight, bias=bias)
     affine = (1,) * dims[0] + shape
-    four = count_of(size[: dims[0]]), 1, count_of(shape), 1
+    four = product(size[: dims[0]]), 1, product(shape), 1
     return standardize_spec(size, size, dims, affine, four, eps, given(weight, bias))
 
 
@@ -116,17 +118,13 @@ def _group_norm_spec(size, num_groups, weight, bias, eps, checked):
     """Check shapes, for nn.functional more of them; return the output spec of standardized."""
     if checked and len(size) >= 2:
         sizes = [size[0] * size[1] // num_groups, *size[2:]]
-        if count_of(sizes) == 1:
-            sizes.insert(1, num_groups)
-            raise ValueError(
-                f"Expected more than 1 value per channel when training, got input size {sizes}"
-            )
+        check_more_than_one([sizes[0], num_groups, *sizes[1:]], product(sizes))
     if len(size) < 2:
         raise RuntimeError(
             f"Expected at least 2 dimensions for input tensor but received {len(size)}"
         )
     count, channels = size[:2]
-    inner = count_of(size[2:])
+    inner = product(size[2:])
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if channels % num_groups:

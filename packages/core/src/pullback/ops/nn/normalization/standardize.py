@@ -2,8 +2,8 @@
 
 from collections import namedtuple
 
-from pullback.ops.nn.normalization.checks import count_of
-from pullback.ops.rules.dims import accumulate_dtype, cast_to
+from pullback.ops.rules.dtypes import accumulate_dtype, cast_to
+from pullback.ops.rules.shapes import product
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import T, case, constant, references_of
@@ -30,9 +30,9 @@ def _affine(out, weight, bias, shape):
 def _four_dims(self, view, dims, kind):
     """Return the shape in which fused kernels see a tensor: primitives.py says what it means."""
     if kind == "Layer":
-        return count_of(view[: dims[0]]), 1, count_of(view[dims[0] :]), 1
+        return product(view[: dims[0]]), 1, product(view[dims[0] :]), 1
     groups = view[1]
-    return self.shape[0], groups, self.shape[1] // max(groups, 1), count_of(self.shape[2:])
+    return self.shape[0], groups, self.shape[1] // max(groups, 1), product(self.shape[2:])
 
 
 def _channel_values(value, like, shape, default):
@@ -79,7 +79,7 @@ def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
         center, scale, mean, variance = _standardized(self, view, dims, eps)
         return (_affine((center * scale).reshape(self.shape), weight, bias, affine), mean, variance)
     mean, squares = ops.moments(self.reshape(view), dims)
-    variance = squares / count_of(view[d] for d in dims)
+    variance = squares / product(view[d] for d in dims)
     shape = _four_dims(self, view, dims, kind)
     out = ops.normalize_channels(
         self.reshape(shape),
