@@ -1,7 +1,7 @@
-"""A chain of many nodes in a process of its own: ``python -m benchmarks.chain MODULE NODES``.
+"""A chain of many nodes in a separate process: ``python -m benchmarks.chain MODULE NODES``.
 
-Builds it, runs backward and frees it, on a thread with a stack of 1 MB: anything that recurses over
-the graph dies here. Prints the process CPU seconds of each phase and the memory that a node takes.
+Builds it, runs backward and frees it, on a thread with a stack of 1 MB: code that recurses over
+the graph overflows it. Prints the CPU seconds of each phase and the memory of a node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def resident_bytes() -> int:
 
 
 def return_freed_memory() -> None:
-    """Ask the C library to hand back what it keeps for later, so that only a leak is left over."""
+    """Ask the C library to return its caches to the system, so that only a leak remains."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl has not
         if trim is not None:

@@ -1,4 +1,4 @@
-"""Rows of a table as calls: torch's words, NumPy's, and JAX's compiled by ``jit``."""
+"""Rows of a table as calls of torch, of NumPy, and of JAX compiled by ``jit``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Calls = Callable[[int], None]
 
 
 class Dialect(NamedTuple):
-    """How a module is spoken to: its words, what makes its operands, names in expressions."""
+    """How a module is used: its expressions, how operands are made, names in expressions."""
 
     name: str
     creator: Any
@@ -47,7 +47,7 @@ def find_module(name: str) -> ModuleType | None:
 
 
 class Expressions:
-    """Makes calls of rows; it keeps the last table's operands, for rows come by table."""
+    """Makes calls of rows; it keeps the operands of the last table, as rows come by table."""
 
     def __init__(self, module: ModuleType, size: Size) -> None:
         self.dialect = dialect_of(module)

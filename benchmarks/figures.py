@@ -1,4 +1,4 @@
-"""Figures that stand beside the rows: the long chain, start-up, memory of training, accuracy."""
+"""Figures besides the rows: the long chain, start-up, memory of training, accuracy."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Loop = Callable[..., None]  # takes a, b, c, n and times
 
 
 def compiled_loops() -> dict[str, Loop]:
-    """Return the loops of stream.c, or nothing where no compiler is."""
+    """Return the loops of stream.c, or nothing without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {}

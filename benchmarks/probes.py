@@ -1,6 +1,6 @@
-"""Figures that a process of its own gives: ``python -m benchmarks.probes PROBE MODULE ...``.
+"""Figures measured in a separate process: ``python -m benchmarks.probes PROBE MODULE ...``.
 
-``memory MODEL DIVISOR``: bytes that training steps take at their peak beyond what was held before.
+``memory MODEL DIVISOR``: peak bytes of training steps, without the memory in use before.
 ``profiler``: microseconds of an operation without profiler, with one that is switched off, and with
 one that records; null where there is none.
 ``accuracy``: the largest error of float32 functions, in units in the last place.

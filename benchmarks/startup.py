@@ -1,4 +1,4 @@
-"""What it costs to have and to import a package: seconds beyond NumPy's import, bytes on disk."""
+"""The cost of a package: seconds to import it after NumPy, and bytes on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that are measured, and how they are asked."""
+"""The processes that are measured, and requests to them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def run_once(subject: Subject, *arguments: str, threads: int = 1) -> Any:
 class Worker:
     """A living process that runs workloads on request; ``divisor`` makes their operands smaller.
 
-    Between requests it is stopped where the system can do so: the threads of several libraries look
-    for work in a loop after a product, and would take the processor from who is measured next.
+    Between requests it is stopped where the system can do so: the threads of several libraries spin
+    for a while after a product, and would take CPU time from the process measured next.
     """
 
     def __init__(self, subject: Subject, threads: int = 1, divisor: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""A row does the same in torch's words, NumPy's and JAX's."""
+"""A row computes the same with torch, NumPy and JAX."""
 
 import importlib
 

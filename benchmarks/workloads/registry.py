@@ -1,12 +1,12 @@
-"""How a row is declared: a function for what needs statements, a table for what is an expression.
+"""How a row is declared: as a function of statements, or as an expression in a table.
 
 A workload takes the module and a number ``n``. It does the set-up, which is not timed, and returns
 the function that is timed and does the work ``n`` times. What that function returns stays alive
 until the clock has stopped, so freeing a graph is not part of a row.
 
 A table has operands, made once by a function, and expressions over them. The expressions name the
-module ``m`` and its ``nn.functional`` ``F``; its operands and sizes go by their own names. One that
-NumPy or JAX can run too says how, with ``np`` for their namespace.
+module ``m`` and its ``nn.functional`` ``F``; its operands and sizes have their own names. An
+expression that NumPy or JAX can run, too, says how, with ``np`` for their namespace.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Workload(NamedTuple):
         return self.key.partition("/")[0]
 
     def written_for(self, dialect: str) -> str:
-        """Return the expression in torch's, NumPy's or JAX's words; empty where there is none."""
+        """Return the expression for torch, NumPy or JAX; empty where there is none."""
         if self.table is None or self.entry is None:
             return ""
         text, numpy, jax = self.entry[:3]
