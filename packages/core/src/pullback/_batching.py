@@ -528,30 +528,20 @@ def _vdot(op, values, mapped, size):
     return _dot(op, values, mapped, size, conjugate=True)
 
 
-# By the first word of an entry's ``batch``.
+_convolution = _flattened(lambda values: values[1].dim() - 1)
+# By the first word of an entry's ``batch``: rules of many ops, and those that one op has.
 _RULES: dict[str, Any] = {
     "each": _one_by_one,
     "unary": _unary,  # one tensor, elementwise, or whose first dims are a batch's already
     "pointwise": _pointwise,
     "along": _along,
-    "permute": _permute,
-    "expand": _expand,
-    "view": _view,
-    "squeeze": _squeeze,
-    "fill": _fill,
-    "masked_fill": _masked_fill,
-    "where": _where,
-    "t": _t,
-    "mm": _mm,
-    "mv": _mv,
-    "dot": _dot,
-    "vdot": _vdot,
-    "bmm": _bmm,
-    "addmm": _addmm,
-    "clone_beside": _clone_beside,
-    "index_select": _index_select,
-    "embedding": _embedding,
-    "as_strided": _as_strided,
-    "as_strided_scatter": _as_strided_scatter,
-    "convolution": _flattened(lambda values: values[1].dim() - 1),
+    "convolution": _convolution,
+    **{
+        rule.__name__.removeprefix("_"): rule
+        for rule in (
+            *(_permute, _expand, _view, _squeeze, _fill, _masked_fill, _where, _t),
+            *(_mm, _mv, _dot, _vdot, _bmm, _addmm, _clone_beside, _index_select),
+            *(_embedding, _as_strided, _as_strided_scatter),
+        )
+    },
 }

@@ -130,9 +130,6 @@ def as_array(tensor):
     return numpy.asarray(memoryview(tensor))
 
 
-_BITS = {"conj": "conjugate", "neg": "negative"}
-
-
 def numpy_method(self, *, force=False):
     """Return a NumPy array over the same memory; ``force=True`` copies where that is impossible.
 
@@ -145,11 +142,14 @@ def numpy_method(self, *, force=False):
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    for bit, name in ((self.is_conj(), "conj"), (self.is_neg(), "neg")):
-        if bit:
+    for is_set, bit, method in (
+        (self.is_conj(), "conjugate", "resolve_conj"),
+        (self.is_neg(), "negative", "resolve_neg"),
+    ):
+        if is_set:
             raise RuntimeError(
-                f"Can't call numpy() on Tensor that has {_BITS[name]} bit set. Use "
-                f"tensor.resolve_{name}().numpy() instead."
+                f"Can't call numpy() on Tensor that has {bit} bit set. Use "
+                f"tensor.{method}().numpy() instead."
             )
     return as_array(self.detach() if self.requires_grad else self)
 

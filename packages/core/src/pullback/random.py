@@ -129,8 +129,8 @@ def _restore(seed, offset, device):
 default_generator = Generator()
 
 
-def draw(kind, out, generator, *params):
-    """Fill a tensor with random numbers of a primitive; returns it."""
+def draw(kind, out, generator, *params, integers=False):
+    """Fill a tensor with random numbers of a primitive; returns it. Integers take 64 bits each."""
     if generator is None:
         generator = default_generator
     elif not isinstance(generator, Generator):
@@ -140,7 +140,7 @@ def draw(kind, out, generator, *params):
         return out
     dtype = out.dtype
     parts = 2 if dtype.is_complex else 1
-    wide = kind in ("randint", "permutation") or dtype.itemsize == 8 * parts
+    wide = integers or dtype.itemsize == 8 * parts
     seed, first = generator.take(-(-count * parts // (2 if wide else 4)))
     run_primitive(kind, (out,), (), _signed(seed), _signed(first), *params)
     return out

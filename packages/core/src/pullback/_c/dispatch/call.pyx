@@ -142,8 +142,8 @@ cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, o
         if value is not None:
             return value
     if (op.flags & OP_VIEW and nargs == 2 and type(<object>args[1]) is dtype_class
-            and op.name == "view"):
-        return op_call2(op_named("bitcast"), <object>args[0], <object>args[1])
+            and op.overload is not None):
+        return op_call2(op_named(op.overload), <object>args[0], <object>args[1])
     if nargs > op.npositional:
         if not op.flags & OP_VARARGS:
             fail_count(op, nargs)

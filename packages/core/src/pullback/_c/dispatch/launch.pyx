@@ -36,6 +36,7 @@ cdef bint keep_lock = False     # only ever set while the lock is held
 cdef list primitive_names = list(PRIMITIVE_IDS)
 cdef dict primitive_ids = PRIMITIVE_IDS
 cdef dict primitive_keys = {name: primitive.key for name, primitive in PRIMITIVES.items()}
+cdef dict primitive_inputs = {name: primitive.inputs for name, primitive in PRIMITIVES.items()}
 cdef set warned = set()
 cdef bint warn_always = False
 cdef object accumulating = threading.RLock()
@@ -523,17 +524,17 @@ def run_primitive(str primitive, outs, ins, *params):
 
     The primitive's key decides which operand's dtype selects the kernel.
     """
-    cdef int number = primitive_id(primitive)
-    cdef int key = primitive_keys[primitive]
+    cdef int number = primitive_id(primitive), key = primitive_keys[primitive]
+    cdef str operands = primitive_inputs[primitive]
     cdef Tensor keyed
     if isinstance(outs, Tensor):
         outs = (outs,)
     if isinstance(ins, Tensor):
         ins = (ins,)
     keyed = (<tuple?>ins)[key] if key >= 0 else (<tuple?>outs)[0]
-    if primitive == "gather":
+    if operands == "self index":        # it reads there
         check_index_shape(primitive, ins[1], outs[0], ins[0], params[0])
-    elif primitive in ("scatter", "scatter_add", "scatter_reduce"):
+    elif operands == "index src":       # it writes there
         check_index_shape(primitive, ins[0], ins[1], outs[0], params[0])
     launch(number, keyed.dtype, <tuple?>outs, <tuple?>ins, params)
 

@@ -39,10 +39,8 @@ cdef int common_dtype(PyObject **values, int count) except -2:
 cdef int unsupported(Op op, int code) except -1:
     """Raise for a dtype that an op does not have."""
     from pullback.ops.rules.dtypes import unsupported as make_error
-    if op.name in ("neg", "neg_") and code == PB_BOOL:
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you "
-                           "are trying to invert a mask, use the `~` or `logical_not()` operator "
-                           "instead.")
+    if code == PB_BOOL and op.entry.bool_error:
+        raise RuntimeError(op.entry.bool_error)
     raise make_error(op.name, dtype_object(code))
 
 

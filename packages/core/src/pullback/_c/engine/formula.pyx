@@ -110,12 +110,12 @@ class MaybeTrace(Trace):
         raise Untraceable("a use of what may be None")
 
 
-for python_name, op_name in {
-        "add": "add", "radd": "add", "sub": "sub", "rsub": "rsub", "mul": "mul", "rmul": "mul",
-        "truediv": "div", "pow": "pow", "matmul": "matmul", "neg": "neg", "eq": "eq", "ne": "ne",
-        "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "and": "bitwise_and", "or": "bitwise_or",
-        "invert": "bitwise_not", "abs": "abs"}.items():
-    setattr(Trace, f"__{python_name}__", trace_operator(op_name))
+def trace_operators(name, operators):
+    """Let formulas write an op as Python's operators: ``("__add__", "__radd__")``."""
+    for operator in operators:
+        setattr(Trace, operator, trace_operator(name))
+
+
 Trace.__hash__ = object.__hash__
 
 
@@ -161,9 +161,6 @@ class Builder:
         return Trace(self, self.count - 1)
 
 
-cdef frozenset PRODUCTS = frozenset(("mul", "scaled"))
-
-
 cdef class TracedFormula:
     """The steps of one formula."""
     cdef int ninputs
@@ -184,14 +181,16 @@ cdef class TracedFormula:
         traced.nsteps = len(builder.steps)
         traced.ops = tuple([step[0] for step in builder.steps])
         traced.constants = tuple(builder.constants)
+        products = op_named("mul"), op_named("scaled")
+        conj = op_named("conj")
         for i, register in enumerate(outputs):
             traced.outputs[i] = -1 if register is None else register
         traced.ends_in_product = (
             len(outputs) == 1 and traced.nsteps > 0
-            and traced.ops[traced.nsteps - 1].name in PRODUCTS
+            and traced.ops[traced.nsteps - 1] in products
             and traced.outputs[0] == ninputs + traced.nsteps - 1)
         for i in range(traced.nsteps):
-            traced.conjugates[i] = traced.ops[i].name == "conj"
+            traced.conjugates[i] = traced.ops[i] is conj
             for k, reference in enumerate(builder.steps[i][1]):
                 traced.arguments[i][k] = reference
         return traced

@@ -78,6 +78,7 @@ cdef enum jvp_rule:
     JVP_POINTWISE = 1           # diagonal Jacobian: for real numbers the vjp is the jvp
     JVP_LINEAR = 2              # linear in all differentiable arguments together
     JVP_MULTILINEAR = 3         # linear in each of them
+    JVP_AS_VIEW = 4             # linear; the tangent is viewed as the operand is, by its memory
 
 
 ctypedef object (*forward_function)(Op op, PyObject **args, PyObject *target)

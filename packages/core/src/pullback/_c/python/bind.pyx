@@ -5,7 +5,8 @@ from cpython.object cimport PyObject
 
 from pullback._c.graph.op cimport (
     ARG_ANY, ARG_OPERAND, ARG_OPTIONAL_OPERAND, ARG_OPTIONAL_TENSOR, ARG_TENSOR, ARG_TENSORS,
-    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED, MAX_TENSOR_ARGS,
+    JVP_AS_VIEW, JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, JVP_TRANSPOSE, MAX_ARGS, MAX_SAVED,
+    MAX_TENSOR_ARGS,
     NUMBER_ANY, NUMBER_BOOL, NUMBER_DTYPE, NUMBER_FLOAT, NUMBER_INT, NUMBER_LIST, NUMBER_OPTIONAL,
     NUMBER_SCALAR, OP_ALPHA, OP_COMPOSITE, OP_DIFFERENTIABLE, OP_DIRECT, OP_EXACT, OP_HAS_OUT,
     OP_INDEXED, OP_INPLACE, OP_KERNEL, OP_OVERLAP, OP_RANDOM, OP_SHARES, OP_VARARGS, OP_VIEW,
@@ -23,6 +24,7 @@ from pullback._c.ops import elementwise, inplace_metadata, matmul, reduce  # no-
 from pullback._c.ops import ternary, views  # no-cython-lint
 from pullback._c.transforms import transform_dispatch  # no-cython-lint
 from pullback._c.dispatch.call import enable
+from pullback._c.engine.formula import trace_operators
 from pullback._c.graph.op import register
 from pullback.ops.table.primitives import DECOMPOSITIONS
 from pullback.ops.table.schema import camel
@@ -30,7 +32,7 @@ from pullback.ops.table.schema import camel
 PROMOTIONS = {"default": PROMOTE_DEFAULT, "float": PROMOTE_FLOAT, "bool": PROMOTE_BOOL_OUT,
               "real": PROMOTE_REAL_OUT, "where": PROMOTE_WHERE}
 RULES = {None: JVP_TRANSPOSE, "pointwise": JVP_POINTWISE, "linear": JVP_LINEAR,
-         "multilinear": JVP_MULTILINEAR}
+         "multilinear": JVP_MULTILINEAR, "as_view": JVP_AS_VIEW}
 KINDS = {"Tensor": ARG_TENSOR, "Tensor?": ARG_OPTIONAL_TENSOR, "Operand": ARG_OPERAND,
          "Operand?": ARG_OPTIONAL_OPERAND,
          "Tensor[]": ARG_TENSORS}
@@ -174,6 +176,8 @@ def make_op(entry, str name, node_name, int flags, Op functional=None):
         op.flags |= OP_DIRECT
     enable(op)
     register(op)
+    if functional is None:
+        trace_operators(name, entry.operators)
     return op
 
 

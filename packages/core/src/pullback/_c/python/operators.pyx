@@ -388,30 +388,34 @@ cdef int expose_slots() except -1:
     cdef PyNumberMethods *slots = pb_number_methods(kind)
     patterns = vars(pb_patterns())
     for name, slot in (
-            ("add", <size_t>slots.nb_add), ("sub", <size_t>slots.nb_subtract),
-            ("mul", <size_t>slots.nb_multiply), ("truediv", <size_t>slots.nb_true_divide),
-            ("floordiv", <size_t>slots.nb_floor_divide), ("mod", <size_t>slots.nb_remainder),
-            ("pow", <size_t>slots.nb_power), ("matmul", <size_t>slots.nb_matrix_multiply),
-            ("and", <size_t>slots.nb_and), ("or", <size_t>slots.nb_or),
-            ("xor", <size_t>slots.nb_xor), ("lshift", <size_t>slots.nb_lshift),
-            ("rshift", <size_t>slots.nb_rshift)):
-        expose(patterns, f"__{name}__", slot)
-        expose(patterns, f"__r{name}__", slot)
+            ("__add__", <size_t>slots.nb_add), ("__sub__", <size_t>slots.nb_subtract),
+            ("__mul__", <size_t>slots.nb_multiply), ("__truediv__", <size_t>slots.nb_true_divide),
+            ("__floordiv__", <size_t>slots.nb_floor_divide),
+            ("__mod__", <size_t>slots.nb_remainder),
+            ("__pow__", <size_t>slots.nb_power), ("__matmul__", <size_t>slots.nb_matrix_multiply),
+            ("__and__", <size_t>slots.nb_and), ("__or__", <size_t>slots.nb_or),
+            ("__xor__", <size_t>slots.nb_xor), ("__lshift__", <size_t>slots.nb_lshift),
+            ("__rshift__", <size_t>slots.nb_rshift)):
+        expose(patterns, name, slot)
+        expose(patterns, "__r" + name[2:], slot)
     for name, slot in (
-            ("neg", <size_t>slots.nb_negative), ("pos", <size_t>slots.nb_positive),
-            ("abs", <size_t>slots.nb_absolute), ("invert", <size_t>slots.nb_invert),
-            ("bool", <size_t>slots.nb_bool), ("int", <size_t>slots.nb_int),
-            ("float", <size_t>slots.nb_float), ("index", <size_t>slots.nb_index),
-            ("iadd", <size_t>slots.nb_inplace_add), ("isub", <size_t>slots.nb_inplace_subtract),
-            ("imul", <size_t>slots.nb_inplace_multiply),
-            ("itruediv", <size_t>slots.nb_inplace_true_divide),
-            ("ifloordiv", <size_t>slots.nb_inplace_floor_divide),
-            ("imod", <size_t>slots.nb_inplace_remainder), ("ipow", <size_t>slots.nb_inplace_power),
-            ("ilshift", <size_t>slots.nb_inplace_lshift),
-            ("irshift", <size_t>slots.nb_inplace_rshift), ("iand", <size_t>slots.nb_inplace_and),
-            ("ior", <size_t>slots.nb_inplace_or), ("ixor", <size_t>slots.nb_inplace_xor)):
-        expose(patterns, f"__{name}__", slot)
-    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        expose(patterns, f"__{name}__", <size_t>kind.tp_richcompare)
+            ("__neg__", <size_t>slots.nb_negative), ("__pos__", <size_t>slots.nb_positive),
+            ("__abs__", <size_t>slots.nb_absolute), ("__invert__", <size_t>slots.nb_invert),
+            ("__bool__", <size_t>slots.nb_bool), ("__int__", <size_t>slots.nb_int),
+            ("__float__", <size_t>slots.nb_float), ("__index__", <size_t>slots.nb_index),
+            ("__iadd__", <size_t>slots.nb_inplace_add),
+            ("__isub__", <size_t>slots.nb_inplace_subtract),
+            ("__imul__", <size_t>slots.nb_inplace_multiply),
+            ("__itruediv__", <size_t>slots.nb_inplace_true_divide),
+            ("__ifloordiv__", <size_t>slots.nb_inplace_floor_divide),
+            ("__imod__", <size_t>slots.nb_inplace_remainder),
+            ("__ipow__", <size_t>slots.nb_inplace_power),
+            ("__ilshift__", <size_t>slots.nb_inplace_lshift),
+            ("__irshift__", <size_t>slots.nb_inplace_rshift),
+            ("__iand__", <size_t>slots.nb_inplace_and),
+            ("__ior__", <size_t>slots.nb_inplace_or), ("__ixor__", <size_t>slots.nb_inplace_xor)):
+        expose(patterns, name, slot)
+    for name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+        expose(patterns, name, <size_t>kind.tp_richcompare)
     PyType_Modified(kind)
     return 0

@@ -13,7 +13,8 @@ from pullback._c.dispatch.call cimport op_apply, op_apply_inplace, op_call1, op_
 from pullback._c.base.dtype cimport (
     CATEGORY_COMPLEX, dtype_category, dtype_differentiable, dtype_object)
 from pullback._c.graph.op cimport (
-    JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, MAX_ARGS, OP_DIFFERENTIABLE, OP_INPLACE, OP_VIEW,
+    JVP_AS_VIEW, JVP_LINEAR, JVP_MULTILINEAR, JVP_POINTWISE, MAX_ARGS, OP_DIFFERENTIABLE,
+    OP_INPLACE, OP_VIEW,
     Op, op_named)
 from pullback._c.engine.formula cimport vjp_at
 from pullback._c.base.layout cimport layout_same_shape, layout_shape_tuple
@@ -64,7 +65,7 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
         state.op_levels = op_levels
         if not op.flags & OP_DIFFERENTIABLE or <PyObject *>result == args[0]:
             return result               # some ops return their very input
-        if op.flags & OP_VIEW and op.name == "as_strided" and tangents[0] is not None:
+        if op.jvp == JVP_AS_VIEW and tangents[0] is not None:
             found = [view_like(<Tensor>result, <Tensor>args[0], <Tensor>tangents[0])]
         else:
             found = push_forward(op, args, result, tangents)
@@ -259,7 +260,7 @@ cdef list push_forward(Op op, PyObject **args, object result, list tangents):
     cdef Op function = op
     if op.flags & OP_INPLACE and op.functional is not None:
         function = op.functional
-    if op.jvp == JVP_LINEAR:
+    if op.jvp == JVP_LINEAR or op.jvp == JVP_AS_VIEW:
         return as_list(linear(function, args, tangents))
     if op.jvp == JVP_MULTILINEAR and (function is not op or not op.flags & OP_INPLACE):
         return as_list(multilinear(function, args, tangents))

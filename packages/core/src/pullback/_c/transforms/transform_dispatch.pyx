@@ -5,7 +5,7 @@ from libc.stdint cimport uint64_t
 
 from pullback._c.transforms.batching cimport run_batched
 from pullback._c.dispatch.call cimport run_composite_plainly, set_transform_dispatch
-from pullback._c.graph.op cimport ARG_ANY, OP_INDEXED, OP_RANDOM, Op
+from pullback._c.graph.op cimport ARG_ANY, ARG_OPERAND, OP_INDEXED, OP_RANDOM, Op
 from pullback._c.transforms.jvp cimport run_inplace_with_tangents, run_with_tangents
 from pullback._c.graph.levels cimport (
     Level, batch_level, innermost_level, raise_escaped, tangent_level)
@@ -90,8 +90,9 @@ cdef object run_inplace(Op op, PyObject **args):
 cdef object draw(Op op, PyObject **args):
     """Run a composite that draws random numbers: under vmap, as its randomness says."""
     cdef int level = innermost_vmap()
-    if level == 0 or (op.name == "normal" and (
-            is_tensor(<object>args[0]) or is_tensor(<object>args[1]))):     # its parts are asked
+    # Where tensors are given for numbers, its parts draw for each of their elements.
+    if level == 0 or (op.arg_kinds[0] == ARG_OPERAND and (
+            is_tensor(<object>args[0]) or is_tensor(<object>args[1]))):
         return run_composite_plainly(op, args)
     return run_batched(op, args, level)
 

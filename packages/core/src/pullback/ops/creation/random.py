@@ -23,12 +23,13 @@ def _draw():
     return draw
 
 
-def _random(kind):
-    return lambda out, generator, *params: _draw()(kind, out, generator, *params)
+def _random(kind, integers=False):
+    return lambda out, generator, *params: _draw()(kind, out, generator, *params, integers=integers)
 
 
-draw_uniform, draw_normal, draw_randint = _random("uniform"), _random("normal"), _random("randint")
-draw_permutation = _random("permutation")
+draw_uniform, draw_normal = _random("uniform"), _random("normal")
+draw_randint = _random("randint", integers=True)
+draw_permutation = _random("permutation", integers=True)
 RANDOM = "*, generator: any = None, " + OPTIONS.removeprefix("*, ")
 
 

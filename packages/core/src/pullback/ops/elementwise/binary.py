@@ -52,6 +52,7 @@ op(
     function=False,
     node="MulBackward0",
     doc="Return factor * self; with the factor 1 the tensor itself.",
+    jvp="pointwise",
     samples=[
         case(T(2, 3), 1),
         case(T(2, 3), 2),
@@ -70,6 +71,7 @@ op(
     inplace=True,
     out=True,
     doc="Return self + alpha * other, elementwise.",
+    operators=("__add__", "__radd__"),
     samples=[
         *binary(),
         case(T(2, 3), T(3), alpha=2),
@@ -89,6 +91,8 @@ op(
     out=True,
     aliases=("subtract",),
     doc="Return self - alpha * other, elementwise.",
+    operators=("__sub__",),
+    jvp="pointwise",
     samples=[
         *binary(),
         case(T(2, 3), T(3), alpha=2),
@@ -107,6 +111,8 @@ op(
     vjp={"self": lambda g, alpha: -ops.scaled(g, ops.conj(alpha)), "other": lambda g: g},
     node=lambda other_shape: f"RsubBackward{0 if isinstance(other_shape, tuple) else 1}",
     doc="Return other - alpha * self, elementwise.",
+    operators=("__rsub__",),
+    jvp="pointwise",
     samples=[*binary(), case(T(2, 3), T(3), alpha=2), case(T(3), 2, alpha=0.5, only=FLOAT_COMPLEX)],
     ref=lambda np, self, other, alpha=1: np.subtract(other, self if alpha == 1 else self * alpha),
 )
@@ -117,6 +123,7 @@ binary_op(
     dtypes=ALL,
     aliases=("multiply",),
     ref="numpy.multiply",
+    operators=("__mul__", "__rmul__"),
     samples=[*binary(), case(2, T(3)), case(T(3), T(3), only=COMPLEX)],
 )
 
@@ -137,6 +144,7 @@ binary_op(
         kink([4.0], [2.0], rounding_mode="floor", to=([0.0], [0.0]), outside=JUMP),
         kink([4.0], [2.0], rounding_mode="trunc", to=([0.0], [0.0]), outside=JUMP),
     ],
+    operators=("__truediv__",),
     samples=[*binary(second=(0.5, 3)), case(2, T(3, low=0.5, high=3))],
 )
 
@@ -307,6 +315,8 @@ binary_op(
         kink([0.0], [2.0], to=([0.0], [0.0]), second=None),
         kink([0.0], [0.5], to=([INFINITY], [0.0]), second=None, outside=POLE),
     ],
+    operators=("__pow__",),
+    jvp="pointwise",
     samples=[
         *binary((0.3, 3), (0, 3)),
         case(2, T(3, low=0, high=3)),

@@ -25,6 +25,7 @@ for _name, _doc, _kinds in (
         f"Return where the operands are: {_doc}.",
         promote="bool",
         dtypes=_kinds,
+        operators=(f"__{_name}__",),
         aliases={
             "ne": ("not_equal",),
             "lt": ("less",),
@@ -49,6 +50,7 @@ for _name in ("and", "or", "xor"):
         {},
         f"Return the bitwise {_name} of integers or bools.",
         dtypes=BOOL | INTEGRAL,
+        operators=(f"__{_name}__",),
         ref=f"numpy.bitwise_{_name}",
         samples=binary(special=None),
     )

@@ -250,6 +250,7 @@ op(
     ref="numpy.where",
     doc="Return self where the condition holds, else other.\n\nWith a condition "
     "alone: the positions where it holds, as a tuple of one index tensor per dim.",
+    jvp="pointwise",
     samples=[
         case(mask(2, 3), T(2, 3), T(2, 3)),
         case(mask(3), T(2, 1), T()),

@@ -70,9 +70,10 @@ _unary(
     "Return the absolute value of each element.\n\nDerivative: sign(x), 0 at 0.",
     dtypes=NUMBERS,
     promote="real",
-    out_dtype="abs",
+    out_dtype="real_parts",
     aliases=("absolute",),
     kinks=[kink([0.0], to=[0.0]), kink([-0.0], to=[0.0])],
+    operators=("__abs__",),
     ref="numpy.abs",
 )
 _unary(
@@ -138,6 +139,7 @@ _unary(
     dtypes=BOOL | INTEGRAL,
     promote="default",
     out_dtype="pointwise",
+    operators=("__invert__",),
     ref="numpy.invert",
     inplace_function=False,
 )
@@ -289,6 +291,9 @@ _unary(
     promote="default",
     out_dtype="pointwise",
     aliases=("negative",),
+    operators=("__neg__",),
+    bool_error="Negation, the `-` operator, on a bool tensor is not supported. If you are trying "
+    "to invert a mask, use the `~` or `logical_not()` operator instead.",
     ref="numpy.negative",
 )
 _unary(
@@ -449,6 +454,7 @@ _unary(
     forward="square",
     batch="unary",
     mpmath=lambda mp, x: x**2,
+    jvp="pointwise",
     ref=lambda np, self: np.square(self * 1),
 )
 _unary(

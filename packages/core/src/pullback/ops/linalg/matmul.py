@@ -129,6 +129,7 @@ op(
     out_dtype="exact",
     ref="numpy.matmul",
     doc="Return the matrix product, broadcast over leading dims.",
+    operators=("__matmul__",),
     samples=[
         case(T(2, 3), T(3, 4)),
         case(T(3), T(3)),

@@ -163,7 +163,7 @@ for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
         out_dtype="exact",
         out_overlap=True,
         dtypes=REAL,
-        ref=references.running_extreme.of(_name),
+        ref=references.running_extreme.of(_name == "cummax"),
         kinks=[kink([1.0, 1.0], 0, to=[1.0, 1.0])],
         doc=f"Return the {_what} elements so far along a dim, and the index of each: "
         f"(values, indices).\n\nNaN wins; of equal elements the last counts.",

@@ -5,7 +5,7 @@ alone; they differ in exceptions, and in torch's words:
 
 - ``exact``: no exception.
 - ``pointwise``: no exception.
-- ``abs``: as pointwise; of complex numbers any dtype.
+- ``real_parts``: as pointwise; of complex numbers any dtype.
 - ``bool``: results are truths.
 - ``bool_or_uint8``: truths, which may be written as uint8.
 - ``pair``: exact for (values, indices) along a dim, any dtype for the one value of all elements.
@@ -35,7 +35,7 @@ def complaint(entry, source, results, number, target):
     ``source`` is the first operand, and ``number`` the index among all ``results``.
     """
     rule, wanted, given = entry.out_dtype, results[number].dtype, target.dtype
-    if (rule == "pair" and len(results) == 1) or (rule == "abs" and source.is_complex()):
+    if (rule == "pair" and len(results) == 1) or (rule == "real_parts" and source.is_complex()):
         return None
     if rule == "bool_or_uint8":
         return (
@@ -45,7 +45,7 @@ def complaint(entry, source, results, number, target):
         )
     if rule == "bool":
         return f"{entry.name} does not support non-boolean outputs."
-    if rule in ("pointwise", "abs"):
+    if rule in ("pointwise", "real_parts"):
         return f"Found dtype {type_name(given)} but expected {type_name(wanted)}"
     wanted, given = (_C_NAMES.get(dtype.name, dtype.name) for dtype in (wanted, given))
     if rule == "frexp":

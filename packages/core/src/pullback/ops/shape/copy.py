@@ -29,6 +29,7 @@ op(
     batch="unary",
     ref="numpy.copy",
     doc="Return a copy, part of the graph.",
+    jvp="pointwise",
     samples=[case(T(2, 3)), case(T()), case(T(0))],
 )
 op(
@@ -74,6 +75,7 @@ op(
     node="CopyBackwards",
     doc="Copy the elements of src here, cast and broadcast; returns self.",
     devices="any",
+    jvp="pointwise",
     samples=[
         case(T(2, 3), T(2, 3)),
         case(T(2, 3), T(3)),
@@ -95,6 +97,7 @@ op(
     function=False,
     node="ToCopyBackward0",
     doc="Return a copy in another dtype.",
+    jvp="pointwise",
     samples=[
         case(T(2, 3), Dtype("float64"), only=ALL & ~COMPLEX),
         case(T(), Dtype("complex128")),

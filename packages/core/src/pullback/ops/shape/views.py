@@ -211,6 +211,7 @@ view_op(
     varargs=True,
     batch="view any_rank",
     function=False,
+    overload="bitcast",
     samples=[
         *(case(T(2, 3), *size, skip=MEMORY) for size in (((3, 2),), (-1,), (1, 6))),
         case(T(), (1, 1)),
@@ -334,6 +335,7 @@ view_op(
         ),
     },
     batch="as_strided",
+    jvp="as_view",
     samples=[
         case(fixed(range(6)), *layout, skip=MEMORY)
         for layout in (

@@ -67,6 +67,8 @@ class Entry(NamedTuple):
     batch: str
     varargs: bool
     overload: str | None
+    operators: tuple[str, ...]
+    bool_error: str
     method: bool | str
     function: bool | str
     namespaces: tuple[str, ...]
@@ -85,20 +87,6 @@ class Entry(NamedTuple):
 
 
 ENTRIES: dict[str, Entry] = {}
-
-# Compiled forward passes whose results depend on operands element by element.
-POINTWISE = (
-    "elementwise",
-    "cast",
-    "clone",
-    "copy",
-    "pow",
-    "rsub",
-    "scaled",
-    "square",
-    "sub",
-    "where",
-)
 
 
 _NESTED = re.compile(r"[({]|\[[^\]]")  # a bracket that may hold a comma: not that of int[]
@@ -179,6 +167,8 @@ def op(
     batch=None,
     varargs=False,
     overload=None,
+    operators=(),
+    bool_error="",
     method=True,
     function=True,
     namespace=("",),
@@ -214,7 +204,7 @@ def op(
         forward = "elementwise"
     if jvp is None and view:
         jvp = "linear"
-    if jvp is None and forward in POINTWISE:
+    if jvp is None and forward == "elementwise":
         jvp = "pointwise"
     if batch is None:
         batch = "pointwise" if jvp == "pointwise" else "each"
@@ -252,6 +242,8 @@ def op(
         batch,
         varargs,
         overload,
+        operators,
+        bool_error,
         method,
         function,
         (namespace,) if isinstance(namespace, str) else tuple(namespace),

@@ -15,7 +15,7 @@ def running(name):
     return reference
 
 
-def running_extreme(name):
+def running_extreme(largest):
     """cummax and cummin: step by step, NaN first, the last of equals."""
 
     def reference(np, self, dim):
@@ -23,7 +23,7 @@ def running_extreme(name):
             return self, np.zeros((), np.int64)
         rows = np.moveaxis(self, dim, -1)
         values, indices = rows.copy(), np.zeros(rows.shape, np.int64)
-        better = (lambda a, b: a >= b) if name == "cummax" else (lambda a, b: a <= b)
+        better = (lambda a, b: a >= b) if largest else (lambda a, b: a <= b)
         for position in np.ndindex(rows.shape[:-1]):
             best = 0
             for k in range(rows.shape[-1]):
