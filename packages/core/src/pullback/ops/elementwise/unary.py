@@ -16,7 +16,7 @@ from pullback.ops.table.schema import (
     ops,
 )
 
-references = references_of("general")
+references = references_of("elementwise")
 
 
 def _unary(name, vjp, doc, *, dtypes=FLOAT_COMPLEX, promote="float", inplace=True, **fields):

@@ -8,7 +8,7 @@ from pullback.ops.table.primitives_api import new_empty, run_primitive, writable
 from pullback.ops.table.samples import T, at, case, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
+references = references_of("indexing")
 _SCATTERS = [
     case(T(4, 3), 0, at(2, 3, high=4), T(2, 3)),
     case(T(4, 3), -1, at(4, 5, high=3), T(4, 5)),

@@ -9,7 +9,7 @@ from pullback.ops.table.primitives_api import new_empty, new_filled, run_primiti
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, mask, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
+references = references_of("indexing")
 
 KEY = (at(5, high=4),)
 # Without equal indices: which of two writes to a position counts has no derivative.

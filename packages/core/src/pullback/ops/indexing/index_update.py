@@ -15,7 +15,7 @@ from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
 from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 
-references = references_of("scatter")
+references = references_of("indexing")
 
 _ONE_EACH = {"expanded": "indices that repeat write one position twice"}
 

@@ -6,7 +6,7 @@ from pullback.ops.rules.shapes import broadcast_shape, product
 from pullback.ops.table.samples import COUNTED, T, case, mask, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("scatter")
+references = references_of("indexing")
 
 
 def _together(self, mask):

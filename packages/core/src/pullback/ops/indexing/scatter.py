@@ -13,7 +13,7 @@ from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import KINKS, T, at, case, fixed, references_of
 from pullback.ops.table.schema import ALL, BOOL, FLOAT_COMPLEX, REAL, op, ops
 
-references = references_of("scatter")
+references = references_of("indexing")
 
 # -- writes along a dim ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from pullback.ops.table.primitives_api import writable
 from pullback.ops.table.samples import T, at, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("scatter")
+references = references_of("indexing")
 
 
 def _check_flat(name, index, numel):

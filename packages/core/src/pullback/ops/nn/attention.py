@@ -7,7 +7,7 @@ from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import T, case, mask, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
-references = references_of("nn")
+references = references_of("normalization")
 
 
 def _check(query, key, value, attn_mask, is_causal):

@@ -9,7 +9,7 @@ from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, at, case, fixed, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, op, ops
 
-references = references_of("nn")
+references = references_of("normalization")
 
 # -- single rows -----------------------------------------------------------------------------------
 

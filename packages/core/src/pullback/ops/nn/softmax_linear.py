@@ -3,7 +3,7 @@
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, NUMBERS, op, ops
 
-references = references_of("general")
+references = references_of("normalization")
 
 _ALONG_DIM = [
     case(T(2, 3), 0),

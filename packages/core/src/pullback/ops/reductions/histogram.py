@@ -19,7 +19,7 @@ from pullback.ops.table.primitives_api import new_empty, new_filled, run_primiti
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops
 
-references = references_of("histogram")
+references = references_of("reductions")
 
 _Histogram = namedtuple("histogram", ("hist", "bin_edges"))
 

@@ -32,8 +32,7 @@ from pullback.ops.table.schema import (
     ops,
 )
 
-references = references_of("general")
-references_reduction = references_of("reductions")
+references = references_of("reductions")
 
 
 def _extreme_vjp(g, self, self_shape, out, dim, keepdim):
@@ -349,7 +348,7 @@ op(
     dtypes=REAL,
     batch="along",
     out_dtype="exact",
-    ref=references_reduction.aminmax,
+    ref=references.aminmax,
     doc="Return the smallest and the largest element along a dim, or of all: (min, max).\n\nNaN "
     "wins.\n\nDerivative: split evenly among equal elements.",
     kinks=[kink([3.0, 3.0], to=[1.0, 1.0])],
@@ -436,7 +435,7 @@ op(
     dtypes=REAL,
     batch="along",
     out_overlap=True,
-    ref=references_reduction.nansum,
+    ref=references.nansum,
     vjp={
         "self": lambda g, self, self_shape, dim, keepdim: (
             ops.sum_backward(g, self_shape, dim, keepdim) * (self == self)
@@ -465,7 +464,7 @@ op(
     out=True,
     dtypes=FLOATING,
     out_overlap=True,
-    ref=references_reduction.nanmean,
+    ref=references.nanmean,
     doc="Return the mean over some dims, or all, of the elements that are not NaN.\n\n"
     "Raises: RuntimeError for integers, bools and complex tensors.",
     samples=[*reduction(empty=False), _HOLES, _TYPED],

@@ -13,7 +13,7 @@ from pullback.ops.table.primitives_api import compiled
 from pullback.ops.table.samples import COUNTED, KINKS, SPECIAL, T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, INTEGRAL, REAL, op, ops
 
-references = references_of("sorting")
+references = references_of("reductions")
 
 _PAIR = ("values", "indices")
 _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kthvalue"))

@@ -6,7 +6,7 @@ from pullback.ops.shape.rearrange import row_major
 from pullback.ops.table.samples import MEMORY, T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("rearrange")
+references = references_of("shape")
 
 # -- diagonals -------------------------------------------------------------------------------------
 

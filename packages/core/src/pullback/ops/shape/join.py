@@ -10,8 +10,7 @@ from pullback.ops.table.samples import (
 )
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
-references_rearrange = references_of("rearrange")
+references = references_of("shape")
 
 
 def _common(tensors):
@@ -186,7 +185,7 @@ for _count, _raised in ((1, _raised_1d), (2, _raised_2d), (3, _raised_3d)):
             case(T(), T(2)),
             case([T(2, 3), T()]),
         ],
-        ref=references_rearrange.at_least.of(_name),
+        ref=references.at_least.of(_name),
     )
 
 
@@ -313,5 +312,5 @@ op(
         case(T(0), T(2)),
         case(T(1), real(2, 2)),
     ],
-    ref=references_rearrange.block_diag,
+    ref=references.block_diag,
 )

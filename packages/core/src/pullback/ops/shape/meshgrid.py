@@ -10,7 +10,7 @@ from pullback.ops.shape.join import listed
 from pullback.ops.table.samples import NO_PART, T, case, real, references_of
 from pullback.ops.table.schema import op, ops
 
-references_rearrange = references_of("rearrange")
+references = references_of("shape")
 
 
 def _broadcast_tensors(tensors):
@@ -35,7 +35,7 @@ op(
         case(T(0, 1), T(3)),
         case([T(2, 1), real(2)]),
     ],
-    ref=references_rearrange.broadcast_tensors,
+    ref=references.broadcast_tensors,
 )
 
 
@@ -92,7 +92,7 @@ op(
         case(T(2), indexing="xy"),
         case(T(0), T(2), indexing="ij"),
     ],
-    ref=references_rearrange.meshgrid,
+    ref=references.meshgrid,
 )
 
 
@@ -119,7 +119,7 @@ op(
     doc="Return all choices of one element of each vector, a row each.\n\n"
     "One vector is returned as it is.\nRaises: RuntimeError for other tensors than vectors.",
     samples=[case(T(2), T(3)), case(T(2), T(1), T(2)), case(T(3)), case(T(0), T(2))],
-    ref=references_rearrange.cartesian_prod,
+    ref=references.cartesian_prod,
 )
 
 
@@ -198,5 +198,5 @@ op(
         case(T(0)),
         case(T(3), 3),
     ],
-    ref=references_rearrange.combinations,
+    ref=references.combinations,
 )

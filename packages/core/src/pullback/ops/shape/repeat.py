@@ -8,7 +8,7 @@ from pullback.ops.table.primitives_api import whole_batch
 from pullback.ops.table.samples import COUNTED, T, case, fixed, references_of
 from pullback.ops.table.schema import op, ops
 
-references = references_of("rearrange")
+references = references_of("shape")
 
 
 def _repeats(self, repeats):

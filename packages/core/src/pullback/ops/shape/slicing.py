@@ -9,7 +9,7 @@ from pullback.ops.table.samples import (
 )
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
+references = references_of("shape")
 
 
 view_op(

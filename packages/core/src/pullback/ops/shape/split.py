@@ -15,8 +15,7 @@ from pullback.ops.table.samples import (
 )
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
-references_rearrange = references_of("rearrange")
+references = references_of("shape")
 
 
 def split_parts(gs, self_like, split_size, dim):
@@ -182,7 +181,7 @@ op(
         case(T(5), ()),
         case(T(5), fixed((1, 3), kind="int64"), skip=COUNTED),
     ],
-    ref=references_rearrange.tensor_split,
+    ref=references.tensor_split,
 )
 
 

@@ -15,7 +15,7 @@ from pullback.ops.table.samples import (
 )
 from pullback.ops.table.schema import op, ops
 
-references = references_of("general")
+references = references_of("shape")
 
 
 def view_op(signature, vjp, doc, *, forward=None, **fields):

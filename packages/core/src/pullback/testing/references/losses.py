@@ -1,5 +1,6 @@
-"""References of losses. Each takes the NumPy module first, then the op's arguments with arrays for
-tensors.
+"""References of losses.
+
+Each takes the NumPy module first, then the op's arguments with arrays for tensors.
 """
 
 import itertools
@@ -197,3 +198,64 @@ def ctc_loss(
 def _read(path, blank):
     """Return the labels of a path: runs count once, blanks not at all."""
     return [label for label, _ in itertools.groupby(path) if label != blank]
+
+
+def nll_loss(
+    np,
+    self,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
+    """Go through the targets one by one."""
+    dim = 1 if self.ndim > 1 else 0
+    scores = np.moveaxis(self, dim, -1)
+    weight = np.ones(scores.shape[-1]) if weight is None else weight
+    loss, used = np.zeros(target.shape, self.dtype), np.zeros(target.shape, self.dtype)
+    for position in np.ndindex(*target.shape):
+        wanted = target[position]
+        if wanted != ignore_index:
+            used[position] = weight[wanted]
+            loss[position] = -scores[position][wanted] * weight[wanted]
+    if reduction == "mean":
+        with np.errstate(invalid="ignore"):
+            return loss.sum() / used.sum()
+    return loss.sum() if reduction == "sum" else loss
+
+
+def nll_loss_primitive(np, self, target, weight, spec):
+    """Take the output spec apart."""
+    _, _, (ignore_index, reduction) = spec
+    return nll_loss(
+        np,
+        self,
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=("none", "mean", "sum")[reduction],
+    )
+
+
+def cross_entropy(
+    np, self, target, weight=None, reduction="mean", label_smoothing=0.0, ignore_index=-100
+):
+    """Turn targets into probabilities, as torch's page of CrossEntropyLoss defines it."""
+    dim = 1 if self.ndim > 1 else 0
+    logs = np.moveaxis(self, dim, -1)
+    logs = logs - np.log(np.exp(logs).sum(-1, keepdims=True))
+    classes = logs.shape[-1]
+    weight = np.ones(classes) if weight is None else weight
+    if target.dtype.kind == "f":
+        wanted, kept = np.moveaxis(target, dim, -1), np.ones(logs.shape[:-1])
+        total = kept.size
+    else:
+        kept = target != ignore_index
+        safe = np.where(kept, target, 0)
+        wanted = np.eye(classes)[safe]
+        total = (weight[safe] * kept).sum()
+    wanted = wanted * (1 - label_smoothing) + label_smoothing / classes
+    loss = -(wanted * logs * weight).sum(-1) * kept
+    return loss.sum() / total if reduction == "mean" else loss.sum() if reduction == "sum" else loss

@@ -1,7 +1,38 @@
-"""References of reductions, running results and statistics, where NumPy lacks the function.
+"""References of reductions, statistics, scans, sorting and histograms.
 
 Each takes the NumPy module first, then the op's arguments with arrays for tensors.
 """
+
+
+def sum_backward(np, self, shape, dim, keepdim):
+    """Undo the shape of a reduction."""
+    if not keepdim and shape:
+        dims = range(len(shape)) if dim in (None, ()) else (dim,) if isinstance(dim, int) else dim
+        self = np.expand_dims(self, tuple(d % len(shape) for d in dims))
+    return np.broadcast_to(self, shape)
+
+
+def extreme(reduce, find, pair):
+    """max and min: of everything, along a dim with the indices, or of two arrays."""
+
+    def reference(np, self, dim=None, keepdim=False):
+        if dim is None:
+            return getattr(np, reduce)(self)
+        if not isinstance(dim, int):
+            return getattr(np, pair)(self, dim)
+        options = {"axis": dim, "keepdims": keepdim} if self.ndim else {}
+        return getattr(np, reduce)(self, **options), getattr(np, find)(self, **options)
+
+    return reference
+
+
+def logsumexp(np, self, dim, keepdim=False):
+    """Shifted by the largest element, where that is finite."""
+    dim, self = dim if self.ndim else None, self * 1.0
+    peak = np.max(self.real, axis=dim, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0)
+    total = np.log(np.exp(self - peak).sum(axis=dim, keepdims=True)) + peak
+    return total if keepdim or not self.ndim else np.squeeze(total, dim)
 
 
 def running(name):
@@ -247,3 +278,104 @@ def renorm(np, self, p, dim, maxnorm):
     others = tuple(d for d in range(self.ndim) if d != dim % self.ndim)
     found = vector_norm(np, self, p, others, True)
     return np.where(found > maxnorm, self * (maxnorm / (found + 1e-7)), self)
+
+
+def sort(np, self, dim=-1, descending=False, stable=None):
+    """Stable, NaN is the largest."""
+    if not self.ndim:
+        return self, np.zeros((), np.int64)
+    rows = np.moveaxis(self, dim, -1)
+    if descending:
+        count = rows.shape[-1]
+        order = count - 1 - np.argsort(rows[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+    else:
+        order = np.argsort(rows, axis=-1, kind="stable")
+    values = np.take_along_axis(rows, order, -1)
+    return np.moveaxis(values, -1, dim), np.moveaxis(order, -1, dim)
+
+
+def topk(np, self, k, dim=-1, largest=True, sorted=True):
+    """The first of the order."""
+    found = sort(np, self, dim, largest)
+    return tuple(np.take(part, range(k), dim) if self.ndim else part for part in found)
+
+
+def kthvalue(np, self, k, dim=-1, keepdim=False):
+    """One position of the order."""
+    if not self.ndim:
+        return sort(np, self)
+    return tuple(np.take(part, [k - 1] if keepdim else k - 1, dim) for part in sort(np, self, dim))
+
+
+def _parts(found, return_inverse, return_counts):
+    values, inverse, counts = found
+    result = [values] + [inverse] * return_inverse + [counts] * return_counts
+    return tuple(result) if len(result) > 1 else values
+
+
+def unique(np, self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """NumPy's; every NaN differs from the others."""
+    values, first, inverse, counts = np.unique(
+        self, return_index=True, return_inverse=True, return_counts=True, axis=dim, equal_nan=False
+    )
+    values = np.take(self.reshape(-1) if dim is None else self, first, dim or 0)
+    return _parts(
+        (values, inverse.reshape(self.shape if dim is None else -1), counts),
+        return_inverse,
+        return_counts,
+    )
+
+
+def unique_consecutive(np, self, return_inverse=False, return_counts=False, dim=None):
+    """Compare every slice with the one before."""
+    rows = self.reshape(-1, 1) if dim is None else np.moveaxis(self, dim, 0)
+    fresh = [k == 0 or bool((rows[k] != rows[k - 1]).any()) for k in range(len(rows))]
+    starts = np.nonzero(fresh)[0]
+    values = rows[starts]
+    values = values.reshape(-1) if dim is None else np.moveaxis(values, 0, dim)
+    inverse = np.cumsum(fresh, dtype=np.int64) - 1
+    counts = np.diff(np.append(starts, len(rows)))
+    return _parts(
+        (values, inverse.reshape(self.shape if dim is None else -1), counts),
+        return_inverse,
+        return_counts,
+    )
+
+
+def isin(np, elements, test_elements, assume_unique=False, invert=False):
+    """NumPy's, without its promise about uniqueness."""
+    return np.isin(elements, test_elements, invert=invert)
+
+
+def searchsorted(np, sorted_sequence, self, out_int32=False, right=False, side=None, sorter=None):
+    """NumPy's, row by row."""
+    side = side or ("right" if right else "left")
+    if sorted_sequence.ndim == 1:
+        return np.searchsorted(sorted_sequence, self, side=side, sorter=sorter)
+    out = np.empty(self.shape, np.int64)
+    for position in np.ndindex(self.shape[:-1]):
+        out[position] = np.searchsorted(sorted_sequence[position], self[position], side=side)
+    return out
+
+
+def bincount(np, self, weights=None, minlength=0):
+    """NumPy wants signed numbers."""
+    return np.bincount(self.astype(np.int64), weights, minlength)
+
+
+def histc(np, self, bins=100, min=0, max=0):
+    """NumPy's histogram over the range that torch takes."""
+    if not self.size:
+        return np.zeros(bins)
+    if min == max:
+        min, max = self.min(), self.max()
+    if min == max:
+        min, max = min - 1, max + 1
+    kept = self[~np.isnan(self)]
+    return np.histogram(kept, bins, (min, max))[0]
+
+
+def histogram(np, self, bins, range=None, weight=None, density=False):
+    """NumPy's."""
+    weight = None if weight is None else weight.reshape(-1)
+    return np.histogram(self.reshape(-1), bins, range, density, weight)

@@ -8,7 +8,7 @@ from pullback.ops.table.primitives_api import OWN_DTYPE
 from pullback.ops.table.samples import T, case, constant, fixed, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
-references = references_of("general")
+references = references_of("losses")
 
 
 def _labels(*classes):

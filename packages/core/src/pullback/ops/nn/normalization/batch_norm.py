@@ -15,7 +15,7 @@ from pullback.ops.rules.shapes import product
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOATING, op, ops
 
-references = references_of("nn")
+references = references_of("normalization")
 
 
 # -- batch and instance ----------------------------------------------------------------------------

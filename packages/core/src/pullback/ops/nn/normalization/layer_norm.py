@@ -15,7 +15,7 @@ from pullback.ops.table.kinks import kink
 from pullback.ops.table.samples import T, case, references_of
 from pullback.ops.table.schema import FLOAT_COMPLEX, FLOATING, HALF, op, ops
 
-references = references_of("nn")
+references = references_of("normalization")
 
 
 # -- layer and group -------------------------------------------------------------------------------

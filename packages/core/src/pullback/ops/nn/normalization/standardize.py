@@ -9,7 +9,7 @@ from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_fil
 from pullback.ops.table.samples import T, case, constant, references_of
 from pullback.ops.table.schema import FLOATING, HALF, op, ops
 
-references = references_of("nn")
+references = references_of("normalization")
 
 
 def _standardized(self, view, dims, eps):

@@ -1,4 +1,94 @@
-"""References of ops that arrange, join or choose elements; see general.py."""
+"""References of shapes, views, joins and diagonals.
+
+Each takes the NumPy module first, then the op's arguments with arrays for tensors.
+"""
+
+
+def squeeze(np, self, dim=None):
+    """torch ignores dims of more than one element; NumPy refuses them."""
+    dims = range(self.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = {d % self.ndim for d in dims if self.ndim}
+    return np.squeeze(self, tuple(d for d in dims if self.shape[d] == 1))
+
+
+def expand(np, self, *size):
+    """-1 keeps a size."""
+    size = size[0] if isinstance(size[0], tuple) else size
+    lead = len(size) - self.ndim
+    return np.broadcast_to(
+        self, [self.shape[d - lead] if n == -1 else n for d, n in enumerate(size)]
+    )
+
+
+def sum_to_size(np, self, *size):
+    """Sum over every dim that broadcasting adds or stretches."""
+    size = size[0] if isinstance(size[0], tuple) else size
+    lead = self.ndim - len(size)
+    stretched = [d for d in range(self.ndim) if d < lead or size[d - lead] != self.shape[d]]
+    return self.sum(tuple(stretched)).reshape(size)
+
+
+def flatten(np, self, start_dim=0, end_dim=-1):
+    """Join consecutive dims."""
+    if not self.ndim:
+        return self.reshape(1)
+    start, end = start_dim % self.ndim, end_dim % self.ndim
+    joined = int(np.prod(self.shape[start : end + 1]))
+    return self.reshape(*self.shape[:start], joined, *self.shape[end + 1 :])
+
+
+def split(np, self, split_size, dim=0):
+    """NumPy wants the positions of the cuts."""
+    total = self.shape[dim]
+    if isinstance(split_size, int):
+        cuts = list(range(split_size, total, split_size))
+    else:
+        cuts = list(np.cumsum(split_size)[:-1])
+    return np.split(self, cuts, dim)
+
+
+def chunk(np, self, chunks, dim=0):
+    """Parts of equal size, the last one smaller; all empty if there is nothing."""
+    total = self.shape[dim]
+    return split(np, self, -(-total // chunks), dim) if total else [self] * chunks
+
+
+def as_strided(np, self, size, stride, storage_offset=0):
+    """Read the elements of a row-major array one by one."""
+    out = np.empty(size, self.dtype)
+    for position in np.ndindex(*size):
+        out[position] = self.reshape(-1)[
+            storage_offset + sum(i * s for i, s in zip(position, stride))
+        ]
+    return out
+
+
+def embed(np, self, size, key):
+    """Return zeros with the array at a key."""
+    out = np.zeros(size, self.dtype)
+    out[key] = self
+    return out
+
+
+def at(dim, what):
+    """Return a key that takes ``what`` of one dim and everything of the others."""
+    return (slice(None),) * dim + (what,)
+
+
+def embed_diagonal(np, self, size, offset, dim1, dim2):
+    """Return zeros with the array on a diagonal."""
+    out = np.zeros(size, self.dtype)
+    ends = np.moveaxis(out, (dim1, dim2), (-2, -1))
+    count = self.shape[-1]
+    row, column = max(-offset, 0), max(offset, 0)
+    ends[..., range(row, row + count), range(column, column + count)] = self
+    return out
+
+
+def cat(np, tensors, dim=0):
+    """torch lets empty vectors join anything."""
+    kept = [t for t in tensors if t.shape != (0,)]
+    return np.concatenate(kept or tensors, dim)
 
 
 def repeat_interleave(np, self, repeats=None, dim=None, output_size=None):

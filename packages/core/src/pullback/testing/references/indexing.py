@@ -1,7 +1,51 @@
-"""References of writes and reductions at index tensors, element by element.
+"""References of indexing, gathering and scattering.
 
 Each takes the NumPy module first, then the op's arguments with arrays for tensors.
 """
+
+
+def index(np, self, indices):
+    """None stands for a whole dim."""
+    return self[tuple(slice(None) if i is None else i for i in indices)]
+
+
+def index_put(np, self, indices, values, accumulate=False):
+    """Write or add at indices that may repeat."""
+    out = self.copy()
+    key = tuple(slice(None) if i is None else i for i in indices)
+    if accumulate:
+        np.add.at(out, key, values)
+    else:
+        out[key] = values
+    return out
+
+
+def gather(np, self, dim, index, sparse_grad=False):
+    """The index may be smaller than the array in the other dims."""
+    if not self.ndim:
+        return self.reshape(1)[index]
+    dim %= self.ndim
+    part = self[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    return np.take_along_axis(part, index, dim)
+
+
+def gather_backward(np, self, dim, index, shape):
+    """What is gathered, in the corner of zeros."""
+    found = gather(np, self, dim, index)
+    whole = np.zeros(shape, found.dtype)
+    whole[tuple(map(slice, found.shape))] = found
+    return whole
+
+
+def scatter_add(np, self, dim, index, src):
+    """Add element by element, in order."""
+    out = np.atleast_1d(self).copy()
+    index, src = np.atleast_1d(index), np.atleast_1d(src)
+    for position in np.ndindex(*index.shape):
+        target = list(position)
+        target[dim] = index[position]
+        out[tuple(target)] += src[position]
+    return out.reshape(self.shape)
 
 
 def _targets(np, index, dim):

@@ -1,6 +1,22 @@
-"""References of normalizations, embeddings and attention. Each takes the NumPy module first, then
-the op's arguments with arrays for tensors.
+"""References of softmax, normalizations, embeddings and attention.
+
+Each takes the NumPy module first, then the op's arguments with arrays for tensors.
 """
+
+
+def softmax_backward(np, self, output, dim):
+    """The product with the Jacobian of softmax."""
+    return (
+        output * (self - (self * output).sum(dim, keepdims=True))
+        if self.ndim
+        else (output * (self - self * output))
+    )
+
+
+def log_softmax_backward(np, self, output, dim):
+    """The product with the Jacobian of log_softmax."""
+    total = self.sum(dim, keepdims=True) if self.ndim else self
+    return self - np.exp(output) * total
 
 
 def normalized(np, self, weight, bias, view, dims, affine, eps, kind=None):
