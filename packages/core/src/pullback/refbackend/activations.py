@@ -42,8 +42,8 @@ def _angle(x: Array) -> Array:
 def _gelu_tanh_backward(grad: Array, x: Array) -> Array:
     x = np.clip(x, -64, 64)  # beyond, it is 0 or 1, and squares may overflow
     size = np.tanh(_angle(x))
-    slope = (1 + 3 * 0.044715 * x * x) * _ROOT
-    return grad * ((1 + size) / 2 + x / 2 * ((1 - size * size) * slope))
+    derivative = (1 + 3 * 0.044715 * x * x) * _ROOT
+    return grad * ((1 + size) / 2 + x / 2 * ((1 - size * size) * derivative))
 
 
 def _silu_backward(grad: Array, x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Reference kernels of convolutions: one product of matrices per place in the kernel."""
+"""Reference kernels of convolutions: one matrix product per position in the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import masks
 from .arrays import Array, Kernel, store, widen
 
 
-class _Geometry:
+class _Parameters:
     """The strides, paddings and dilations of some dims, and the number of groups."""
 
     def __init__(self, conv_params: tuple[int, ...]) -> None:
@@ -29,16 +29,16 @@ class _Geometry:
         """Return a view of channels as (groups, channels of a group)."""
         return array.reshape(len(array), self.groups, -1, *array.shape[2:])
 
-    def places(
+    def positions(
         self, padded: Array, kernel: tuple[int, ...], counts: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], Array]]:
-        """Yield each place in the kernel and the view of the elements that it meets."""
-        for place in itertools.product(*map(range, kernel)):
+        """Yield each position in the kernel and the view of the elements that it multiplies."""
+        for position in itertools.product(*map(range, kernel)):
             spots = tuple(
                 slice(k * d, k * d + (n - 1) * s + 1, s)
-                for k, d, n, s in zip(place, self.dilation, counts, self.stride, strict=True)
+                for k, d, n, s in zip(position, self.dilation, counts, self.stride, strict=True)
             )
-            yield place, padded[_last(spots)]
+            yield position, padded[_last(spots)]
 
 
 def _last(index: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -50,13 +50,13 @@ def conv(
     out: Array, x: Array, weight: Array, bias: Array | None = None, *, conv_params: tuple[int, ...]
 ) -> None:
     """Convolve."""
-    how = _Geometry(conv_params)
+    how = _Parameters(conv_params)
     weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
     padded = how.split(how.pad(widen(x)))
     total = np.zeros(how.split(out).shape, padded.dtype)
     with np.errstate(all="ignore"):
-        for place, met in how.places(padded, weight.shape[2:], out.shape[2:]):
-            total += np.einsum("ngc...,goc->ngo...", met, weights[_last(place)])
+        for position, part in how.positions(padded, weight.shape[2:], out.shape[2:]):
+            total += np.einsum("ngc...,goc->ngo...", part, weights[_last(position)])
         total = total.reshape(out.shape)
         store(out, total if bias is None else total + _by_channel(bias, out))
 
@@ -65,13 +65,13 @@ def conv_backward_input(
     out: Array, x: Array, weight: Array, bias: Array | None = None, *, conv_params: tuple[int, ...]
 ) -> None:
     """Add each element, weighted, to those that it would be made of."""
-    how = _Geometry(conv_params)
+    how = _Parameters(conv_params)
     weights = widen(weight).reshape(how.groups, -1, *weight.shape[1:])
     given = how.split(widen(x))
     padded = how.pad(np.zeros(out.shape, given.dtype))
     with np.errstate(all="ignore"):
-        for place, met in how.places(how.split(padded), weight.shape[2:], x.shape[2:]):
-            met += np.einsum("ngo...,goc->ngc...", given, weights[_last(place)])
+        for position, part in how.positions(how.split(padded), weight.shape[2:], x.shape[2:]):
+            part += np.einsum("ngo...,goc->ngc...", given, weights[_last(position)])
         inside = tuple(slice(p, p + n) for p, n in zip(how.padding, out.shape[2:], strict=True))
         total = padded[_last(inside)]
         store(out, total if bias is None else total + _by_channel(bias, out))
@@ -80,13 +80,13 @@ def conv_backward_input(
 def conv_backward_weight(
     out: Array, x: Array, other: Array, *, conv_params: tuple[int, ...]
 ) -> None:
-    """Sum the products of what each place in the kernel meets."""
-    how = _Geometry(conv_params)
+    """Sum the products of the elements at each position in the kernel."""
+    how = _Parameters(conv_params)
     padded, given = how.split(how.pad(widen(x))), _flat(how.split(widen(other)))
     total = np.zeros((how.groups, out.shape[0] // how.groups, *out.shape[1:]), padded.dtype)
     with np.errstate(all="ignore"):
-        for place, met in how.places(padded, out.shape[2:], other.shape[2:]):
-            total[_last(place)] = np.einsum("ngcw,ngow->goc", _flat(met), given)
+        for position, part in how.positions(padded, out.shape[2:], other.shape[2:]):
+            total[_last(position)] = np.einsum("ngcw,ngow->goc", _flat(part), given)
         store(out, total.reshape(out.shape))
 
 

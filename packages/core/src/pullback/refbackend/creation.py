@@ -21,10 +21,14 @@ def arange(out: Array, *, start: float, step: float) -> None:
 
 def linspace(out: Array, *, start: float, end: float, step: float) -> None:
     """Count from both ends, so that the last number is exact and the sequence symmetric."""
-    place = np.arange(out.size, dtype=np.float64)
+    position = np.arange(out.size, dtype=np.float64)
     store(
         out,
-        np.where(place < out.size // 2, start + place * step, end - (out.size - 1 - place) * step),
+        np.where(
+            position < out.size // 2,
+            start + position * step,
+            end - (out.size - 1 - position) * step,
+        ),
     )
 
 
@@ -93,9 +97,9 @@ def permutation(out: Array, *, seed: int, offset: int) -> None:
     Source: Durstenfeld, "Algorithm 235: random permutation", Communications of the ACM 7(7), 1964.
     """
     numbers = list(range(out.size))
-    for place, word in enumerate(random_uint64(seed, offset, out.size).tolist()):
-        other = place + (word * (out.size - place) >> 64)
-        numbers[place], numbers[other] = numbers[other], numbers[place]
+    for position, word in enumerate(random_uint64(seed, offset, out.size).tolist()):
+        other = position + (word * (out.size - position) >> 64)
+        numbers[position], numbers[other] = numbers[other], numbers[position]
     out[:] = numbers
 
 

@@ -123,12 +123,12 @@ def normalize_backward(
         unit = _standardized(x, mean, scale)
         inner = g * widen(weight)[..., None]
         count = np.prod([x.shape[d] for d in dims])
-        slope = (
+        derivative = (
             inner
             - inner.sum(axis=dims, keepdims=True) / count
             - unit * ((inner * unit).sum(axis=dims, keepdims=True) / count)
         )
-        store(outs[0], slope * widen(scale)[..., None, None])
+        store(outs[0], derivative * widen(scale)[..., None, None])
         store(outs[1], (g * unit).sum(axis=(0, 3)))
         store(outs[2], g.sum(axis=(0, 3)))
 

@@ -127,16 +127,16 @@ def sort(out: tuple[Array, Array], x: Array, *, descending: int) -> None:
 
 
 def searchsorted(out: Array, bounds: Array, x: Array, *, right: int, nan_last: int) -> None:
-    """Find the place of each element in the sorted row of bounds by halving the range."""
+    """Find the position of each element in the sorted row of bounds by halving the range."""
     bounds, x = widen(bounds), widen(x)
     count = bounds.shape[1]
     low, high = np.zeros(x.shape, np.int64), np.full(x.shape, count)
     for _ in range(count.bit_length()):
         middle = (low + high) // 2
-        met = np.take_along_axis(bounds, np.minimum(middle, count - 1), 1)
-        found = met > x if right else met >= x
+        bound = np.take_along_axis(bounds, np.minimum(middle, count - 1), 1)
+        found = bound > x if right else bound >= x
         if nan_last:
-            found |= met != met
+            found |= bound != bound
         ahead = ~found & (low < high)
         low, high = np.where(ahead, middle + 1, low), np.where(ahead, high, middle)
     out[...] = low

@@ -28,9 +28,9 @@ def interpolate_backward(
     given = np.moveaxis(widen(x), dim, -1)
     total = np.zeros((*given.shape[:-1], out.shape[dim]), given.dtype)
     with np.errstate(all="ignore"):
-        for tap, places in enumerate(indices):
+        for tap, positions in enumerate(indices):
             part = given if weights is None else given * widen(weights)[tap]
-            np.add.at(total, cast(Any, (..., places)), part)
+            np.add.at(total, cast(Any, (..., positions)), part)
         store(out, np.moveaxis(total, -1, dim))
 
 

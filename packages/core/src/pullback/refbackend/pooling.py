@@ -1,4 +1,4 @@
-"""Reference kernels of windows: the largest element of each, the mean and its adjoint."""
+"""Reference kernels of windows: the largest element of each, the mean and its derivative."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from .arrays import Array, Kernel, store, widen
 
 
 class Windows(NamedTuple):
-    """Where the elements of windows lie: arrays (*windows, places in a window)."""
+    """Positions of the elements of windows: arrays (*windows, elements of a window)."""
 
-    places: Array  # counted row by row in the last dims
+    positions: Array  # counted row by row in the last dims
     inside: Array
-    areas: Array  # (*windows): how many places each one counts
+    areas: Array  # (*windows): how many elements each one counts
 
 
 def _line(size: int, count: int, side: tuple[int, ...], padded: int) -> tuple[Array, Array, Array]:
-    """Return places, which of them lie inside, and lengths of the windows of one dim."""
+    """Return positions, which of them are inside, and lengths of the windows of one dim."""
     kernel, stride, padding, dilation = side
     number = np.arange(count)
     if not kernel:
         start, end = number * size // count, -(-(number + 1) * size // count)
-        places = start[:, None] + np.arange(max(end - start, default=0))
-        return places.clip(0, size - 1), places < end[:, None], end - start
+        positions = start[:, None] + np.arange(max(end - start, default=0))
+        return positions.clip(0, size - 1), positions < end[:, None], end - start
     start, more = number * stride - padding, padding if padded else 0
-    places = start[:, None] + np.arange(kernel) * dilation
-    inside = (places >= 0) & (places < size)
+    positions = start[:, None] + np.arange(kernel) * dilation
+    inside = (positions >= 0) & (positions < size)
     lengths = np.minimum(start + kernel, size + more) - np.maximum(start, -more)
-    return places.clip(0, size - 1), inside, lengths
+    return positions.clip(0, size - 1), inside, lengths
 
 
 def _windows(
@@ -40,13 +40,13 @@ def _windows(
     rank = len(window_params) // 4
     found = Windows(np.zeros((1,), np.int64), np.ones((1,), bool), np.ones((), np.int64))
     for dim, (size, count) in enumerate(zip(whole.shape[-rank:], pooled.shape[-rank:])):
-        places, inside, lengths = _line(size, count, window_params[dim::rank], padded)
-        joined = (*found.areas.shape, count, found.places.shape[-1] * places.shape[1])
-        shape = (*(1,) * dim, count, 1, places.shape[1])
-        places = found.places[..., None, :, None] * size + places.reshape(shape)
+        positions, inside, lengths = _line(size, count, window_params[dim::rank], padded)
+        joined = (*found.areas.shape, count, found.positions.shape[-1] * positions.shape[1])
+        shape = (*(1,) * dim, count, 1, positions.shape[1])
+        positions = found.positions[..., None, :, None] * size + positions.reshape(shape)
         inside = found.inside[..., None, :, None] & inside.reshape(shape)
         found = Windows(
-            places.reshape(joined), inside.reshape(joined), found.areas[..., None] * lengths
+            positions.reshape(joined), inside.reshape(joined), found.areas[..., None] * lengths
         )
     return found
 
@@ -59,7 +59,7 @@ def _planes(array: Array, rank: int) -> Array:
 def max_pool(outs: tuple[Array, Array], x: Array, *, window_params: tuple[int, ...]) -> None:
     """Take the first of the elements that equal the largest, or the last NaN."""
     found = _windows(x, outs[0], window_params)
-    parts = _planes(widen(x), len(window_params) // 4)[..., found.places]
+    parts = _planes(widen(x), len(window_params) // 4)[..., found.positions]
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     best = np.where(found.inside, parts, lowest).max(-1)  # NaN wins
     first = np.argmax(found.inside & (parts == best[..., None]), -1)
@@ -67,8 +67,8 @@ def max_pool(outs: tuple[Array, Array], x: Array, *, window_params: tuple[int, .
     last = nans.shape[-1] - 1 - np.argmax(nans[..., ::-1], -1)
     chosen = np.where(nans.any(-1), last, first)
     store(outs[0], best)
-    places = np.broadcast_to(found.places, parts.shape)
-    outs[1][...] = np.take_along_axis(places, chosen[..., None], -1)[..., 0]
+    positions = np.broadcast_to(found.positions, parts.shape)
+    outs[1][...] = np.take_along_axis(positions, chosen[..., None], -1)[..., 0]
 
 
 def avg_pool(
@@ -77,7 +77,7 @@ def avg_pool(
     """Sum the elements inside; integers are divided towards 0."""
     found = _windows(x, out, window_params, padded)
     with np.errstate(all="ignore"):
-        parts = _planes(widen(x), len(window_params) // 4)[..., found.places]
+        parts = _planes(widen(x), len(window_params) // 4)[..., found.positions]
         mean = np.where(found.inside, parts, 0).sum(-1) / (divisor or found.areas)
         store(out, mean if out.dtype.kind != "i" else np.trunc(mean))
 
@@ -90,9 +90,9 @@ def avg_pool_backward(
     with np.errstate(all="ignore"):
         shares = widen(x) / (divisor or found.areas)
         total = np.zeros(_planes(out, rank).shape)
-        for number in range(found.places.shape[-1]):
+        for number in range(found.positions.shape[-1]):
             inside = found.inside[..., number]
-            key = cast(Any, (..., found.places[..., number][inside]))
+            key = cast(Any, (..., found.positions[..., number][inside]))
             np.add.at(total, key, shares[..., inside])
     store(out, total.reshape(out.shape))
 

@@ -122,15 +122,17 @@ def _running_extreme(name: str, function: np.ufunc) -> Kernel:
     def kernel(outs: tuple[Array, Array], x: Array, *, dim: int) -> None:
         wide = np.atleast_1d(widen(x))
         values = function.accumulate(wide, axis=dim)
-        places = np.arange(wide.shape[dim]).reshape(
+        positions = np.arange(wide.shape[dim]).reshape(
             [-1 if d == dim % wide.ndim else 1 for d in range(wide.ndim)]
         )
-        records = np.where((wide == values) | (wide != wide), places, 0)
+        records = np.where((wide == values) | (wide != wide), positions, 0)
         store(outs[0], values.reshape(x.shape))
         outs[1][...] = np.maximum.accumulate(records, axis=dim).reshape(x.shape)
 
     kernel.__name__ = kernel.__qualname__ = name
-    kernel.__doc__ = f"Find what {name[3:]} gives of the elements so far, and the last place of it."
+    kernel.__doc__ = (
+        f"Find what {name[3:]} gives of the elements so far, and the last position of it."
+    )
     return kernel
 
 

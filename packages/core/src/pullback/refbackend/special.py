@@ -141,13 +141,13 @@ def zeta(s: Array, a: Array) -> Array:
     """Return the Hurwitz zeta function; below zero the terms on each side of it are summed."""
     s, a = np.broadcast_arrays(np.asarray(s, np.float64), np.asarray(a, np.float64))
     known = (s > 1) & np.isfinite(a) & (a != np.floor(a)) | (s > 1) & (a > 0) & np.isfinite(a)
-    order, place = np.where(known, s, 2.0), np.where(known, a, 1.5)
-    rest = np.where(place < 0, place - np.floor(place), place)
+    order, point = np.where(known, s, 2.0), np.where(known, a, 1.5)
+    rest = np.where(point < 0, point - np.floor(point), point)
     found = _zeta_above_zero(order, rest)
-    below = place < 0
+    below = point < 0
     if np.any(below):
-        away = np.where(below, np.ceil(place) - place, 1.0)
-        far = np.where(below, 1 - place, 1.0)
+        away = np.where(below, np.ceil(point) - point, 1.0)
+        far = np.where(below, 1 - point, 1.0)
         mirrored = _zeta_above_zero(order, away) - _zeta_above_zero(order, far)
         mirrored = np.where(order % 2 == 0, mirrored, -mirrored)
         mirrored = np.where(order == np.floor(order), mirrored, np.nan)

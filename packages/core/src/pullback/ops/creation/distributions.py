@@ -48,7 +48,7 @@ def _normal_numbers(shape, dtype, device, generator):
 
 
 def _holds(condition):
-    """Tell whether a condition holds everywhere; on the meta device nothing contradicts it."""
+    """Return whether a condition holds for every element; True on meta."""
     return is_meta(condition) or bool(ops.all(condition).item())
 
 

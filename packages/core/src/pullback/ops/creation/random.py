@@ -1,4 +1,4 @@
-"""Uniform and normal numbers, and integers, of a generator."""
+"""rand, randn, randint and their like, uniform_ and normal_: numbers from a generator."""
 
 from functools import cache
 

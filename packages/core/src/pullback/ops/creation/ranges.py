@@ -1,4 +1,4 @@
-"""New tensors with a pattern: identity, sequences, powers, indices of triangles and of elements."""
+"""New tensors with a pattern: eye, linspace, logspace, vander, indices of triangles."""
 
 from pullback.ops.creation.create import (
     NEW,

@@ -1,4 +1,4 @@
-"""What runs where a device has no kernel for a primitive: the same in other ops, by family.
+"""Decompositions of primitives in other ops, by family, for devices without a kernel.
 
 A function registers itself with ``decomposition``; a few stand beside the op that they are for.
 """

@@ -1,4 +1,4 @@
-"""Activations and their derivatives in other ops, for devices without kernels of their own."""
+"""Decompositions of activation functions and their derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions in other ops: unrolled windows and matrix products."""
+"""Decompositions of convolutions: unrolled windows (im2col) and matrix products."""
 
 from pullback.ops.nn.windows import add_windows, inside, pad_zeros, window_view
 from pullback.ops.rules.dtypes import accumulate_dtype

@@ -1,4 +1,4 @@
-"""Elementwise ops in other ops, for devices without kernels of their own."""
+"""Decompositions of elementwise ops."""
 
 from __future__ import annotations
 

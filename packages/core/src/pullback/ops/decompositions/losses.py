@@ -1,4 +1,4 @@
-"""Losses of classes in other ops, for devices without kernels of their own."""
+"""Decompositions of nll_loss and its derivative."""
 
 from __future__ import annotations
 

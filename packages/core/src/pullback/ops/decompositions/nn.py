@@ -1,4 +1,4 @@
-"""Softmax and normalization in other ops, for devices without kernels of their own."""
+"""Decompositions of softmax, normalization and their derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling in other ops, for devices without kernels of their own.
+"""Decompositions of pooling.
 
 Windows are searched and added up one dim after the other: one of k x k costs 2 k passes, not k * k.
 """

@@ -1,4 +1,4 @@
-"""Reductions, cumulative ops and sorting in other ops, for devices without kernels of their own."""
+"""Decompositions of reductions, cumulative ops and argsort."""
 
 from __future__ import annotations
 

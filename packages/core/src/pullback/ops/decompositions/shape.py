@@ -1,4 +1,4 @@
-"""Moving elements in other ops, for devices without kernels of their own."""
+"""Decompositions of flip, tril and triu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions in other ops, for devices without kernels of their own; float64 and float32.
+"""Decompositions of special functions, in float64 and float32.
 
 Loops have a fixed number of steps, so nothing looks at values.
 """

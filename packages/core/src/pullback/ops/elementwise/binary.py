@@ -1,4 +1,4 @@
-"""Elementwise ops of two operands. Gradients are summed to each operand's shape later."""
+"""Elementwise ops of two operands. The engine sums gradients to each operand's shape."""
 
 import cmath
 import math

@@ -1,4 +1,4 @@
-"""Ops that make complex numbers or take them apart; real, imag and their like are views."""
+"""Complex numbers: conj, angle, polar and their like; real, imag and view_as_real are views."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Elementwise ops of three operands: addcmul, addcdiv, lerp."""
+"""Elementwise ops of three operands: addcmul, addcdiv, lerp, where, clamp."""
 
 from pullback.ops.rules.dtypes import dtype_named, unsupported
 from pullback.ops.rules.elementwise_util import (

@@ -1,4 +1,4 @@
-"""Reading and adding elements along one dim, at the positions of an index tensor."""
+"""gather, index_select and scatter_add: elements along a dim, chosen by an index tensor."""
 
 from pullback.ops.indexing.index import as_index
 from pullback.ops.rules.dims import wrap_dim

@@ -308,7 +308,7 @@ op(
 
 
 def _is_many(key):
-    """Tell whether a list stands for the tuple of its items, as it once did in NumPy."""
+    """Return whether a list stands for the tuple of its items, as it once did in NumPy."""
     return (
         isinstance(key, list)
         and len(key) < 32

@@ -133,7 +133,7 @@ op(
 
 
 def takes_extremes(reduce):
-    """Tell whether a reduction takes one of its elements, which its gradient asks the result."""
+    """Return whether a reduction selects an element, so that its gradient needs the result."""
     return reduce in ("amax", "amin", "max", "min")
 
 

@@ -1,4 +1,4 @@
-"""Singular values, and the norms of matrices that are made of them."""
+"""Singular value decompositions, and norms of matrices made of singular values."""
 
 import math
 from collections import namedtuple

@@ -1,1 +1,1 @@
-"""What networks are made of: layers, pooling, normalization, losses."""
+"""Ops of torch.nn.functional: layers, pooling, normalization, losses."""

@@ -1,4 +1,4 @@
-"""Activation functions that look at dims or draw random numbers: glu, prelu, rrelu, softmin."""
+"""Activation functions with dims or random numbers: glu, prelu, rrelu, softmin."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Attention: averages of values, weighted by how well queries match keys."""
+"""Scaled dot product attention."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Pooling: the mean of windows, and the p-norm."""
+"""Average pooling and pooling by the p-norm."""
 
 from pullback.ops.nn.pooling import (
     SIZES,

@@ -1,4 +1,4 @@
-"""Dropout: elements or whole channels set to zero at random, the others scaled up.
+"""Dropout of elements or whole channels; the others are scaled up.
 
 Source of alpha dropout: Klambauer et al., "Self-normalizing neural networks", 2017.
 """

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers, alone or reduced by bags."""
+"""Embeddings: rows of a table by their indices, also reduced by bags."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Images read at given points: grid_sample, and the points of an affine map."""
+"""grid_sample: images sampled at given points; affine_grid: the points of an affine map."""
 
 import itertools
 import warnings

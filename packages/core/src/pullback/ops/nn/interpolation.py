@@ -1,4 +1,4 @@
-"""Sizes of images changed by interpolation: each dim by itself, as a sum of weighted elements."""
+"""Resizing of images: interpolate and upsample, one dim after the other."""
 
 import functools
 import math

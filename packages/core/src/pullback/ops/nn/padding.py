@@ -1,4 +1,4 @@
-"""Elements around the ends of dims: a constant, or the tensor's own mirrored or repeated."""
+"""Padding of dims: with a constant, reflected, replicated or circular."""
 
 from pullback.ops.rules.arguments import check_sequence, integers
 from pullback.ops.rules.dtypes import accumulate_dtype, require

@@ -1,4 +1,4 @@
-"""Elements moved between channels and positions."""
+"""pixel_shuffle, pixel_unshuffle, channel_shuffle: elements moved between channels and pixels."""
 
 from pullback.ops.rules.arguments import as_int
 from pullback.ops.table.primitives_api import new_empty, put

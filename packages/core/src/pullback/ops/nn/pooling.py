@@ -1,4 +1,4 @@
-"""Pooling: the largest element of each window of the last dims, and its position."""
+"""Max pooling over windows of the last dims, with indices, and max unpooling."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""What networks are made of: softmax and linear layers."""
+"""Softmax and log_softmax with their derivatives, and linear layers."""
 
 from pullback.ops.table.samples import T, case, fixed, references_of
 from pullback.ops.table.schema import FLOATING, NUMBERS, op, ops

@@ -1,4 +1,4 @@
-"""Counts of elements, and their positions among sorted bounds."""
+"""Histograms, counts, and searchsorted."""
 
 import math
 from collections import namedtuple

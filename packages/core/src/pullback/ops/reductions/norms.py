@@ -1,4 +1,4 @@
-"""Norms of vectors, and what is scaled by them."""
+"""Norms of vectors; dist and renorm."""
 
 import math
 
@@ -115,7 +115,7 @@ def _vector_norm_vjp(g, self, out, order, dim, keepdim):
 
 
 def reads_norm(order):
-    """Tell whether the gradient of a norm of this order depends on the norm itself."""
+    """Return whether the gradient of a norm of this order depends on the norm itself."""
     return order != 0 and order != 1
 
 

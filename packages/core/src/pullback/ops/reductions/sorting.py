@@ -1,4 +1,4 @@
-"""Sorting, the largest elements, and sets of elements."""
+"""Sorting, topk, kthvalue, unique elements."""
 
 from collections import namedtuple
 

@@ -58,7 +58,7 @@ def count_of(self, dims):
 
 
 def check_nonempty_dim(name, self, dim):
-    """Raise IndexError if a dim has nothing to choose from."""
+    """Raise IndexError for a dim without elements."""
     if self.ndim and self.shape[dim] == 0:
         raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
 

@@ -1,4 +1,4 @@
-"""What the Python forward passes of elementwise ops share: dtypes, checks of arguments."""
+"""Helpers of forward passes of elementwise ops in Python: common dtypes, numbers, 16-bit floats."""
 
 import functools
 

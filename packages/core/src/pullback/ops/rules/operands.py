@@ -25,5 +25,5 @@ def kept_apart(self, source):
 
 
 def is_meta(*tensors):
-    """Tell whether there are no elements to look at."""
+    """Return whether one of the tensors has no values, because it is on meta."""
     return any(t is not None and t.device.type == "meta" for t in tensors)

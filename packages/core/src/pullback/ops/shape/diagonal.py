@@ -1,4 +1,4 @@
-"""Matrices made of diagonals, and copies with a part replaced."""
+"""diag, diag_embed; select_scatter and its like: copies with a part replaced."""
 
 from pullback.ops.rules.arguments import as_int, sizes_of
 from pullback.ops.rules.dims import wrap_dim

@@ -1,4 +1,4 @@
-"""Tensors that get another shape or other memory in place. ``shape`` has the in-place views."""
+"""Changes of shape or memory in place: resize_, set_. In-place views are in views.py."""
 
 from pullback.ops.rules.dtypes import type_name
 from pullback.ops.rules.elementwise_util import no_derivative

@@ -1,4 +1,4 @@
-"""Several tensors against each other: broadcasts, grids, products, combinations."""
+"""Combinations of several tensors: broadcast_tensors, meshgrid, cartesian_prod, combinations."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""The same elements elsewhere: turned, shifted, or cut to a triangle."""
+"""flip, rot90, roll, tril and triu: elements in another order, or cut to a triangle."""
 
 from pullback.ops.rules.arguments import as_int, sizes_of
 from pullback.ops.rules.dims import check_has_dims, wrap_dim, wrap_dims

@@ -1,4 +1,4 @@
-"""The same elements several times."""
+"""repeat, tile and repeat_interleave."""
 
 from pullback.ops.rules.arguments import as_int, sizes_of
 from pullback.ops.rules.dims import check_has_dims, wrap_dim

@@ -65,7 +65,7 @@ op(
 
 
 def chunk_size(self, chunks, dim):
-    """Return what split needs to give at most so many parts: their size, or sizes of 0."""
+    """Return the argument of split for at most `chunks` parts: their size, or sizes of 0."""
     if self.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:

@@ -1,1 +1,1 @@
-"""What an entry of the op table is: its schema, the primitives, sample calls, further names."""
+"""The op table: schema of entries, primitives, sample calls, kinks."""

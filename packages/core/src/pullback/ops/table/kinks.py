@@ -1,4 +1,4 @@
-"""What the derivative of an op is where it has none: at kinks, jumps, ties and poles.
+"""Conventions of derivatives at kinks, jumps, ties and poles.
 
 An entry's ``kinks`` are calls at such points, each with the gradient of the sum of its results and
 the gradient of the sum of that. Unless a call says otherwise the gradients are torch's, and each

@@ -1,4 +1,4 @@
-"""What entries written below autograd share: kernels by primitive, new memory, raw copies."""
+"""For forward passes in Python, below autograd: kernels by primitive, new memory, copies."""
 
 from pullback.ops.table.compiled import compiled
 from pullback.ops.table.schema import ops

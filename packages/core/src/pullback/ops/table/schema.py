@@ -1,4 +1,4 @@
-"""What one entry of the op table is, and how its signature is written.
+"""Entries of the op table and their signatures.
 
 A signature reads like an annotated Python function::
 

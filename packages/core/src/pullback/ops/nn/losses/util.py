@@ -83,5 +83,5 @@ def check_no_grad(name, argument, value):
 
 
 def all_hold(condition):
-    """Tell whether a condition holds for every element; on meta it does."""
+    """Return whether a condition holds for every element; True on meta."""
     return condition.device.type == "meta" or bool(ops.all(whole_batch(condition)).item())

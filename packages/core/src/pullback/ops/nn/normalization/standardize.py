@@ -55,7 +55,7 @@ def standardize_spec(shape, view, dims, affine, four, eps, given):
 
 
 def given(weight, bias):
-    """Tell a kernel which parameters there are."""
+    """Return a number for which of the parameters are given: bit 0 the weight, bit 1 the bias."""
     return (weight is not None) + 2 * (bias is not None)
 
 
