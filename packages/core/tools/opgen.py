@@ -1,4 +1,4 @@
-"""Write what others read out of the op table: type stubs and the table in the documentation.
+"""Generate from the op table: type stubs, and the table of ops in the documentation.
 
     python opgen.py --stubs DIR               # DIR/pullback/__init__.pyi and its like
     python opgen.py --docs DIR                # DIR/ops.md
@@ -6,8 +6,10 @@
     python opgen.py --stub MODULE FILE --depfile FILE
 
 The table is imported alone, without the compiled modules, so that it can be read before they are
-built. What is no op stands in ``stubs/MODULE.pyi.in``; the ops replace its lines ``# {methods}``
-and ``# {functions}``.
+built. The rest of a stub is in ``stubs/MODULE.pyi.in``; stubs of ops replace its lines
+``# {methods}`` and ``# {functions}``. This is a generator with a table as input, not a template
+language: kernels have that (Tempita, packages/backend-cpu/tools/render.py).
+``nox -s expand -- core MODULE`` prints a stub.
 """
 
 from __future__ import annotations
