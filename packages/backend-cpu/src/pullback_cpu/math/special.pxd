@@ -25,7 +25,7 @@ cdef inline double digamma_near_root(double x) noexcept nogil:
     return ((x - 1.4616321449683622) - 9.549995429965697e-17) * (even + u * odd)
 
 
-cdef inline double digamma_of(double x) noexcept nogil:
+cdef inline double digamma_f64(double x) noexcept nogil:
     # DLMF 5.5.4 reflects to x > 0, 5.5.2 takes x to a number between 1 and 2, and from 10 on 5.11.2
     # is the expansion.
     cdef double total = 0, square, series
@@ -139,7 +139,7 @@ cdef inline double erfinv_tail(double r) noexcept nogil:
         + 5.99832206555887937690e-1) * r + 1)
 
 
-cdef inline double erfinv_of(double x) noexcept nogil:
+cdef inline double erfinv_f64(double x) noexcept nogil:
     # From the normal quantile: Wichura, algorithm AS 241, Applied Statistics 37(3), 1988.
     cdef double q = x / 2, r = 0.180625 - q * q, size = fabs(x)
     if fabs(q) <= 0.425:
