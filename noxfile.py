@@ -185,9 +185,13 @@ def sanitize(session: nox.Session) -> None:
     """Run tests of the core and the CPU backend under the address sanitizer (Linux, GCC)."""
     options = ("-Db_sanitize=address", "-Db_lundef=false", "-Dbuildtype=debugoptimized")
     install_checked(session, "core", "cpu", options=options)
-    library = session.run("gcc", "-print-file-name=libasan.so", silent=True, external=True)
+    # With the C++ library, or the sanitizer cannot hand on exceptions that SciPy throws.
+    libraries = [
+        str(session.run("gcc", f"-print-file-name={name}", silent=True, external=True)).strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    ]
     session.env.update(
-        LD_PRELOAD=str(library).strip(),
+        LD_PRELOAD=" ".join(libraries),
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
         PYTHONMALLOC="malloc",  # else the sanitizer sees only large blocks of Python's
     )
