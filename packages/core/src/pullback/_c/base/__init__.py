@@ -1,1 +1,1 @@
-"""What all else stands on: C structs, thread state, errors, dtypes, sizes and strides, Ctrl-C."""
+"""The lowest layer: C structs, thread state, errors, dtypes, sizes and strides, interrupts."""

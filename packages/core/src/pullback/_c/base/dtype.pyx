@@ -73,7 +73,7 @@ cdef class dtype:
 
 
 def dtype_named(name):
-    """Return the dtype of that name (what pickles call)."""
+    """Return the dtype of a name; pickles call this."""
     for candidate in objects:
         if (<dtype>candidate).name == name:
             return candidate
@@ -146,7 +146,7 @@ cdef int dtype_promote(int a, int b) noexcept nogil:
 
 
 cdef int dtype_combine(int higher, int lower) noexcept nogil:
-    """Combine two ranks of operands (tensors, 0-d tensors, numbers); -1 stands for none."""
+    """Combine the dtypes of two ranks of operands (tensors, 0-d tensors, numbers); -1: none."""
     if higher < 0:
         return lower
     if lower < 0 or dtype_category[higher] == CATEGORY_COMPLEX:
@@ -360,7 +360,7 @@ cdef bint scalar_fits(object value, int code) except -1:
     cdef double real
     cdef int64_t integer, low, high
     if dtype_category[code] != CATEGORY_INTEGRAL or PyComplex_Check(value):
-        return True                     # scalar_write refuses complex numbers
+        return True                     # scalar_write raises for complex numbers
     high = ((<int64_t>1 << (bits - 1)) - 1) * 2 + 1
     low = -high if code == PB_U8 else -high - 1
     if PyFloat_Check(value):
@@ -370,7 +370,7 @@ cdef bint scalar_fits(object value, int code) except -1:
     return not overflow and low <= integer <= high
 
 
-# What torch calls dtypes in such messages.
+# torch's names of dtypes in these messages.
 cdef dict c_names = {PB_U8: "uint8_t", PB_I8: "int8_t", PB_I16: "int16_t", PB_I32: "int",
                      PB_I64: "int64_t", PB_F16: "c10::Half", PB_BF16: "c10::BFloat16",
                      PB_F32: "float", PB_F64: "double"}
@@ -390,7 +390,7 @@ cdef int scalar_check_all(object value, int code) except -1:
 
 
 def check_number(value, dtype of not None):
-    """Raise RuntimeError for a number that a dtype cannot hold, but for negative ones of uint8."""
+    """Raise RuntimeError for a number that a dtype cannot hold; uint8 takes negative numbers."""
     scalar_check_all(value, of.code)
 
 

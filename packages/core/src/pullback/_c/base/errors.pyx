@@ -14,7 +14,7 @@ cdef extern from *:
 
 
 class OutOfMemoryError(MemoryError, RuntimeError):
-    """A device has no memory for what an op needs. Nothing is lost: what was there still is.
+    """A device has no memory for an op. All tensors that exist stay as they are.
 
     >>> import pullback
     >>> pullback.zeros(2**58)
@@ -26,26 +26,29 @@ class OutOfMemoryError(MemoryError, RuntimeError):
 
 
 cdef int keep_error(int code) except -1:
-    """Go on raising the Python exception that a code says is set; nothing may run in between."""
+    """Raise the Python exception that is set, if the code is PB_E_PYTHON.
+
+    Nothing that may clear the exception can run between the call of the backend and this one.
+    """
     if code == PB_E_PYTHON and PyErr_Occurred() != NULL:
         pb_go_on_raising()
     return 0
 
 
 cdef int raise_code(int code, const char *message, str kernel) except -1:
-    """Raise what a kernel reports."""
+    """Raise the exception of a kernel's error code."""
     keep_error(code)
     return raise_text(code, message.decode("utf-8", "replace")
                       or f"kernel {kernel!r} failed with code {code}")
 
 
 cdef int raise_failure(int code, const char *message, str what, object where) except -1:
-    """Raise what a function of a backend reports; where that is no more than that it failed, the
-    text names the device, ``where``."""
+    """Raise the exception of a backend function's error code; without a message of the backend, the
+    text names the function and the device, ``where``."""
     keep_error(code)
     cdef str text = message.decode("utf-8", "replace")
     if text and (PB_E_RUNTIME < code < PB_E_PYTHON or text == "ZeroDivisionError"):
-        return raise_text(code, text)           # of work that was given earlier, as it stands
+        return raise_text(code, text)           # may concern earlier work: the text stays as it is
     what = f"{what} failed" if where.type in what else f"{what} failed on {where}"
     return raise_text(code, f"{what}: {text}" if text else what)
 

@@ -8,7 +8,7 @@ cdef bint interrupts_left_writes() noexcept
 
 
 cdef inline int poll_signals(uint32_t *turns) except -1:
-    """Let signal handlers run now and then, from a loop of short turns that holds the lock."""
+    """Run signal handlers every so many iterations of a loop that holds the interpreter lock."""
     turns[0] += 1
     if turns[0] & 63 == 0:
         PyErr_CheckSignals()
@@ -16,7 +16,7 @@ cdef inline int poll_signals(uint32_t *turns) except -1:
 
 
 cdef inline int copy_polled(char *target, const char *source, size_t nbytes) except -1:
-    """Copy memory that may be long, and perhaps was never touched; signal handlers may end it."""
+    """Copy memory in pieces; a signal handler that raises ends the copy between two of them."""
     cdef size_t some
     while nbytes:
         some = min(nbytes, <size_t>1 << 24)

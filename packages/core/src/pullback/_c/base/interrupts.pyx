@@ -1,12 +1,13 @@
 """Ctrl-C while a kernel runs.
 
 Python's signal handlers run on the main thread, with the interpreter lock held. A kernel that the
-main thread runs without the lock asks from time to time whether to go on (`PB_INTERRUPTED_CAPSULE`
-in abi.h). At most every PATIENCE milliseconds the question takes the lock and lets the handlers
-run. If one of them raises, the answer is no until the kernel returns, and the exception is raised.
+main thread runs without the lock polls from time to time whether it shall stop
+(`PB_INTERRUPTED_CAPSULE` in abi.h). At most every PATIENCE milliseconds a poll takes the lock and
+runs the handlers. If one of them raises, every later poll answers 1 until the kernel has returned,
+and then the exception is raised.
 
-A thread that works for one that waits (handoff.pyx) does not run handlers: the one that waits does,
-and leaves word in the state of the thread that works.
+A worker thread of a handoff (handoff.pyx) does not run handlers: the waiting thread does, and sets
+`interrupt` in the state of the worker.
 """
 
 import os
@@ -29,18 +30,18 @@ cdef extern from "pullback/clock.h" nogil:
     int64_t pb_milliseconds()
 
 cdef enum:
-    PATIENCE = 50       # with what a kernel does between two questions, well below 0.2 s
+    PATIENCE = 50       # together with a kernel's work between two polls, well below 0.2 s
 
-# The main thread alone writes these.
+# Only the main thread writes these.
 cdef unsigned long main_thread = threading.main_thread().ident
-cdef bint listening = False     # a kernel runs that may be asked to stop
-cdef bint stopped = False       # and was told
-cdef bint left_writes = False   # what it wrote until then has not been counted as a write
+cdef bint listening = False     # a kernel runs that may be stopped
+cdef bint stopped = False       # it was stopped
+cdef bint left_writes = False   # and its partial write is not counted as a write yet
 cdef int64_t asked = 0
 
 
 cdef bint interrupts_begin() noexcept:
-    """Let the kernel that follows ask; return whether anybody did, for `interrupts_end`."""
+    """Let the following kernel poll; return the state before, which `interrupts_end` restores."""
     global listening, left_writes
     cdef bint before = listening
     if PyThread_get_thread_ident() == main_thread:
@@ -52,7 +53,7 @@ cdef bint interrupts_begin() noexcept:
 
 
 cdef bint interrupts_end(bint before) noexcept:
-    """The kernel returned: true if a handler raised."""
+    """Note that the kernel returned; true if a handler raised."""
     global listening, stopped, left_writes
     cdef bint raised
     if PyThread_get_thread_ident() != main_thread:
@@ -75,7 +76,7 @@ cdef bint end_handed_on(pb_state *state) noexcept:
 
 
 cdef bint interrupts_left_writes() noexcept:
-    """True, once, if the last long kernel was ended: its target has some of what it would write."""
+    """True, once, if the last long kernel was interrupted: its outputs are partly written."""
     global left_writes
     cdef bint found
     if PyThread_get_thread_ident() == main_thread:
@@ -88,7 +89,7 @@ cdef bint interrupts_left_writes() noexcept:
 
 
 cdef int interrupted() noexcept nogil:
-    """Answer a kernel: not 0 if it shall end."""
+    """Answer the poll of a kernel: not 0 if it shall return."""
     global asked
     cdef int64_t now
     if PyThread_get_thread_ident() != main_thread:

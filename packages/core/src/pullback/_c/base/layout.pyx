@@ -1,4 +1,7 @@
-"""Geometry: shape and strides in one immutable block, shared by tensors of equal geometry."""
+"""Sizes and strides: immutable blocks (`pb_layout`) that tensors share, and computations on them.
+
+No tensors and no memory here: what depends on a storage is in `device/storage.pyx` and above.
+"""
 
 from itertools import islice
 
@@ -92,7 +95,7 @@ cdef int32_t classify(const pb_layout *layout) noexcept nogil:
         return (LAYOUT_CONTIGUOUS | LAYOUT_DENSE) if contiguous or layout.numel == 0 else flags
     if flags & LAYOUT_OVERLAPPING:
         return flags
-    # Dense: the strides, sorted, are the running products of the sizes.
+    # Dense: the strides, sorted, are the cumulative products of the sizes.
     expected = 1
     while True:
         found = -1
@@ -110,7 +113,7 @@ cdef int32_t classify(const pb_layout *layout) noexcept nogil:
 
 
 cdef bint is_row_major(int32_t ndim, const int64_t *shape, const int64_t *strides) noexcept nogil:
-    """True if these are the strides that a row-major block gets, of a shape without zeros."""
+    """True for row-major strides of a shape without zeros."""
     cdef int64_t stride = 1
     cdef int32_t d
     for d in range(ndim - 1, -1, -1):
@@ -140,7 +143,7 @@ cdef pb_layout *layout_new(int32_t ndim, const int64_t *shape,
 
 
 cdef pb_layout *layout_swapped(const pb_layout *layout, int a, int b) except NULL:
-    """Return a layout with two dims exchanged, which leaves it as dense as it is; owned."""
+    """Return a layout with two dims exchanged, dense if the given one is; owned."""
     cdef int32_t d, ndim = layout.ndim
     cdef int64_t expected = 1
     cdef pb_layout *made = block_new(ndim)
@@ -163,7 +166,7 @@ cdef pb_layout *layout_swapped(const pb_layout *layout, int a, int b) except NUL
 
 
 cdef pb_layout **remembered(int32_t ndim, const int64_t *shape) noexcept nogil:
-    """Return where a row-major block of this shape would be remembered."""
+    """Return the cache entry for row-major blocks of this shape."""
     cdef uint64_t hashed = <uint64_t>ndim
     cdef int32_t d
     for d in range(ndim):
@@ -172,8 +175,8 @@ cdef pb_layout **remembered(int32_t ndim, const int64_t *shape) noexcept nogil:
 
 
 cdef pb_layout *layout_contiguous(int32_t ndim, const int64_t *shape) except NULL:
-    """Return a row-major block; owned. Recent ones are shared, so that equal shapes are often the
-    same block and need no comparison."""
+    """Return a row-major block; owned. A cache shares recent ones, so that equal shapes are often
+    the same block and need no comparison."""
     cdef pb_layout **known
     cdef pb_layout *layout
     if 0 < ndim <= 4:
@@ -250,7 +253,7 @@ cdef bint layout_same_strides(const pb_layout *a, const pb_layout *b) noexcept n
 cdef tuple dims_tuple(const int64_t *dims, int32_t ndim):
     cdef tuple result = PyTuple_New(ndim)
     cdef int32_t d
-    cdef object item                    # must be an object: its count is handled below
+    cdef object item                    # an object: SET_ITEM below takes the count of INCREF
     for d in range(ndim):
         item = dims[d]
         Py_INCREF(item)
@@ -311,7 +314,7 @@ cdef int layout_parse(object dims, int64_t *out, const char *op, const char *arg
 
 
 cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil:
-    """Return the highest element offset that is touched; ``low`` gets the lowest (<= 0)."""
+    """Return the highest element offset of a layout; ``low`` gets the lowest (<= 0)."""
     cdef const int64_t *shape = layout_shape(layout)
     cdef const int64_t *strides = layout_strides(layout)
     cdef int64_t high = 0
@@ -326,7 +329,7 @@ cdef int64_t layout_extent(const pb_layout *layout, int64_t *low) noexcept nogil
 
 
 cdef bint layout_may_self_overlap(const pb_layout *layout) noexcept nogil:
-    """True when two indices may name the same element. Exact for strides that nest."""
+    """True when two indices may refer to one element. Exact for strides that are nested."""
     cdef const int64_t *shape = layout_shape(layout)
     cdef const int64_t *strides = layout_strides(layout)
     cdef int64_t reach = 0, best

@@ -1,4 +1,7 @@
-"""Modes of the current thread and switches of the process."""
+"""Modes of the current thread, switches of the process, and the garbage collector's callback.
+
+The variables alone: what a mode does is decided by the modules that test it.
+"""
 
 import gc
 
@@ -31,8 +34,8 @@ cdef extern from *:
     static PB_THREAD pb_state pb_thread_state = PB_NEW_STATE;
 
     #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
-    /* A module that is loaded late asks a function where its thread's variables are. Not where a
-       pointer is: the loader keeps room for small ones. */
+    /* Thread-local variables of a module that is loaded at run time cost a call of the loader for
+       each access. A pointer of the initial-exec model does not: the loader reserves space. */
     static PB_THREAD pb_state *pb_known_state __attribute__((tls_model("initial-exec")));
 
     static inline pb_state *pb_find_state(void)
@@ -71,7 +74,7 @@ cdef pb_globals *globals_() noexcept nogil:
 
 
 cdef pb_pool *process_pool() noexcept nogil:
-    """Return where nodes, storages and the engine's records lie."""
+    """Return the pool of nodes, storages and the engine's node tasks."""
     return &pool
 
 
@@ -80,7 +83,7 @@ cdef pb_state *thread_state() noexcept nogil:
 
 
 cdef void state_reset(pb_state *state) noexcept nogil:
-    """Make the modes those of a new thread; what they owned is somebody else's now."""
+    """Set the modes of a new thread without releasing the old ones, which a copy owns."""
     memcpy(state, &pb_new_state, sizeof(pb_state))
 
 
@@ -228,7 +231,7 @@ def swap_saved_hooks_disabled(message):
 
 
 def on_collection(phase, info):
-    """Tell the traversal of graphs whether the oldest generation is being collected."""
+    """Note for the traversal of graphs whether the oldest generation is being collected."""
     process.full_collection = phase == "start" and info["generation"] == 2
     process.gc_epoch += 1
 

@@ -1,1 +1,1 @@
-"""Device types, streams, memory, and kernels and allocators that are written in Python."""
+"""Device types and their kernel tables, streams, memory, kernels and allocators in Python."""

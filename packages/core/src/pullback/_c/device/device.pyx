@@ -1,4 +1,7 @@
-"""Devices, and the dense table of kernels that each device type has."""
+"""Device types, each with a dense table of kernels; devices, the default and the current one.
+
+Memory is in `storage.pyx`, streams in `streams.pyx`; launching is the layer `dispatch`.
+"""
 
 from cpython.mem cimport PyMem_Calloc
 from cpython.object cimport PyObject
@@ -31,7 +34,7 @@ cdef object choose_default = None
 
 
 def bind(load, choose):
-    """Install what loads plugins and what chooses the default device."""
+    """Install the functions that load plugins and choose the default device."""
     global load_plugin, choose_default
     load_plugin = load
     choose_default = choose
@@ -72,7 +75,7 @@ types[DEVICE_REF].host = True
 
 
 cdef pb_device_type *device_type(int type_id) except NULL:
-    """Return the device type, loaded; raises what made loading fail."""
+    """Return the device type, loaded; raises the exception of a load that failed."""
     cdef pb_device_type *found = &types[type_id]
     if found.loaded:
         return found
@@ -81,7 +84,7 @@ cdef pb_device_type *device_type(int type_id) except NULL:
     try:
         load_plugin(<str>found.name_object)
     except Exception as error:
-        # A lack of stack or memory may pass; other reasons stay.
+        # Lack of stack or memory may be temporary; other failures are permanent.
         if not isinstance(error.__cause__ or error, (MemoryError, RecursionError)):
             Py_INCREF(error)
             found.error = <PyObject *>error
@@ -91,7 +94,7 @@ cdef pb_device_type *device_type(int type_id) except NULL:
 
 
 def known_device_types():
-    """Return the names of the device types seen so far, by the numbers that observers are told.
+    """Return the names of the device types so far, indexed by the numbers that observers receive.
 
     >>> import pullback
     >>> pullback.backend.device_types()[0]
@@ -101,9 +104,9 @@ def known_device_types():
 
 
 def install_backend(str name, capsule):
-    """Give a device type its memory functions; None: those of the C library.
+    """Set the memory functions of a device type; None: those of the C library.
 
-    They are a capsule of ``pb_backend``, or a Python object with the methods of one.
+    ``capsule`` is a PyCapsule of a ``pb_backend``, or a Python object with its methods.
     """
     cdef pb_device_type *found = &types[device_type_id(name, True)]
     cdef pb_backend *backend
@@ -127,7 +130,7 @@ def install_backend(str name, capsule):
 
 
 def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj=False):
-    """Put a kernel into the table of a device type, for every dtype of the mask."""
+    """Put a kernel into a device type's table, for every dtype of the mask."""
     cdef pb_device_type *found = &types[device_type_id(name, True)]
     cdef pb_kernel pointer = NULL
     cdef pb_entry *entry
@@ -152,7 +155,7 @@ def install_kernel(str name, int primitive, unsigned int mask, kernel, bint conj
 
 
 cdef class device:
-    """Where a tensor's memory is: a backend's name and an optional number.
+    """A device type and an optional index: the location of a tensor's memory.
 
     Raises: RuntimeError for malformed names.
 
@@ -256,7 +259,7 @@ cdef device device_parse(object value):
 
 
 cdef int device_index(device d) except -1:
-    """Return the number among the backend's devices, checked."""
+    """Return the index among the backend's devices; raises where there is no such device."""
     cdef pb_device_type *found = device_type(d.type_id)
     cdef int ordinal = d.ordinal if d.ordinal >= 0 else thread_state().devices[d.type_id]
     cdef int count = 1
@@ -282,14 +285,14 @@ cdef int device_default_type() except -1:
 
 
 cdef int device_default_ordinal() noexcept:
-    """Return the number of the default device, of which the type has been asked for."""
+    """Return the index of the default device; call `device_default_type` first."""
     if default_device.ordinal >= 0:
         return default_device.ordinal
     return thread_state().devices[default_device.type_id]
 
 
 def current_device(str name):
-    """Return the number that a device of this type means on this thread if none is given.
+    """Return the index of this thread's current device of a type, used where no index is given.
 
     >>> import pullback
     >>> pullback.backend.current_device("ref")
@@ -299,7 +302,7 @@ def current_device(str name):
 
 
 def set_current_device(str name, number):
-    """Let a device of this type without a number mean this one, on this thread.
+    """Set this thread's current device of a type, used where no index is given.
 
     Raises: RuntimeError where there is no such device.
 
@@ -354,9 +357,9 @@ def device_count(str name):
 
 
 def synchronize(where):
-    """Wait until the device has done all work given to it.
+    """Wait until the device has finished all queued work.
 
-    Raises: what the device reports of earlier work; a RuntimeError if it does not say more.
+    Raises: the exception of queued work that failed; RuntimeError where the backend names none.
 
     >>> import pullback
     >>> pullback.synchronize("ref")
@@ -376,7 +379,7 @@ def synchronize(where):
 def memory_stats(where=None):
     """Return bytes in use, their peak, bytes held and the number of allocations of a device.
 
-    The default device, if none is named; 0 for backends that do not count.
+    Without an argument: of the default device. Backends that do not count report 0.
 
     >>> import pullback
     >>> sorted(pullback.memory_stats())[0]
@@ -394,7 +397,7 @@ def memory_stats(where=None):
 
 
 def reset_peak_memory_stats(where=None):
-    """Let the peak that ``memory_stats`` shows start again at the bytes in use.
+    """Reset the peak of ``memory_stats`` to the bytes in use.
 
     >>> import pullback
     >>> pullback.reset_peak_memory_stats()
@@ -411,7 +414,7 @@ def reset_peak_memory_stats(where=None):
 
 
 def empty_cache(where=None):
-    """Give cached memory that no tensor and no node uses back to the system."""
+    """Return cached memory that no tensor and no node uses to the system."""
     cdef device d = default_now() if where is None else device_parse(where)
     cdef int ordinal = device_index(d)
     cdef pb_backend *backend = types[d.type_id].backend
@@ -422,7 +425,7 @@ def empty_cache(where=None):
 
 
 def explain_entry(str device, str primitive, dtype, bint decomposable=False):
-    """Return how a primitive runs: by a kernel, in Python, decomposed, on the host, or cast."""
+    """Return how a primitive runs for a dtype, as a text that `explain` prints."""
     from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
     cdef Py_ssize_t code = dtype.code
     cdef Py_ssize_t index = <Py_ssize_t>PRIMITIVE_IDS[primitive] * PB_NUM_DTYPES + code

@@ -1,11 +1,10 @@
 # build: small
-"""Going on in another thread when the stack of this one is used up, for passes in engine.pyx.
+"""Handoff: deeply nested backward passes go on in a worker thread, which has a fresh stack.
 
-The thread that hands on waits, and the other one is that thread as far as this package goes: it has
-its modes, its open levels, its number, its streams and copies of its context variables. An
-exception comes back as it was raised. A signal's handler runs in the main thread, which may be the
-one that waits: what the handler raises is raised in the thread that works, and in the end comes
-from the call that waits.
+The calling thread waits. The worker has copies of its state: modes, open levels, thread number,
+streams, context variables. An exception is raised again in the calling thread. Signal handlers run
+in the main thread, which may be the waiting one: what a handler raises is raised in the worker, and
+finally by the waiting call.
 """
 
 import _thread
@@ -24,7 +23,7 @@ cdef extern from "Python.h":
     int Py_GetRecursionLimit()
 
 cdef enum:
-    LEVELS_PER_FRAME = 20       # calls that wait, for each frame that Python allows on a stack
+    LEVELS_PER_FRAME = 20       # nested passes, for each frame of Python's recursion limit
 
 cdef pb_globals *process = globals_()
 cdef object get_ident = _thread.get_ident
@@ -32,27 +31,27 @@ cdef list carried = []
 
 
 def carry(local):
-    """Let what a ``threading.local`` holds go along to the other thread, and back; return it."""
+    """Copy the contents of a ``threading.local`` to workers and back from now on; return it."""
     carried.append(local)
     return local
 
 
 cdef class Handoff:
-    """What one thread does for another one that waits for it."""
+    """A call that a worker thread makes for a waiting thread."""
     cdef object (*run)(object)
     cdef object argument, result, error
-    cdef object done                # a lock, free when the thread is done
-    cdef pb_state state             # on its way
-    cdef list locals                # likewise: what each of ``carried`` holds
+    cdef object done                # a lock, released when the worker is done
+    cdef pb_state state             # thread state, copied to the worker and back
+    cdef list locals                # contents of each of ``carried``, copied likewise
     cdef list streams
-    cdef unsigned long worker       # the thread's number in the interpreter; 0: has none, or ended
-    cdef pb_state *working          # that thread's own
-    cdef void *outer                # borrowed: what the thread that made this one is doing
-    cdef Handoff inner              # what that thread waits for in turn
-    cdef object interrupt           # that came while the outermost one waited
+    cdef unsigned long worker       # the worker's thread id; 0: not started, or ended
+    cdef pb_state *working          # the worker's thread state
+    cdef void *outer                # borrowed: the Handoff of the calling thread, or NULL
+    cdef Handoff inner              # the one that the worker waits for in turn, or None
+    cdef object interrupt           # exception of a signal handler, raised while this call waited
 
     def __call__(self):
-        """Run in the new thread."""
+        """Run in the worker thread."""
         self.working = thread_state()
         self.worker = get_ident()
         memcpy(self.working, &self.state, sizeof(pb_state))
@@ -74,7 +73,7 @@ cdef class Handoff:
             self.done.release()
 
     cdef object wait(self):
-        """Wait until the thread is done; pass on what a signal's handler raises meanwhile."""
+        """Wait until the worker is done; forward what signal handlers raise meanwhile."""
         while True:
             try:
                 if self.done.acquire(True, 0.1 if self.outer == NULL else -1):
@@ -95,7 +94,7 @@ cdef class Handoff:
         return 0
 
     cdef object interrupt_of_all(self):
-        """Return what a handler raised while the outermost of these waited, or None."""
+        """Return the exception of a signal handler in the outermost waiting call, or None."""
         cdef Handoff first = self
         while first.outer != NULL:
             first = <Handoff>first.outer
@@ -107,7 +106,7 @@ cdef list locals_now():
 
 
 cdef object on_fresh_stack(object (*run)(object), object argument, uint64_t level):
-    """Return ``run(argument)``, run in another thread; `level` others wait for this call."""
+    """Return ``run(argument)``, run in a worker thread; `level` is the number of nested calls."""
     cdef pb_state *state = thread_state()
     cdef Handoff task = Handoff.__new__(Handoff)
     cdef Handoff outer = None if state.handoff == NULL else <Handoff>state.handoff
@@ -126,9 +125,9 @@ cdef object on_fresh_stack(object (*run)(object), object argument, uint64_t leve
     task.state.handoff = <void *>task
     try:
         _thread.start_new_thread(context.run, (task,))
-    except RuntimeError:                # no thread can be had: go on here as long as that goes well
+    except RuntimeError:                # no thread can be started: run on this stack
         return run(argument)
-    state_reset(state)                  # handlers of signals may run meanwhile
+    state_reset(state)                  # signal handlers may run on this thread meanwhile
     if outer is not None:
         outer.inner = task
     task.wait()
@@ -143,7 +142,7 @@ cdef object on_fresh_stack(object (*run)(object), object argument, uint64_t leve
 
 
 cdef object finish(Handoff task):
-    """Return the result, or raise what the thread raised or was interrupted by."""
+    """Return the result, or raise the worker's exception or that of the signal handler."""
     error, interrupt = task.error, task.interrupt_of_all()
     task.error = None
     if interrupt is not None and task.outer == NULL:

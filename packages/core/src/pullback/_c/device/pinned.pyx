@@ -1,5 +1,5 @@
 # build: small
-"""Pinned memory: the host's, which a device reads and writes by itself."""
+"""Pinned memory: host memory that a device reads and writes by DMA, allocated by its backend."""
 
 from pullback.abi cimport PB_E_PYTHON, pb_backend
 from pullback._c.base.errors cimport keep_error
@@ -9,7 +9,7 @@ from pullback._c.base.errors import OutOfMemoryError
 
 
 cdef class PinnedBlock:
-    """Memory that goes back to its backend when the last tensor over it dies."""
+    """Owner of a block of pinned memory, released when the last storage over it is freed."""
 
     def __dealloc__(self):
         if self.data != NULL:
@@ -23,7 +23,7 @@ cdef PinnedBlock allocate_pinned(pb_device_type *kind, size_t nbytes):
     if nbytes:
         block.data = kind.backend.allocate_pinned(kind.backend.self, nbytes)
         if block.data == NULL:
-            keep_error(PB_E_PYTHON)     # the backend may have said more than we can
+            keep_error(PB_E_PYTHON)     # the backend may have set a more precise exception
             raise OutOfMemoryError(f"{kind.name.decode()}: cannot allocate {nbytes} bytes of "
                                    f"pinned memory")
     return block
@@ -36,7 +36,7 @@ cdef bint can_pin(pb_device_type *kind) noexcept:
 
 
 cdef bint is_pinned_for(pb_storage *storage, pb_device_type *kind) noexcept:
-    """True if memory is pinned for a type of devices."""
+    """True if memory is pinned for a device type."""
     while storage.memory != NULL:
         storage = storage.memory
     return (storage.flags & STORAGE_PINNED != 0

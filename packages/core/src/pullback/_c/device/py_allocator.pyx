@@ -1,9 +1,9 @@
 # build: small
-"""Backends whose memory is managed in Python: an object with a few methods becomes a pb_backend.
+"""Allocators written in Python: wraps an object with a few methods as a `pb_backend`.
 
-Every function here is called with the interpreter lock held. What the object raises cannot pass
-through the C interface: a failed allocation gives NULL, a failed copy its message and its code, and
-where nothing can be returned the exception goes to ``sys.unraisablehook``.
+Every function here is called with the interpreter lock held. An exception of the object cannot
+cross the C interface: a failed allocation returns NULL, a failed copy returns a code and a message,
+and a function without a result prints it by ``sys.unraisablehook``.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore, PyErr_SetObject
@@ -45,7 +45,7 @@ def wrap_memory(str device, memory):
     backend = <pb_backend *>calloc(1, sizeof(pb_backend))
     if backend == NULL:
         raise MemoryError()
-    Py_INCREF(memory)                   # as long as the process: tensors may outlive everything
+    Py_INCREF(memory)                   # never released: tensors may outlive every other owner
     backend.size = sizeof(pb_backend)
     backend.abi_version = PB_ABI_VERSION
     backend.flags = PB_BACKEND_HANDLES
@@ -94,7 +94,7 @@ cdef void *allocate(void *self, int device, size_t nbytes) noexcept:
 
 
 cdef void release(void *self, int device, void *data, size_t nbytes) noexcept:
-    """Runs while tensors die, perhaps because of an exception, which must survive the call."""
+    """Release memory. A pending exception, which may be why tensors are freed, survives."""
     cdef PyObject *kind
     cdef PyObject *value
     cdef PyObject *trace
@@ -228,7 +228,7 @@ cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
 
 
 cdef int report(object error, char *message) noexcept:
-    """Return the code of an exception; an interrupt stays set, it is nobody's failure."""
+    """Return the code of an exception. KeyboardInterrupt and its like stay set: PB_E_PYTHON."""
     if isinstance(error, Exception):
         return describe(error, message)
     PyErr_SetObject(type(error), error)
@@ -236,7 +236,7 @@ cdef int report(object error, char *message) noexcept:
 
 
 cdef int describe(object error, char *message) noexcept:
-    """Write an exception down; what work given earlier may have met keeps its class."""
+    """Write an exception's text into the message; return the code of its class."""
     cdef bytes text
     cdef str words
     cdef int code = PB_E_RUNTIME

@@ -1,5 +1,8 @@
 # build: small
-"""Kernels written in Python: their operands, and the host's kernels for memory of another kind."""
+"""Calls of kernels written in Python, and of the host's NumPy kernels on memory of a device.
+
+Which kernel runs is decided in `dispatch/launch.pyx`.
+"""
 
 from libc.stdint cimport int64_t
 
@@ -18,10 +21,10 @@ cdef object bfloat16 = None
 
 
 cdef class KernelArray:
-    """One operand as a Python kernel of a backend with its own memory sees it.
+    """One operand of a Python kernel, on a backend whose memory is no host memory.
 
-    Attributes: ``base`` (what the backend's allocate returned), ``offset`` and ``strides`` in
-    elements, ``shape``, ``dtype`` (a name), ``device`` (a number), ``host`` (True: the operand is
+    Attributes: ``base`` (the result of the backend's allocate), ``offset`` and ``strides`` in
+    elements, ``shape``, ``dtype`` (a name), ``device`` (an index), ``host`` (True: the operand is
     one number, ``value``, and ``base`` its address in host memory).
     """
     cdef readonly size_t base
@@ -35,7 +38,7 @@ cdef class KernelArray:
 
     @property
     def value(self):
-        """The number, of an operand with ``host``; None of others."""
+        """The number of an operand with ``host``; None of other operands."""
         return scalar_read(<void *>self.base, self.code) if self.host else None
 
     def __repr__(self):
@@ -58,7 +61,7 @@ cdef object kernel_array(pb_array *array):
 
 
 cdef class HostMemory:
-    """Lends memory to NumPy for the time of one kernel call."""
+    """Exposes memory to NumPy for one kernel call."""
     cdef readonly dict __array_interface__
 
 
@@ -133,7 +136,7 @@ cdef int run_callable(object function, pb_call *call, bint host, str device) exc
 
 
 cdef int run_quietly(object function, list outs, list ins, pb_call *call) except -1:
-    """Call a kernel that computes with NumPy, without its warnings."""
+    """Call a kernel that computes with NumPy, with NumPy's warnings off."""
     # Not `with`: where a traceback finds no memory, Cython's reads a null pointer.
     quiet = numpy.errstate(all="ignore")
     quiet.__enter__()
@@ -144,8 +147,8 @@ cdef int run_quietly(object function, list outs, list ins, pb_call *call) except
     return 0
 
 
-# What only a defect of a kernel raises. Anything else it tells the user, or comes from elsewhere:
-# a signal's handler may run inside a kernel.
+# Exceptions that mean a defect of the kernel, which are wrapped. All others go to the user as they
+# are: a kernel may raise them on purpose, or a signal handler that ran inside it.
 DEFECTS = (TypeError, AttributeError, NameError, ArithmeticError, AssertionError, KeyError,
            ImportError)
 
@@ -195,7 +198,7 @@ cdef int run_on_host(pb_device_type *found, object function, pb_call *call) exce
 
 
 cdef int put_back(pb_device_type *found, pb_array *array, object result) except -1:
-    """Write a NumPy array into a strided output: at once, or element by element."""
+    """Write a NumPy array into a strided output: in one copy if it is dense, else by elements."""
     cdef size_t size = dtype_itemsize[array.dtype]
     cdef int64_t offset, step = 1
     cdef int d
@@ -217,7 +220,7 @@ cdef int put_back(pb_device_type *found, pb_array *array, object result) except 
 
 cdef int put_bytes(pb_device_type *found, pb_array *array, int64_t offset, object source,
                    size_t nbytes) except -1:
-    """Copy consecutive elements to the place `offset` of an array."""
+    """Copy consecutive elements to an array, at `offset` elements from its base."""
     cdef char message[PB_MESSAGE_SIZE]
     cdef int failed
     row = numpy.ascontiguousarray(source)

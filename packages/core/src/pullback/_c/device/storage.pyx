@@ -1,4 +1,4 @@
-"""Blocks of memory with a version counter, shared by a tensor, its views and detached aliases."""
+"""Storages: blocks of memory with a version counter, shared by tensors, views and aliases."""
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Occurred, PyErr_Restore
 from cpython.object cimport PyObject
@@ -34,7 +34,7 @@ cdef pb_storage *block_new() except NULL:
 
 
 cdef void notify_memory(int type_id, int device_index, void *data, int64_t delta) noexcept:
-    """Tell observers, who do not see an exception because of which memory is freed."""
+    """Notify observers, with a pending exception set aside: it may be why memory is freed."""
     cdef PyObject *kind
     cdef PyObject *value
     cdef PyObject *trace
@@ -53,14 +53,14 @@ cdef void *memory_new(int device_type_id, int device_index, int64_t nbytes) exce
     if data == NULL:
         if process.observer != NULL:
             notify_memory(device_type_id, device_index, NULL, nbytes)
-        if PyErr_Occurred() != NULL:    # the backend has said more than we could
+        if PyErr_Occurred() != NULL:    # the backend has set a more precise exception
             return NULL
         raise OutOfMemoryError(f"{found.name.decode()}: cannot allocate {nbytes} bytes")
     return data
 
 
 cdef pb_storage *storage_new(int device_type_id, int device_index, int64_t nbytes) except NULL:
-    """Return fresh memory of a device; owned. Nothing is allocated on meta or for 0 bytes."""
+    """Return a storage with new memory of a device; owned. No memory on meta or for 0 bytes."""
     cdef void *data = NULL
     cdef pb_storage *storage
     if nbytes > 0 and device_type_id != DEVICE_META:

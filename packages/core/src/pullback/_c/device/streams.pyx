@@ -1,10 +1,10 @@
 # build: small
-"""Streams of devices: their numbers, which one is current, and what orders their work.
+"""Streams of devices: their numbers, the current one of a thread, waits between streams.
 
-A backend knows a stream by an address. Nodes of the graph keep a number of 16 bits instead, in a
-gap of what they know about an output. Nothing is numbered before a stream other than a default one
-becomes current for the first time in the process (``streams_used``): until then all work is on
-default streams, and a node without a number is such work.
+A backend identifies a stream by an address. Nodes of the graph keep a number of 16 bits instead, in
+the padding of `pb_meta`. No stream has a number until one other than a default stream is current
+for the first time in the process (``streams_used``): until then all work is on default streams, and
+a node with the number 0 ran on one.
 """
 
 from libc.stdint cimport uint16_t
@@ -22,7 +22,7 @@ __all__ = ["current_stream", "set_stream", "wait_stream"]
 
 cdef enum:
     MOST = 65535                # numbers
-    CACHE_LENGTH = 64           # of numbers found last, a power of two
+    CACHE_LENGTH = 64           # entries of found_last, a power of two
 
 cdef pb_globals *process = globals_()
 cdef pb_stream *streams = NULL
@@ -37,14 +37,14 @@ cdef inline size_t device_key(int type_id, int index) noexcept:
 
 
 cdef pb_stream *stream_of(uint16_t number) noexcept:
-    """Return what a number stands for."""
+    """Return the stream with a number."""
     return &streams[number]
 
 
 # ---- numbers -------------------------------------------------------------------------------------
 
 cdef uint16_t stream_number(int type_id, int index, void *handle) except 0:
-    """Return the number of a stream, a new one for one not seen before."""
+    """Return the number of a stream, which gets one if it has none."""
     global streams, stream_count
     key = (device_key(type_id, index), <size_t>handle)
     found = numbers.get(key)
@@ -52,7 +52,7 @@ cdef uint16_t stream_number(int type_id, int index, void *handle) except 0:
         return found
     if stream_count > MOST:
         raise RuntimeError(f"more than {MOST} streams were used in this process: reuse them")
-    if streams == NULL:                 # all of it: pages that are not written to cost nothing
+    if streams == NULL:                 # of full length: pages that are never written cost nothing
         streams = <pb_stream *>calloc(MOST + 1, sizeof(pb_stream))
         if streams == NULL:
             raise MemoryError()
@@ -80,7 +80,7 @@ cdef uint16_t stream_now(int type_id, int index) noexcept:
             return cached[0]
     try:
         cached[0] = stream_number(type_id, index, handle)
-    except Exception:                   # none is left, and nobody asked set_stream for it
+    except Exception:                   # no number is left; current_stream itself cannot raise
         return 0
     return cached[0]
 
@@ -101,7 +101,7 @@ cdef uint16_t stream_default(int type_id, int index) except? 0:
     return found
 
 
-# ---- what is done with them ----------------------------------------------------------------------
+# ---- current streams and waits -------------------------------------------------------------------
 
 cdef int check_set(int code, int type_id, int index) except -1:
     if code:
@@ -126,13 +126,13 @@ cdef uint16_t stream_set(uint16_t number) except? 0:
 
 
 cdef list streams_here():
-    """Return this thread's current streams, of every device that had another than the default."""
+    """Return this thread's current stream on every device that used one other than the default."""
     cdef set known = {key for key, _ in numbers}
     return [stream_now(key >> 16, key & 0xffff) for key in known]
 
 
 cdef int stream_wait(uint16_t waiter, uint16_t awaited) except -1:
-    """Let later work of one stream begin after the work that another one has been given."""
+    """Let later work of one stream begin after the work queued so far on another."""
     cdef pb_stream *later = &streams[waiter]
     cdef pb_stream *earlier = &streams[awaited]
     cdef pb_backend *backend = device_types()[later.device_type].backend
@@ -148,7 +148,7 @@ cdef int stream_wait(uint16_t waiter, uint16_t awaited) except -1:
 
 
 cdef int stream_use(pb_storage *storage, uint16_t number) except -1:
-    """Tell the backend that memory is used on a stream."""
+    """Notify the backend that memory is used on a stream."""
     return memory_use(storage, streams[number].handle)
 
 
@@ -158,7 +158,7 @@ cdef int memory_use(pb_storage *storage, void *handle) except -1:
     while storage.memory != NULL:
         storage = storage.memory
     storage.flags |= STORAGE_SHARED
-    if storage.data == NULL or storage.owner != NULL:       # nothing there, or another's memory
+    if storage.data == NULL or storage.owner != NULL:       # no memory, or foreign memory
         return 0
     if not has_field(backend, &backend.use_memory) or backend.use_memory == NULL:
         return 0
@@ -196,8 +196,8 @@ def current_stream(where):
 def set_stream(where, stream):
     """Make a stream this thread's current one of a device; return the one before it.
 
-    Streams are given by address; 0 is the default one. A backend's own classes of streams must
-    come by here: backward learns so that there is more than one.
+    Streams are given by address; 0 is the default one. A backend's stream classes must call this
+    function, which enables the ordering of streams in backward passes.
 
     Raises: RuntimeError for devices without streams.
 
@@ -219,10 +219,10 @@ def set_stream(where, stream):
 
 
 def wait_stream(where, waiter, awaited, other=None):
-    """Let what a stream is given from now on begin after all that another one was given so far.
+    """Let work queued on a stream from now on begin after all work queued so far on another.
 
-    Both are addresses, 0 the default one; ``awaited`` is of the device ``other`` of the same
-    backend, without it of the same device.
+    Both are addresses, 0 the default one; ``awaited`` is a stream of the device ``other`` of the
+    same backend, by default of the same device.
 
     Raises: RuntimeError for devices without streams or of another backend.
 

@@ -1,1 +1,1 @@
-"""Calling an op: arguments, outputs, the launch of its kernel, and observers of all that."""
+"""Calling an op: parsing of arguments, outputs, the launch of its kernel, observers."""

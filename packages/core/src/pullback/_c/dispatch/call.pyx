@@ -1,7 +1,7 @@
 """Calling an op: arguments are parsed, the forward pass runs below autograd, a node is recorded.
 
-This is the hot path. From the vectorcall slot to the recorded node there is no Python frame, no
-dictionary look-up and no lock for compiled ops.
+This is the hot path. For compiled ops there is no Python frame, no dictionary look-up and no lock
+from the vectorcall to the recorded node. Forward passes are in the layer `ops`.
 """
 
 from cpython.object cimport PyObject
@@ -44,12 +44,12 @@ cdef extern from "Python.h":
 
 cdef pb_globals *process = globals_()
 
-# While a formula is traced: writes an op down if an argument stands for a value, else returns None.
+# While a formula is traced: records an op call if an argument is a tracer, else returns None.
 cdef object tracer = None
 
 
 def swap_tracer(function):
-    """Install what sees op calls while a formula is traced; returns the previous one."""
+    """Install the function that receives op calls while a formula is traced; return the old one."""
     global tracer
     before = tracer
     tracer = function
@@ -85,7 +85,7 @@ cdef int fail_missing(Op op, PyObject **out) except -1:
 
 cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
                       Py_ssize_t npositional) except -1:
-    """Put an argument into its place; returns 1 if only the op's overload has one of its name."""
+    """Bind a keyword argument; returns 1 if only the op's overload has a parameter of the name."""
     cdef int i
     for i in range(op.nargs):
         if name is <object>PyTuple_GET_ITEM(op.arg_names, i) or name == op.arg_names[i]:
@@ -93,7 +93,7 @@ cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
                 raise TypeError(f"{shown_name(op)}() got multiple values for argument '{name}'")
             out[i] = value
             return 0
-    # NumPy's spellings, which torch takes too.
+    # NumPy's names, which torch accepts too.
     alias = {"axis": "dim", "keepdims": "keepdim", "x": "self", "x1": "self", "x2": "other",
              "input": "self", "a": "self", "from": "from_"}.get(name)
     if alias is not None and alias in op.arg_names:
@@ -104,14 +104,14 @@ cdef int bind_keyword(Op op, object name, PyObject *value, PyObject **out,
 
 
 cdef object operand(Op op, int position, object value):
-    """Return an argument that is declared as a tensor, or may be one, and is none."""
+    """Convert an argument that is declared as a tensor, or a tensor or number, and is no tensor."""
     cdef int kind = op.arg_kinds[position]
     if kind == ARG_OPERAND or kind == ARG_OPTIONAL_OPERAND:
         if value is None and kind == ARG_OPTIONAL_OPERAND:
             return None
         if dtype_of_scalar(value) < 0 and hasattr(value, "item") and (
                 getattr(value, "shape", None) == ()):
-            value = value.item()        # NumPy's numbers and 0-d arrays stand for Python's
+            value = value.item()        # NumPy numbers and 0-d arrays become Python numbers
         if dtype_of_scalar(value) < 0:
             fail_kind(op, position, value)
     elif kind == ARG_OPTIONAL_TENSOR:
@@ -128,7 +128,7 @@ cdef object operand(Op op, int position, object value):
 
 
 cdef object op_parse_and_apply(Op op, PyObject *const *args, Py_ssize_t nargs, object names):
-    """Place arguments by the op's signature, check the tensors, and run it."""
+    """Bind arguments to the op's signature, check the tensors, and run the op."""
     cdef PyObject *out[MAX_ARGS]
     cdef Py_ssize_t i, first_spread, nnames = 0
     cdef object target = None
@@ -212,7 +212,7 @@ cdef object run_forward(Op op, PyObject **args, PyObject *target):
 cdef int check_devices(Op op, PyObject **args) except -1:
     """Raise unless the tensors of an op are on one device.
 
-    0-d tensors of the host may come along, but not in a list.
+    0-d tensors of the host are allowed on every device, but not in a list.
     """
     cdef PyObject *tensors[MAX_ARGS]
     cdef Tensor leader
@@ -266,7 +266,7 @@ cdef object forward_python(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
-    """Run the forward pass; without a kernel, the same in other ops."""
+    """Run the forward pass; without a kernel for it, the decomposition."""
     cdef pb_state *state = thread_state()
     cdef int before = state.fallback_primitive
     state.fallback_primitive = op.primitive
@@ -282,7 +282,7 @@ cdef object forward_or_decompose(Op op, PyObject **args, PyObject *target):
 cdef object decomposed(Op op, PyObject **args, PyObject *target):
     """Run an op's decomposition below autograd, on operands in the dtype that it computes in.
 
-    16-bit numbers are computed in float32.
+    Computes 16-bit floating-point numbers in float32.
     """
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
@@ -304,7 +304,7 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
         result = op.decompose(*values)
     finally:
         state.grad_enabled = before
-    if isinstance(result, tuple):       # several results, which lie as they come
+    if isinstance(result, tuple):       # several results keep their strides
         parts = [cast_tensor(<Tensor>part, narrow)
                  if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
         fields = getattr(op.entry.forward, "fields", None)
@@ -335,7 +335,7 @@ cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
             shadows[i] = <PyObject *>shadow
     shadow = op.forward(op, shadows, NULL)
     if fresh and layout_same_strides(shadow.layout, result.layout):
-        # Dims of one element may have any stride: take the usual one.
+        # Dims of one element may have any stride: take the row-major one.
         return tensor_over(result, storage_retain(result.storage), layout_retain(shadow.layout),
                            result.offset)
     out = tensor_new(layout_retain(shadow.layout), result.dtype, result.storage.device_type,
@@ -345,7 +345,7 @@ cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
 
 
 def op_decomposed(Op op not None, args, kwargs):
-    """Run an op's decomposition, whatever kernels there are; for tests."""
+    """Run an op's decomposition even where there is a kernel; for tests."""
     cdef PyObject *placed[MAX_ARGS]
     cdef int i
     values = list(op.defaults)
@@ -413,7 +413,7 @@ ctypedef object (*way_to_apply)(Op op, PyObject **args, object target)
 
 
 cdef object apply_observed(Op op, PyObject **args, object target, way_to_apply apply):
-    """Run an op while observers are told."""
+    """Run an op and notify observers."""
     cdef pb_event event
     begin_op(&event, op, args)
     try:
@@ -440,7 +440,7 @@ cdef inline object apply_plainly(Op op, PyObject **args, object target):
 
 
 cdef object op_record(Op op, PyObject **args, object result):
-    """Record an op that is no composite and gave a result; returns the result."""
+    """Record an op that is not a composite; returns its result."""
     return record(op, args, result, thread_state())
 
 
@@ -453,7 +453,7 @@ cdef inline object record(Op op, PyObject **args, object result, pb_state *state
         return result
     mask = needs_grad(op, args)
     if mask == 0 or <PyObject *>result == args[0]:
-        return result                   # some ops return their very input
+        return result                   # an op may return its input itself
     if op.flags & OP_VIEW and (<Tensor>args[0]).storage.flags & STORAGE_INFERENCE:
         return result
     if is_tensor(result):
@@ -488,7 +488,7 @@ cdef inline object apply_inplace(Op op, PyObject **args, object target):
 
 
 cdef object op_run_inplace(Op op, PyObject **args):
-    """Run an in-place op that is no composite and record it."""
+    """Run an in-place op that is not a composite and record it."""
     cdef Tensor target = <Tensor>args[0]
     cdef pb_state *state = thread_state()
     cdef pb_node *node = NULL
@@ -552,7 +552,7 @@ cdef object apply_out(Op op, PyObject **args, object target):
     if len(results) != len(targets):
         raise TypeError(f"{op.name}(): argument 'out' must be {len(results)} tensors, "
                         f"got {len(targets)}")
-    for item in results:                # composites, and lists of tensors
+    for item in results:                # of composites, and of lists of tensors
         check_out_without_grad(op, item)
     check_outputs(op, args, targets, results)
     if thread_state().levels:

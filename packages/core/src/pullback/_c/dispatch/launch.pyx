@@ -1,4 +1,7 @@
-"""From tensors to kernel calls: broadcasting, merging of dims, the call, and its fallback."""
+"""Launching kernels: broadcasting, merging of dims, the call, Python kernels and the fallback.
+
+All kernels are called here (`kernel_call`). Dtypes are chosen by the callers.
+"""
 
 import os
 import threading
@@ -27,8 +30,8 @@ from pullback._c.base.types cimport (
 from pullback.ops.table.primitives import PRIMITIVE_IDS, PRIMITIVES
 
 cdef enum:
-    NOGIL_ELEMENTS = 16384      # below this, letting go of the lock costs more than it gives
-    LONG_SUM = 1 << 20          # elements of a gradient whose sum may take long
+    NOGIL_ELEMENTS = 16384      # below this, releasing the interpreter lock does not pay
+    LONG_SUM = 1 << 20          # elements from which on an accumulation must be interruptible
 
 cdef pb_globals *process = globals_()
 cdef bint keep_lock = False     # only ever set while the lock is held
@@ -43,13 +46,13 @@ cdef object accumulating = threading.RLock()
 
 
 def set_warn_always(bint always):
-    """Warn of every run of a host kernel, not only of the first."""
+    """Warn of every fallback to the host, not only of the first."""
     global warn_always
     warn_always = always
 
 
 cdef int primitive_id(str name) except -1:
-    """Return the column of a primitive."""
+    """Return the number of a primitive, its index in tables of kernels."""
     found = primitive_ids.get(name)
     if found is None:
         raise ValueError(f"there is no primitive named {name!r}")
@@ -59,7 +62,7 @@ cdef int primitive_id(str name) except -1:
 # ---- shapes --------------------------------------------------------------------------------------
 
 cdef pb_layout *elementwise_layout(operand *inputs, int count) except NULL:
-    """Return the layout of an elementwise result; owned. A dense input's order is kept."""
+    """Return the layout of an elementwise result; owned. A dense input determines the strides."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef pb_layout *first = NULL
     cdef pb_layout *other
@@ -103,7 +106,7 @@ cdef int64_t no_step = 0
 
 
 cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
-    """Describe the memory of a tensor to a kernel."""
+    """Fill the fields of a pb_array that describe a tensor's memory."""
     array.size = sizeof(pb_array)
     array.dtype = tensor.dtype
     array.flags = (tensor.flags & TENSOR_LAZY) >> 4       # TENSOR_CONJ becomes PB_ARRAY_CONJ
@@ -114,7 +117,7 @@ cdef inline void array_begin(pb_array *array, Tensor tensor) noexcept:
 
 
 cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept:
-    """Describe a number in host memory to a kernel."""
+    """Fill a pb_array with a number in host memory."""
     array.size = sizeof(pb_array)
     array.dtype = dtype
     array.flags = PB_ARRAY_HOST
@@ -125,7 +128,7 @@ cdef void array_scalar(pb_array *array, int dtype, void *value) noexcept:
 
 
 cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
-    """Describe a tensor to a kernel; the description borrows from it."""
+    """Fill a pb_array with a tensor, from which it borrows sizes, strides and memory."""
     array_begin(array, tensor)
     array.ndim = tensor.layout.ndim
     array.shape = layout_shape(tensor.layout)
@@ -133,7 +136,7 @@ cdef void array_fill(pb_array *array, Tensor tensor) noexcept:
 
 
 cdef int raise_operand_device(int primitive, Tensor out, Tensor tensor, int number) except -1:
-    """Raise for an operand of a kernel that is on another device; a negative one is an output."""
+    """Raise for a kernel operand on another device; `number` is negative for an output."""
     names = PRIMITIVES[primitive_names[primitive]].inputs.split()
     name = "out" if number < 0 else names[number] if number < len(names) else f"input {number}"
     raise_two_devices(tensor_device(out), tensor_device(tensor), name, primitive_names[primitive])
@@ -141,14 +144,14 @@ cdef int raise_operand_device(int primitive, Tensor out, Tensor tensor, int numb
 
 
 cdef int raise_two_devices(object one, object other, str argument, str name) except -1:
-    """Raise for an argument of an op that is on another device than the rest."""
+    """Raise torch's error for an argument on another device than the rest."""
     raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two "
                        f"devices, {one} and {other}! (when checking argument for argument "
                        f"{argument} in method {name})")
 
 
 cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], int ndim) noexcept:
-    """Order dims by the output's strides and join those that lie end to end; return how many."""
+    """Sort dims by the output's strides and merge contiguous ones; return the new number."""
     cdef int d, e, k, last = 0
     cdef bint joined
     # Drop dims of one element.
@@ -191,7 +194,7 @@ cdef int merge_dims(int nop, int64_t *shape, int64_t (*strides)[PB_MAX_NDIM], in
 
 cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
                             int count) except -1:
-    """Run an elementwise primitive into `out`, whose shape is the broadcast one."""
+    """Run an elementwise primitive into `out`, which has the broadcast shape."""
     cdef pb_array arrays[MAX_ELEMENTWISE]
     cdef pb_array *pointers[MAX_ELEMENTWISE]
     cdef pb_layout *target = out.layout
@@ -228,7 +231,7 @@ cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
             array_scalar(&arrays[i + 1], key, &inputs[i].scalar[0])
     if not flat:
         return launch_strided(&call, key, out, inputs)
-    # Every operand walks its memory in the same order: one dim is enough.
+    # All operands have one order of elements in memory: one dim is enough.
     for i in range(count + 1):
         arrays[i].ndim = 1
         arrays[i].shape = &target.numel
@@ -237,7 +240,7 @@ cdef int launch_elementwise(int primitive, int key, Tensor out, operand *inputs,
 
 
 cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) except -1:
-    """Finish launch_elementwise for operands whose elements lie in different orders."""
+    """Finish launch_elementwise for operands of different orders in memory."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[MAX_ELEMENTWISE][PB_MAX_NDIM]
     cdef pb_layout *target = out.layout
@@ -270,7 +273,7 @@ cdef int launch_strided(pb_call *call, int key, Tensor out, operand *inputs) exc
 
 cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **outs,
                             int nout) except -1:
-    """Run the kernel of a primitive, which counts as a write if Ctrl-C ends it half-way."""
+    """Run the kernel of a primitive; counts a write to the outputs also if Ctrl-C interrupts it."""
     cdef int i, failed = -1
     try:
         failed = kernel_call((<Tensor>outs[0]).storage.device_type, call, key, work)
@@ -282,10 +285,7 @@ cdef inline int kernel_into(pb_call *call, int key, int64_t work, PyObject **out
 
 
 cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run the kernel of a primitive; raises what it reports.
-
-    All kernels are run from here, so no kernel sees the memory of a lazy conjugate or negative.
-    """
+    """Run the kernel of a primitive, with lazy operands resolved; raises for its error code."""
     cdef int i, flags = 0
     if type_id == DEVICE_META:
         return 0
@@ -296,19 +296,19 @@ cdef int kernel_call(int type_id, pb_call *call, int key, int64_t work) except -
     return call_plainly(type_id, call, key, work)
 
 
-# Set by lazy.pyx: what runs a kernel some operands of which are lazy.
+# Set by lazy.pyx: runs a kernel with lazy operands.
 cdef int (*call_lazy)(int type_id, pb_call *call, int key, int64_t work) except -1
 
 
 cdef void set_call_lazy(int (*run)(int type_id, pb_call *call, int key,
                                    int64_t work) except -1) noexcept:
-    """Install what runs kernels on lazy conjugates and negatives."""
+    """Install the function that runs kernels on lazy conjugates and negatives."""
     global call_lazy
     call_lazy = run
 
 
 cdef int call_primitive(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run the kernel of a primitive on operands none of which is lazy, or as it takes them."""
+    """Run the kernel of a primitive on operands without lazy bits, or with those it supports."""
     return call_plainly(type_id, call, key, work)
 
 
@@ -338,7 +338,7 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
         call.backend = found.backend.self
         if found.backend.current_stream != NULL:
             call.stream = found.backend.current_stream(found.backend.self, call.device)
-    if work >= NOGIL_ELEMENTS and found.host and not keep_lock:     # else launching is quick
+    if work >= NOGIL_ELEMENTS and found.host and not keep_lock:     # device kernels return quickly
         listening = interrupts_begin()
         with nogil:
             code = kernel(call)
@@ -352,11 +352,11 @@ cdef inline int call_kernel(pb_device_type *found, pb_call *call, int key,
 
 
 cdef bint is_timed(const pb_backend *backend) noexcept:
-    """True if a backend can tell when its device passes a point."""
+    """True if a backend has marks, by which kernels are timed."""
     return backend != NULL and has_field(backend, &backend.release_mark) and backend.mark != NULL
 
 
-# Set by observer.pyx: what tells observers that a kernel begins and ends.
+# Set by observer.pyx: notifies observers when a kernel begins and ends.
 cdef void (*begin_kernel)(pb_event *event, int primitive, int type_id, int device) noexcept
 cdef void (*end_kernel)(pb_event *event) noexcept
 
@@ -364,14 +364,14 @@ cdef void (*end_kernel)(pb_event *event) noexcept
 cdef void set_kernel_events(void (*begin)(pb_event *event, int primitive, int type_id,
                                           int device) noexcept,
                             void (*end)(pb_event *event) noexcept) noexcept:
-    """Install what tells observers of kernels."""
+    """Install the functions that notify observers of kernels."""
     global begin_kernel, end_kernel
     begin_kernel = begin
     end_kernel = end
 
 
 cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run a kernel of a device that can be timed while observers are told."""
+    """Run a kernel of a backend with marks and notify observers."""
     cdef pb_event event
     begin_kernel(&event, call.primitive, type_id, call.device)
     try:
@@ -383,11 +383,11 @@ cdef int call_observed(int type_id, pb_call *call, int key, int64_t work) except
 # ---- Python kernels and the fallback -------------------------------------------------------------
 
 class KernelMissing(Exception):
-    """A primitive has no kernel, and the op that runs it has another way."""
+    """A primitive has no kernel, and the running op has a decomposition."""
 
 
 cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int key) except -1:
-    """Run a Python kernel, or the host's when the backend has none."""
+    """Run a Python kernel, or the fallback on the host when the backend has no kernel."""
     cdef pb_entry *fallback
     if entry.callable != NULL:
         return run_callable(<object>entry.callable, call, found.host,
@@ -401,7 +401,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
     if fallback.callable == NULL:
         raise NotImplementedError(
             f"\"{primitive}\" not implemented for '{dtype}' on device {device!r}")
-    if call.nin == 0:                   # numbers are made on the host: no data leaves the device
+    if call.nin == 0:                   # without inputs no data leaves the device: no warning
         if found.host:
             return run_callable(<object>fallback.callable, call, True, "ref")
         return run_on_host(found, <object>fallback.callable, call)
@@ -421,7 +421,7 @@ cdef int call_python(pb_device_type *found, pb_entry *entry, pb_call *call, int 
 # ---- other calls ---------------------------------------------------------------------------------
 
 cdef int param_fill(pb_param *param, object value, int64_t *room, int left) except -1:
-    """Describe a parameter; a tuple is written into ``room`` for as many as are ``left``."""
+    """Fill a parameter; a tuple is written into ``room``, which has ``left`` free entries."""
     cdef int i
     if isinstance(value, float):
         param_float(param, value)
@@ -471,7 +471,7 @@ cdef int launch(int primitive, int key, tuple outs, tuple ins, tuple params) exc
 
 cdef int launch_with_int(int primitive, int key, PyObject **operands, int nout, int nin,
                          int64_t param) except -1:
-    """As launch_operands, with one integer for a parameter."""
+    """As launch_operands, with one integer parameter."""
     cdef pb_param value
     param_int(&value, param)
     return launch_operands(primitive, key, operands, nout, nin, &value, 1)
@@ -506,7 +506,7 @@ cdef int launch_operands(int primitive, int key, PyObject **operands, int nout, 
 
 
 cdef int check_index_shape(str primitive, Tensor index, Tensor near, Tensor far, int dim) except -1:
-    """Raise unless an index fits what it moves and where to: kernels rely on it."""
+    """Raise unless an index fits `near`, which has its shape, and `far`: kernels rely on it."""
     cdef int d
     cdef bint fits = (index.dtype == PB_I64 and layout_same_shape(index.layout, near.layout)
                       and far.layout.ndim == index.layout.ndim)
@@ -520,7 +520,7 @@ cdef int check_index_shape(str primitive, Tensor index, Tensor near, Tensor far,
 
 
 def run_primitive(str primitive, outs, ins, *params):
-    """Run a primitive on tensors (below autograd); what table entries written in Python call.
+    """Run a primitive on tensors, below autograd; forward passes in Python call this.
 
     The primitive's key decides which operand's dtype selects the kernel.
     """
@@ -559,7 +559,7 @@ cdef int fill_with(Tensor out, object value) except -1:
 
 
 cdef int add_into(Tensor out, Tensor other) except -1:
-    """out += other without letting go of the interpreter lock: no update is lost."""
+    """out += other with the interpreter lock held: no update of another thread is lost."""
     cdef operand inputs[2]
     inputs[0].tensor = <PyObject *>out
     inputs[1].tensor = <PyObject *>other
@@ -567,7 +567,7 @@ cdef int add_into(Tensor out, Tensor other) except -1:
         return 0
     if device_types()[out.storage.device_type].table[
             ADD * PB_NUM_DTYPES + out.dtype].kernel == NULL:
-        # a Python kernel may be interrupted half-way
+        # a Python kernel may let another thread run
         accumulating.acquire()
         try:
             return launch_elementwise(ADD, out.dtype, out, inputs, 2)
@@ -577,9 +577,9 @@ cdef int add_into(Tensor out, Tensor other) except -1:
 
 
 cdef int launch_locked(int primitive, Tensor out, operand *inputs, int count) except -1:
-    """Run a compiled elementwise kernel without letting go of the interpreter lock.
+    """Run a compiled elementwise kernel with the interpreter lock held.
 
-    A long one, which Ctrl-C must be able to end, lets go of it, but holds one of its own.
+    A long kernel, which Ctrl-C must be able to interrupt, releases it, but holds another lock.
     """
     global keep_lock
     cdef bint before = keep_lock

@@ -1,7 +1,7 @@
-"""Lazy conjugates and negatives: views whose elements are computed where memory is read or written.
+"""Lazy conjugates and negatives: views whose elements are computed when memory is read or written.
 
-Such a tensor has TENSOR_CONJ or TENSOR_NEG among its flags, and a kernel's operand PB_ARRAY_CONJ or
-PB_ARRAY_NEG. Kernels get copies instead; whatever else reads memory asks `resolved` or `scalar_of`.
+Such a tensor has the flag TENSOR_CONJ or TENSOR_NEG, and a kernel's operand PB_ARRAY_CONJ or
+PB_ARRAY_NEG. Kernels get copies instead; other readers of memory call `resolved` or `scalar_of`.
 """
 
 from libc.stdint cimport int64_t
@@ -34,7 +34,7 @@ cdef int SUB = primitive_id("sub")
 # ---- kernels -------------------------------------------------------------------------------------
 
 cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except -1:
-    """Run a kernel some operands of which are lazy: on copies, and into ones that go back."""
+    """Run a kernel with lazy operands: on resolved copies, and into ones that are copied back."""
     cdef pb_array arrays[PB_MAX_OPERANDS]
     cdef pb_array *operands[PB_MAX_OPERANDS]
     cdef pb_array **given = call.out
@@ -64,14 +64,14 @@ cdef int call_resolved(int type_id, pb_call *call, int key, int64_t work) except
 
 
 cdef Tensor array_copy(int type_id, pb_array *made, pb_array *source):
-    """Describe a copy of an array without lazy bits in `made`; returns what owns its memory."""
+    """Fill `made` with a copy of an array, without lazy bits; returns the owner of its memory."""
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int64_t size = 1
     cdef int d
     cdef Tensor memory
     for d in range(source.ndim - 1, -1, -1):
         strides[d] = 0
-        if source.strides[d] != 0 or source.shape[d] == 0:      # what is repeated is copied once
+        if source.strides[d] != 0 or source.shape[d] == 0:      # an expanded dim is copied once
             strides[d] = size
             size *= source.shape[d]
     memory = tensor_new(layout_contiguous(1, &size), source.dtype, type_id, source.device)
@@ -84,7 +84,7 @@ cdef Tensor array_copy(int type_id, pb_array *made, pb_array *source):
 
 
 cdef int copy_array(int type_id, const pb_array *target, const pb_array *source) except -1:
-    """target = source, of one shape and dtype, each as its lazy bits say."""
+    """target = source, of one shape and dtype, both read by their lazy bits."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[2][PB_MAX_NDIM]
     cdef pb_array arrays[2]
@@ -95,7 +95,7 @@ cdef int copy_array(int type_id, const pb_array *target, const pb_array *source)
     memcpy(strides[1], source.strides, ndim * sizeof(int64_t))
     for d in range(ndim):
         if strides[0][d] == 0 and strides[1][d] == 0 and shape[d] > 0:
-            shape[d] = 1                # repeated in both
+            shape[d] = 1                # expanded in both
         work *= shape[d]
     if work == 0:
         return 0
@@ -120,7 +120,7 @@ cdef int copy_array(int type_id, const pb_array *target, const pb_array *source)
 
 
 cdef int conjugate(int type_id, pb_array *target, pb_array *source, int64_t work) except -1:
-    """target = conj(source); on a device without that kernel the imaginary parts are negated."""
+    """target = conj(source); on a device without that kernel, by negating the imaginary parts."""
     cdef int64_t strides[PB_MAX_NDIM]
     cdef pb_array imaginary = target[0]
     cdef int d
@@ -137,12 +137,12 @@ cdef int conjugate(int type_id, pb_array *target, pb_array *source, int64_t work
 
 
 cdef int negate(int type_id, pb_array *target, pb_array *source, int64_t work) except -1:
-    """target = -source; on a device without that kernel the difference from zero."""
+    """target = -source; on a device without that kernel, as a difference."""
     cdef char zero[16]
     cdef pb_array left
     if is_served(type_id, NEG, target.dtype):
         return run_into(type_id, NEG, target, source, NULL, work)
-    # -0.0 - x is -x for zeros too; 0 - x would lose their sign.
+    # -0.0 - x equals -x for zeros too; 0 - x has another sign there.
     if dtype_category[target.dtype] == CATEGORY_COMPLEX:
         scalar_write(complex(-0.0, -0.0), target.dtype, zero)
     elif dtype_category[target.dtype] == CATEGORY_FLOATING:
@@ -161,7 +161,7 @@ cdef bint is_served(int type_id, int primitive, int dtype) except -1:
 
 cdef int run_into(int type_id, int primitive, pb_array *target, pb_array *first, pb_array *second,
                   int64_t work) except -1:
-    """Run an elementwise primitive on one or two arrays, also in an op that can do without it."""
+    """Run an elementwise primitive on one or two arrays, with the fallback, within any op."""
     cdef pb_state *state = thread_state()
     cdef int before = state.fallback_primitive
     cdef int64_t strides[PB_MAX_NDIM]
@@ -211,7 +211,7 @@ cdef Tensor resolved(Tensor self):
 
 
 cdef object scalar_of(Tensor self, const void *data):
-    """Return as a Python number the element whose memory is, or was copied, at an address."""
+    """Return an element as a Python number; `data` is its address, or that of a copy of it."""
     cdef char negative[16]
     cdef object value = scalar_read(data, self.dtype)
     if self.flags & TENSOR_LAZY:

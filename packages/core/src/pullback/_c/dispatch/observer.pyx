@@ -1,7 +1,7 @@
-"""Telling observers of ops, nodes, ranges and kernels.
+"""Notifying observers of ops, nodes, Functions, ranges and kernels.
 
-What is observed tests the process's single pointer and comes here only if somebody watches. A
-second observer is told by a relay, which then hangs on that pointer.
+Callers test the process's single observer pointer and call this module only if it is set. With
+several observers the pointer is that of a relay, which calls each.
 """
 
 from cpython.exc cimport PyErr_Fetch, PyErr_Restore
@@ -35,11 +35,11 @@ cdef enum:
     MAX_FUNCTION_INPUTS = 64    # inputs of a Function
 
 cdef pb_globals *process = globals_()
-cdef uint64_t events = 0            # that were begun in this process
+cdef uint64_t events = 0            # number of events begun in this process
 cdef list primitive_texts = [name.encode() for name in PRIMITIVE_IDS]
-cdef dict names = {}                # of nodes, as C text that lives as long as the process
+cdef dict names = {}                # name -> bytes, kept for the lifetime of the process
 
-# ---- who observes --------------------------------------------------------------------------------
+# ---- attached observers --------------------------------------------------------------------------
 
 cdef list attached = []             # the capsules
 cdef pb_observer *observers[MAX_OBSERVERS]
@@ -60,7 +60,7 @@ cdef void relay_begin(void *self, const pb_event *event) noexcept:
 
 
 cdef void relay_end(void *self, const pb_event *event) noexcept:
-    """The last that saw the event begin sees it end first."""
+    """Notify observers of an end in the reverse order of the begin."""
     cdef int i = count - 1
     while i >= 0:
         if i < count:
@@ -76,7 +76,7 @@ cdef void relay_memory(void *self, int backend, int device, void *data, int64_t 
 
 
 cdef int arrange() except -1:
-    """Put the observers that are attached where they are called."""
+    """Set the process's pointer to the attached observer, or to the relay."""
     global count
     count = 0
     for capsule in attached:
@@ -87,7 +87,7 @@ cdef int arrange() except -1:
 
 
 def attach_observer(capsule):
-    """Tell an observer of every op, node, range and change of memory from now on.
+    """Notify an observer of every op, node, range and change of memory from now on.
 
     ``capsule`` is a PyCapsule named ``pb_observer`` that holds a ``pb_observer *`` of abi.h; it is
     kept until ``detach_observer``. Raises: TypeError for anything else; RuntimeError for one that
@@ -110,7 +110,7 @@ def attach_observer(capsule):
 
 
 def detach_observer(capsule):
-    """Tell an observer no more; what has begun ends without it.
+    """Stop notifying an observer, also of the ends of running events.
 
     Raises: RuntimeError for one that is not attached.
 
@@ -125,7 +125,7 @@ def detach_observer(capsule):
     arrange()
 
 
-# ---- what they are told --------------------------------------------------------------------------
+# ---- events --------------------------------------------------------------------------------------
 
 cdef int describe(void *object_, pb_array *array) noexcept:
     cdef object value = <object>object_
@@ -136,7 +136,7 @@ cdef int describe(void *object_, pb_array *array) noexcept:
 
 
 cdef void begin_event(pb_event *event, int kind, const char *name) noexcept:
-    """Tell that something begins, which the caller has described but for what all events have."""
+    """Fill the fields that all events have, and notify observers that it begins."""
     global events
     cdef pb_state *state = thread_state()
     if state.thread == 0:
@@ -153,7 +153,7 @@ cdef void begin_event(pb_event *event, int kind, const char *name) noexcept:
 
 
 cdef void end_event(pb_event *event) noexcept:
-    """Tell that something ended, perhaps with an exception, which observers do not see."""
+    """Notify observers that an event ended, with a pending exception set aside."""
     cdef PyObject *kind
     cdef PyObject *value
     cdef PyObject *trace
@@ -164,14 +164,14 @@ cdef void end_event(pb_event *event) noexcept:
 
 
 cdef int begin_op(pb_event *event, Op op, PyObject **args) except -1:
-    """Tell that an op begins."""
+    """Notify observers that an op begins."""
     cdef pb_state *state = thread_state()
     memset(event, 0, sizeof(pb_event))
     event.sequence = -1
     if (state.grad_enabled and not state.inference
             and (op.kind == OP_COMPOSITE or op.flags & OP_DIFFERENTIABLE)
             and (state.levels or needs_grad(op, args) != 0)):
-        event.sequence = state.sequence     # with open levels the end tells whether a node was made
+        event.sequence = state.sequence     # with open levels only the end has the final one
     event.ninput = op.nargs
     event.inputs = <void **>args
     begin_event(event, PB_EVENT_OP, op.name_bytes)
@@ -179,7 +179,7 @@ cdef int begin_op(pb_event *event, Op op, PyObject **args) except -1:
 
 
 cdef const char *lasting(str name) except NULL:
-    """Return a name as C text that lives as long as the process."""
+    """Return a name as a C string with the lifetime of the process."""
     encoded = names.get(name)
     if encoded is None:
         encoded = names[name] = name.encode(errors="replace")
@@ -187,14 +187,14 @@ cdef const char *lasting(str name) except NULL:
 
 
 cdef void end_op(pb_event *event) noexcept:
-    """Tell that an op ends, and whether it made a node."""
+    """Notify observers that an op ended, and whether it made a node."""
     if event.sequence == thread_state().sequence:
         event.sequence = -1
     end_event(event)
 
 
 cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) except -1:
-    """Tell that a node's formula begins, or all that the engine does for it."""
+    """Notify observers that a node's formula begins, or its whole evaluation by the engine."""
     memset(event, 0, sizeof(pb_event))
     event.sequence = <int64_t>node.sequence
     event.forward_thread = node.thread
@@ -205,7 +205,7 @@ cdef int begin_node(pb_event *event, pb_node *node, PyObject **grads, int kind) 
 
 
 cdef void begin_kernel(pb_event *event, int primitive, int type_id, int device) noexcept:
-    """Tell that a kernel begins on a device that can be timed."""
+    """Notify observers that a kernel of a backend with marks begins."""
     memset(event, 0, sizeof(pb_event))
     event.sequence = -1
     event.backend = device_types()[type_id].backend
@@ -220,7 +220,7 @@ set_kernel_events(begin_kernel, end_event)
 # ---- Functions and ranges ------------------------------------------------------------------------
 
 cdef uint64_t begin_function(str name, tuple args, bint recorded) except 0:
-    """Tell that the forward pass of a user's Function begins; returns a number."""
+    """Notify observers that forward of a user's Function begins; returns the event's id."""
     cdef pb_event event
     cdef PyObject *inputs[MAX_FUNCTION_INPUTS]
     cdef int i
@@ -235,7 +235,7 @@ cdef uint64_t begin_function(str name, tuple args, bint recorded) except 0:
 
 
 cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
-    """Tell that what has the number ends."""
+    """Notify observers that the event with an id ends."""
     cdef pb_event event
     cdef pb_state *state = thread_state()
     if process.observer == NULL or number == 0:
@@ -254,9 +254,9 @@ cdef int end_numbered(uint64_t number, int kind, int64_t sequence) except -1:
 
 
 def begin_range(str name not None, args=None):
-    """Tell observers that what ``name`` stands for begins; ``args`` is a text about it, or None.
+    """Notify observers that a range begins; ``args`` is a text about it, or None.
 
-    Returns a number for ``end_range``; 0 if nobody watches.
+    Returns a number for ``end_range``; 0 if no observer is attached.
 
     >>> import pullback
     >>> pullback.backend.begin_range("epoch")
@@ -268,7 +268,7 @@ def begin_range(str name not None, args=None):
         return 0
     try:
         PyUnicode_AsUTF8(name)
-    except UnicodeEncodeError:          # half a character: observers are told of a question mark
+    except UnicodeEncodeError:          # a lone surrogate becomes a question mark
         name = name.encode(errors="replace").decode()
     memset(&event, 0, sizeof(event))
     event.sequence = -1
@@ -281,7 +281,7 @@ def begin_range(str name not None, args=None):
 
 
 def end_range(uint64_t number):
-    """Tell observers that a range ends; it may have begun on another thread.
+    """Notify observers that a range ends; it may have begun on another thread.
 
     >>> import pullback
     >>> number = pullback.backend.begin_range("epoch", "first")

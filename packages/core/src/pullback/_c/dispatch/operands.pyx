@@ -1,4 +1,4 @@
-"""The operands of a call: their common dtype, their devices, memory that they share, casts."""
+"""The operands of a call: common dtype, casts, devices, overlap of memory."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -37,7 +37,7 @@ cdef int common_dtype(PyObject **values, int count) except -2:
 
 
 cdef int unsupported(Op op, int code) except -1:
-    """Raise for a dtype that an op does not have."""
+    """Raise for a dtype that an op does not support."""
     from pullback.ops.rules.dtypes import unsupported as make_error
     if code == PB_BOOL and op.entry.bool_error:
         raise RuntimeError(op.entry.bool_error)
@@ -69,7 +69,7 @@ cdef Tensor contiguous_copy(Tensor tensor):
 
 
 cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
-    """True if the address ranges meet; two views of one storage may still be disjoint inside."""
+    """True if the address ranges intersect; two views of one storage may still be disjoint."""
     cdef int64_t low_a, low_b, high_a, high_b
     if a.layout.numel == 0 or b.layout.numel == 0 or a.storage.data == NULL:
         return False
@@ -87,14 +87,14 @@ cdef bint memory_overlaps(Tensor a, Tensor b) noexcept nogil:
 
 
 def may_overlap(Tensor a not None, Tensor b not None):
-    """Tell whether the memory between the first and the last elements of two tensors meets."""
+    """Return True if the address ranges of two tensors intersect."""
     return memory_overlaps(a, b)
 
 
 cdef int check_partial_overlap(Tensor target, Tensor source) except -1:
-    """Raise if the two share memory, but not element for element.
+    """Raise if two tensors share memory, unless they have the same elements.
 
-    As in torch, strided tensors with gaps are let through: callers read them from a copy.
+    As in torch, strided tensors with gaps do not raise: callers read them from a copy.
     """
     if target is source or not (target.layout.flags & source.layout.flags & LAYOUT_DENSE):
         return 0
@@ -106,7 +106,7 @@ cdef int check_partial_overlap(Tensor target, Tensor source) except -1:
 
 
 cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
-    """True if both name the same memory in the same order."""
+    """True if both have the same elements of memory in the same order."""
     cdef int d
     if a.layout != b.layout:
         if not layout_same_shape(a.layout, b.layout):
@@ -123,7 +123,7 @@ cdef bint same_elements(Tensor a, Tensor b) noexcept nogil:
 # ---- devices -------------------------------------------------------------------------------------
 
 cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except -1:
-    """Raise unless all tensors are on one device; 0-d host tensors may come along."""
+    """Raise unless all tensors are on one device; 0-d host tensors are allowed."""
     cdef int i
     for i in range(count):
         if not is_tensor(<object>values[i]):
@@ -133,7 +133,7 @@ cdef int on_one_device(Op op, PyObject **values, int count, Tensor first) except
 
 
 cdef int check_argument_device(Op op, Tensor first, Tensor tensor, int position) except -1:
-    """Raise for an argument on another device than the first, if it is no 0-d host tensor."""
+    """Raise for an argument on another device than the first, except a 0-d host tensor."""
     if not same_device(tensor, first) and not (
             tensor.layout.ndim == 0 and device_types()[tensor.storage.device_type].host):
         raise_argument_device(op, first, tensor, position)
@@ -148,7 +148,7 @@ cdef int raise_argument_device(Op op, Tensor first, Tensor other, int position) 
 
 
 cdef Tensor leading_tensor(PyObject **values, int count):
-    """Return the tensor whose device the result gets."""
+    """Return the tensor that determines the device of the result."""
     cdef int i
     cdef Tensor found = None
     for i in range(count):
@@ -161,6 +161,6 @@ cdef Tensor leading_tensor(PyObject **values, int count):
 
 
 cdef bint scalar_fits(object value, int code) noexcept:
-    """True if a number does not change the dtype of a tensor it meets."""
+    """True if an operation with a number does not change a tensor's dtype."""
     cdef int kind = dtype_of_scalar(value)
     return kind >= 0 and dtype_category[kind] <= dtype_category[code]

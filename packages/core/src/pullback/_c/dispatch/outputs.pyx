@@ -1,4 +1,4 @@
-"""The tensors that ops write: checks of dtypes and of memory shared with operands, and writing."""
+"""Outputs: tensors given as out= or written in place, their checks, and results that are views."""
 
 import warnings
 
@@ -22,10 +22,10 @@ from pullback.ops.rules.out_rules import complaint
 
 
 cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
-    """True if an op's own forward pass puts the very result into a tensor given as out=.
+    """True if an op's forward pass can write its result directly into the tensor given as out=.
 
-    That is so for elementwise ops whose operands have its shape, dtype and device, and share no
-    memory with it but element for element.
+    So for elementwise ops whose operands have its shape, dtype and device, and either the same
+    elements of memory or no overlap with it.
     """
     cdef int i
     cdef bint found = False
@@ -54,7 +54,7 @@ cdef bint writes_directly(Op op, PyObject **args, Tensor target) except -1:
 
 
 cdef int check_overlap(Tensor target, object value) except -1:
-    """Raise if an operand, or one of a list, shares memory with what is written, but not all."""
+    """Raise if an operand, or one of a list, overlaps the target only partly."""
     if is_tensor(value):
         return check_partial_overlap(target, <Tensor>value)
     if isinstance(value, (tuple, list)):
@@ -65,7 +65,7 @@ cdef int check_overlap(Tensor target, object value) except -1:
 
 
 def check_overlaps(Tensor target not None, *values):
-    """Raise RuntimeError if an operand shares memory with what is written, but not all of it."""
+    """Raise RuntimeError if an operand overlaps the target only partly."""
     for value in values:
         check_overlap(target, value)
 
@@ -87,7 +87,7 @@ cdef int check_outputs(Op op, PyObject **args, object targets, tuple results) ex
 
 
 cdef int check_fits(Tensor target, Tensor result) except -1:
-    """What is computed for an in-place op must have its target's shape, and cast to its dtype."""
+    """Raise unless the result of an in-place op has the target's shape, and casts to its dtype."""
     if not layout_same_shape(target.layout, result.layout):
         raise RuntimeError(f"output with shape {list(target.shape)} doesn't match the broadcast "
                            f"shape {list(result.shape)}")
@@ -114,7 +114,7 @@ cdef int copy_to_out(Op op, Tensor target, Tensor result) except -1:
 
 
 cdef int resize(Tensor target, Tensor result) except -1:
-    """Give `target` fresh memory in the shape of `result`; torch warns unless it was empty."""
+    """Give `target` new memory in the shape of `result`; warns as torch unless it was empty."""
     cdef pb_layout *layout
     cdef pb_storage *storage
     if target.layout.numel != 0:
@@ -136,9 +136,9 @@ cdef int resize(Tensor target, Tensor result) except -1:
 # ---- results that are views ----------------------------------------------------------------------
 
 cdef object own_result(object result):
-    """Make results that are views of what an op made for itself tensors of their own; return them.
+    """Turn results that are views of an intermediate tensor of the op into bases; return them.
 
-    Nobody else holds such a base, so there is no write that base and view would have to share.
+    There is no other reference to such a base, so no later write to it can concern the view.
     """
     if is_tensor(result):
         if (<Tensor>result).flags & TENSOR_IS_VIEW:
@@ -154,7 +154,7 @@ cdef int own_view(Tensor view) except -1:
     cdef PyObject *base = view.extra.base
     if base.ob_refcnt != 1:
         return 0
-    tensor_needs_grad(view)             # its history catches up with the base's
+    tensor_needs_grad(view)             # updates its history to the base's
     view.flags &= ~TENSOR_IS_VIEW
     view.extra.base = NULL
     view.extra.view_kind = VIEW_DEFAULT

@@ -1,8 +1,8 @@
-"""Forward passes that allocate outputs which one primitive fills: planned ones, convolutions.
+"""Structured forward passes, which allocate the outputs that one primitive fills; convolutions.
 
-A plan is the argument behind the tensors: a tuple of the outputs' shapes, their dtypes, the
-primitive's parameters, and whatever derivatives and decompositions need. A dtype is a code, or one
-of the codes below. Plans depend on shapes alone, so Python can make one once and keep it.
+Their output spec is the argument after the tensors: a tuple of the outputs' shapes, their dtypes,
+the primitive's parameters, and values that derivatives and decompositions need. A dtype is a code
+of abi.h, or one of the codes below. A spec depends on shapes alone, so Python can cache it.
 """
 
 from cpython.object cimport PyObject
@@ -21,20 +21,20 @@ from pullback._c.dispatch.launch import KernelMissing
 from pullback.ops.table.primitives import PRIMITIVES
 
 cdef enum:
-    OWN_DTYPE = -1              # that of the first tensor
+    OWN_DTYPE = -1              # the dtype of the first tensor
 
 cdef list keys = [primitive.key for primitive in PRIMITIVES.values()]
 
 
 cdef Tensor as_operand(Tensor tensor):
-    """Return a tensor as kernels take it: contiguous, and 16-bit floats as float32."""
+    """Return a contiguous tensor, with 16-bit floats cast to float32."""
     if tensor.dtype == PB_F16 or tensor.dtype == PB_BF16:
         tensor = cast_tensor(tensor, PB_F32)
     return tensor if tensor.layout.flags & LAYOUT_CONTIGUOUS else contiguous_copy(tensor)
 
 
 cdef tuple operands_of(Op op, PyObject **args):
-    """Return an op's tensors as kernels take them; they need one device."""
+    """Return an op's tensors by `as_operand`; raises unless they are on one device."""
     cdef Tensor first = <Tensor>args[0]
     cdef Tensor one
     cdef list found = []
@@ -52,7 +52,7 @@ cdef tuple operands_of(Op op, PyObject **args):
 
 
 cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple params):
-    """Allocate outputs, run the op's primitive, and cast outputs to the dtype that operands had."""
+    """Allocate outputs, run the op's primitive, and cast outputs to the operands' dtype."""
     cdef int64_t dims[PB_MAX_NDIM]
     cdef Tensor first = <Tensor>ins[0]
     cdef list made = []
@@ -75,8 +75,8 @@ cdef object run(Op op, int own, tuple ins, tuple shapes, tuple dtypes, tuple par
 
 
 cdef object forward_structured(Op op, PyObject **args, PyObject *target):
-    cdef tuple plan = <tuple?><object>args[op.ntensors]
-    return run(op, (<Tensor>args[0]).dtype, operands_of(op, args), plan[0], plan[1], plan[2])
+    cdef tuple spec = <tuple?><object>args[op.ntensors]
+    return run(op, (<Tensor>args[0]).dtype, operands_of(op, args), spec[0], spec[1], spec[2])
 
 
 # ---- convolutions --------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ cdef int CONV_WEIGHT = primitive_id("conv_backward_weight")
 
 
 cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
-    """A convolution, or one of its adjoints, of the sizes behind the tensors."""
+    """A convolution, or its backward, with the parameters after the tensors."""
     cdef tuple ins = operands_of(op, args)
     cdef tuple sizes, stride, padding, dilation
     cdef Tensor first = <Tensor>ins[0]
@@ -102,7 +102,7 @@ cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
                          f"of size {list(first.shape)}")
     if first.storage.device_type != DEVICE_META and (
             len(sizes) > 3 or first.layout.numel == 0 or second.layout.numel == 0):
-        raise KernelMissing(op.name)        # the decomposition has any number of dims
+        raise KernelMissing(op.name)        # the decomposition takes any number of dims
     if op.primitive == CONV_WEIGHT:
         lead, channels = other[1], one[1] // groups
     else:

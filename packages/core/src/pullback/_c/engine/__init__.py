@@ -1,1 +1,1 @@
-"""Backward passes: the engine, formulas, accumulation, hooks, custom functions."""
+"""Backward passes: the engine, formulas, accumulation of gradients, hooks, custom functions."""

@@ -1,4 +1,4 @@
-"""Adding gradients: into the buffers of a running pass, and into a leaf's ``.grad``."""
+"""Accumulation of gradients: into input buffers of a backward pass, and into a leaf's ``.grad``."""
 
 import threading
 
@@ -27,7 +27,7 @@ from pullback._c.base.types cimport (
     LAYOUT_CONTIGUOUS, LAYOUT_DENSE, NODE_ACCUMULATE, NODE_HOOKED, STORAGE_INFERENCE,
     STORAGE_READONLY, STORAGE_SHARED, layout_shape, node_meta, pb_edge, pb_layout, pb_meta)
 
-# Reentrant: a dispatch mode that sees the addition may run a pass.
+# Reentrant: a dispatch mode that receives the addition may run a backward pass.
 cdef object accumulation_lock = threading.RLock()
 cdef int ADDCMUL = primitive_id("addcmul")
 
@@ -36,12 +36,12 @@ cdef extern from "Python.h":
 
 
 cdef bint is_sole_owner(PyObject *value) noexcept:
-    """True if nobody else can reach the memory, and no other stream may still be reading it."""
+    """True if nothing else refers to the memory, and no other stream may still read it."""
     return is_only_way(value) and (<Tensor>value).storage.flags & STORAGE_SHARED == 0
 
 
 cdef inline bint is_only_way(PyObject *value) noexcept:
-    """True if the one count that the caller holds is the only way to the tensor and its memory."""
+    """True if the caller's count is the only reference to the tensor, and to its memory."""
     if value.ob_refcnt != 1 or Py_TYPE(value) != <PyTypeObject *>Tensor:
         return False
     return ((<Tensor>value).storage.refcount == 1 and (<Tensor>value).node == NULL
@@ -51,7 +51,7 @@ cdef inline bint is_only_way(PyObject *value) noexcept:
 
 
 cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
-    """Return first + second; in place when nobody else can see `first` (borrowed)."""
+    """Return first + second; in place when the caller alone owns `first` (borrowed)."""
     cdef bint sole = not create_graph and is_sole_owner(first)
     cdef Tensor a = <Tensor>first
     if (sole and not second.flags & TENSOR_IS_WRAPPED and a.dtype == second.dtype
@@ -63,7 +63,7 @@ cdef object sum_grads(PyObject *first, Tensor second, bint create_graph):
 
 
 cdef Tensor in_layout_of(Tensor leaf, Tensor grad, bint recorded):
-    """Return a private copy of `grad` with the leaf's strides, or row-major if those overlap."""
+    """Return a copy of `grad` with the leaf's strides, or row-major if those overlap."""
     cdef pb_layout *layout
     cdef Tensor out
     if recorded and (grad.flags & TENSOR_IS_WRAPPED or obeys_layout(leaf, grad)):
@@ -89,21 +89,21 @@ cdef bint obeys_layout(Tensor leaf, Tensor grad) noexcept:
 
 
 cdef inline bint must_be_op(Tensor grad, bint create_graph) noexcept:
-    """True if what happens to a gradient concerns its own derivatives."""
+    """True if an operation on a gradient must be recorded or run by a transform."""
     return grad.flags & TENSOR_IS_WRAPPED != 0 or (create_graph and tensor_requires_grad(grad))
 
 
 cdef int accumulate_grad(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
-    """Add a gradient (borrowed; the caller holds one count) into .grad by the layout rules."""
+    """Accumulate a gradient (borrowed; the caller has one count) into .grad by layout rules."""
     if device_types()[leaf.storage.device_type].streams:
         return accumulate_in_order(leaf, incoming, create_graph)
     return accumulate_now(leaf, incoming, create_graph)
 
 
 cdef int accumulate_in_order(Tensor leaf, PyObject *incoming, bint create_graph) except -1:
-    """Add a gradient on the current stream, after what another pass added on another stream.
+    """Accumulate a gradient on the current stream, after additions on other streams.
 
-    One thread at a time: the next one must wait for all that this one has queued.
+    One thread at a time: each must wait for all work that the one before it queued.
     """
     cdef int device_type = leaf.storage.device_type, device_index = leaf.storage.device_index
     cdef pb_tensor_extra *extra = tensor_extra(leaf)
@@ -132,7 +132,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
         raise RuntimeError("leaf variable has been moved into the graph interior: it was detached "
                            "and then written in place by a recorded operation")
     if not leaf.flags & TENSOR_REQUIRES_GRAD:
-        return 0                        # the flag was taken back since
+        return 0                        # requires_grad was set to False since
     if grad.flags & TENSOR_IS_BATCHED:
         raise RuntimeError("vmap: backward() would add a batch of gradients to a tensor's .grad; "
                            "use pullback.func.grad or pullback.autograd.grad")
@@ -144,7 +144,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
         else:
             grad = cast_tensor(grad, wanted)
         sole = True
-    while True:         # again if another thread was faster while this one let go of the lock
+    while True:         # again if another thread changed .grad while this one released the lock
         if extra.grad == NULL:
             if must_be_op(grad, create_graph):
                 kept = in_layout_of(leaf, grad, True)
@@ -158,7 +158,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
                 return 0
         current = <Tensor>extra.grad
         if not is_replaced(current, grad, create_graph):
-            if thread_state().levels:   # a watcher may have to know
+            if thread_state().levels:   # a dispatch mode may be notified of the write
                 op_call2(op_named("add_"), current, grad)
                 return 0
             add_into(current, grad)
@@ -174,7 +174,7 @@ cdef int accumulate_now(Tensor leaf, PyObject *incoming, bint create_graph) exce
 
 
 cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
-    """True if a new .grad takes the place of the current one, which is not added to."""
+    """True if a new .grad replaces the current one, which is not written to."""
     return (create_graph or (current.flags | grad.flags) & TENSOR_IS_WRAPPED
             or current.dtype != grad.dtype
             or current.storage.flags & (STORAGE_READONLY | STORAGE_INFERENCE)
@@ -182,14 +182,14 @@ cdef bint is_replaced(Tensor current, Tensor grad, bint create_graph) noexcept:
             or not layout_same_shape(current.layout, grad.layout))
 
 
-# ---- products that are added as they are computed ------------------------------------------------
+# ---- products that are computed and accumulated by one kernel ------------------------------------
 
 cdef void find_add_target(add_target *target, const pb_edge *edge, PyObject *waiting,
                           bint last) noexcept:
-    """Find where the gradient of an edge can be added in place, if anywhere.
+    """Find the tensor that the gradient of an edge can be added to in place, if there is one.
 
-    That is what waits in the buffer already (borrowed, or NULL), or else a leaf's .grad if no other
-    gradient comes: ``last``.
+    It is the gradient in the input buffer (`waiting`, borrowed, or NULL), or else a leaf's .grad if
+    this is the ``last`` gradient of the pass for it.
     """
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
     if waiting != NULL:
@@ -205,7 +205,7 @@ cdef void find_add_target(add_target *target, const pb_edge *edge, PyObject *wai
 
 
 cdef void release_add_targets(add_target *targets, uint32_t count) noexcept:
-    """Give up what find_add_target found, if anything was."""
+    """Release the targets that find_add_target found; no error if it found none."""
     cdef uint32_t i
     cdef PyObject *held
     if targets == NULL:
@@ -217,7 +217,7 @@ cdef void release_add_targets(add_target *targets, uint32_t count) noexcept:
 
 
 cdef bint may_add_to_leaf(Tensor leaf) noexcept:
-    """True if a leaf's only gradient of this pass could be added in place to its .grad."""
+    """True if a leaf's only gradient of this pass can be added in place to its .grad."""
     cdef Tensor current
     if leaf.extra.grad == NULL or leaf.node != NULL or not leaf.flags & TENSOR_REQUIRES_GRAD:
         return False
@@ -231,7 +231,7 @@ cdef bint may_add_to_leaf(Tensor leaf) noexcept:
 
 
 cdef bint add_product(add_target *into, PyObject *first, PyObject *second) except -1:
-    """total += first * second in one pass; false, and nothing is done, where that cannot be.
+    """Compute total += first * second by one kernel; false, and nothing is done, where it cannot.
 
     ``second`` may be a number.
     """
@@ -247,7 +247,7 @@ cdef bint add_product(add_target *into, PyObject *first, PyObject *second) excep
     if is_tensor(<object>second):
         if not is_term(total, second):
             return False
-        if not (<Tensor>first).layout.flags & LAYOUT_DENSE:     # an expanded one comes last
+        if not (<Tensor>first).layout.flags & LAYOUT_DENSE:     # an expanded factor comes last
             first, second = second, first
         inputs[2].tensor = second
     elif dtype_category[dtype_of_scalar(<object>second)] <= CATEGORY_FLOATING:
@@ -256,7 +256,7 @@ cdef bint add_product(add_target *into, PyObject *first, PyObject *second) excep
     else:
         return False
     if into.leaf != NULL and (<Tensor>into.leaf).extra.grad != into.total:
-        return False                    # another thread was faster
+        return False                    # another thread changed .grad
     inputs[0].tensor = into.total
     inputs[1].tensor = first
     inputs[3].tensor = NULL
@@ -268,7 +268,7 @@ cdef bint add_product(add_target *into, PyObject *first, PyObject *second) excep
 
 
 cdef bint is_term(Tensor total, PyObject *value) noexcept:
-    """True for a tensor like the total, with memory of its own."""
+    """True for a tensor of the total's shape, dtype and device that does not overlap it."""
     cdef Tensor tensor
     if not is_tensor(<object>value):
         return False

@@ -1,4 +1,4 @@
-"""Running one node, by its kind."""
+"""Running one node: dispatch by its kind, and observers."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
@@ -21,8 +21,9 @@ cdef int node_apply(pb_node *node, PyObject **grads, PyObject **results, bint cr
                     uint64_t skipped, add_target *add_targets) except -1:
     """Run a node: `grads` are borrowed, `results` gets owned gradients or NULL, one per edge.
 
-    Bit i of `skipped` is set if nobody wants the gradient of edge i. ``sums``, if it is not NULL,
-    says where the gradient of each edge goes; what is added there is no result.
+    Bit i of `skipped` is set if the gradient of edge i is not needed. ``add_targets``, if it is not
+    NULL, has the tensor that the gradient of each edge can be added to; such a gradient is not in
+    `results`.
     """
     if process.observer != NULL:
         return apply_observed(node, grads, results, create_graph, skipped, add_targets)

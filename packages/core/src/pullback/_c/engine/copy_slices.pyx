@@ -1,7 +1,7 @@
-"""The backward step of an in-place write to a view, and of the view that is then made again.
+"""Backward of CopySlices, the in-place write to a view, and of views made again by as_strided.
 
-The gradient of the base goes through unchanged outside the written part; inside, it goes through
-the op that wrote. Both steps lay gradients out as the tensors lie in memory.
+Outside the written part, the gradient of the base propagates unchanged; inside, through the op that
+wrote. Gradients get the strides of the tensors, so that views of both correspond.
 """
 
 from cpython.object cimport PyObject
@@ -37,9 +37,9 @@ cdef pb_globals *process = globals_()
 
 cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
                            bint create_graph, uint64_t skipped) except -1:
-    """Do the step of a write to a view in the base's gradient, or in a copy if others see it.
+    """Run backward of a write to a view, in the base's gradient, or in a copy if it is shared.
 
-    So a pass through many writes to parts of one base copies its gradient once.
+    So a backward pass through many writes to parts of one base copies its gradient once.
     """
     cdef SliceWrite write = <SliceWrite>node.op
     cdef bint sole
@@ -64,7 +64,7 @@ cdef int apply_copy_slices(pb_node *node, PyObject **grads, PyObject **results,
 
 
 cdef int apply_inner(pb_node *node, Tensor part, PyObject **results, uint64_t skipped) except -1:
-    """Take the gradient of the written part through the op that wrote it."""
+    """Run backward of the op that wrote, on the gradient of the written part."""
     cdef pb_node *inner = (<SliceWrite>node.op).inner
     cdef PyObject **found = <PyObject **>calloc(inner.nedges, sizeof(PyObject *))
     cdef PyObject *inner_grad
@@ -94,13 +94,13 @@ cdef int apply_inner(pb_node *node, Tensor part, PyObject **results, uint64_t sk
 
 
 cdef bint is_within(SliceWrite write) except -1:
-    """True if the written view has its base's dtype and lies between its first and last element."""
+    """True if the written view has its base's dtype and is within the base's extent."""
     return (write.view[3] is write.base[3] and write.base[2] <= write.view[2]
             and extent(write.view)[1] <= extent(write.base)[1])
 
 
 cdef tuple extent(tuple place):
-    """Return the extent [low, high] of a geometry, in elements."""
+    """Return the extent [low, high] of as_strided arguments, in elements."""
     shape, strides, offset = place[:3]
     high = offset
     for size, stride in zip(shape, strides):
@@ -119,12 +119,12 @@ cdef Tensor in_layout(Tensor grad, pb_layout *layout):
 
 
 cdef Tensor part_of(Tensor whole, SliceWrite write):
-    """Return the part of the base's gradient that belongs to the written view."""
+    """Return the view of the base's gradient that corresponds to the written view."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int64_t start = write.view[2] - write.base[2]
     cdef int ndim = layout_parse(write.view[0], shape, "copy_slices", "size")
-    cdef int flags = write.view[4] ^ write.base[4]      # the base and the view may differ in these
+    cdef int flags = write.view[4] ^ write.base[4]      # lazy bits in which base and view differ
     cdef Tensor part
     layout_parse(write.view[1], strides, "copy_slices", "stride")
     part = tensor_wrap(storage_retain(whole.storage), layout_new(ndim, shape, strides),
@@ -135,9 +135,9 @@ cdef Tensor part_of(Tensor whole, SliceWrite write):
 
 cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
                         uint64_t skipped) except -1:
-    """Do the step with ops, whose own derivatives and levels count; the view may have any dtype.
+    """Run backward with recorded ops, which transforms see too; the view may have any dtype.
 
-    The copy that the step of an earlier write made of the gradient is written again.
+    A copy of the gradient that backward of another write made is written again.
     """
     cdef SliceWrite write = <SliceWrite>node.op
     cdef bint private = (is_private_view(grads[0]) and not node.flags & NODE_HOOKED
@@ -145,7 +145,7 @@ cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
     cdef object grad = <object>grads[0], result = grad, part
     shape, strides, offset, _, flags = write.base
     low, high = extent(write.base)
-    low -= low % 2                      # complex parts begin at even offsets
+    low -= low % 2                      # complex elements begin at even offsets
     if private and is_laid_out(<Tensor>grad, write, low, high):
         buffer = <object>(<Tensor>grad).extra.base
     else:
@@ -165,9 +165,9 @@ cdef int apply_recorded(pb_node *node, PyObject **grads, PyObject **results,
 
 
 cdef bint is_private_view(PyObject *grad) noexcept:
-    """True if the count that the caller holds is the only way to a view, its base and its memory.
+    """True if the caller's count is the only reference to a view, its base and its memory.
 
-    What ops have saved would hold the memory, too.
+    Saved values of ops count as references to the memory.
     """
     cdef Tensor view
     if grad.ob_refcnt != 1 or not tensor_is_exact(<object>grad):
@@ -180,7 +180,7 @@ cdef bint is_private_view(PyObject *grad) noexcept:
 
 
 cdef bint is_laid_out(Tensor grad, SliceWrite write, object low, object high) except -1:
-    """True if a view is what the step of an earlier write to the same base has made."""
+    """True for a gradient that backward of another write to the same base has made."""
     shape, strides, offset, dtype, flags = write.base
     row = ((high - low + 1,), (1,), 0, dtype, 0)
     return (as_strided_args(grad) == (shape, strides, offset - low, dtype, flags)
@@ -190,7 +190,7 @@ cdef bint is_laid_out(Tensor grad, SliceWrite write, object low, object high) ex
 cdef object written_part(object buffer, object result, SliceWrite write, object low):
     """Return the view of the gradient that corresponds to the written view.
 
-    The buffer is to the gradient what the memory is to the base, `result`.
+    `buffer` is the memory of the gradient, as the storage is of the base; `result` is the gradient.
     """
     shape, strides, offset, dtype, flags = write.view
     if dtype is write.base[3]:
@@ -205,7 +205,7 @@ cdef object written_part(object buffer, object result, SliceWrite write, object 
 
 cdef int apply_to_whole(pb_node *node, PyObject **grads, PyObject **results,
                         uint64_t skipped) except -1:
-    """Do the step of a write to a view that is all of its base: that of the op that wrote."""
+    """Run backward of a write to a view that is all of its base: that of the op that wrote."""
     cdef pb_node *inner = (<SliceWrite>node.op).inner
     cdef object zeros
     if inner.kind == NODE_PYTHON:
@@ -220,20 +220,20 @@ cdef int apply_to_whole(pb_node *node, PyObject **grads, PyObject **results,
 
 
 cdef void release_slices(pb_node *node, int flags) noexcept:
-    """Free what the op that wrote has saved; the write cannot run again, whatever that was."""
+    """Free the saved values of the op that wrote, after which the node cannot run again."""
     node.flags |= <uint8_t>flags
     node_release_saved((<SliceWrite>node.op).inner, flags)
 
 
 cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
-    """Give what stands for what an op wrote the history that the view has since: its base's."""
+    """Set the history of an unpacked output of the op that wrote: the base's, as the view's."""
     cdef pb_node *slices = <pb_node *>inner.task
     cdef pb_meta *meta = node_meta(slices)
     cdef SliceWrite write = <SliceWrite>slices.op
     cdef Tensor base, again, memory = output
     if not thread_state().grad_enabled:
         return 0
-    if as_strided_args(output) != write.view:  # a hook made it: only the geometry matters here
+    if as_strided_args(output) != write.view:  # made by a hook: only these arguments matter here
         memory = empty_tensor((extent(write.base)[1] + 1,), write.base[3], tensor_device(output))
     base = tensor_wrap(storage_retain(memory.storage), layout_retain(meta.layout), write.base[2],
                        meta.dtype)
@@ -244,12 +244,12 @@ cdef int give_inner_history(pb_node *inner, Tensor output) except -1:
     return 0
 
 
-# ---- views made again ----------------------------------------------------------------------------
+# ---- backward of as_strided ----------------------------------------------------------------------
 
 cdef object forward_as_strided_backward(Op op, PyObject **args, PyObject *target):
-    """Return the gradient of a view in the place of what it is a view of, and zeros around it.
+    """Return zeros like the base of a view, with the view's gradient written to its part.
 
-    Geometries whose elements share memory are left to the Python function.
+    The entry's Python function handles strides with elements that share memory.
     """
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -279,7 +279,7 @@ cdef object forward_as_strided_backward(Op op, PyObject **args, PyObject *target
 
 
 cdef Tensor placed(Tensor grad, pb_layout *part, int64_t offset, pb_layout *whole, int64_t start):
-    """Return zeros with a gradient written where its elements lie."""
+    """Return zeros with a gradient written to the elements of a part."""
     cdef int64_t low = min(start, offset)
     cdef int64_t length = max(start + layout_reach(whole), offset + layout_reach(part)) - low
     cdef Tensor memory = memory_for(grad, length, part.numel)
@@ -291,11 +291,11 @@ cdef Tensor placed(Tensor grad, pb_layout *part, int64_t offset, pb_layout *whol
                         grad.dtype)
     if whole.numel == length or whole.numel == 0:
         return found
-    return <Tensor>op_named("clone")(found)     # it does not hold on to what lies around
+    return <Tensor>op_named("clone")(found)     # without the rest of the row's memory
 
 
 cdef Tensor memory_for(Tensor grad, int64_t length, int64_t written):
-    """Return a row of elements for a gradient, zeros if fewer are going to be written."""
+    """Return a new vector for a gradient; of zeros unless all elements are going to be written."""
     cdef Tensor memory = tensor_new(layout_contiguous(1, &length), grad.dtype,
                                     grad.storage.device_type, grad.storage.device_index)
     if written < length:

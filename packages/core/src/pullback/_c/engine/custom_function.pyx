@@ -1,4 +1,7 @@
-"""Custom functions: the ctx that is the node, and what happens around forward and backward."""
+"""Custom functions: the ctx, which is also the node, the steps around forward, and backward.
+
+The class Function, vmap and jvp of custom functions are Python, in `autograd/function.py`.
+"""
 
 import gc
 
@@ -49,11 +52,11 @@ cdef class FunctionNode(Node):
     cdef public tuple needs_input_grad
     cdef bint materialize
     cdef bint recorded
-    cdef uint64_t event             # that observers were told of, 0: none
+    cdef uint64_t event             # id of the event that observers received; 0: none
     cdef bint clear_on_access
     cdef bint boxed_grads
     cdef bint accessed
-    cdef int waiting                # place among those that wait for settle(), plus 1
+    cdef int waiting                # index in `waiting`, plus 1; 0: not in it
 
     def __cinit__(self):
         self.materialize = True
@@ -64,7 +67,7 @@ cdef class FunctionNode(Node):
             waiting[self.waiting - 1] = NULL
 
     def save_for_backward(self, *tensors):
-        """Keep tensors for backward, with version checks and saved-tensor hooks.
+        """Save tensors for backward, with version checks and saved-tensor hooks.
 
         Raises: TypeError when something is neither a Tensor nor None.
         """
@@ -75,11 +78,11 @@ cdef class FunctionNode(Node):
         self.to_save = tensors
 
     def mark_dirty(self, *tensors):
-        """Tell which inputs forward wrote in place; call it at most once, from forward."""
+        """Mark the inputs that forward wrote in place; call it at most once, from forward."""
         self.dirty = tensors
 
     def mark_non_differentiable(self, *tensors):
-        """Tell which outputs do not require grad; call it at most once, from forward."""
+        """Mark the outputs that do not require grad; call it at most once, from forward."""
         self.non_differentiable = tensors
 
     def set_materialize_grads(self, bint value):
@@ -93,7 +96,7 @@ cdef class FunctionNode(Node):
 
     @property
     def saved_tensors(self):
-        """What save_for_backward kept, as a tuple.
+        """The tensors of save_for_backward, as a tuple.
 
         Raises: RuntimeError after the graph was freed, or when a tensor was modified in place.
         """
@@ -118,26 +121,29 @@ cdef class FunctionNode(Node):
         return self.saved_tensors
 
     def forget(self):
-        """Drop what only ``apply`` needs, once it is over."""
+        """Release the fields that only ``apply`` needs."""
         self.non_differentiable = None
         self.saved_for_forward = None
 
 
 # ---- apply ---------------------------------------------------------------------------------------
 
-# Tuples of truth values, shared: of a node they would be most of what the collector has to visit.
+# Shared tuples of bools: one for each node would be most of the collector's work for it.
 cdef dict shared_tuples = {}
 
 
 cdef tuple shared(list flags):
-    """Return the flags as a tuple, the same one for the same flags if they are few."""
+    """Return the flags as a tuple; short ones are shared."""
     cdef tuple made = tuple(flags)
     return made if len(made) > 8 else shared_tuples.setdefault(made, made)
 
 
 def run(cls, tuple args, bint apart, otherwise):
-    """Run a Function and return its outputs; ``otherwise(cls, args)`` while levels are open or
-    somebody watches. ``apart``: it has a setup_context."""
+    """Run a Function and return its outputs.
+
+    Returns ``otherwise(cls, args)`` while levels are open or an observer is attached. ``apart``:
+    the Function has a setup_context.
+    """
     cdef pb_state *state = thread_state()
     cdef bint before = state.grad_enabled
     cdef FunctionNode ctx
@@ -162,7 +168,7 @@ def run(cls, tuple args, bint apart, otherwise):
 
 
 def begin(FunctionNode ctx not None, cls, tuple args):
-    """Note which inputs are tensors and need a gradient, before forward of `cls` runs."""
+    """Store which inputs are tensors and need a gradient, before forward of `cls` runs."""
     cdef pb_state *state = thread_state()
     cdef bint any_grad = False
     needs = []
@@ -183,21 +189,21 @@ def begin(FunctionNode ctx not None, cls, tuple args):
     if ctx.recorded:
         for item in args:
             if is_tensor(item):
-                tensor_needs_grad(<Tensor>item)     # refuses a stale view before forward writes it
+                tensor_needs_grad(<Tensor>item)     # raises for a stale view before it is written
 
 
 def is_observed():
-    """True if somebody watches."""
+    """True if an observer is attached."""
     return process.observer != NULL
 
 
 def notify_begin(FunctionNode ctx not None, str name not None, tuple args not None):
-    """Tell observers that forward begins. The number stays here, where no interrupt can lose it."""
+    """Notify observers that forward begins. The ctx keeps the id, which no interrupt can lose."""
     ctx.event = begin_function(name, args, ctx.recorded)
 
 
 def notify_end(FunctionNode ctx not None):
-    """Tell observers that forward is over, and which node it made."""
+    """Notify observers that forward has ended, and which node it made."""
     cdef uint64_t number = ctx.event
     ctx.event = 0
     end_numbered(number, PB_EVENT_FUNCTION,
@@ -214,7 +220,7 @@ cdef bint among(object item, tuple group) noexcept:
 
 
 def finish(FunctionNode ctx not None, tuple args, outputs):
-    """Make the node after forward ran and attach it; returns what the caller gets."""
+    """Make the node after forward and attach it to the outputs, which are returned."""
     cdef bint single = not isinstance(outputs, (tuple, list))
     cdef list raw = [outputs] if single else list(outputs)
     cdef list tensors = [item for item in args if is_tensor(item)]
@@ -266,7 +272,7 @@ cdef int check_dirty(FunctionNode ctx, list raw, list inputs) except -1:
 
 
 cdef object plain_output(FunctionNode ctx, object item, list inputs):
-    """An output without a node: an input that is returned as it is becomes a new object."""
+    """Return an output without a node; a new object for an input that forward returned."""
     cdef Tensor view
     if is_tensor(item) and among(item, tuple(inputs)) and not among(item, ctx.dirty):
         if tensor_needs_grad(<Tensor>item):
@@ -314,7 +320,7 @@ cdef list attach_outputs(FunctionNode ctx, list raw, list inputs):
 
 
 cdef int describe_nothing(pb_node *node, uint32_t number, list inputs) except -1:
-    """Outputs that are no tensors have no gradient; give them the geometry of some tensor."""
+    """Set the metadata of an output that is not a tensor, and never gets a gradient."""
     cdef Tensor some = <Tensor>inputs[0]
     node_set_meta(node, number, some.layout, some.dtype, some.storage)
     return 0
@@ -344,7 +350,7 @@ cdef object attach_one(FunctionNode ctx, pb_node *node, uint32_t number, Tensor 
 
 
 cdef int save_one(pb_node *node, uint32_t index, object value, list raw, list wrapped) except -1:
-    """Keep a tensor: outputs without a count on the node, everything else as the object it is."""
+    """Save a tensor: an output without a count on the node, any other as the Python object."""
     cdef pb_saved *saved
     cdef uint32_t i
     cdef Tensor tensor
@@ -369,10 +375,10 @@ cdef int save_one(pb_node *node, uint32_t index, object value, list raw, list wr
     return 0
 
 
-# ---- saved tensors that nobody else holds --------------------------------------------------------
-# They are kept as objects so that backward gets the very same ones. A graph of a million would make
-# each collection a long one: before it begins, those that only their node holds become snapshots,
-# which nobody can tell from them.
+# ---- saved tensors that only their node owns -----------------------------------------------------
+# Tensors are saved as objects so that backward gets the same ones. With a million of them each
+# collection would take long: before it begins, those that only their node owns become snapshots.
+# No program can notice, because it has no reference to the objects.
 
 cdef enum:
     ROOM = 1024
@@ -383,7 +389,7 @@ cdef int nwaiting = 0
 
 
 cdef void wait_to_settle(FunctionNode ctx) noexcept:
-    """Let the tensors of a node be looked at before the collection that comes."""
+    """Add a node to those whose saved tensors `settle` checks before the next collection."""
     global nwaiting
     if nwaiting == ROOM:
         settle()
@@ -393,7 +399,7 @@ cdef void wait_to_settle(FunctionNode ctx) noexcept:
 
 
 cdef void settle() noexcept:
-    """Make snapshots of the saved tensors that only their nodes hold."""
+    """Replace saved tensors that only their nodes own by snapshots."""
     global nwaiting
     cdef FunctionNode ctx
     cdef uint32_t i
@@ -429,7 +435,7 @@ cdef void settle_one(pb_saved *saved) noexcept:
 
 
 cdef object unpack_one(pb_node *node, int index):
-    """Return what a saved value keeps; of a snapshot the same tensor from now on."""
+    """Unpack a saved value; a snapshot becomes a saved object again."""
     cdef pb_saved *saved = node_saved(node) + index
     cdef object found = saved_unpack(node, index, "saved_tensors")
     if saved.kind == SAVED_INPUT:
@@ -444,7 +450,7 @@ cdef object unpack_one(pb_node *node, int index):
 
 
 def on_collection(phase, info):
-    """Make the collection that begins a shorter one."""
+    """Reduce the work of a collection that is about to begin."""
     if phase == "start":
         settle()
 
@@ -452,10 +458,10 @@ def on_collection(phase, info):
 gc.callbacks.append(on_collection)
 
 
-# ---- the backward step ---------------------------------------------------------------------------
+# ---- backward ------------------------------------------------------------------------------------
 
 cdef int apply_python(pb_node *node, PyObject **grads, PyObject **results) except -1:
-    """Call the user's backward and sort what it returns to the edges."""
+    """Call the user's backward and assign the gradients to the edges."""
     cdef FunctionNode ctx = <FunctionNode>node.wrapper
     cdef list arguments = []
     cdef uint32_t i, edge = 0
@@ -502,7 +508,7 @@ cdef int apply_error(pb_node *node) except -1:
 
 
 def attach_error(list tensors, list sources, str name, str message):
-    """Give tensors a node that raises RuntimeError(message) when a pass comes to it."""
+    """Give tensors a node that raises RuntimeError(message) when it runs."""
     cdef pb_node *node = node_new(NODE_ERROR, <uint32_t>len(sources), <uint32_t>len(tensors), 0)
     cdef uint32_t i
     cdef Tensor tensor

@@ -1,19 +1,19 @@
 """The backward pass.
 
-    1. Every node reachable from the roots gets a record: how many edges lead to it from reachable
-       nodes (its dependencies), and a buffer for each of its forward outputs.
+    1. Every node reachable from the roots gets a node task: the number of edges that lead to it
+       from reachable nodes (its dependencies), and an input buffer for each forward output.
     2. If only some inputs are asked for, the nodes on a path to them are marked; no other runs.
-    3. The roots' gradients go into their buffers. Nodes without dependencies are ready.
-    4. The ready node with the highest sequence number runs: tensor hooks on its buffers, capture
-       of what the caller asked for, node hooks, its formula, post hooks.
-    5. Each gradient it returns is checked against the forward input it belongs to, added to the
-       next node's buffer, and the next node's dependencies go down by one; at 0 it is ready.
+    3. The roots' gradients go into their input buffers. Tasks without dependencies are ready.
+    4. The ready task with the highest sequence number runs: tensor hooks on its input buffers,
+       capture of gradients that the caller asked for, node hooks, the node's formula, post hooks.
+    5. Each gradient it returns is fitted to its forward input, accumulated into the input buffer of
+       the next node's task, and that task's dependencies go down by one; at 0 it is ready.
     6. Saved values are freed as soon as their node has run, unless the graph is kept.
 
-Nothing recurses: neither the walk, nor the run, nor freeing. Records live in blocks that the pass
-owns; a node points to its record while the pass runs. If another pass holds the node already
-(reentrant or concurrent backward), the record is found in a table of this pass instead. A pass that
-a node begins uses the same stack; every 60th of those goes on in another thread (handoff.pyx).
+Nothing recurses: neither traversal, nor running, nor freeing. Node tasks are allocated in blocks
+that the graph task owns; a node points to its task during the pass. If the node has one of another
+pass already (reentrant or concurrent backward), a dict of this graph task has it instead. A nested
+pass uses the same stack; every 60th goes on in another thread (handoff.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -57,12 +57,12 @@ cdef uint64_t passes = 0        # number of passes begun in this process
 cdef enum:
     TASK_NEEDED = 1             # runs in this pass
     TASK_CAPTURED = 2           # the caller asked for a gradient here
-    TASK_WALKED = 4             # its edges were followed
-    TASK_QUEUED = 8             # a root that is ready
-    BLOCK_LENGTH = 256          # four blocks fill a slab of the pool
-    FEW = 8                     # edges of a node that need no memory of their own
-    LARGE = 1 << 12             # elements of a gradient that is worth a look at where it goes
-    STACK_LEVELS = 60           # passes inside of each other on one stack
+    TASK_WALKED = 4             # its edges were traversed
+    TASK_QUEUED = 8             # a root that is in the ready queue
+    BLOCK_LENGTH = 256          # tasks of a block; four blocks fill a slab of the pool
+    FEW = 8                     # results of a node up to this many are on the stack
+    LARGE = 1 << 12             # elements from which on products are added in place (add_targets)
+    STACK_LEVELS = 60           # nested passes on one stack
 
 
 ctypedef struct task_block:
@@ -77,20 +77,20 @@ cdef class GraphTask:
     cdef bint restricted                # only some inputs are asked for
     cdef int freed                      # flags of nodes whose saved values this pass frees
     cdef task_block *blocks
-    cdef dict table                     # node address -> record, for nodes that others hold
+    cdef dict table                     # node address -> task, where the node points to another
     cdef ready_queue ready
     cdef bint accumulate                # the inputs' nodes run too
     cdef pb_edge *roots                 # borrowed
     cdef Py_ssize_t nroots
     cdef list grads                     # one per root
-    cdef pb_edge *inputs                # borrowed: what the caller asked for
+    cdef pb_edge *inputs                # borrowed: the edges whose gradients are captured
     cdef Py_ssize_t ninputs
-    cdef int32_t *next_capture          # owned: the next input at the same node, -1 ends
+    cdef int32_t *next_capture          # owned: of each input, the next one at the same node, or -1
     cdef list captured, callbacks
     cdef uint64_t number
     cdef void *outer
-    cdef uint64_t level                 # how many passes this one runs inside of
-    cdef StreamOrder order              # None as long as there are only default streams
+    cdef uint64_t level                 # number of passes that this one is nested in
+    cdef StreamOrder order              # None as long as only default streams are used
 
     def __dealloc__(self):
         clear_tasks(self)
@@ -98,10 +98,10 @@ cdef class GraphTask:
         free(self.next_capture)
 
 
-# ---- records -------------------------------------------------------------------------------------
+# ---- node tasks ----------------------------------------------------------------------------------
 
 cdef node_task *find_task(GraphTask graph_task, pb_node *node) except? NULL:
-    """Return the node's record in this pass, or NULL."""
+    """Return the node's task in this pass, or NULL."""
     cdef node_task *task = <node_task *>node.task
     if task != NULL and task.graph_task == <void *>graph_task:
         return task
@@ -142,7 +142,7 @@ cdef node_task *new_task(GraphTask graph_task, pb_node *node) except NULL:
 
 
 cdef void clear_tasks(GraphTask graph_task) noexcept:
-    """Give up every buffer and record; the graph is as before the pass."""
+    """Free every node task and its input buffers, and reset the nodes' pointers to them."""
     cdef task_block *block
     cdef node_task *task
     cdef PyObject *held
@@ -170,7 +170,7 @@ cdef void clear_tasks(GraphTask graph_task) noexcept:
 # ---- before the run ------------------------------------------------------------------------------
 
 cdef int count_dependencies(GraphTask graph_task) except -1:
-    """Make a record for every reachable node and count the edges that lead to it."""
+    """Make a task for every reachable node and count the edges that lead to it."""
     cdef node_task **stack = NULL
     cdef node_task *task
     cdef node_task *next_task
@@ -214,7 +214,7 @@ cdef int count_dependencies(GraphTask graph_task) except -1:
 
 
 cdef int mark_paths(GraphTask graph_task) except -1:
-    """Mark what lies on a path from a root to a captured node; captures are marked already."""
+    """Mark the tasks on paths from roots to captured nodes, which are marked already."""
     cdef node_task **stack = NULL
     cdef node_task *task
     cdef node_task *next_task
@@ -227,7 +227,7 @@ cdef int mark_paths(GraphTask graph_task) except -1:
             task = find_task(graph_task, graph_task.roots[k].node)
             if not task.flags & TASK_WALKED:
                 continue
-            task.flags &= ~TASK_WALKED              # now means: entered by this walk
+            task.flags &= ~TASK_WALKED              # reset: entered by this traversal
             depth = 0
             while True:
                 poll_signals(&turns)
@@ -263,9 +263,9 @@ cdef int mark_paths(GraphTask graph_task) except -1:
 
 cdef int accumulate_into_buffer(GraphTask graph_task, pb_node *source, pb_edge *edge,
                                 node_task *next_task, PyObject *value) except -1:
-    """Add a gradient to the buffer of the next node; steals the count.
+    """Accumulate a gradient into an input buffer of the next task; steals the count.
 
-    It comes from the node `source`, or from the caller.
+    `source` is the node that computed it; NULL for the gradient of a root.
     """
     cdef PyObject **buffer = input_buffers(next_task) + edge.nr
     cdef object total
@@ -290,7 +290,7 @@ cdef int accumulate_into_buffer(GraphTask graph_task, pb_node *source, pb_edge *
 
 cdef object add_in_order(GraphTask graph_task, pb_node *source, pb_edge *edge, node_task *next_task,
                          PyObject *value):
-    """Return what the buffer holds with a gradient, added on the stream of the next node."""
+    """Return the sum of an input buffer and a gradient, added on the stream of the next node."""
     cdef PyObject *waiting = input_buffers(next_task)[edge.nr]
     cdef uint16_t before = order_of(graph_task).arrive(source, next_task, edge.nr, <Tensor>value,
                                                        waiting != NULL)
@@ -303,7 +303,7 @@ cdef object add_in_order(GraphTask graph_task, pb_node *source, pb_edge *edge, n
 
 
 cdef StreamOrder order_of(GraphTask graph_task):
-    """Return what keeps the streams of a pass in order, made when it is needed."""
+    """Return the StreamOrder of a pass, made at first use."""
     if graph_task.order is None:
         graph_task.order = StreamOrder()
         if graph_task.outer != NULL:
@@ -314,7 +314,7 @@ cdef StreamOrder order_of(GraphTask graph_task):
 # ---- one node ------------------------------------------------------------------------------------
 
 cdef int run_node(GraphTask graph_task, node_task *task) except -1:
-    """Hooks, capture, the node itself, and its results on their way."""
+    """Run hooks, capture, the node itself, and propagate its results."""
     cdef pb_node *node = task.node
     cdef PyObject **grads = input_buffers(task)
     cdef PyObject *few[FEW]
@@ -382,13 +382,13 @@ cdef int run_observed(GraphTask graph_task, node_task *task) except -1:
     try:
         return run_node(graph_task, task)
     finally:
-        event.ninput = 0                # the gradients have gone on
+        event.ninput = 0                # the gradients were propagated
         end_event(&event)
 
 
 cdef add_target *find_add_targets(GraphTask graph_task, pb_node *node,
                                   add_target *targets) except? NULL:
-    """Say where the gradient of each edge could be added at once; NULL where that may not be."""
+    """Find the tensor that each edge's gradient can be added to in place; NULL if none may."""
     cdef pb_edge *edges = node_edges(node)
     cdef node_task *next_task
     cdef uint32_t i
@@ -409,7 +409,7 @@ cdef add_target *find_add_targets(GraphTask graph_task, pb_node *node,
 
 
 cdef uint64_t unneeded_edges(GraphTask graph_task, pb_node *node) except? -1:
-    """Return a mask of the edges that lead to none of the inputs: ops need not follow them."""
+    """Return a mask of the edges that lead to none of the inputs: their gradients are unneeded."""
     cdef uint64_t mask = 0
     cdef pb_edge *edges = node_edges(node)
     cdef uint32_t i
@@ -421,7 +421,7 @@ cdef uint64_t unneeded_edges(GraphTask graph_task, pb_node *node) except? -1:
 
 
 cdef int capture(GraphTask graph_task, node_task *task, PyObject **grads) except -1:
-    """Keep the gradients that the caller asked for at this node."""
+    """Store the gradients of this node that the caller asked for."""
     cdef int32_t position = task.first_capture
     while position >= 0:
         if grads[graph_task.inputs[position].nr] != NULL:
@@ -434,7 +434,7 @@ cdef int capture(GraphTask graph_task, node_task *task, PyObject **grads) except
 
 
 cdef int propagate(GraphTask graph_task, pb_node *node, PyObject **results) except -1:
-    """Hand each result to the node it belongs to; ready nodes go into the queue."""
+    """Accumulate each result into the input buffer of its edge; push tasks that become ready."""
     cdef pb_edge *edges = node_edges(node)
     cdef pb_meta *meta
     cdef node_task *next_task
@@ -492,7 +492,7 @@ def queue_callback(callback, bint always=False):
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs,
                  bint accumulate):
-    """Run one pass.
+    """Run one backward pass.
 
     ``roots`` and ``inputs`` hold tensors or (Node, output number) pairs; ``inputs`` is None for
     all leaves. ``grads`` holds one tensor per root, or None for 1. With ``accumulate`` the inputs'
@@ -529,7 +529,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
 
 
 def grad_of(output, inputs, bint keep_graph, bint create_graph):
-    """Return the gradients of one tensor, as a tuple; None if something needs a closer look."""
+    """Return the gradients of one tensor, as a tuple; None for calls that need more checks."""
     cdef list found
     if type(inputs) is not list and type(inputs) is not tuple:
         return None
@@ -547,7 +547,7 @@ def grad_of(output, inputs, bint keep_graph, bint create_graph):
 
 cdef object run_pass(pb_edge *edges, Py_ssize_t nroots, list grads, bint keep_graph,
                      bint create_graph, bint restricted, Py_ssize_t ninputs, bint accumulate):
-    """Run a pass from the first of the edges, to the others if it is ``restricted``."""
+    """Run a backward pass from the first `nroots` edges, to the others if it is ``restricted``."""
     global passes
     cdef GraphTask graph_task = GraphTask.__new__(GraphTask)
     graph_task.keep_graph = keep_graph
@@ -623,7 +623,7 @@ cdef object run_graph_task(object started):
 
 
 cdef int run_callbacks(GraphTask graph_task, bint failed) except -1:
-    """Call what was queued during the pass, which may queue more."""
+    """Call the queued callbacks, which may queue more."""
     cdef pb_state *state = thread_state()
     state.graph_task = <void *>graph_task
     try:
@@ -657,7 +657,7 @@ cdef int prepare_captures(GraphTask graph_task) except -1:
 
 
 cdef int seed(GraphTask graph_task) except -1:
-    """Put the roots' gradients into their buffers; queue the nodes nothing else leads to."""
+    """Put the roots' gradients into their input buffers; push tasks without dependencies."""
     cdef node_task *task
     cdef object value
     cdef Py_ssize_t k
@@ -668,7 +668,7 @@ cdef int seed(GraphTask graph_task) except -1:
         Py_INCREF(value)
         accumulate_into_buffer(graph_task, NULL, &graph_task.roots[k], task, <PyObject *>value)
         value = None
-        # A single root's hooks see its gradient even if it leads to none of the inputs.
+        # A single root's hooks receive its gradient even if it leads to none of the inputs.
         if task.dependencies == 0 and not task.flags & TASK_QUEUED and (
                 not graph_task.restricted or graph_task.nroots == 1
                 or task.flags & (TASK_NEEDED | TASK_CAPTURED)):
@@ -678,13 +678,13 @@ cdef int seed(GraphTask graph_task) except -1:
 
 
 def current_task_id():
-    """Return a number that only this thread's running pass has, or -1."""
+    """Return the number of this thread's running backward pass, unique in the process, or -1."""
     cdef GraphTask graph_task = running_task()
     return -1 if graph_task is None else graph_task.number
 
 
 def is_restricted():
-    """Return True if this thread runs a pass that is only after the gradients of some inputs."""
+    """Return True if this thread runs a backward pass to some inputs only."""
     cdef GraphTask graph_task = running_task()
     while graph_task is not None and not graph_task.restricted:
         graph_task = None if graph_task.outer == NULL else <GraphTask>graph_task.outer
@@ -692,7 +692,7 @@ def is_restricted():
 
 
 def will_compute(Node node not None, unsigned int number):
-    """Return True if the running pass computes the gradient of this forward output."""
+    """Return True if the running backward pass computes the gradient of this forward output."""
     cdef GraphTask graph_task = running_task()
     cdef node_task *task = NULL if graph_task is None else find_task(graph_task, node_of(node))
     if task == NULL:

@@ -1,11 +1,11 @@
-"""Derivative formulas: one Python callable each, compiled to a short list of op calls.
+"""Derivative formulas: Python callables, traced once into a short list of op calls.
 
 A formula is written once, in differentiable ops, as a function of named values: `g` (gradient of
 the only output) or `gs` (of all outputs), `out`, the op's arguments, `<argument>_shape` and
 `<argument>_like`, and names that the entry's `save` computes. At first use it is called with
-tracing stand-ins. What it does to them becomes a plan: a list of ops and registers that runs
-without a Python frame. A formula that looks at values or shapes cannot be traced and is simply
-called. Both give the same results; `create_graph` runs the same plan with recording on.
+tracers. The ops it applies to them become a traced formula: a list of ops and registers that runs
+without a Python frame. A formula that depends on values or shapes cannot be traced and is called
+each time. Both give the same results; `create_graph` runs the same list with recording on.
 """
 
 cimport cython
@@ -42,7 +42,7 @@ cdef bint compiled_enabled = True
 
 
 def set_compiled(bint enabled):
-    """Run formulas as plans (the default) or call them; returns the previous setting.
+    """Run traced formulas (the default) or call the Python ones; returns the previous setting.
 
     Both must give equal results; tests compare them.
     """
@@ -55,11 +55,11 @@ def set_compiled(bint enabled):
 # ---- tracing -------------------------------------------------------------------------------------
 
 class Untraceable(Exception):
-    """The formula does something a plan cannot express; it is called instead."""
+    """The formula cannot be traced; it is called instead."""
 
 
 class Trace:
-    """Stands for one value of a formula while its ops are written down."""
+    """A tracer: represents one value of a formula while it is traced."""
 
     __slots__ = ("builder", "register")
 
@@ -92,7 +92,7 @@ class Trace:
 
 
 def trace_operator(name):
-    """Return a method of Trace that writes down the op `name`."""
+    """Return a method of Trace that records a call of the op `name`."""
 
     @cython.binding(True)
     def method(self, *others):
@@ -102,7 +102,7 @@ def trace_operator(name):
 
 
 class MaybeTrace(Trace):
-    """Stands for an optional argument: it may be None, so it can only be handed on as such."""
+    """Tracer of an optional argument: it may be None, so it can only be an argument of ops."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ Trace.__hash__ = object.__hash__
 
 
 class Builder:
-    """Collects the steps of a plan."""
+    """Collects the steps of a traced formula."""
 
     def __init__(self, inputs):
         self.count = inputs
@@ -137,7 +137,7 @@ class Builder:
         return ~(len(self.constants) - 1)
 
     def emit(self, op, args, kwargs):
-        """Write one op down and return what stands for its result."""
+        """Add the call of an op and return the tracer of its result."""
         names = op.arg_names
         placed = list((<Op?>op).defaults)
         if len(args) > len(names):
@@ -162,19 +162,19 @@ class Builder:
 
 
 cdef class TracedFormula:
-    """The steps of one formula."""
+    """The steps of one formula: ops, with registers and constants as arguments."""
     cdef int ninputs
     cdef int nsteps
     cdef tuple ops
     cdef tuple constants
     cdef int16_t arguments[MAX_REGISTERS][MAX_ARGS]
-    cdef bint conjugates[MAX_REGISTERS]     # the step is conj, which does nothing to real numbers
-    cdef bint ends_in_product               # the only gradient is a product of its last step
+    cdef bint conjugates[MAX_REGISTERS]     # the step is conj, which is skipped for real numbers
+    cdef bint ends_in_product               # the last step is a product, the only gradient
     cdef int16_t outputs[MAX_TENSOR_ARGS]   # register numbers; -1: no gradient
 
     @staticmethod
     def make(builder, ninputs, outputs):
-        """Return a plan of what a builder collected."""
+        """Return the traced formula of a builder."""
         cdef TracedFormula traced = TracedFormula.__new__(TracedFormula)
         cdef int i, k
         traced.ninputs = ninputs
@@ -210,7 +210,7 @@ cdef inline PyObject *traced_argument(TracedFormula traced, PyObject **registers
 
 
 cdef int run_traced(TracedFormula traced, PyObject **registers, int start, int stop) except -1:
-    """Run some steps; registers after the inputs are owned by the caller afterwards."""
+    """Run some steps; the caller owns the registers after the inputs afterwards."""
     cdef PyObject *args[MAX_ARGS]
     cdef int i, k
     cdef Op op
@@ -284,7 +284,7 @@ cdef int target_number(Op op, str name) except -1:
 
 
 def trace_call(op, args, kwargs):
-    """Write an op call down if an argument is a Trace, else return None."""
+    """Record an op call if an argument is a Trace, else return None."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, Trace):
             return value.builder.emit(op, args, kwargs)
@@ -292,7 +292,7 @@ def trace_call(op, args, kwargs):
 
 
 cdef bint is_optional(Op op, str name) except -1:
-    """Tell whether a name of a formula is an optional argument, or its shape."""
+    """True if a name of a formula is an optional argument, or its shape."""
     base = name.removesuffix("_shape").removesuffix("_like")
     name = name if name in op.arg_names else base
     if name not in op.arg_names:
@@ -367,7 +367,7 @@ cdef bint wanted(Op op, pb_node *node, int target) except -1:
 
 
 cdef int put(Op op, pb_node *node, int target, object value, PyObject **results) except -1:
-    """Hand a formula's result to its edge or edges."""
+    """Store a formula's result as the gradient of its edge or edges."""
     cdef int edge = edge_of(op, node, target), i
     if op.tensor_args[target] == op.list_arg:
         if value is None:
@@ -393,7 +393,7 @@ cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads
             and saved.kind == SAVED_TENSOR
             and (<Tensor>saved.object).storage.version == saved.version
             and (<Tensor>saved.object).node == saved.node):
-        return <object>saved.object         # the common case of saved_unpack
+        return <object>saved.object         # the common case of saved_unpack, inline
     if formula.kinds[i] == FROM_GRAD:
         if grads[0] == NULL:
             return zeros_for(node, 0)
@@ -415,7 +415,7 @@ cdef object source_value(Formula formula, int i, pb_node *node, PyObject **grads
 
 cdef int call_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
                       PyObject **results, dict unpacked) except -1:
-    """Run a formula that is not compiled."""
+    """Run a formula that cannot be traced."""
     cdef int i
     found = formula.function(*[source_value(formula, i, node, grads, unpacked)
                                for i in range(formula.nsources)])
@@ -475,7 +475,7 @@ cdef int run_formula(Op op, Formula formula, pb_node *node, PyObject **grads,
 
 cdef object value_at(Op op, Formula formula, int i, PyObject **args, object result,
                      tuple cotangents):
-    """Return what a name of a formula stands for at arguments that no node keeps."""
+    """Return the value of a name of a formula, at given arguments instead of a node's."""
     cdef int index = formula.indices[i]
     if formula.kinds[i] == FROM_GRAD:
         return cotangents[0]
@@ -495,7 +495,7 @@ cdef object value_at(Op op, Formula formula, int i, PyObject **args, object resu
 cdef list vjp_at(Op op, PyObject **args, object result, tuple cotangents, uint64_t wanted):
     """Return the vector-Jacobian product by each tensor argument in `wanted`; None for the rest.
 
-    The formulas run at these arguments and results, not at what a node keeps.
+    The formulas run at these arguments and results instead of the saved values of a node.
     """
     cdef Formula formula
     cdef int i
@@ -520,9 +520,9 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
                      uint64_t skipped, add_target *add_targets) except -1:
     """Run the formulas of an op's node; `results` gets one owned gradient per wanted edge.
 
-    Of an op without a list of tensors, formulas for edges whose bits are set in `skipped` are
-    left out. ``sums``, if it is not NULL, says where the gradient of each edge will be added: a
-    product of equally large factors goes there at once, and not into `results`.
+    For an op without a list of tensors, formulas for edges whose bits are set in `skipped` do not
+    run. ``add_targets``, if it is not NULL, has the tensor that each edge's gradient will be added
+    to: a product of factors of one size is added there directly, and is not in `results`.
     """
     cdef Op op = <Op>node.op
     cdef Backward backward = <Backward>op.backward if op.backward is not None else backward_of(op)
@@ -537,7 +537,7 @@ cdef int op_backward(pb_node *node, PyObject **grads, PyObject **results,
     if not needed:
         return 0
     if node.extra != NULL and node.extra.saved_hooks != NULL:
-        unpacked = {}                   # formulas share what hooks give back
+        unpacked = {}                   # formulas share the results of unpack hooks
     if node.flags & NODE_FREED:
         node_check_alive(node)
     for k in range(<unsigned int>PyTuple_GET_SIZE(backward.formulas)):

@@ -1,4 +1,4 @@
-"""Single gradients: seeds, fitting them to the forward input they belong to, looking at them."""
+"""Single gradients: seeds, fitting to forward inputs, the NaN check, logging, error messages."""
 
 import sys
 
@@ -33,9 +33,9 @@ cdef dict modules = sys.modules
 
 
 cdef bint is_logged() except -1:
-    """True if somebody wants to read which nodes run.
+    """True if the logger of backward passes is enabled.
 
-    Nobody does before something else imported ``logging``, which is slow to import.
+    It is not before something else has imported ``logging``, which is slow to import.
     """
     global logger
     if logger is None:
@@ -47,7 +47,7 @@ cdef bint is_logged() except -1:
 
 
 cdef int log_node(pb_node *node, PyObject **grads) except -1:
-    """Tell the logger which node runs, with its gradients as f32[2, 3]."""
+    """Log the node that runs, with its gradients in the form f32[2, 3]."""
     cdef uint32_t i
     cdef Tensor grad
     parts = []
@@ -87,7 +87,7 @@ cdef Tensor ones_of(pb_meta *meta):
 
 
 cdef int check_implicit_seed(pb_layout *layout, int dtype) except -1:
-    """Raise RuntimeError for an output whose gradient has to be given."""
+    """Raise RuntimeError for an output without a default gradient: not one real element."""
     if layout.numel != 1:
         raise RuntimeError(f"grad can be implicitly created only for scalar outputs, but the "
                            f"output has shape {list(layout_shape_tuple(layout))}: reduce it, "
@@ -99,8 +99,8 @@ cdef int check_implicit_seed(pb_layout *layout, int dtype) except -1:
 
 
 cdef str why_no_grad(Py_ssize_t position, Tensor root):
-    """Return the message for a root without history; made only when it is needed."""
-    tensor_needs_grad(root)             # a view's history catches up with its base's
+    """Return the error message for a root without history."""
+    tensor_needs_grad(root)             # updates a view's history to its base's
     if root.node != NULL or root.flags & TENSOR_REQUIRES_GRAD:
         return ""
     reason = "it is a leaf made without requires_grad=True, was made under no_grad, or was detached"
@@ -111,7 +111,7 @@ cdef str why_no_grad(Py_ssize_t position, Tensor root):
 
 
 cdef object fit_gradient(pb_node *source, int position, pb_edge *edge, object value):
-    """Return a gradient in the shape, dtype and device of the forward input it belongs to."""
+    """Return a gradient in the shape, dtype and device of its forward input."""
     cdef pb_meta *meta = node_meta(edge.node) + edge.nr
     cdef Tensor grad = <Tensor>value
     if not layout_same_shape(grad.layout, meta.layout):
@@ -157,7 +157,7 @@ cdef Tensor sum_to_shape(pb_node *source, int position, pb_meta *meta, Tensor gr
 
 
 def close_leaf(Tensor leaf not None):
-    """Note that a tensor is the input of a transformed function that has returned."""
+    """Mark a tensor as the input of a transformed function that has returned."""
     tensor_extra(leaf).closed = True
 
 
@@ -166,7 +166,7 @@ cdef bint is_open(Tensor leaf) noexcept:
 
 
 def depends_on_open_leaf(Tensor output not None):
-    """Return True if a tensor's history leads to a leaf that is not of a finished transform."""
+    """Return True if a tensor's history leads to a leaf that no finished transform made."""
     cdef pb_node *node
     cdef pb_edge *edges
     cdef uint32_t i
@@ -188,7 +188,7 @@ def depends_on_open_leaf(Tensor output not None):
 
 
 cdef int check_nan(pb_node *node, PyObject **grads, PyObject **results) except -1:
-    """Raise if a node made NaN; say how many, where first, and whether it was given some."""
+    """Raise if a node's gradients have NaN; the text has the count and the first index."""
     cdef uint32_t i, k
     for i in range(node.nedges):
         if results[i] == NULL or not has_nan(<object>results[i]):
@@ -220,7 +220,7 @@ cdef bint has_nan(object tensor) except -1:
 
 
 cdef object with_its_batch(object tensor):
-    """Return the batch that a tensor stands for, if it does: one element alone cannot be read."""
+    """Return the batch of a batched tensor, whose elements can be read; any other tensor itself."""
     if not (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
         return tensor
     return whole(tensor)
@@ -234,7 +234,7 @@ cdef int check_not_batched(Tensor tensor) except -1:
 
 
 cdef int check_not_in_transform() except -1:
-    """Raise while a function runs that a transform was given."""
+    """Raise while a transform runs its function."""
     if thread_state().transforms:
         raise RuntimeError(
             "backward() called inside a functorch transform (a function given to pullback.func). "
@@ -244,10 +244,10 @@ cdef int check_not_in_transform() except -1:
 
 
 cdef int edge_of_input(object item, pb_edge *edge) except -1:
-    """Fill the edge of what a gradient is asked for.
+    """Fill the edge of an input, a tensor or (Node, output number) pair, to differentiate by.
 
-    A view of something that requires grad, made where nothing was recorded, gets an accumulator
-    that no pass reaches.
+    A view of a tensor that requires grad, made without recording, gets an accumulator that no
+    backward pass reaches.
     """
     if (is_tensor(item) and (<Tensor>item).node == NULL
             and not (<Tensor>item).flags & TENSOR_REQUIRES_GRAD and says_requires_grad(item)):

@@ -1,4 +1,4 @@
-"""User hooks around the nodes of a running pass."""
+"""User hooks around the nodes of a backward pass: running them and checking their results."""
 
 from cpython.dict cimport PyDict_Items
 from cpython.object cimport PyObject
@@ -32,7 +32,7 @@ cdef int replace(PyObject **buffer, object value) except -1:
 
 
 cdef int make_private(PyObject **buffer) except -1:
-    """A hook that writes into its argument must not change anybody else's gradient."""
+    """Copy a shared gradient: a hook may write to its argument."""
     if buffer[0] != NULL and not is_sole_owner(buffer[0]) and not tensor_is_tracked(
             <Tensor>buffer[0]):
         replace(buffer, cast_tensor(<Tensor>buffer[0], (<Tensor>buffer[0]).dtype))
@@ -40,7 +40,7 @@ cdef int make_private(PyObject **buffer) except -1:
 
 
 cdef int check_result(object hook, object before, object after) except -1:
-    """A hook may replace a gradient only by one of the same size, dtype and device."""
+    """Raise unless a hook's replacement has the gradient's size, dtype and device."""
     cdef Tensor old, new
     name = hook_name(hook)
     if not is_tensor(after):
@@ -64,7 +64,7 @@ cdef int check_result(object hook, object before, object after) except -1:
 
 
 cdef int run_one(object hook, PyObject **buffer) except -1:
-    """Call hook(grad) on a buffer; None where no gradient arrived, though the node runs."""
+    """Call hook(grad) on an input buffer; with None where it is empty."""
     cdef object grad = None, result
     if buffer[0] != NULL:
         make_private(buffer)
@@ -77,7 +77,7 @@ cdef int run_one(object hook, PyObject **buffer) except -1:
 
 
 cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
-    """Tensor hooks in order of registration, then what retain_grad() asked for."""
+    """Run tensor hooks in order of registration, then retain_grad()."""
     cdef object number, hook
     if node.extra == NULL:
         return 0
@@ -87,7 +87,7 @@ cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
     if node.kind == NODE_ACCUMULATE and (<Tensor>node.op).extra.hooks != NULL:
         run_leaf_hooks(node, grads)
     if node.extra.retain != NULL:
-        # Not list(items()): where that finds no memory, CPython 3.11 crashes.
+        # Not list(items()): CPython 3.11 crashes there when memory is exhausted.
         for number, reference in PyDict_Items(<dict>node.extra.retain):
             tensor = reference()
             if tensor is not None and grads[<uint32_t>number] != NULL:
@@ -96,7 +96,7 @@ cdef int run_tensor_hooks(pb_node *node, PyObject **grads) except -1:
 
 
 cdef int retain(Tensor tensor, object grad) except -1:
-    """Add to the .grad of a non-leaf, unless it is a batch that means nothing outside its pass."""
+    """Add to the .grad of a non-leaf; not a batch of is_grads_batched, which ends with its pass."""
     cdef PyObject *before = tensor_extra(tensor).grad
     cdef object kept
     if (<Tensor>grad).flags & TENSOR_IS_BATCHED and not tensor.flags & TENSOR_IS_BATCHED:
@@ -115,7 +115,7 @@ cdef int retain(Tensor tensor, object grad) except -1:
 
 
 cdef int run_leaf_hooks(pb_node *node, PyObject **grads) except -1:
-    """The tensor hooks of a leaf."""
+    """Run the tensor hooks of a leaf."""
     cdef Tensor leaf = <Tensor>node.op
     for hook in list((<dict>leaf.extra.hooks).values()):
         run_one(hook, &grads[0])
@@ -128,7 +128,7 @@ cdef tuple as_tuple(PyObject **values, uint32_t count):
 
 
 cdef int take_tuple(object hook, object result, tuple before, PyObject **grads) except -1:
-    """Put what a node hook returned into the buffers."""
+    """Put the result of a node hook into the input buffers."""
     cdef uint32_t i
     if not isinstance(result, tuple):
         raise TypeError(f"expected tuple, but hook '{hook_name(hook)}' returned "
@@ -147,7 +147,7 @@ cdef int take_tuple(object hook, object result, tuple before, PyObject **grads) 
 
 
 cdef int run_pre_hooks(pb_node *node, PyObject **grads) except -1:
-    """Node pre-hooks: hook(grad_outputs)."""
+    """Run node pre-hooks: hook(grad_outputs)."""
     cdef tuple before
     cdef uint32_t i
     if node.extra == NULL or node.extra.pre_hooks == NULL:
@@ -163,7 +163,7 @@ cdef int run_pre_hooks(pb_node *node, PyObject **grads) except -1:
 
 
 cdef int run_post_hooks(pb_node *node, PyObject **grads, PyObject **results) except -1:
-    """Node post-hooks: hook(grad_inputs, grad_outputs)."""
+    """Run node post-hooks: hook(grad_inputs, grad_outputs)."""
     cdef tuple before
     cdef uint32_t i
     cdef pb_edge *edges = node_edges(node)
@@ -184,7 +184,7 @@ cdef int run_post_hooks(pb_node *node, PyObject **grads, PyObject **results) exc
 
 
 cdef int run_post_accumulate(pb_node *node) except -1:
-    """Post-accumulate hooks of a leaf: hook(param), which must return None."""
+    """Run post-accumulate hooks of a leaf: hook(param), which must return None."""
     cdef Tensor leaf = <Tensor>node.op
     for hook in list((<dict>leaf.extra.post_hooks).values()):
         result = hook(leaf)

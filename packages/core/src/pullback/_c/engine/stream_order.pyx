@@ -1,11 +1,11 @@
 # build: small
-"""The order of work on streams in a backward pass, and of memory that streams share.
+"""Synchronisation of streams in a backward pass, and of memory that streams share.
 
-A node runs on the streams that were current when its outputs were made. A gradient that comes from
-another stream is waited for just before the node runs, or before another gradient is added to it,
-which happens on the node's own stream. Until then both streams go on side by side. What is not
-the node's device is on the stream that was current for the caller, and at the end the caller's
-streams wait for those on which gradients were left for it.
+A node runs on the streams that were current when its outputs were made. Its stream waits for the
+stream of a gradient just before the node runs, or before another gradient is added to it, which
+happens on the node's stream. Until then both streams run concurrently. Work on a device for which
+the node has no stream is on the caller's current stream. At the end the caller's streams wait for
+the streams of captured and accumulated gradients.
 """
 
 import warnings
@@ -25,13 +25,13 @@ cdef bint mismatch_warned = False       # once is enough
 
 
 def warn_of_mismatch(bint enabled):
-    """Let the next leaf's gradient that comes from another stream be warned of, or none."""
+    """Turn the warning about gradients of a leaf from another stream on or off."""
     global mismatch_warned
     mismatch_warned = not enabled
 
 
 cdef uint16_t stream_on(pb_node *node, int device_type, int device_index) except? 0:
-    """Return the stream of a node on a device; 0: it has none there."""
+    """Return the stream of a node on a device, or 0."""
     cdef pb_meta *meta = node_meta(node)
     cdef uint32_t i
     for i in range(node.noutputs):
@@ -53,7 +53,7 @@ cdef int use_grad(Tensor grad, uint16_t number) except -1:
 
 
 cdef int wait_here(node_task *task) except -1:
-    """Let the streams of a node wait for those that its gradients come from."""
+    """Let the streams of a node wait for the streams of its gradients."""
     cdef pb_stream *stream
     cdef uint16_t awaited
     cdef int i
@@ -67,14 +67,14 @@ cdef int wait_here(node_task *task) except -1:
 
 
 cdef class StreamOrder:
-    """What a pass knows about the streams of its devices."""
+    """The streams of a backward pass: the caller's, and those that the caller must wait for."""
 
     def __cinit__(self):
         self.callers = {}
         self.leaves = set()
 
     cdef uint16_t caller_on(self, int device_type, int device_index) except? 0:
-        """Return the caller's current stream, which is still current at the first question."""
+        """Return the caller's current stream; at the first call it is still current."""
         cdef size_t key = <size_t>device_type << 16 | <size_t>device_index
         found = self.callers.get(key)
         if found is None:
@@ -82,7 +82,7 @@ cdef class StreamOrder:
         return found
 
     cdef int enter(self, node_task *task) except -1:
-        """Before a node runs: make its streams the current ones, and let them wait."""
+        """Make a node's streams current, and let them wait for the streams of its gradients."""
         cdef pb_meta *meta = node_meta(task.node)
         cdef uint16_t caller, number
         cdef pb_stream *stream
@@ -98,7 +98,7 @@ cdef class StreamOrder:
         return wait_here(task)
 
     cdef uint16_t source_of(self, pb_node *source, uint16_t own) except? 0:
-        """Return the stream from which a gradient comes; `own` is on the same device."""
+        """Return the stream on which a gradient was computed; `own` is on the same device."""
         cdef pb_stream *stream = stream_of(own)
         cdef uint16_t number = 0
         if source != NULL:
@@ -107,10 +107,10 @@ cdef class StreamOrder:
 
     cdef uint16_t arrive(self, pb_node *source, node_task *task, uint32_t nr, Tensor grad,
                          bint is_added) except? 0:
-        """A gradient has come, from the caller where there is no source.
+        """Note the stream of a gradient for an input buffer; without `source`, it is the caller's.
 
-        If it is to be added to another one, make the node's stream current and return the one
-        before it, which is to be set again (0: none).
+        If it is going to be added to another one, make the node's stream current and return the
+        current one before, which the engine restores (0: none).
         """
         cdef uint16_t own = own_stream(task.node, nr), number
         if not own:
@@ -131,13 +131,13 @@ cdef class StreamOrder:
         return stream_set(own)
 
     cdef bint is_shared(self, pb_node *source, node_task *task, uint32_t nr) except -1:
-        """True if a node and the next one are on one stream, so that it may add what it computes
-        to what waits there (which is of that stream, or STORAGE_SHARED)."""
+        """True if a node and the next one are on one stream: it may add to the next input buffer,
+        which is of that stream, or STORAGE_SHARED."""
         cdef uint16_t own = own_stream(task.node, nr)
         return not own or self.source_of(source, own) == own
 
     cdef int hand_over(self, pb_node *node, uint32_t nr, Tensor grad) except -1:
-        """Note that a gradient at a node is left for the caller."""
+        """Note that the caller gets a captured gradient of a node."""
         cdef uint16_t own = own_stream(node, nr), caller
         if own:
             caller = self.source_of(NULL, own)
@@ -147,7 +147,7 @@ cdef class StreamOrder:
         return 0
 
     cdef int finish_leaf(self, pb_node *node) except -1:
-        """Note that a node without edges has run: it may have left something for the caller."""
+        """Note that a node without edges has run: the caller may read the .grad that it wrote."""
         cdef uint16_t own
         cdef uint32_t i
         if node.kind == NODE_ACCUMULATE:
@@ -161,10 +161,10 @@ cdef class StreamOrder:
         return 0
 
     cdef int leave(self, bint failed) except -1:
-        """Make the caller's streams current again, and let them wait for what was left for it.
+        """Make the caller's streams current again, and let them wait for the gradients it gets.
 
-        A pass that this one ran inside of hands that on to its own caller. What led to a failure
-        is worth more than what comes of it here.
+        A nested pass adds its streams to those of the outer one. After a failure, an exception of
+        this method does not replace the first one.
         """
         try:
             self.restore()
@@ -203,7 +203,7 @@ cdef int warn_once() except -1:
 
 
 def record_stream(Tensor self not None, stream):
-    """Tell the backend that a stream, or the one of an address, uses the tensor's memory."""
+    """Notify the backend that a stream, or the one at an address, uses the tensor's memory."""
     cdef Tensor tensor = whole(self) if self.flags & TENSOR_IS_BATCHED else self
     handle = stream
     for name in ("cuda_stream", "handle"):

@@ -1,1 +1,1 @@
-"""Tensors, ops at run time, nodes, saved values, recording; modes and levels of a thread."""
+"""Tensors, runtime ops, nodes, saved values, recording, grad modes, transform levels."""

@@ -1,5 +1,8 @@
 # build: small
-"""What anomaly detection hears of: nodes made, memory written, and the node that failed."""
+"""Notifications for anomaly detection: new nodes, in-place writes, the node that failed.
+
+What they do is Python, in `autograd/anomaly_mode.py`.
+"""
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -11,14 +14,14 @@ from pullback._c.base.types cimport pb_node, pb_storage
 
 __all__ = ["set_listeners"]
 
-# Called with (node, node that is running or None), with nothing, and with the node that failed.
+# Called with (node, the running node or None), without arguments, and with the node that failed.
 cdef object on_node = None
 cdef object running_line = None
 cdef object on_failure = None
 
 
 def set_listeners(node, line, failure):
-    """Install what anomaly detection does; ``place`` returns the source line that is running."""
+    """Install the functions of anomaly detection; ``line`` returns the running source line."""
     global on_node, running_line, on_failure
     on_node = node
     running_line = line
@@ -26,7 +29,7 @@ def set_listeners(node, line, failure):
 
 
 cdef int note_node(pb_node *node) except -1:
-    """Tell of a node that was just made."""
+    """Notify of a node that was just made."""
     cdef pb_node *running = <pb_node *>thread_state().running_node
     if on_node is not None:
         on_node(node_object(node), None if running == NULL else node_object(running))
@@ -34,7 +37,7 @@ cdef int note_node(pb_node *node) except -1:
 
 
 cdef int note_result(object result) except -1:
-    """Tell of the node that the results of an op share; of a written view, of its base's too."""
+    """Notify of the node that the results of an op share; for a written view of its base's too."""
     cdef Tensor tensor
     for item in (result,) if is_tensor(result) else result:
         tensor = <Tensor>item
@@ -46,27 +49,27 @@ cdef int note_result(object result) except -1:
 
 
 cdef int note_write(pb_storage *storage) except -1:
-    """Remember which source line wrote the memory."""
+    """Store the source line of a write in the storage."""
     cdef PyObject *before
     if running_line is None:
         return 0
     line = running_line()
     Py_INCREF(line)
-    before = storage.written_at         # only now: another thread may have written meanwhile
+    before = storage.written_at         # read after the call: another thread may have written
     storage.written_at = <PyObject *>line
     Py_XDECREF(before)
     return 0
 
 
 cdef int note_freed(pb_node *node) except -1:
-    """Remember in a node's metadata which source line ran the pass that freed its saved values."""
+    """Store in a node's metadata the source line of the pass that freed its saved values."""
     if running_line is not None:
         node_object(node).metadata["freed_at"] = running_line()
     return 0
 
 
 cdef int note_failure(pb_node *node) except -1:
-    """Tell of the node that raised."""
+    """Notify of the node that raised."""
     if on_failure is not None:
         on_failure(node_object(node))
     return 0

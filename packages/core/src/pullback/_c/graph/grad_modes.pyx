@@ -1,5 +1,5 @@
 # build: small
-"""Context managers that switch recording. Training loops enter one per step: they are C types."""
+"""Context managers of grad modes, as C types: training loops enter one per step."""
 
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 
@@ -14,7 +14,7 @@ cdef newfunc plain_new
 
 
 cdef class GradMode:
-    """Remembers the grad mode that each entry of this object found."""
+    """A context manager that may be entered again; keeps the outer grad mode of each entry."""
     cdef unsigned char outermost
     cdef int depth
     cdef list inner
@@ -71,9 +71,9 @@ cdef class Inference:
 
 
 cdef class Transformed:
-    """Holds while a transform runs the function it was given: ``backward()`` is refused there.
+    """Entered while a transform runs its function: ``backward()`` raises there.
 
-    Transforms that differentiate do so in inference mode, too; those by reverse mode record.
+    A transform that differentiates leaves inference mode; one by reverse mode turns recording on.
     """
     cdef bint differentiates
     cdef bint records
@@ -107,7 +107,7 @@ cdef class Transformed:
 
 
 cdef int keep(list modes, Py_ssize_t depth, int mode) except -1:
-    """Note the mode at a depth. Nothing is taken from the list: leaving must need no memory."""
+    """Store the mode at a depth. The list never gets shorter: leaving must not allocate."""
     if len(modes) == depth:
         modes.append(mode)
     else:
@@ -129,7 +129,7 @@ cdef int enter(GradMode self, unsigned char mode) except -1:
 
 
 cdef object decorating_new(type kind, PyObject *args, PyObject *kwargs):
-    """Make ``mode(function)`` the decorated function, so that ``@mode`` works like ``@mode()``."""
+    """Let ``mode(function)`` return the decorated function: ``@mode`` equals ``@mode()``."""
     given = <tuple>args
     if not given and kwargs == NULL:
         return plain_new(kind, args, NULL)

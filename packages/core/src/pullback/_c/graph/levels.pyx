@@ -1,11 +1,13 @@
-"""Levels: runs of forward mode, of vmap and of watchers on a thread, and what tensors are at each.
+"""Levels: runs of forward mode, vmap and dispatch modes on a thread, and their state in tensors.
 
-Levels nest. A tensor may be lifted at several: at a level of forward mode it has a tangent, at one
-of vmap it stands for a batch, and then its tangents are those of the batch. An op looks at the
-innermost level in sight at which an operand is lifted, batches first, and computes what that level
-asks for with the level out of sight; so levels do not mix. When a level ends, what it added to
-tensors goes, whoever still holds them. No tensor is lifted at a watcher's level: it sees what is
-left to run when the others have had their turn.
+Levels nest. A tensor may have a wrapper state at several: at a level of forward mode a tangent, at
+one of vmap the batch that it represents, and then its tangents are those of the batch. An op runs
+by the rule of the innermost enabled level at which an operand is wrapped, vmap before forward mode,
+with that level disabled; so levels do not mix. When a level ends, its wrapper states are emptied in
+all tensors that still exist. Tensors have no state at a level of a dispatch mode, which receives
+the ops that remain after batching and forward mode.
+
+How ops run at levels is in the layer `transforms`.
 """
 
 cimport cython
@@ -29,9 +31,9 @@ __all__ = ["disable_all_levels", "disable_levels_inside", "disable_one_level",
            "whole"]
 
 
-@cython.no_gc_clear                     # a cycle is broken at the tensor; the links must hold
+@cython.no_gc_clear                     # a cycle is broken at the tensor; links stay valid
 cdef class WrapperState:
-    """What one level adds to one tensor."""
+    """The state of one tensor at one level: its tangent, or the batch that it represents."""
 
     def __dealloc__(self):
         unlink(self)
@@ -55,14 +57,14 @@ cdef int unlink(WrapperState self) except -1:
 # ---- levels --------------------------------------------------------------------------------------
 
 def level_count():
-    """Return how many levels this thread has open."""
+    """Return the number of open levels of this thread."""
     return thread_state().levels
 
 
 def enter_level(int size=-1, randomness=None):
-    """Open a level inside the others; returns its number, counted from 1.
+    """Open an innermost level; returns its number, counted from 1.
 
-    With a ``size`` it is one of vmap, over batches of that size; else one of forward mode.
+    With a ``size`` it is a level of vmap, over batches of that size; else one of forward mode.
 
     Raises: RuntimeError when too many are open.
     """
@@ -73,13 +75,13 @@ def enter_level(int size=-1, randomness=None):
 
 
 def enter_dispatch_mode(on_call=None, on_write=None):
-    """Open a level at which functions are told of this thread's ops; returns its number.
+    """Open a level of a dispatch mode, which receives this thread's ops; returns its number.
 
-    ``on_call(op, args, run)`` gets each op that is no composite, with all its arguments, before it
-    runs; ``run()`` runs it and returns what it gives, which is not recorded yet. What ``on_call``
-    returns becomes the op's result and is recorded; for a view or an in-place op this must be what
-    ``run()`` gave. ``on_write(op, targets)`` gets the tensors that an op is about to write. The
-    level is out of sight while they run.
+    ``on_call(op, args, run)`` receives each op that is not a composite, with all its arguments,
+    before it runs; ``run()`` runs it and returns the result, not recorded yet. The return value of
+    ``on_call`` becomes the op's result and is recorded; for a view or an in-place op it must be the
+    result of ``run()``. ``on_write(op, targets)`` receives the tensors that an op is about to
+    write. The level is disabled while they run.
 
     Raises: RuntimeError when too many levels are open.
     """
@@ -94,10 +96,10 @@ cdef int open_inside(Level level) except -1:
     """Make a level the innermost one of this thread; returns its number."""
     cdef pb_state *state = thread_state()
     if state.levels == MAX_LEVELS:
-        raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode, vmap and watchers are "
-                           f"open")
+        raise RuntimeError(f"more than {MAX_LEVELS} levels of forward mode, vmap and dispatch "
+                           f"modes are open")
     if state.level_stack == NULL:
-        stack = [None] * MAX_LEVELS     # closing a level must need no memory
+        stack = [None] * MAX_LEVELS     # of full length: closing a level must not allocate
         Py_INCREF(stack)
         state.level_stack = <PyObject *>stack
     level.number = state.levels + 1
@@ -108,7 +110,7 @@ cdef int open_inside(Level level) except -1:
 
 
 def exit_level(int number):
-    """Close a level and those inside it; what they added to tensors is gone."""
+    """Close a level and those inside it, and empty their wrapper states."""
     cdef pb_state *state = thread_state()
     cdef Level level
     cdef WrapperState wrapper = None
@@ -128,10 +130,10 @@ def exit_level(int number):
         Py_DECREF(stack)
 
 
-# ---- what levels add to tensors ------------------------------------------------------------------
+# ---- wrapper states of tensors -------------------------------------------------------------------
 
 cdef WrapperState wrapper_state(Tensor tensor):
-    """Return the first of a tensor's lifts, past those whose level has ended."""
+    """Return a tensor's innermost wrapper state, after dropping those whose level has ended."""
     cdef WrapperState wrapper
     if not tensor.flags & TENSOR_IS_WRAPPED:
         return None
@@ -145,7 +147,7 @@ cdef WrapperState wrapper_state(Tensor tensor):
 
 
 cdef int attach(Tensor tensor, WrapperState wrapper) except -1:
-    """Make a list of lifts, which may be empty, the tensor's."""
+    """Set a tensor's list of wrapper states; None: no state."""
     cdef PyObject *before = tensor_extra(tensor).wrapper_state
     if wrapper is None:
         tensor.extra.wrapper_state = NULL
@@ -159,20 +161,20 @@ cdef int attach(Tensor tensor, WrapperState wrapper) except -1:
 
 
 cdef bint is_open_here(Level level) noexcept:
-    """True if it is one of this thread's levels; a tensor may be lifted at another thread's."""
+    """True for a level of this thread; a tensor may be wrapped at one of another thread."""
     cdef pb_state *state = thread_state()
     return (level.number <= state.levels
             and <object>PyList_GET_ITEM(<object>state.level_stack, level.number - 1) is level)
 
 
 cdef bint sees_base(Tensor tensor) noexcept:
-    """True if a base's tangent is, in part, the tensor's."""
+    """True for a view whose tangent may be a part of its base's."""
     return (tensor.flags & (TENSOR_IS_VIEW | TENSOR_IS_PRIMAL) == TENSOR_IS_VIEW
             and dtype_differentiable(tensor.dtype))
 
 
 cdef uint64_t disable_level(int level) noexcept:
-    """Put an open level out of sight; returns what was before."""
+    """Disable an open level; returns the disabled levels before."""
     cdef pb_state *state = thread_state()
     cdef uint64_t before = state.disabled_levels
     state.disabled_levels |= <uint64_t>1 << level
@@ -189,9 +191,9 @@ cdef Level batch_level(Tensor tensor):
 
 
 cdef int tangent_level(Tensor tensor, uint64_t disabled) except -1:
-    """Return the innermost level in sight at which a tensor has a tangent, or 0.
+    """Return the innermost enabled level at which a tensor has a tangent, or 0.
 
-    A view's own tangents may be those of outer levels only, if its base was written since.
+    Of a view, also the levels of its base count: a write to the base may have given it a tangent.
     """
     cdef WrapperState wrapper = wrapper_state(tensor)
     cdef int found = 0
@@ -206,7 +208,7 @@ cdef int tangent_level(Tensor tensor, uint64_t disabled) except -1:
 
 
 cdef Level innermost_level(bint of_dispatch_mode):
-    """Return the innermost level of vmap in sight, or that of a watcher; None without one."""
+    """Return the innermost enabled level of vmap, or of a dispatch mode; None without one."""
     cdef pb_state *state = thread_state()
     cdef Level level
     cdef int number
@@ -244,7 +246,7 @@ cdef Level open_level(int level, str name):
 
 
 def disable_all_levels():
-    """Put all levels out of this thread's sight; returns what to restore."""
+    """Disable all levels of this thread; returns what `restore_levels` takes."""
     cdef pb_state *state = thread_state()
     cdef uint64_t before = state.disabled_levels
     cdef int number
@@ -254,7 +256,7 @@ def disable_all_levels():
 
 
 def disable_levels_inside(int number):
-    """Put all levels but watchers' that are inside one out of sight; returns what to restore."""
+    """Disable the levels inside one, except dispatch modes; returns what to restore."""
     cdef pb_state *state = thread_state()
     cdef uint64_t before = state.disabled_levels
     cdef int inner
@@ -265,21 +267,21 @@ def disable_levels_inside(int number):
 
 
 def disable_one_level(int level):
-    """Put an open level out of this thread's sight; returns what to restore."""
+    """Disable an open level of this thread; returns what `restore_levels` takes."""
     return disable_level(level)
 
 
 def restore_levels(uint64_t disabled):
-    """Put levels back into this thread's sight."""
+    """Set the disabled levels of this thread to those before a call of a disable function."""
     thread_state().disabled_levels = disabled
 
 
 # ---- batches -------------------------------------------------------------------------------------
 
 cdef Tensor batch_of(Tensor tensor):
-    """Return the batch that a tensor stands for.
+    """Return the batch that a tensor represents.
 
-    Raises: RuntimeError when vmap, which made it, is over.
+    Raises: RuntimeError when the vmap that made it has ended.
     """
     cdef WrapperState wrapper = wrapper_state(tensor)
     if wrapper is not None:
@@ -293,7 +295,7 @@ cdef int raise_escaped() except -1:
 
 
 cpdef Tensor whole(Tensor tensor):
-    """Return the batch that a tensor stands for, through all levels; other tensors themselves."""
+    """Return the batch that a tensor represents, through all levels; any other tensor itself."""
     while tensor.flags & TENSOR_IS_BATCHED:
         tensor = batch_of(tensor)
     return tensor

@@ -1,8 +1,8 @@
-"""Nodes of the graph: C structs with a count, and the Python objects that show them.
+"""Nodes of the graph: C structs with a reference count, and their Python objects (class Node).
 
-A node is freed by a loop, never by recursion: what dies is put on a list, and only the outermost
-caller empties it. The collector sees a node through the tensors and Python objects that own it,
-and only in full collections (see docs/develop/gc.md).
+Nodes are freed by a loop, never by recursion: a dead node goes on a list, which the outermost call
+empties. The garbage collector traverses nodes from the tensors and Python objects that own them,
+only in full collections (see docs/develop/gc.md). How a node runs is in the layer `engine`.
 """
 
 import gc
@@ -37,7 +37,7 @@ cdef extern from "Python.h":
 
 cdef pb_globals *process = globals_()
 cdef pb_pool *pool = process_pool()
-cdef pb_node *dying = NULL              # linked by `visit`
+cdef pb_node *dying = NULL              # dead nodes, linked by `task`
 cdef bint draining = False
 cdef PyObject **late = NULL             # Python objects to release from the loop
 cdef size_t late_count = 0
@@ -80,7 +80,7 @@ cdef pb_node *node_new(int kind, uint32_t nedges, uint32_t noutputs, uint16_t ns
 
 
 cdef pb_node_extra *node_extra(pb_node *node) except NULL:
-    """Return the node's rarely needed part, made on first use; borrowed."""
+    """Return the fields that few nodes have, allocated on first use; borrowed."""
     if node.extra == NULL:
         node.extra = <pb_node_extra *>calloc(1, sizeof(pb_node_extra))
         if node.extra == NULL:
@@ -89,7 +89,7 @@ cdef pb_node_extra *node_extra(pb_node *node) except NULL:
 
 
 cdef uint32_t node_gradient_count(pb_node *node) noexcept:
-    """Return how many gradients hooks are given: trailing outputs without derivatives have none."""
+    """Return the number of gradients that hooks receive; trailing outputs may have none."""
     cdef uint32_t count = node.noutputs
     while (node.kind == NODE_OP and count > 1
             and not dtype_differentiable(node_meta(node)[count - 1].dtype)):
@@ -99,7 +99,7 @@ cdef uint32_t node_gradient_count(pb_node *node) noexcept:
 
 cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
                         pb_storage *storage) noexcept:
-    """Describe forward output `number`."""
+    """Set the metadata of forward output `number`."""
     cdef pb_meta *meta = node_meta(node) + number
     layout.refcount += 1
     if meta.layout != NULL:
@@ -115,7 +115,7 @@ cdef void node_set_meta(pb_node *node, int number, pb_layout *layout, int dtype,
 # ---- freeing -------------------------------------------------------------------------------------
 
 cdef void saved_clear(pb_saved *saved) noexcept:
-    """Drop what a saved value holds."""
+    """Release what a saved value owns."""
     cdef pb_saved held = saved[0]
     saved.kind = SAVED_NONE
     saved.storage = NULL
@@ -133,9 +133,9 @@ cdef void saved_clear(pb_saved *saved) noexcept:
 
 
 cdef void node_release_saved(pb_node *node, int flags) noexcept:
-    """Free the saved tensors; the node cannot run again if it had any. Parameters stay.
+    """Free the saved tensors, after which a node that had any cannot run again. Parameters stay.
 
-    ``flags`` say who does it: NODE_FREED, perhaps with NODE_FREED_BY_GRAD.
+    ``flags``: NODE_FREED, with NODE_FREED_BY_GRAD where grad() frees them.
     """
     cdef pb_saved *saved = node_saved(node)
     cdef PyObject *hooks
@@ -189,7 +189,7 @@ cdef void node_dispose(pb_node *node) noexcept:
 
 
 cdef void node_dead(pb_node *node) noexcept:
-    """Free a node nobody counts on any more, and everything that dies with it."""
+    """Free a node whose count is 0, and everything that it alone owned."""
     global dying
     node.task = dying
     dying = node
@@ -198,14 +198,14 @@ cdef void node_dead(pb_node *node) noexcept:
 
 
 cdef void drain() noexcept:
-    """Free what waits. Nothing here may fail: this runs while memory is short, too."""
+    """Free the nodes and objects on the lists. Must not fail: it also runs when memory is short."""
     global dying, draining, late_count
     cdef pb_node *node
     cdef PyObject *kind
     cdef PyObject *error
     cdef PyObject *traceback
     cdef bint failing = PyErr_Occurred() != NULL
-    if failing:                         # what dies may die while an exception is raised
+    if failing:                         # the pending exception must survive destructors
         PyErr_Fetch(&kind, &error, &traceback)
     draining = True
     while dying != NULL or late_count:
@@ -222,7 +222,7 @@ cdef void drain() noexcept:
 
 
 cdef bint postpone(PyObject *object) noexcept:
-    """Let the loop give up one count of an object; false if there is no room to note it."""
+    """Let the loop release one count of an object; false if the list cannot grow."""
     global late, late_count, late_room
     cdef PyObject **grown
     if late_count == late_room:
@@ -237,7 +237,7 @@ cdef bint postpone(PyObject *object) noexcept:
 
 
 cdef void release_later(PyObject *object) noexcept:
-    """Give up one count of an object without recursion."""
+    """Release one count of an object without recursion."""
     if not postpone(object):
         Py_DECREF(<object>object)       # recursion is better than a leak
     elif not draining:
@@ -245,25 +245,25 @@ cdef void release_later(PyObject *object) noexcept:
 
 
 cdef void node_release_python(pb_node *node) noexcept:
-    # The count lives in the Python object; its deallocation ends in node_dead().
+    # The Python object has the count; its deallocation calls node_dead().
     if not (draining and postpone(<PyObject *>node.wrapper)):
         Py_DECREF(<object>node.wrapper)
 
 
-# Set by record.pyx: true if the leaf of a dead accumulator wants it back when it is used again.
+# Set by record.pyx: true if the leaf of a dead accumulator keeps it for its next use.
 cdef bint (*leaf_keeps)(PyObject *variable, pb_node *node) noexcept
 
 
 cdef void on_accumulator_death(bint (*hook)(PyObject *, pb_node *) noexcept) noexcept:
-    """Set what is called when a leaf's accumulator dies (the leaf holds it weakly)."""
+    """Install the function called when a leaf's accumulator dies (the leaf borrows it)."""
     global leaf_keeps
     leaf_keeps = hook
 
 
 cdef bint accumulator_rests(pb_node *node) noexcept:
-    """Leave a dead accumulator to its leaf if that lives on, which spares making it again.
+    """Leave a dead accumulator to its leaf, if that is alive, which uses it again.
 
-    Resting ones have no count, and no leaf.
+    Such an accumulator has no count and no pointer to the leaf.
     """
     cdef PyObject *leaf = node.op
     if leaf == NULL or not leaf_keeps(leaf, node):
@@ -275,19 +275,19 @@ cdef bint accumulator_rests(pb_node *node) noexcept:
     return True
 
 
-# ---- what the collector sees ---------------------------------------------------------------------
-# Owners arrive at a node one by one. While counts are subtracted, the node's own references are
-# shown only when every owner has arrived, exactly as if it were a container; in all other walks
-# they are shown on the first arrival. see note: gc
+# ---- traversal by the garbage collector ----------------------------------------------------------
+# A traversal reaches a node once from each owner. While the collector subtracts counts, the node's
+# references are visited only after every owner has reached it, as if it were a container; in all
+# other traversals at the first time. See docs/develop/gc.md.
 
-cdef visitproc subtracting = NULL       # CPython's visit_decref, learned at import
+cdef visitproc subtracting = NULL       # CPython's visit_decref, found at import
 cdef visitproc current_visit = NULL
 cdef pb_node **stack = NULL
 cdef size_t stack_room = 0
 
 
 cdef bint arrive(pb_node *node, visitproc visit) noexcept:
-    """Count one owner's arrival; True when the node's references are to be shown."""
+    """Count a traversal from one owner; True when the node's references are to be visited."""
     if node.gc_epoch != process.gc_epoch:
         node.gc_epoch = process.gc_epoch
         node.gc_count = 0
@@ -339,7 +339,7 @@ cdef int push(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept
     if depth[0] == stack_room:
         grown = <pb_node **>realloc(stack, (stack_room * 2 + 64) * sizeof(void *))
         if grown == NULL:
-            return 0                    # shown less than there is: only delays collection
+            return 0                    # fewer references are visited: only delays collection
         stack = grown
         stack_room = stack_room * 2 + 64
     stack[depth[0]] = node
@@ -348,7 +348,7 @@ cdef int push(pb_node *node, visitproc visit, void *arg, size_t *depth) noexcept
 
 
 cdef int node_traverse(pb_node *node, visitproc visit, void *arg) noexcept:
-    """Show the collector what is reachable from one count on `node`."""
+    """Visit what is reachable from one count on `node`."""
     cdef size_t depth = 0
     if push(node, visit, arg, &depth):
         return 1
@@ -364,21 +364,21 @@ cdef int show_pushed(visitproc visit, void *arg, size_t depth) noexcept:
 
 
 cdef void gc_begin(uint32_t *mark, visitproc visit) noexcept:
-    """Called once per owner and walk. Another visitor, or an owner seen again, is a new walk."""
+    """Call once per owner and traversal. Another visitor or the same owner begins a new one."""
     global current_visit, subtracting
     if subtracting == NULL:
-        subtracting = visit             # the first walk of the collection made at import
+        subtracting = visit             # the first traversal of the collection run at import
     if visit != current_visit or mark[0] == process.gc_epoch:
         current_visit = visit
         process.gc_epoch += 1
     mark[0] = process.gc_epoch
 
 
-# A ctx that only the graph holds, and whose attributes can be part of no cycle, is as opaque to
-# young collections as a struct is: a million of them would make each collection a long one.
+# A ctx that only the graph holds, and whose attributes cannot be part of a cycle, is untracked:
+# young collections skip it as they skip a struct. A million tracked ones would slow down each.
 
 cdef void hide_from_collector(Node ctx, Py_ssize_t held) noexcept:
-    """Let a ctx be walked as a struct if nothing but the graph and `held` variables hold it."""
+    """Untrack a ctx if only the graph and `held` variables own it."""
     cdef PyObject **attributes = _PyObject_GetDictPtr(<PyObject *>ctx)
     if Py_REFCNT(<PyObject *>ctx) == held and (
             attributes[0] == NULL or not PyObject_GC_IsTracked(attributes[0])):
@@ -386,7 +386,7 @@ cdef void hide_from_collector(Node ctx, Py_ssize_t held) noexcept:
 
 
 cdef void show_to_collector(Node wrapper) noexcept:
-    """Undo that before code of the user gets hold of the object."""
+    """Track a ctx again, before user code gets a reference to it."""
     if not PyObject_GC_IsTracked(<PyObject *>wrapper):
         PyObject_GC_Track(<PyObject *>wrapper)
 
@@ -397,7 +397,7 @@ cdef dict node_types = {}
 
 
 cdef str node_name(pb_node *node):
-    """Return the name as torch prints it."""
+    """Return the node's name in torch."""
     if node.kind == NODE_OP:
         return op_node_name(node)
     if node.kind == NODE_PYTHON:
@@ -410,7 +410,7 @@ cdef str node_name(pb_node *node):
 
 
 cdef str op_node_name(pb_node *node):
-    """Return an op's name for its node; overloads of torch are told apart by what was kept."""
+    """Return the name of an op's node; the saved values decide which overload of torch it is."""
     op = <object>node.op
     if op.namer is None:
         return op.node_name
@@ -418,7 +418,7 @@ cdef str op_node_name(pb_node *node):
 
 
 cdef object kept_value(pb_node *node, int index):
-    """Return a parameter, or the shape of a tensor kept by shape; None for others and defaults."""
+    """Return a saved parameter, or the shape of a tensor saved by shape; None for any other."""
     cdef pb_saved *saved = node_saved(node) + index
     if index >= node.nsaved:             # defaults at the end are not saved
         return None
@@ -428,7 +428,7 @@ cdef object kept_value(pb_node *node, int index):
 
 
 cdef pb_node *node_of(Node self) except NULL:
-    """Return what a Node stands for; a ctx stands for nothing before forward ended."""
+    """Return the struct of a Node; raises for a ctx whose forward has not ended."""
     if self.node == NULL:
         raise RuntimeError(f"this {type(self).__name__} is no node of a graph: forward has not "
                            f"ended yet, or nothing was recorded")
@@ -436,7 +436,7 @@ cdef pb_node *node_of(Node self) except NULL:
 
 
 cdef Node node_object(pb_node *node):
-    """Return the Python object of a node, the same one as long as somebody holds it."""
+    """Return the Python object of a node; the same one as long as it exists."""
     cdef Node result
     if node.wrapper != NULL:
         show_to_collector(<Node>node.wrapper)
@@ -496,6 +496,6 @@ cdef int node_object_traverse(PyObject *self, visitproc visit, void *arg) noexce
 
 (<PyTypeObject *>Node).tp_traverse = <traverseproc>node_object_traverse
 
-# A collection begins by subtracting counts: the first visitor that comes by is the one to know.
+# A collection begins by subtracting counts, so this one's first visitor is visit_decref.
 cdef Node probe = (<type>Node).__new__(Node)
 gc.collect(0)

@@ -1,4 +1,7 @@
-"""The runtime form of one entry of the op table: function, method and recording rule in one."""
+"""The runtime op: function and method of an entry of the op table, with what recording needs.
+
+`dispatch/call.pyx` runs ops; `python/bind.pyx` makes them of entries.
+"""
 
 from cpython.number cimport PyIndex_Check, PyNumber_Check, PyNumber_Index
 from cpython.object cimport PyObject, PyObject_IsInstance, PyTypeObject
@@ -23,7 +26,7 @@ cdef extern from *:
 
 
 class Missing:
-    """Stands for "no default": the caller must give the argument."""
+    """The default of a required argument."""
 
     def __repr__(self):
         return "<required>"
@@ -66,7 +69,7 @@ cdef class Op:
 
     @property
     def is_composite(self):
-        """True when the op is made of other ops, which are recorded instead of it."""
+        """True when the op is composed of other ops, which are recorded instead of it."""
         return self.kind == OP_COMPOSITE
 
     @property
@@ -86,7 +89,7 @@ cdef Op op_named(str name):
 # ---- numbers -------------------------------------------------------------------------------------
 
 cdef str shown_name(Op op):
-    """Return the name that users know an op by."""
+    """Return the public name of an op."""
     entry = op.entry
     shown = entry.function or entry.method
     if not isinstance(shown, str) or op.name.startswith("linalg_"):
@@ -95,7 +98,7 @@ cdef str shown_name(Op op):
 
 
 cdef str describe(Op op, int position, bint by_name):
-    """Name an argument as torch does: methods do not count the tensor, keywords have no place."""
+    """Name an argument as torch does: positions of methods skip the tensor, keywords have none."""
     entry = op.entry
     cdef bint function = entry.function and (op.name == entry.name or entry.inplace_function)
     text = f"{shown_name(op)}(): argument '{op.arg_names[position].rstrip('_')}'"
@@ -110,10 +113,11 @@ cdef tuple SEQUENCES = (tuple, list)
 
 
 cdef object plain_number(Op op, int position, object value, bint by_name):
-    """Return an argument that is declared as a number, a bool, ints or a dtype as one.
+    """Convert an argument that is declared as a number, a bool, ints or a dtype.
 
-    NumPy's numbers and 0-d tensors stand for Python's, Python's float for float64. What isinstance
-    takes for a sequence must be one: code that is written in Python would read it without an end.
+    NumPy numbers and 0-d tensors become Python numbers, Python types such as float dtypes. Raises
+    for an object whose __class__ only claims to be a sequence: Python code would iterate over it
+    without end.
     """
     cdef int wanted = op.numbers[position]
     cdef object found = None
@@ -134,7 +138,7 @@ cdef object plain_number(Op op, int position, object value, bint by_name):
         if hasattr(value, "item") and getattr(value, "shape", None) == ():
             return value.item()
         if PyNumber_Check(value):
-            return value                # the entry's own code finds out of which kind
+            return value                # the entry's code checks the type
     elif wanted & NUMBER_LIST:
         if is_tensor(value) or isinstance(value, bool):
             return value
@@ -168,7 +172,7 @@ cdef dict forwards = {}
 
 
 cdef int forward_register(str name, forward_function function) except -1:
-    """Make a compiled forward pass known to the op table by name."""
+    """Register a compiled forward pass under the name that entries use."""
     forwards[name] = <size_t>function
     return 0
 
@@ -189,7 +193,7 @@ def op_by_name(name):
 
 
 def register(Op op not None):
-    """Number an op and make it findable by name."""
+    """Give an op its number, and add it to the ops by name."""
     if op.name in by_name:
         raise ValueError(f"there is an op named {op.name!r} already")
     op.id = len(all_ops)

@@ -1,4 +1,7 @@
-"""Recording: which inputs need a gradient, the node of an op, and histories of in-place writes."""
+"""Recording: which inputs need a gradient, the node of an op, histories of in-place writes.
+
+`dispatch/call.pyx` decides when an op is recorded; `saved.pyx` keeps its values.
+"""
 
 from re import sub
 
@@ -30,17 +33,17 @@ from pullback._c.base.types cimport (
 cdef pb_globals *process = globals_()
 
 
-# ---- who needs a gradient ------------------------------------------------------------------------
+# ---- tensors that need a gradient ----------------------------------------------------------------
 
 cdef bint tensor_needs_grad(Tensor tensor) except -1:
-    """True if the tensor requires grad, after its history caught up with its base's."""
+    """True if the tensor requires grad, after updating a view's history to its base's."""
     if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_version != tensor.storage.version:
         view_refresh(tensor)
     return tensor_requires_grad(tensor)
 
 
 cdef bint says_requires_grad(Tensor tensor) except -1:
-    """As tensor_needs_grad, but a view whose history may be one that cannot be told is left."""
+    """As tensor_needs_grad, but does not raise for a view whose history is ambiguous."""
     if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_kind != VIEW_DEFAULT:
         return tensor_requires_grad(tensor)
     return tensor_needs_grad(tensor)
@@ -68,7 +71,7 @@ cdef pb_node *accumulator_of(Tensor leaf) except NULL:
     cdef pb_node *node = tensor_extra(leaf).accumulator
     if node != NULL and node.refcount > 0:
         return node_retain(node)
-    if node == NULL or node.op != NULL:         # none that rests
+    if node == NULL or node.op != NULL:         # there is no dead one to use again
         node = leaf.extra.accumulator = node_new(NODE_ACCUMULATE, 0, 1, 0)
     node.refcount = 1
     if node_meta(node).layout != leaf.layout or node_meta(node).dtype != leaf.dtype or (
@@ -80,7 +83,7 @@ cdef pb_node *accumulator_of(Tensor leaf) except NULL:
 
 
 cdef bint accumulator_died(PyObject *variable, pb_node *node) noexcept:
-    """True if the accumulator's leaf lives on and will want it again."""
+    """True if the accumulator's leaf is alive and keeps it for its next use."""
     cdef pb_tensor_extra *extra = (<Tensor>variable).extra
     if extra == NULL or extra.accumulator != node:
         return False
@@ -91,7 +94,7 @@ cdef bint accumulator_died(PyObject *variable, pb_node *node) noexcept:
 
 
 cdef int tensor_edge(Tensor tensor, pb_edge *edge) except -1:
-    """Fill an edge with where the tensor's gradient goes; NULL when nowhere."""
+    """Fill the edge that a tensor's gradient flows to; its node is NULL if it needs none."""
     if tensor.flags & TENSOR_IS_VIEW and tensor.extra.view_version != tensor.storage.version:
         view_refresh(tensor)
     if tensor.node != NULL:
@@ -119,7 +122,7 @@ set_gradient_node(gradient_node)
 # ---- the node of an op ---------------------------------------------------------------------------
 
 cdef inline bint is_default(Op op, PyObject **args, int index) noexcept:
-    """True if a saved value would be an argument that has its default: such are not kept."""
+    """True for an argument with its default value, which is not saved."""
     cdef int number = op.saved[index].number
     return (op.saved[index].source == SOURCE_ARG
             and args[number] == PyTuple_GET_ITEM(op.defaults, number))
@@ -131,7 +134,7 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
     cdef pb_node *node
     cdef pb_edge *edges
     cdef int i, nsaved = 0
-    cdef uint64_t kept = 0              # bit i: saved value i is an argument
+    cdef uint64_t kept = 0              # bit i: saved value i is an argument to save
     cdef bint done = False
     cdef object value
     if op.list_arg >= 0:
@@ -159,7 +162,7 @@ cdef pb_node *node_begin(Op op, PyObject **args, uint64_t mask, uint32_t noutput
             if kept >> i & 1:
                 save_argument(op, node, i, <object>args[op.saved[i].number])
         done = True
-    finally:                            # an except clause would cost every call
+    finally:                            # cheaper than an except clause
         if not done:
             node_release(node)
     return node
@@ -178,7 +181,7 @@ cdef int save_argument(Op op, pb_node *node, int index, object value) except -1:
 
 
 cdef object overwritten(object value):
-    """Return a copy of what an in-place op is about to overwrite, with its tangents."""
+    """Return a copy of a tensor that an in-place op is about to overwrite, with its tangents."""
     cdef pb_state *state = thread_state()
     cdef uint64_t disabled = state.disabled_levels
     state.disabled_levels &= ~state.op_levels
@@ -190,7 +193,7 @@ cdef object overwritten(object value):
 
 cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
                      uint64_t mask) except -1:
-    """Attach the node to its results and keep the outputs its formulas need. Borrows `node`."""
+    """Attach the node to the results and save the outputs that formulas need. Borrows `node`."""
     cdef int i, count
     cdef Tensor output
     if is_tensor(result):
@@ -199,7 +202,7 @@ cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
         if dtype_differentiable(output.dtype):
             attach(op, output, node, 0)
     else:
-        if not isinstance(result, tuple):       # named tuples too
+        if not isinstance(result, tuple):       # or a named tuple
             raise TypeError(f"{op.name}(): expected a tuple, got {type(result).__name__}")
         count = <int>len(result)
         if count != node.noutputs:
@@ -214,7 +217,7 @@ cdef int node_finish(Op op, pb_node *node, PyObject **args, object result,
 
 cdef int node_save_outputs(Op op, pb_node *node, PyObject **args, object result,
                            uint64_t mask) except -1:
-    """Keep what the formulas need of the results, and what the entry computes for them."""
+    """Save the results that formulas need, and the extra values that the entry computes."""
     cdef int i
     cdef Tensor output
     for i in range(node.nsaved):
@@ -247,7 +250,7 @@ cdef int attach(Op op, Tensor output, pb_node *node, int number) except -1:
 # ---- in-place writes -----------------------------------------------------------------------------
 
 cdef int check_writable(Tensor target, bint overlap) except -1:
-    """Raise unless the memory may be written and, without `overlap`, no two elements share it."""
+    """Raise for read-only memory and, without `overlap`, for elements that share memory."""
     if target.storage.flags & STORAGE_READONLY:
         raise RuntimeError("the tensor shares the memory of a read-only array and cannot be "
                            "written; clone() it first")
@@ -259,7 +262,7 @@ cdef int check_writable(Tensor target, bint overlap) except -1:
 
 
 cdef int check_not_inference(Tensor target) except -1:
-    """Raise where an inference tensor is changed outside inference mode."""
+    """Raise for a write to an inference tensor outside inference mode."""
     if target.storage.flags & STORAGE_INFERENCE and not thread_state().inference:
         raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not "
                            "allowed. You can make a clone to get a normal tensor before doing "
@@ -268,7 +271,7 @@ cdef int check_not_inference(Tensor target) except -1:
 
 
 cdef int check_inplace(Tensor target, bint recorded) except -1:
-    """Raise where torch refuses an in-place write; `recorded`: some operand requires grad."""
+    """Raise for an in-place write that torch forbids; `recorded`: some operand requires grad."""
     cdef Tensor base
     if not recorded and target.flags & TENSOR_IS_VIEW:
         recorded = tensor_requires_grad(<Tensor>target.extra.base)
@@ -280,7 +283,7 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
         base = <Tensor>target.extra.base
         if target.extra.view_kind != VIEW_DEFAULT:
             raise_view_written(target, False)
-        # The base may require no grad: x = base.view(2).requires_grad_() is a leaf, too.
+        # The base may not require grad: x = base.view(2).requires_grad_() is a leaf, too.
         if (base.node == NULL and tensor_requires_grad(target)) or views_leaf(target):
             raise RuntimeError("a view of a leaf Variable that requires grad is being used in an "
                                "in-place operation.")
@@ -291,7 +294,7 @@ cdef int check_inplace(Tensor target, bint recorded) except -1:
 
 
 cdef int check_not_captured(Tensor target) except -1:
-    """Raise if a tensor is older than the transform that runs: it would keep that one's history."""
+    """Raise for a tensor older than the running transform, whose history it would keep."""
     cdef Tensor root = (<Tensor>target.extra.base) if target.flags & TENSOR_IS_VIEW else target
     if <int32_t>(root.transform - thread_state().tracing) < 0:
         raise RuntimeError(
@@ -302,7 +305,7 @@ cdef int check_not_captured(Tensor target) except -1:
 
 
 cdef bint views_leaf(Tensor target) noexcept:
-    """True if the history of a view begins with a leaf over the same memory: a view itself."""
+    """True for a view of a leaf over the same memory that is itself a view."""
     cdef pb_node *node = target.node
     while node != NULL and node.kind == NODE_OP and (<Op>node.op).flags & OP_VIEW:
         node = node_edges(node)[0].node
@@ -311,7 +314,7 @@ cdef bint views_leaf(Tensor target) noexcept:
 
 
 cdef int raise_view_written(Tensor view, bint indirect) except -1:
-    """Raise because a view was written, or what it is a view of, and no history can say so."""
+    """Raise for a view that was written, directly or through its base, and cannot be recorded."""
     cdef int kind = view.extra.view_kind
     cdef str written = "is being modified inplace"
     cdef str modes = ""
@@ -366,7 +369,7 @@ cdef tuple as_strided_args(Tensor tensor):
 
 
 cdef class SliceWrite:
-    """The write of an op to a view, seen from the base."""
+    """The write of an op to a view, as part of the base's history."""
 
     def __dealloc__(self):
         if self.inner != NULL:
@@ -376,7 +379,7 @@ cdef class SliceWrite:
 
 
 cdef int rebase(Tensor target, pb_node *node) except -1:
-    """Give `target` (of a view, its base) the history `node` (borrowed) after an in-place op."""
+    """After an in-place op, make `node` (borrowed) the history of `target`, or of its base."""
     cdef Tensor base
     cdef pb_node *slices
     cdef pb_edge *inner
@@ -425,12 +428,12 @@ cdef int rebase(Tensor target, pb_node *node) except -1:
     return 0
 
 
-# Set by tensor_methods.pyx: moves what retain_grad() left on the tensor's old node.
+# Set by tensor_methods.pyx: moves retain_grad() from the tensor's old node to its new one.
 cdef object move_retained_function = None
 
 
 def set_move_retained(function):
-    """Install what follows a retained gradient to a tensor's new node."""
+    """Install the function that moves retain_grad() to a tensor's new node."""
     global move_retained_function
     move_retained_function = function
 
@@ -442,12 +445,12 @@ cdef int move_retained(Tensor tensor, pb_node *node, uint32_t number) except -1:
 
 
 cdef int view_refresh(Tensor view) except -1:
-    """Let a view's history follow what happened to its base since."""
+    """Update a view's history after writes to its base."""
     cdef Tensor base = <Tensor>view.extra.base
     cdef Tensor again
     cdef pb_state *state
     cdef uint32_t current = view.storage.version
-    if view.storage != base.storage:    # one of them was given other memory
+    if view.storage != base.storage:    # set_data gave one of them other memory
         view.extra.view_version = current
         return 0
     if not tensor_requires_grad(base):
@@ -482,7 +485,7 @@ cdef int view_refresh(Tensor view) except -1:
 
 
 cdef object replay(Tensor base, tuple view):
-    """Redo a view of this geometry, perhaps across dtypes: parts of complex numbers, or these."""
+    """Make a view again from its as_strided arguments, also from complex to real and back."""
     shape, strides, offset, dtype, flags = view
     if dtype is dtype_object(base.dtype):
         return toggled(op_named("as_strided")(base, shape, strides, offset), base.flags ^ flags)
@@ -496,7 +499,7 @@ cdef object replay(Tensor base, tuple view):
 
 
 cdef object toggled(object tensor, int flags):
-    """Return a view that is lazily conjugated and negated as the flags of a tensor say."""
+    """Return a view with the lazy conjugate and negative bits of `flags` inverted."""
     if flags & TENSOR_CONJ:
         tensor = op_named("_conj")(tensor)
     if flags & TENSOR_NEG:

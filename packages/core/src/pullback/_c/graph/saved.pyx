@@ -1,8 +1,9 @@
-"""What a node keeps of the forward pass, and how it is given back.
+"""Saved values of nodes: saving them in the forward pass, and unpacking them in the backward pass.
 
-Inputs are kept as snapshots (storage, geometry, history, version), not as Python objects: a graph
-holds no collector objects. Leaves that require grad, and tensors with anything unusual, are kept
-as they are. An output is kept without a count on its own node, so that no cycle arises.
+Inputs are saved as snapshots (storage, sizes and strides, history, version), not as Python objects,
+so a graph holds no objects that the collector tracks. Leaves that require grad, and tensors that a
+snapshot cannot represent, are saved as objects. An output is saved without a count on its own node,
+so that there is no cycle.
 """
 
 from cpython.object cimport PyObject
@@ -27,7 +28,7 @@ from pullback._c.base.state import is_anomaly_enabled
 
 
 cdef int check_savable(Tensor tensor) except -1:
-    """Raise for an inference tensor; transforms may keep them for the time that they run."""
+    """Raise for an inference tensor outside of transforms, which may save them while they run."""
     if tensor.storage.flags & STORAGE_INFERENCE and not thread_state().transforms:
         raise RuntimeError("Inference tensors cannot be saved for backward. To work around you can "
                            "make a clone to get a normal tensor and use it in autograd.")
@@ -35,7 +36,7 @@ cdef int check_savable(Tensor tensor) except -1:
 
 
 cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
-    """Keep a tensor at an index of a node under construction."""
+    """Save a tensor at an index of a new node."""
     cdef pb_saved *saved = node_saved(node) + index
     check_savable(tensor)
     if thread_state().saved_hooks != NULL:
@@ -50,7 +51,7 @@ cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) ex
         saved.kind = SAVED_TENSOR
         Py_INCREF(tensor)
         saved.object = <PyObject *>tensor
-        if tensor.node != NULL:         # an in-place op may give the object another history
+        if tensor.node != NULL:         # an in-place op may change the history of the object
             saved.node = node_retain(tensor.node)
             saved.output_nr = tensor.output_nr
         return 0
@@ -67,7 +68,7 @@ cdef int save_tensor(pb_node *node, int index, Tensor tensor, bint is_output) ex
 
 
 cdef int save_shape(pb_node *node, int index, Tensor tensor) except -1:
-    """Keep only the geometry, dtype and device of a tensor."""
+    """Save only the sizes and strides, dtype and device of a tensor."""
     cdef pb_saved *saved = node_saved(node) + index
     saved.kind = SAVED_SHAPE
     saved.dtype = tensor.dtype
@@ -78,7 +79,7 @@ cdef int save_shape(pb_node *node, int index, Tensor tensor) except -1:
 
 
 cdef int save_object(pb_node *node, int index, object value) except -1:
-    """Keep a parameter."""
+    """Save a parameter."""
     cdef pb_saved *saved = node_saved(node) + index
     saved.kind = SAVED_OBJECT
     Py_INCREF(value)
@@ -87,11 +88,11 @@ cdef int save_object(pb_node *node, int index, object value) except -1:
 
 
 cdef class KeptTuple:
-    """A saved tuple: tensors (or what the pack hook made of them) with versions, other values."""
+    """A saved tuple: tensors with their versions, results of pack hooks, other values."""
 
 
 cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
-    """Keep a parameter that may hold tensors: they are checked and packed as others are."""
+    """Save a parameter that may hold tensors, which are checked and packed as saved tensors are."""
     cdef pb_saved *saved = node_saved(node) + index
     cdef KeptTuple kept
     if not any([isinstance(value, Tensor) for value in values]):
@@ -102,7 +103,7 @@ cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
     hooks = thread_state().saved_hooks
     if hooks != NULL:
         pack, kept.unpack, _ = <tuple>hooks
-        unpack_hooks(node)              # formulas share what unpack gives
+        unpack_hooks(node)              # formulas share the results of unpack
     for i, value in enumerate(values):
         if isinstance(value, Tensor):
             check_savable(<Tensor>value)
@@ -116,7 +117,7 @@ cdef int save_tuple(pb_node *node, int index, tuple values) except -1:
 
 
 cdef int save_packed(pb_node *node, int index, Tensor tensor, bint is_output) except -1:
-    """Pass the tensor through the innermost pack hook and keep what it returns."""
+    """Call the innermost pack hook with the tensor and save the result."""
     cdef object pack, unpack
     pack, unpack, _ = <tuple>thread_state().saved_hooks
     pack_into(node, index, tensor, is_output, pack, unpack)
@@ -147,10 +148,10 @@ cdef int pack_into(pb_node *node, int index, Tensor tensor, bint is_output, obje
 
 
 cdef object copy_wrapper_state(Tensor tensor):
-    """Return what levels add to a tensor, with copies of tangents, which may be overwritten.
+    """Return copies of a tensor's wrapper states, with cloned tangents.
 
-    What a hook kept has no version that would tell. The copies have tangents at all levels that
-    are in sight but for the op that runs.
+    A packed tensor has no version that shows writes to its tangents. The clones have tangents at
+    all levels that were enabled before the running op.
     """
     cdef pb_state *state = thread_state()
     cdef uint64_t disabled = state.disabled_levels
@@ -170,7 +171,7 @@ cdef object copy_wrapper_state(Tensor tensor):
 
 
 cdef dict unpack_hooks(pb_node *node):
-    """Return the node's table of index -> (unpack hook, lift), made on first use."""
+    """Return the node's dict of index -> (unpack hook, wrapper state), made on first use."""
     if node_extra(node).saved_hooks == NULL:
         table = {}
         Py_INCREF(table)
@@ -179,7 +180,7 @@ cdef dict unpack_hooks(pb_node *node):
 
 
 cdef object packed_by(object pack, Tensor lent):
-    """Call a pack hook with a tensor, which it must not write."""
+    """Call a pack hook with a tensor; raises if the hook writes to it."""
     cdef uint32_t version = lent.storage.version
     from pullback._c.base.state import swap_grad_enabled
     before = swap_grad_enabled(False)
@@ -196,7 +197,7 @@ cdef object packed_by(object pack, Tensor lent):
     return packed
 
 
-# Set by record.pyx: the node that a tensor's gradient goes to, owned.
+# Set by record.pyx: returns the node that a tensor's gradient flows to, owned.
 cdef pb_node *(*tensor_gradient_node)(Tensor tensor) except? NULL
 
 
@@ -205,7 +206,7 @@ cdef void set_gradient_node(pb_node *(*function)(Tensor tensor) except? NULL) no
     tensor_gradient_node = function
 
 
-# Set by copy_slices.pyx: gives what stands for what an op wrote into a view its history.
+# Set by copy_slices.pyx: sets the history of the unpacked output of an op that wrote to a view.
 cdef int (*give_inner_history)(pb_node *inner, Tensor output) except -1
 
 
@@ -218,10 +219,10 @@ cdef pb_node *edge_for_packed(Tensor tensor) except? NULL:
     return tensor_gradient_node(tensor)
 
 
-# ---- giving back ---------------------------------------------------------------------------------
+# ---- unpacking -----------------------------------------------------------------------------------
 
 cdef class Like:
-    """Shape, dtype and device of a tensor that was not kept itself."""
+    """Shape, dtype and device of a tensor that was saved by shape."""
 
     @property
     def ndim(self):
@@ -262,7 +263,7 @@ cdef int node_check_alive(pb_node *node) except -1:
 
 
 cdef str what_freed(pb_node *node):
-    """Return which call freed the saved values; with its place, if anomaly mode was on."""
+    """Return the call that freed the saved values; in anomaly mode with its source line."""
     call = "autograd.grad()" if node.flags & NODE_FREED_BY_GRAD else "backward()"
     if node.extra != NULL and node.extra.metadata != NULL:
         place = (<dict>node.extra.metadata).get("freed_at")
@@ -302,7 +303,7 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
 
 
 cdef object default_of(pb_node *node, int index):
-    """Return what an empty saved value stands for: the default of a parameter."""
+    """Return the default of a parameter, which an empty saved value represents."""
     cdef Op op = <Op>node.op
     if op.saved[index].source == SOURCE_ARG:
         value = op.defaults[op.saved[index].number]
@@ -313,7 +314,7 @@ cdef object default_of(pb_node *node, int index):
 
 
 cdef object saved_unpack(pb_node *node, int index, str name):
-    """Return what a saved value keeps: a tensor with its history, a parameter, or a Like."""
+    """Unpack a saved value: a tensor with its history, a parameter, or a Like."""
     cdef pb_saved *saved = node_saved(node) + index
     cdef Tensor tensor
     if index >= node.nsaved or (saved.kind == SAVED_NONE and node.kind == NODE_OP):
@@ -376,7 +377,7 @@ cdef tuple unpack_tuple(pb_node *node, KeptTuple kept):
 
 
 cdef Tensor unpacked_by(object unpack, object packed):
-    """Call an unpack hook; raises TypeError unless it gives a tensor."""
+    """Call an unpack hook; raises TypeError unless it returns a tensor."""
     found = unpack(packed)
     if not isinstance(found, Tensor):
         raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got "
@@ -385,14 +386,14 @@ cdef Tensor unpacked_by(object unpack, object packed):
 
 
 cdef int give_packed_wrapper_state(pb_node *node, int index, object wrapper) except -1:
-    """Keep tangents with a packed tensor, which has got them since."""
+    """Save the wrapper state of a packed tensor that got tangents after it was saved."""
     cdef dict hooks = <dict>node.extra.saved_hooks
     hooks[index] = (hooks[index][0], wrapper)
     return 0
 
 
 cdef int give_wrapper_state(Tensor tensor, PyObject *wrapper) except -1:
-    """Give a fresh alias the tangents that the saved tensor had."""
+    """Set the wrapper state of a new alias to the saved tensor's."""
     Py_INCREF(<object>wrapper)
     tensor_extra(tensor).wrapper_state = wrapper
     tensor.flags |= TENSOR_IS_WRAPPED

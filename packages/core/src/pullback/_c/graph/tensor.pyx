@@ -1,7 +1,7 @@
-"""The tensor: a view of a storage with a dtype, and its place in the graph.
+"""The tensor: sizes and strides over a storage, a dtype, and a history in the graph.
 
-This module knows memory, geometry and lifetime. Ops, indexing, printing and the autograd surface
-are bound to the class by other modules.
+This module has memory, layout and lifetime. Ops, indexing, printing and the methods of autograd are
+bound to the class by other modules.
 """
 
 from cpython.object cimport (
@@ -79,7 +79,7 @@ cdef Tensor tensor_wrap(pb_storage *storage, pb_layout *layout, int64_t offset, 
 
 
 cdef Tensor tensor_new(pb_layout *layout, int dtype, int device_type, int device_index):
-    """Return an uninitialised tensor of this geometry; steals the layout's count."""
+    """Return an uninitialised tensor of a layout; steals the layout's count."""
     cdef pb_storage *storage
     try:
         storage = storage_new(device_type, device_index, layout.numel * dtype_itemsize[dtype])
@@ -95,14 +95,14 @@ cdef Tensor tensor_alias(Tensor self):
 
 
 cdef Tensor tensor_over(Tensor self, pb_storage *storage, pb_layout *layout, int64_t offset):
-    """Return a leaf of the dtype and lazy bits of `self` elsewhere; steals both counts."""
+    """Return a leaf over other memory, of the dtype and lazy bits of `self`; steals both counts."""
     cdef Tensor made = tensor_wrap(storage, layout, offset, self.dtype)
     made.flags = self.flags & TENSOR_LAZY
     return made
 
 
 cdef pb_tensor_extra *tensor_extra(Tensor self) except NULL:
-    """Return the rarely needed part, made on first use."""
+    """Return the fields that few tensors have, allocated on first use."""
     if self.extra == NULL:
         self.extra = <pb_tensor_extra *>pb_pool_allocate(pool, sizeof(pb_tensor_extra))
         if self.extra == NULL:
@@ -123,14 +123,14 @@ cdef void tensor_set_node(Tensor self, pb_node *node, uint32_t output_nr) noexce
     cdef pb_node *before = self.node
     self.node = node
     self.output_nr = output_nr
-    if node != NULL and self.extra == NULL:     # which tracks it already
+    if node != NULL and self.extra == NULL:     # a tensor with extra is tracked already
         track(<PyObject *>self)
     if before != NULL:
         node_release(before)
 
 
 cdef bint view_requires_grad(Tensor self) noexcept nogil:
-    """True if the base of a view requires grad, and the view's dtype can."""
+    """True if the base of a view requires grad, and the view's dtype is differentiable."""
     return (dtype_differentiable(self.dtype)
             and tensor_requires_grad(<Tensor>self.extra.base))
 
@@ -140,7 +140,7 @@ cdef void *tensor_data(Tensor self) noexcept nogil:
     return <char *>self.storage.data + self.offset * dtype_itemsize[self.dtype]
 
 
-# ---- freeing, and what the collector sees --------------------------------------------------------
+# ---- freeing, and traversal by the garbage collector ---------------------------------------------
 
 cdef void tensor_dealloc(PyObject *object) noexcept:
     global free_count
@@ -166,7 +166,7 @@ cdef extern from *:
 
 
 cdef void tensor_release(PyObject *object) noexcept:
-    """Give up everything the tensor holds; its count is 0, so it must not become a reference."""
+    """Release everything the tensor owns. Its count is 0: no reference to it may be made."""
     cdef tensor_fields *self = <tensor_fields *>object
     tensor_clear(object)
     if self.storage != NULL:
@@ -185,7 +185,7 @@ cdef void extra_release(tensor_fields *self) noexcept:
     if extra.wrapper_state != NULL:
         release_later(extra.wrapper_state)
     if extra.accumulator != NULL and extra.accumulator.op == NULL:
-        node_dead(extra.accumulator)    # it rests: the tensor's own
+        node_dead(extra.accumulator)    # its count is 0: the tensor owns it
     Py_XDECREF(extra.base)
     Py_XDECREF(extra.hooks)
     Py_XDECREF(extra.post_hooks)
@@ -217,7 +217,7 @@ cdef int tensor_traverse(PyObject *object, visitproc visit, void *arg) noexcept:
 
 
 cdef int tensor_clear(PyObject *object) noexcept:
-    """Break cycles: drop history, hooks, gradient and attributes, keep memory and geometry."""
+    """Break cycles: release history, hooks, gradient and attributes; keep memory and layout."""
     cdef tensor_fields *self = <tensor_fields *>object
     cdef PyObject **attributes = <PyObject **>(<char *>object + dict_offset)
     cdef pb_node *node = self.node
@@ -300,7 +300,7 @@ cdef class Late:
 
 
 cdef bint is_seed_of(Tensor root, object gradient) noexcept:
-    """True for a plain tensor in the root's shape and dtype, on its device."""
+    """True for a tensor of the root's shape and dtype, on its device, without wrapper state."""
     if type(gradient) is not Tensor or (
             (root.flags | (<Tensor>gradient).flags) & TENSOR_IS_WRAPPED):
         return False
@@ -313,7 +313,7 @@ cdef object (*run_from_root)(Tensor root, object gradient, bint keep_graph)
 
 cdef void set_run_from_root(
         object (*function)(Tensor root, object gradient, bint keep_graph)) noexcept:
-    """Install the engine's pass from one tensor."""
+    """Install the backward pass from one tensor, of the engine."""
     global run_from_root
     run_from_root = function
 
@@ -324,14 +324,14 @@ cdef int (*write_item)(Tensor self, object key, object value) except -1
 
 cdef void set_indexing(object (*read)(Tensor self, object key),
                        int (*write)(Tensor self, object key, object value) except -1) noexcept:
-    """Install what indexing does."""
+    """Install the functions of indexing."""
     global read_item, write_item
     read_item = read
     write_item = write
 
 
 def bind_late(**functions):
-    """Give the class the behaviour that lives in other modules."""
+    """Install functions of other modules as special methods."""
     late.repr = functions.get("repr", late.repr)
     late.new = functions.get("new", late.new)
     late.array = functions.get("array", late.array)
@@ -344,13 +344,13 @@ def bind_late(**functions):
 
 
 def bind_attribute(str name, value):
-    """Put an attribute on the class; extension types take none from Python."""
+    """Set an attribute of the class, which is not possible from Python for extension types."""
     (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = value
     PyType_Modified(<PyTypeObject *>Tensor)
 
 
 def adopt(Tensor self not None, Tensor source not None):
-    """Make a freshly allocated tensor a leaf over the memory of another one."""
+    """Make a newly allocated tensor a leaf over the memory of another one."""
     cdef pb_storage *storage = storage_retain(source.storage)
     cdef pb_layout *layout = layout_retain(source.layout)
     if self.storage != NULL:
@@ -373,7 +373,7 @@ cdef int64_t wrap_dim(Tensor self, object dim, const char *op) except -1:
 
 
 cdef class Tensor:
-    """An n-dimensional array of one dtype on one device, and its place in a graph.
+    """An n-dimensional array of one dtype on one device, with a history in a graph.
 
     Make one with :func:`pullback.tensor`, :func:`pullback.zeros` and their like.
 
@@ -464,7 +464,7 @@ cdef class Tensor:
         return layout_strides(self.layout)[d]
 
     def storage_offset(self):
-        """Return where the first element lies in the storage, in elements."""
+        """Return the offset of the first element in the storage, in elements."""
         return self.offset
 
     def is_floating_point(self):
@@ -575,7 +575,7 @@ cdef object tensor_device(Tensor self):
 
 
 cdef object device_of(int type_id, int index):
-    """Return the device as tensors name theirs: without a number where there is only one."""
+    """Return the device of a tensor; without an index where the type has one device."""
     if device_types()[type_id].host or (type_id == DEVICE_META and index == 0):
         return device_make(type_id, -1)
     return device_make(type_id, index)

@@ -1,8 +1,8 @@
 # build: small
-"""Memory that crosses to and from other libraries: arrays, buffers, pickles and copies.
+"""Memory shared with other libraries: arrays, the buffer protocol; bytes for pickles and copies.
 
-Foreign sizes, strides and addresses are checked here before a tensor is made of them. What goes
-out holds the storage, not the tensor: nothing done to the tensor later can free it.
+Foreign sizes, strides and addresses are checked here before a tensor is made of them. An exported
+buffer owns the storage, not the tensor, whose memory may be replaced later.
 """
 
 from cpython.buffer cimport (
@@ -55,7 +55,7 @@ if sizeof(long) == 8:
     formats[PB_I64] = b"l"                      # what NumPy calls int64
 
 
-# ---- foreign memory comes in ---------------------------------------------------------------------
+# ---- import --------------------------------------------------------------------------------------
 
 cdef dict dtypes_by_name = {found.name: found for found in ALL}
 
@@ -73,7 +73,7 @@ def dtype_of_array(array):
 
 
 cdef pb_layout *foreign_layout(int ndim, const int64_t *shape, const int64_t *strides) except NULL:
-    """Return a layout of sizes and strides that nobody has checked; owned."""
+    """Check sizes and strides and return their layout; owned."""
     cdef pb_layout *layout = layout_contiguous(ndim, shape)
     cdef int64_t reach = 0, steps
     cdef int d
@@ -116,7 +116,7 @@ cdef Tensor foreign_tensor(void *data, pb_layout *layout, int dtype, device wher
 
 
 def host_device():
-    """Return the device of memory that comes from the host: the default one if it is such."""
+    """Return the device of host memory: the default device if it is a host device."""
     cdef int found = device_default_type()
     if not device_types()[found].host:
         found = DEVICE_CPU
@@ -154,7 +154,7 @@ def share_array(array, dtype):
 
 
 def share_bytes(memory, dtype, int64_t count):
-    """Return a 1-d tensor of `count` elements over a memoryview of bytes, which stays exported."""
+    """Return a 1-d tensor of `count` elements over a memoryview of bytes, which it keeps alive."""
     cdef Py_buffer view
     cdef int code = dtype_code(dtype, "share_bytes")
     cdef device where = host_device()
@@ -169,7 +169,7 @@ def share_bytes(memory, dtype, int64_t count):
 
 
 def share_address(size_t address, tuple shape, strides, dtype, where, owner, bint readonly):
-    """Return a tensor over memory of any device; strides, None for rows, count elements."""
+    """Return a tensor over memory of any device; strides are in elements, None is row-major."""
     cdef int64_t dims[PB_MAX_NDIM]
     cdef int64_t steps[PB_MAX_NDIM]
     cdef int code = dtype_code(dtype, "share_address")
@@ -187,7 +187,7 @@ def share_address(size_t address, tuple shape, strides, dtype, where, owner, bin
 
 # ---- the buffer protocol -------------------------------------------------------------------------
 
-# What one export holds until it is released.
+# The memory of one export, owned until it is released.
 ctypedef struct pb_export:
     pb_storage *storage         # owned
     # Py_ssize_t shape[ndim], strides[ndim] follow
@@ -241,7 +241,7 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
 
 
 cdef bint order_fits(Py_buffer *view, int flags) noexcept:
-    """Return True if the memory lies as a request wants it; one without strides wants rows."""
+    """Return True if a buffer has the order that a request asks for; row-major without strides."""
     if flags & PyBUF_F_CONTIGUOUS == PyBUF_F_CONTIGUOUS:
         return PyBuffer_IsContiguous(view, b"F")
     if flags & PyBUF_ANY_CONTIGUOUS == PyBUF_ANY_CONTIGUOUS:
@@ -270,7 +270,7 @@ def is_host(Tensor self not None):
 
 
 cdef int check_not_lazy(Tensor self) except -1:
-    """Raise where others would read the memory of a lazy conjugate or negative as it is."""
+    """Raise BufferError for a lazy conjugate or negative, whose memory has other values."""
     if self.flags & TENSOR_CONJ:
         raise BufferError("Can't export tensors with the conjugate bit set, use "
                           "tensor.resolve_conj()")
@@ -295,7 +295,7 @@ def halves_as_integers(Tensor self not None):
 
 
 def read_bytes(Tensor self not None):
-    """Return the memory of a dense host tensor, its elements in the order in which they lie."""
+    """Return the bytes of a dense host tensor, in the order of its memory."""
     cdef int64_t nbytes = self.layout.numel * dtype_itemsize[self.dtype]
     cdef bytes found
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self):
@@ -308,7 +308,7 @@ def read_bytes(Tensor self not None):
 
 
 def write_bytes(Tensor self not None, bytes data not None):
-    """Fill the memory of a dense host tensor, whose bytes must be as many as `data` has."""
+    """Fill the memory of a dense host tensor; `data` must have as many bytes."""
     cdef int64_t nbytes = self.layout.numel * dtype_itemsize[self.dtype]
     if not self.layout.flags & LAYOUT_DENSE or not is_host(self) or nbytes != len(data):
         raise ValueError(f"write_bytes(): expected a dense tensor of {len(data)} bytes on the host")
@@ -317,7 +317,7 @@ def write_bytes(Tensor self not None, bytes data not None):
 
 
 def whole_memory(Tensor self not None):
-    """Return the address of the memory under a tensor, and all of it as a flat uint8 tensor."""
+    """Return the address of a tensor's storage, and all of its memory as a 1-d uint8 tensor."""
     cdef pb_storage *storage = self.storage
     cdef pb_layout *layout
     while storage.memory != NULL:
@@ -327,7 +327,7 @@ def whole_memory(Tensor self not None):
 
 
 def view_of_whole_memory(Tensor memory not None, Tensor like not None):
-    """Return a leaf with the geometry and dtype of `like` in a copy of its whole memory."""
+    """Return a leaf with the layout, offset and dtype of `like` over a copy of its storage."""
     if memory.storage.nbytes != like.storage.nbytes:
         raise ValueError("view_of_whole_memory(): the memory has another size")
     return tensor_over(like, storage_retain(memory.storage), layout_retain(like.layout),

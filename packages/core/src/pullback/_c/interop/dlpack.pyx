@@ -1,9 +1,9 @@
 # build: small
-"""DLPack: the structs in which array libraries lend memory to each other, in capsules.
+"""DLPack: capsules with a struct by which array libraries share memory.
 
-Whoever takes a capsule's struct renames the capsule to "used_..." and calls the struct's deleter
-when it is done with the memory; the capsule itself calls the deleter if nobody took the struct.
-Everything in a foreign struct is checked before it is believed.
+The consumer of a capsule renames it to "used_..." and calls the struct's deleter when it no longer
+needs the memory; the capsule's destructor calls the deleter if there was no consumer. Every field
+of a foreign struct is checked.
 
 Source: dlpack.h of dmlc/dlpack 1.0, and the array API standard's page on data interchange.
 """
@@ -80,7 +80,7 @@ cdef struct dl_versioned:
 
 
 cdef extern from "Python.h":
-    # Declared for plain pointers: a destructor's capsule must not become a reference again.
+    # Declared for plain pointers: a destructor must not make a new reference to its capsule.
     object PyCapsule_New(void *pointer, const char *name, void (*destructor)(PyObject *) noexcept)
     bint PyCapsule_IsValid(PyObject *capsule, const char *name)
     void *PyCapsule_GetPointer(PyObject *capsule, const char *name) except NULL
@@ -96,7 +96,7 @@ cdef dl_dtype dtypes[PB_NUM_DTYPES]
 
 
 cdef int fill_dtypes() except -1:
-    """Write down each dtype; kinds: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool."""
+    """Fill the table of dtypes; kinds: 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool."""
     cdef int code, kind
     for code, kind in ((PB_BOOL, 6), (PB_U8, 1), (PB_I8, 0), (PB_I16, 0), (PB_I32, 0), (PB_I64, 0),
                        (PB_F16, 2), (PB_BF16, 4), (PB_F32, 2), (PB_F64, 2), (PB_C64, 5),
@@ -113,9 +113,9 @@ fill_dtypes()
 # ---- devices -------------------------------------------------------------------------------------
 
 def device_pair(Tensor self not None):
-    """Return DLPack's (kind, index) of a tensor's device.
+    """Return DLPack's (device type, index) of a tensor's device.
 
-    Raises: ValueError for devices that DLPack does not know.
+    Raises: ValueError for devices that DLPack does not have.
     """
     if device_types()[self.storage.device_type].host:
         return DL_CPU, 0
@@ -125,7 +125,7 @@ def device_pair(Tensor self not None):
 
 
 def device_of_pair(kind, index):
-    """Return the device of DLPack's (kind, index).
+    """Return the device of DLPack's (device type, index).
 
     Raises: BufferError for kinds that no backend serves.
     """
@@ -143,7 +143,7 @@ def is_host_device(where):
 
 
 def stream_of(where):
-    """Return the current stream of a device as DLPack writes it: an address; 1 is the default."""
+    """Return the current stream of a device for DLPack: an address; 1 is the default stream."""
     cdef device found = device_parse(where)
     cdef int ordinal = device_index(found)
     cdef pb_device_type *kind = device_type(found.type_id)
@@ -153,10 +153,10 @@ def stream_of(where):
     return 1 if stream == NULL else <size_t>stream
 
 
-# ---- out -----------------------------------------------------------------------------------------
+# ---- export --------------------------------------------------------------------------------------
 
 cdef void managed_delete(dl_managed *self) noexcept nogil:
-    if Py_IsInitialized():              # a consumer may come after the interpreter's end
+    if Py_IsInitialized():              # a consumer may call it after the interpreter has ended
         with gil:
             storage_release(<pb_storage *>self.context)
     free(self)
@@ -170,7 +170,7 @@ cdef void versioned_delete(dl_versioned *self) noexcept nogil:
 
 
 cdef void capsule_delete(PyObject *capsule) noexcept:
-    """Call the deleter of a struct that nobody took."""
+    """Destructor of a capsule: call the struct's deleter if there was no consumer."""
     cdef dl_managed *managed
     cdef dl_versioned *versioned
     if PyCapsule_IsValid(capsule, MANAGED):
@@ -182,7 +182,7 @@ cdef void capsule_delete(PyObject *capsule) noexcept:
 
 
 cdef void fill_tensor(dl_tensor *out, Tensor self, int64_t *dims) noexcept:
-    """Describe a tensor; `dims` has room for shape and strides."""
+    """Fill a dl_tensor; `dims` has room for shape and strides."""
     cdef int ndim = self.layout.ndim, d
     for d in range(ndim):
         dims[d] = layout_shape(self.layout)[d]
@@ -196,7 +196,7 @@ cdef void fill_tensor(dl_tensor *out, Tensor self, int64_t *dims) noexcept:
 
 
 def export_capsule(Tensor self not None, bint versioned, bint copied):
-    """Return a capsule that lends a tensor's memory, in DLPack's versioned or first form.
+    """Return a capsule that shares a tensor's memory, in DLPack's versioned or first form.
 
     Raises: BufferError when DLPack cannot describe the tensor.
     """
@@ -232,10 +232,10 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
     return PyCapsule_New(old, MANAGED, capsule_delete)
 
 
-# ---- in ------------------------------------------------------------------------------------------
+# ---- import --------------------------------------------------------------------------------------
 
 cdef class Loan:
-    """A struct that was taken; gives the memory back when the last tensor over it dies."""
+    """Owner of an imported struct; calls its deleter when the last storage over it is freed."""
     cdef dl_managed *managed
     cdef dl_versioned *versioned
 
@@ -247,7 +247,7 @@ cdef class Loan:
 
 
 cdef dl_tensor *capsule_tensor(PyObject *capsule, bint *readonly) except NULL:
-    """Return what a capsule lends that nobody took yet; borrowed from the capsule."""
+    """Return the tensor struct of an unused capsule; borrowed from the capsule."""
     cdef dl_versioned *versioned
     if PyCapsule_IsValid(capsule, VERSIONED):
         versioned = <dl_versioned *>PyCapsule_GetPointer(capsule, VERSIONED)
@@ -265,7 +265,7 @@ cdef dl_tensor *capsule_tensor(PyObject *capsule, bint *readonly) except NULL:
 
 
 cdef int take(PyObject *capsule, Loan loan) except -1:
-    """Make a capsule's struct ours: from now on `loan` calls its deleter."""
+    """Consume a capsule: from now on `loan` owns its struct."""
     cdef void *pointer
     if PyCapsule_IsValid(capsule, VERSIONED):
         pointer = PyCapsule_GetPointer(capsule, VERSIONED)
@@ -298,7 +298,7 @@ cdef pb_layout *read_layout(const dl_tensor *source) except NULL:
 
 cdef void *read_address(const dl_tensor *source) except? NULL:
     cdef size_t first = <size_t>source.data + <size_t>source.byte_offset
-    if source.data == NULL:             # fine if there are no elements
+    if source.data == NULL:             # valid if there are no elements
         return NULL
     if first < <size_t>source.data:
         raise ValueError(f"DLPack tensor with byte_offset {source.byte_offset}, beyond the end of "
@@ -307,26 +307,26 @@ cdef void *read_address(const dl_tensor *source) except? NULL:
 
 
 def import_capsule(capsule, where=None):
-    """Return a tensor over the memory that a capsule lends, on host device `where` if it is given.
+    """Return a tensor over the memory of a capsule, on the host device `where` if it is given.
 
-    Raises: RuntimeError for anything that is no capsule or was used before; BufferError and
-    ValueError for memory that tensors cannot describe.
+    Raises: RuntimeError for an object that is not an unused DLPack capsule; BufferError and
+    ValueError for memory that no tensor can represent.
     """
     cdef PyObject *source = <PyObject *>capsule
     cdef Loan loan = Loan()
     cdef bint readonly
     cdef dl_device kind = capsule_tensor(source, &readonly).device
-    cdef device place = device_of_pair(kind.kind, kind.index)
+    cdef device target = device_of_pair(kind.kind, kind.index)
     cdef dl_tensor *lent
     cdef pb_layout *layout
     cdef void *address
     cdef int dtype
     if where is not None and kind.kind != DL_CUDA:
-        place = device_parse(where)
-    device_index(place)                 # may load a backend, which runs other code,
-    lent = capsule_tensor(source, &readonly)    # so make sure that the capsule is still there
+        target = device_parse(where)
+    device_index(target)                # may load a backend, which runs other code,
+    lent = capsule_tensor(source, &readonly)    # so check the capsule again
     dtype = read_dtype(lent.dtype)
     address = read_address(lent)
     layout = read_layout(lent)
     take(source, loan)
-    return foreign_tensor(address, layout, dtype, place, loan, readonly)
+    return foreign_tensor(address, layout, dtype, target, loan, readonly)

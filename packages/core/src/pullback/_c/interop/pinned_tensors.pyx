@@ -1,5 +1,5 @@
 # build: small
-"""Tensors in pinned memory: the host's, which a device reads and writes by itself."""
+"""Tensors in pinned host memory."""
 
 from libc.stdint cimport int64_t
 
@@ -22,7 +22,7 @@ from pullback._c.device.device import known_device_types
 cdef pb_device_type *accelerator(
         object where,
         str missing="Cannot access accelerator device when none is available.") except NULL:
-    """Return the device type that memory is pinned for: of a device, or the one there is."""
+    """Return the device type to pin memory for: of a device argument, or the only one that can."""
     cdef pb_device_type *kind
     cdef int number
     if where is not None:
@@ -44,14 +44,14 @@ cdef pb_device_type *accelerator(
 
 
 def is_pinned(Tensor self not None, device=None):
-    """Return True if the tensor is in pinned memory: of this kind of device, if one is named."""
+    """Return True if the tensor is in pinned memory, of the given device type if there is one."""
     if device is None:
         return self.storage.flags & STORAGE_PINNED != 0
     return bool(is_pinned_for(self.storage, device_types() + device_parse(device).type_id))
 
 
 cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like, bint strided):
-    """Return pinned memory of a tensor's shape; `strided`: with its strides, whatever they are."""
+    """Return a pinned tensor of a tensor's shape; `strided`: with its strides, dense or not."""
     cdef int64_t low, count = like.layout.numel
     cdef size_t nbytes
     cdef PinnedBlock block
@@ -71,7 +71,7 @@ cdef Tensor new_pinned(pb_device_type *kind, int host_type, Tensor like, bint st
 
 
 def pinned_like(Tensor tensor not None):
-    """Return new pinned memory for a copy of a device's tensor; None if the device cannot."""
+    """Return a new pinned tensor for a copy of a device tensor; None if the device cannot pin."""
     cdef pb_device_type *kind = device_types() + tensor.storage.device_type
     from pullback._c.interop.arrays import host_device
     cdef device_class host = host_device()
@@ -81,7 +81,7 @@ def pinned_like(Tensor tensor not None):
 def pinned_copy(Tensor source not None, where):
     """Return a copy of a host tensor in pinned memory, outside the graph.
 
-    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
+    Raises: RuntimeError where no device can pin memory, and for device tensors.
     """
     cdef Tensor out
     require_host(source)
@@ -98,14 +98,14 @@ cdef int require_host(Tensor source) except -1:
 
 
 def pinned_new(Tensor made not None):
-    """Return what a factory has made, in pinned memory, with the same strides.
+    """Return a copy of a factory's result in pinned memory, with the same strides.
 
-    Raises: RuntimeError where there is no device to pin memory for, and for tensors of a device.
+    Raises: RuntimeError where no device can pin memory, and for device tensors.
     """
     cdef Tensor out
     if made.storage.device_type == DEVICE_META:
         return made
-    if made.flags & TENSOR_IS_BATCHED:          # of vmap's random numbers
+    if made.flags & TENSOR_IS_BATCHED:          # random numbers under vmap
         return made.pin_memory()
     require_host(made)
     out = new_pinned(

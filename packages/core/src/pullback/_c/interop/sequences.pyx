@@ -1,4 +1,4 @@
-"""Python numbers in nested sequences: read into tensors, and written out of them."""
+"""Conversion between tensors and nested sequences of Python numbers."""
 
 from cpython.bool cimport PyBool_Check
 from cpython.complex cimport PyComplex_Check
@@ -28,12 +28,12 @@ from pullback._c.interop.arrays import dtype_of_array
 
 # ---- reading -------------------------------------------------------------------------------------
 
-# What a walk over nested sequences has found so far.
+# The state of a traversal of nested sequences.
 cdef class Reading:
     cdef int64_t shape[PB_MAX_NDIM]
-    cdef int ndim               # -1 until the first number is met
-    cdef int code               # the numbers' common dtype; -1: none met yet
-    cdef bint typed             # the dtype is known, numbers are not asked for theirs
+    cdef int ndim               # -1 before the first number
+    cdef int code               # the numbers' common dtype; -1 before the first number
+    cdef bint typed             # the dtype is given, numbers do not determine it
     cdef list numbers           # in row-major order
 
 
@@ -79,7 +79,7 @@ cdef int read_number(Reading reading, object number, int code, int depth) except
 
 
 cdef int read_sequence(Reading reading, object items, int depth) except -1:
-    """Read the items of a list or tuple; the first item met at each depth sets the shape."""
+    """Read the items of a list or tuple; the first one at each depth sets the shape."""
     cdef Py_ssize_t length = len(items), i
     cdef uint32_t turns = 0
     if reading.ndim < 0:
@@ -93,7 +93,7 @@ cdef int read_sequence(Reading reading, object items, int depth) except -1:
     elif length != reading.shape[depth]:
         raise ValueError(f"expected sequence of length {reading.shape[depth]} at dim {depth} "
                          f"(got {length})")
-    for i in range(length):             # reading an item may run code that changes the list
+    for i in range(length):             # reading an item may run code that changes `items`
         poll_signals(&turns)
         if len(items) == length:
             read_item(reading, items[i], depth + 1)
@@ -103,7 +103,7 @@ cdef int read_sequence(Reading reading, object items, int depth) except -1:
 
 
 cdef list listed(object items):
-    """Return a sequence's items; raises if they are more or fewer than its length says."""
+    """Return a sequence's items; raises unless their number is its length."""
     cdef Py_ssize_t length = len(items), count = 0
     cdef list found = [None] * length   # raises MemoryError before anything is read
     for item in items:
@@ -119,7 +119,7 @@ cdef list listed(object items):
 
 
 cdef int read_other(Reading reading, object item, int depth) except -1:
-    """Read what is neither a plain number nor a list: tensors, arrays, other sequences."""
+    """Read an item that is not a Python number or list: a tensor, an array, another sequence."""
     cdef dtype found
     if is_tensor(item):
         if (<Tensor>item).layout.numel != 1:
@@ -144,7 +144,7 @@ cdef int read_other(Reading reading, object item, int depth) except -1:
 
 
 cdef int read_array(Reading reading, object values, int code, int depth) except -1:
-    """Read a NumPy array's values, whose dtype is known."""
+    """Read the values of a NumPy array, whose dtype is given."""
     cdef bint before = reading.typed
     if not before:
         reading.code = code if reading.code < 0 else dtype_promote(reading.code, code)
@@ -204,7 +204,7 @@ def nested_list(Tensor self not None):
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if not device_type(self.storage.device_type).host:
         self = to_device(self, "ref")
-    self = tensor_alias(resolved(self))     # holds the memory whatever runs meanwhile
+    self = tensor_alias(resolved(self))     # keeps the memory alive while other code runs
     return nested(self, <const char *>tensor_data(self), 0)
 
 

@@ -1,1 +1,1 @@
-"""Compiled forward passes, by family."""
+"""Compiled forward passes, by family. They register themselves by name for the op table."""

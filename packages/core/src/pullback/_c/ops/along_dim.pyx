@@ -1,6 +1,6 @@
-"""Forward passes at index tensors and along a dim: index, gather, running sums, sorts.
+"""Forward passes with index tensors, and along a dim: index, gather, cumulative ops, sorts.
 
-They take the calls that need no preparation; all others go to the entry's Python forward pass.
+They handle common calls; others go to the Python forward pass of the entry.
 """
 
 from cpython.list cimport PyList_GET_ITEM
@@ -39,22 +39,22 @@ cdef inline Tensor new_like(Tensor self, int ndim, const int64_t *shape, int dty
 
 
 cdef inline Tensor over(Tensor self, int ndim, const int64_t *shape, const int64_t *strides):
-    """Return the memory of a tensor in another geometry."""
+    """Return a tensor over the same memory with other sizes and strides."""
     return tensor_over(self, storage_retain(self.storage), layout_new(ndim, shape, strides),
                        self.offset)
 
 
 cdef inline bint is_index(Tensor self, Tensor index) noexcept nogil:
-    """True for indices that kernels take as they are."""
+    """True for an index tensor that kernels take without conversion."""
     return index.dtype == PB_I64 and same_device(self, index)
 
 
 # ---- at index tensors ----------------------------------------------------------------------------
 
 cdef list whole_indices(Tensor self, object given):
-    """Return indices of the first dims, all int64 and of one shape; None if they are not so.
+    """Return indices of the first dims, all int64 and of one shape; None for other indices.
 
-    Masks are replaced by the coordinates of the places where they hold.
+    A mask becomes the coordinates of its true elements.
     """
     cdef Tensor index, first = None
     cdef int64_t shape[1]
@@ -89,7 +89,7 @@ cdef list whole_indices(Tensor self, object given):
 
 cdef int indexed_shape(Tensor index, int count, int ndim, const int64_t *sizes,
                        int64_t *shape) noexcept:
-    """Get the shape of the elements at ``count`` indices of the first dims; return its length."""
+    """Compute the shape of the result of ``count`` indices of the first dims; return its length."""
     cdef int d, length = index.layout.ndim
     for d in range(length):
         shape[d] = layout_shape(index.layout)[d]
@@ -152,9 +152,9 @@ cdef object forward_index_backward(Op op, PyObject **args, PyObject *target):
 
 
 cdef Tensor narrowed(Tensor self, Tensor index, int64_t dim):
-    """Return the part of a tensor that has an index's shape, but along dim; None if it is smaller.
+    """Return the part of a tensor with an index's shape, except along dim; None if it is smaller.
 
-    Of no dim if ``dim`` is -1.
+    With ``dim`` -1, of the index's shape in all dims.
     """
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -172,7 +172,7 @@ cdef Tensor narrowed(Tensor self, Tensor index, int64_t dim):
 
 
 cdef int run_with_index(int primitive, int key, PyObject **operands, int64_t dim) except -1:
-    """Run a kernel that checks its index; torch raises RuntimeError where it does not fit."""
+    """Run a kernel that checks its index; IndexError becomes RuntimeError, as in torch."""
     try:
         launch_with_int(primitive, key, operands, 1, 2, dim)
     except IndexError as error:
@@ -181,7 +181,7 @@ cdef int run_with_index(int primitive, int key, PyObject **operands, int64_t dim
 
 
 cdef object forward_gather(Op op, PyObject **args, PyObject *target):
-    """(self, dim, index, sparse_grad): for an index that fits in self but along dim."""
+    """(self, dim, index, sparse_grad): for an index that fits in self, except along dim."""
     cdef Tensor self = <Tensor>args[0], index = <Tensor>args[2], part, out
     cdef PyObject *operands[3]
     cdef int64_t dim
@@ -202,8 +202,7 @@ cdef object forward_gather(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_scatter_add(Op op, PyObject **args, PyObject *target):
-    """(self, dim, index, src), into self: for an index that fits in src, and in self but along dim.
-    """
+    """(self, dim, index, src): for an index that fits in src, and in self except along dim."""
     cdef Tensor self = <Tensor>args[0], index = <Tensor>args[2], source = <Tensor>args[3], part
     cdef PyObject *operands[3]
     cdef int64_t dim
@@ -252,7 +251,7 @@ cdef object forward_index_select(Op op, PyObject **args, PyObject *target):
     return out
 
 
-# ---- elements that are not 0, and the reverse order ----------------------------------------------
+# ---- nonzero and flip ----------------------------------------------------------------------------
 
 cdef object zero = 0
 cdef object no = False
@@ -260,12 +259,12 @@ cdef Op SUM, NE
 
 
 cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
-    """The coordinates of the elements that are not 0."""
+    """nonzero: the coordinates of the elements other than 0."""
     cdef Tensor self = <Tensor>args[0], out
     cdef PyObject *operands[2]
     cdef int64_t shape[2]
     global SUM, NE
-    if SUM is None:                     # ops are not there yet when this module is imported
+    if SUM is None:                     # ops do not exist yet when this module is imported
         SUM, NE = op_named("sum"), op_named("ne")
     shape[0] = value_of(op_call1(SUM, op_call2(NE, self, no if self.dtype == PB_BOOL else zero)))
     shape[1] = self.layout.ndim
@@ -278,7 +277,7 @@ cdef object forward_nonzero(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_reverse(Op op, PyObject **args, PyObject *target):
-    """(self, dims), for a row-major tensor and dims counted from the front."""
+    """flip of (self, dims), for a row-major tensor and dims from 0."""
     cdef Tensor self = <Tensor>args[0], out
     if target != NULL or not self.layout.flags & LAYOUT_CONTIGUOUS:
         return forward_python(op, args, target)
@@ -288,10 +287,10 @@ cdef object forward_reverse(Op op, PyObject **args, PyObject *target):
     return out
 
 
-# ---- adjoints of views ---------------------------------------------------------------------------
+# ---- backward of views ---------------------------------------------------------------------------
 
 cdef object forward_embed(Op op, PyObject **args, PyObject *target):
-    """(self, size, ..): zeros of a size with self in the part that a view would return."""
+    """(self, size, ..): zeros of a size, with self in the part that the view returns."""
     cdef Tensor self = <Tensor>args[0], out, part
     cdef PyObject *where[MAX_ARGS]
     cdef int64_t sizes[PB_MAX_NDIM]
@@ -322,17 +321,17 @@ cdef object forward_triangle(Op op, PyObject **args, PyObject *target):
     out = new_like(self, ndim, layout_shape(self.layout), self.dtype)
     operands[0] = <PyObject *>out
     operands[1] = <PyObject *>self
-    if out.layout.numel != 0:           # beyond the corners nothing changes
+    if out.layout.numel != 0:           # larger diagonals give the same result
         diagonal = max(-layout_shape(self.layout)[ndim - 2],
                        min(diagonal, layout_shape(self.layout)[ndim - 1]))
         launch_with_int(op.primitive, self.dtype, operands, 1, 1, diagonal)
     return out
 
 
-# ---- running results -----------------------------------------------------------------------------
+# ---- cumulative ops ------------------------------------------------------------------------------
 
 cdef object forward_scan(Op op, PyObject **args, PyObject *target):
-    """(self, dim, .., dtype): for floating-point numbers and int64 without a dtype."""
+    """(self, dim, .., dtype): for floating-point numbers and int64, without a dtype argument."""
     cdef Tensor self = <Tensor>args[0], out
     cdef PyObject *operands[2]
     cdef int64_t dim
@@ -353,7 +352,7 @@ cdef object forward_scan(Op op, PyObject **args, PyObject *target):
 # ---- sorts ---------------------------------------------------------------------------------------
 
 cdef Tensor with_last(Tensor self, int64_t dim):
-    """Return the tensor with a dim in the place of the last."""
+    """Return the tensor with a dim exchanged with the last."""
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int last = fetch(self, shape, strides) - 1
@@ -365,7 +364,7 @@ cdef Tensor with_last(Tensor self, int64_t dim):
 
 
 def stable_sort(Tensor self not None, int64_t dim, count, bint descending):
-    """Return the first elements of a stable sort along a dim, or all, and their indices."""
+    """Return values and indices of a stable sort along a dim; the first ``count``, if given."""
     return sorted_lines(self, dim, layout_shape(self.layout)[dim] if count is None else count,
                         descending)
 
@@ -391,7 +390,7 @@ cdef tuple sorted_lines(Tensor self, int64_t dim, int64_t count, bint descending
 
 
 cdef inline bint is_plain_sort(PyObject **args, PyObject *target) noexcept:
-    """True if (self, dim, descending, stable) has dims, an order, and a truth value."""
+    """True for common arguments (self, dim, descending, stable): self with dims, bools."""
     return (target == NULL and (<Tensor>args[0]).layout.ndim > 0
             and dtype_category[(<Tensor>args[0]).dtype] != CATEGORY_COMPLEX
             and isinstance(<object>args[2], bool))
@@ -410,7 +409,7 @@ cdef object forward_sort(Op op, PyObject **args, PyObject *target):
 
 cdef object forward_argsort(Op op, PyObject **args, PyObject *target):
     """(self, dim, descending, stable)."""
-    cdef Tensor self = <Tensor>args[0], out, places
+    cdef Tensor self = <Tensor>args[0], out, lines
     cdef PyObject *operands[2]
     cdef int64_t dim
     if not is_plain_sort(args, target):
@@ -418,16 +417,16 @@ cdef object forward_argsort(Op op, PyObject **args, PyObject *target):
     dim = dim_of(<object>args[1], self.layout.ndim)
     out = new_like(self, self.layout.ndim, layout_shape(self.layout), PB_I64)
     if out.layout.numel != 0:
-        places = with_last(out, dim)
+        lines = with_last(out, dim)
         self = with_last(self, dim)
-        operands[0] = <PyObject *>places
+        operands[0] = <PyObject *>lines
         operands[1] = <PyObject *>self
         launch_with_int(op.primitive, self.dtype, operands, 1, 1, <bint><object>args[2])
     return out
 
 
 cdef object forward_topk(Op op, PyObject **args, PyObject *target):
-    """(self, k, dim, largest, sorted), for a k that fits."""
+    """(self, k, dim, largest, sorted), for a k up to the size of the dim."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t dim, count
     if (target != NULL or self.layout.ndim == 0 or dtype_category[self.dtype] == CATEGORY_COMPLEX

@@ -1,4 +1,4 @@
-"""Forward passes of arithmetic with a rule of its own: powers, differences, squares."""
+"""Forward passes of arithmetic ops with special cases: pow, sub, rsub, square."""
 
 from cpython.object cimport PyObject
 
@@ -13,14 +13,14 @@ from pullback._c.graph.tensor cimport Tensor, is_tensor
 
 
 cdef object forward_conj_physical(Op op, PyObject **args, PyObject *target):
-    """Real tensors are their own conjugate: the very tensor is returned."""
+    """conj_physical; returns a real tensor itself."""
     if dtype_category[(<Tensor>args[0]).dtype] < CATEGORY_COMPLEX and target == NULL:
         return <object>args[0]
     return forward_elementwise(op, args, target)
 
 
 cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
-    """factor * self; with the factor 1 the very tensor."""
+    """factor * self; for the factor 1 self itself."""
     cdef PyObject *values[2]
     if args[1] == ONE:
         return <object>args[0]
@@ -33,7 +33,7 @@ cdef object forward_scaled(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_pow(Op op, PyObject **args, PyObject *target):
-    """self ** other; a number must fit the dtype of integers and of 16-bit floats."""
+    """self ** other; raises for a number that integers or 16-bit floats cannot hold."""
     cdef object exponent = <object>args[1]
     cdef Tensor base
     if not is_tensor(exponent) and is_tensor(<object>args[0]):
@@ -51,7 +51,7 @@ cdef object forward_pow(Op op, PyObject **args, PyObject *target):
 
 
 cdef object bool_power(Tensor self, object exponent, PyObject *target):
-    """The powers 1 and 0, which are all that bools have."""
+    """The powers of bools, for the exponents 1 and 0 only."""
     cdef Tensor out = cast_tensor(self, PB_BOOL) if target == NULL else <Tensor>target
     if not exponent:
         fill_with(out, True)
@@ -65,7 +65,7 @@ cdef inline bint is_bool(PyObject *value) noexcept:
 
 
 cdef object forward_sub(Op op, PyObject **args, PyObject *target):
-    """self - alpha * other; bools have no difference."""
+    """self - alpha * other; raises for bools."""
     if is_bool(args[0]) or is_bool(args[1]):
         if is_bool(args[0]) and is_bool(args[1]):
             raise RuntimeError("Subtraction, the `-` operator, with two bool tensors is not "
@@ -86,7 +86,7 @@ cdef object forward_rsub(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_square(Op op, PyObject **args, PyObject *target):
-    """x * x; of bools as integers, as a power of 2 of them."""
+    """x * x; of bools as integers, as pow(x, 2)."""
     cdef PyObject *values[1]
     cdef Tensor self = <Tensor>args[0]
     if self.dtype != PB_BOOL:

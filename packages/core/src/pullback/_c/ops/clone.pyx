@@ -1,4 +1,4 @@
-"""Copies, the order of dims they get, and what copies only where it must: contiguous, reshape."""
+"""Copies, memory formats, and ops that copy only where necessary: contiguous, to, reshape."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -34,7 +34,7 @@ cdef class memory_format:
     pullback.channels_last
     """
     cdef readonly str name
-    cdef int channels_rank              # dims of a tensor whose channels come last; 0: row by row
+    cdef int channels_rank              # number of dims of channels-last tensors; 0: row-major
 
     def __repr__(self):
         return f"pullback.{self.name}"
@@ -67,7 +67,7 @@ cdef memory_format format_of(object value, str op):
 
 
 cdef pb_layout *format_layout(memory_format order, int ndim, const int64_t *shape) except NULL:
-    """Return the layout without gaps of a shape in a format; owned."""
+    """Return the dense layout of a shape in a memory format; owned."""
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int64_t stride = 1
     cdef int d
@@ -99,7 +99,7 @@ def format_strides(shape, order):
 
 
 cdef bint in_format(Tensor self, memory_format order) except -1:
-    """True if the elements lie in this order without gaps; dims of one element do not count."""
+    """True if a tensor is dense in a memory format; dims of one element do not count."""
     cdef pb_layout *layout
     cdef int d
     cdef bint same = True
@@ -117,7 +117,7 @@ cdef bint in_format(Tensor self, memory_format order) except -1:
 
 
 def is_contiguous(Tensor self not None, memory_format=None):
-    """Return True if the elements lie row by row without gaps, or so in a memory format."""
+    """Return True if the tensor is dense and row-major, or in the given memory format."""
     if memory_format is None:
         return self.layout.flags & LAYOUT_CONTIGUOUS != 0
     return bool(in_format(self, format_of(memory_format, "is_contiguous")))
@@ -126,7 +126,7 @@ def is_contiguous(Tensor self not None, memory_format=None):
 # ---- copies --------------------------------------------------------------------------------------
 
 cdef object forward_clone(Op op, PyObject **args, PyObject *target):
-    """A copy: in the order of a dense tensor's dims, or in a memory format."""
+    """A copy: with the order of dims of a dense tensor, or in a memory format."""
     cdef Tensor self = <Tensor>args[0]
     cdef memory_format order
     cdef Tensor out
@@ -142,9 +142,9 @@ cdef object forward_clone(Op op, PyObject **args, PyObject *target):
 
 
 def clone_to_write(Tensor self not None):
-    """Return a copy that stands where the tensor stands in the graph, to be written at once.
+    """Return a copy with the tensor's history, which the caller must write in place immediately.
 
-    What is written gets one node, as one operation has, not a second one for the copy.
+    So the copy and the write together record one node.
     """
     cdef pb_state *state = thread_state()
     cdef bint enabled = state.grad_enabled
@@ -163,7 +163,7 @@ def clone_to_write(Tensor self not None):
 
 
 cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
-    """The tensor itself if it lies in the wanted format already, else a copy that does."""
+    """The tensor itself if it is in the wanted format, else a copy that is."""
     cdef Tensor self = <Tensor>args[0]
     cdef PyObject *step[2]
     cdef memory_format order = _contiguous
@@ -179,10 +179,7 @@ cdef object composite_contiguous(Op op, PyObject **args, PyObject *target):
 
 
 cdef object composite_depending(Op op, PyObject **args, PyObject *target):
-    """(self, other): self, which depends on other with the derivative 0.
-
-    Only where that is recorded is there anything to do.
-    """
+    """(self, other): self, with a dependency on other of derivative 0, if that is recorded."""
     if not thread_state().grad_enabled:
         return <object>args[0]
     nothing = op_named("mul")(op_named("sign")(<object>args[1]), 0)
@@ -197,7 +194,7 @@ cdef object forward_cast(Op op, PyObject **args, PyObject *target):
 
 
 cdef object moved(Tensor self, object where, object non_blocking):
-    """Return the tensor on a device: itself if it is there already."""
+    """Return the tensor on a device: itself if it is on that device."""
     cdef PyObject *step[3]
     cdef device to
     if where is None:
@@ -216,8 +213,8 @@ cdef object moved(Tensor self, object where, object non_blocking):
 cdef object composite_to(Op op, PyObject **args, PyObject *target):
     """(self, target, other, non_blocking, copy, dtype, device, memory_format), as torch reads them.
 
-    `target` and `other` may be a dtype, a device or a tensor that has both; a bool in the place of
-    `other` is `non_blocking`, and what follows it is `copy`.
+    `target` and `other` may be a dtype, a device or a tensor that has both; if `other` is a bool it
+    is `non_blocking`, and the next argument is `copy`.
     """
     cdef Tensor self = <Tensor>args[0]
     cdef object wanted = <object>args[5], where = <object>args[6], out
@@ -259,13 +256,13 @@ cdef Op VIEW
 
 
 def install():
-    """Look up the op that reshape is made of."""
+    """Look up the op that reshape calls."""
     global VIEW
     VIEW = op_named("view")
 
 
 cdef object forward_unsafe_view(Op op, PyObject **args, PyObject *target):
-    """A new shape over memory that nothing else uses: the result counts as no view."""
+    """A new shape over memory that nothing else uses: the result is not a view."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]

@@ -1,4 +1,4 @@
-"""New tensors: uninitialised memory, single values, casts and moves between devices."""
+"""New tensors: factories, single values, joins, aliases, and copies between devices."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -33,7 +33,7 @@ from pullback._c.base.types cimport (
 
 cdef int ARANGE = primitive_id("arange")
 cdef int LINSPACE = primitive_id("linspace")
-cdef int64_t LARGE = <int64_t>1 << 60   # so that sums of numbers below it fit
+cdef int64_t LARGE = <int64_t>1 << 60   # sums of numbers below it do not overflow
 
 cdef int device_argument(object where, int *type_id, int *ordinal) except -1:
     """Read a device argument; None is the default device."""
@@ -122,7 +122,7 @@ def copy_raw(Tensor out not None, Tensor source not None, bint non_blocking=Fals
 def join_raw(list parts not None, int64_t dim, bint stacked):
     """Return tensors joined along a dim, or stacked along a new one, outside the graph.
 
-    None unless they are of one dtype, on one device and alike but for the size along the dim.
+    None unless they have one dtype, device and shape, except for the size along the dim.
 
     Raises: RuntimeError where a new dim is one too many.
     """
@@ -156,7 +156,7 @@ def join_raw(list parts not None, int64_t dim, bint stacked):
         shape[d] = length if d == dim else layout_shape(first.layout)[d - (stacked and d > dim)]
     out = tensor_new(layout_contiguous(ndim, shape), first.dtype, first.storage.device_type,
                      first.storage.device_index)
-    for d in range(ndim - stacked):     # a part of the result has the strides of the whole
+    for d in range(ndim - stacked):     # a part of the result has the result's strides
         strides[d] = layout_strides(out.layout)[d + (stacked and d >= dim)]
     for item in parts:
         part = <Tensor>item
@@ -195,7 +195,7 @@ def to_device(Tensor source not None, where, bint non_blocking=False):
 
 
 cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
-    """out = source over devices: packed on the source's side, moved, unpacked on the other."""
+    """out = source between devices: packed on the source's device, copied, then unpacked."""
     cdef Tensor staged, landed
     if out.storage.device_type == DEVICE_META:
         return 0
@@ -219,14 +219,14 @@ cdef int cross_copy(Tensor out, Tensor source, bint non_blocking) except -1:
 
 
 cdef bint same_dense_order(Tensor out, Tensor source) noexcept:
-    """True if the bytes of two tensors of one dtype are in the same order, without gaps."""
+    """True if two tensors of one dtype are dense, with the same order of elements."""
     return (not out.flags & TENSOR_LAZY and source.layout.flags & LAYOUT_DENSE != 0
             and layout_same_shape(out.layout, source.layout)
             and layout_same_strides(out.layout, source.layout))
 
 
 cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
-    """Move bytes that lie alike between two devices; at most one step through the host."""
+    """Copy the bytes of tensors of `same_dense_order` between devices, perhaps through the host."""
     cdef pb_device_type *to = device_type(out.storage.device_type)
     cdef pb_device_type *origin = device_type(source.storage.device_type)
     cdef size_t nbytes = out.layout.numel * dtype_itemsize[out.dtype]
@@ -244,7 +244,7 @@ cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
         try:
             copy_polled(<char *>tensor_data(out), <const char *>tensor_data(source), nbytes)
         except BaseException:
-            out.storage.version += 1    # some of it is written
+            out.storage.version += 1    # it is partly written
             raise
     elif to.host:
         failed = origin.backend.copy_bytes(
@@ -277,7 +277,7 @@ cdef int move_bytes(Tensor out, Tensor source, bint non_blocking) except -1:
 
 
 cdef int later(pb_device_type *kind, Tensor host, bint non_blocking) noexcept:
-    """Return PB_NON_BLOCKING where a copy from or to a host tensor need not be waited for."""
+    """Return PB_NON_BLOCKING for an asynchronous copy from or to pinned memory, else 0."""
     if non_blocking and kind.backend.flags & PB_BACKEND_ASYNC and is_pinned_for(host.storage, kind):
         return PB_NON_BLOCKING
     return 0
@@ -312,24 +312,24 @@ def item(Tensor self not None):
     return scalar_of(self, value)
 
 
-# ---- factories: the common calls; their entries have Python functions for the rest ---------------
+# ---- factories: common calls; the entries have Python functions for others -----------------------
 
 cdef inline bint is_plain(PyObject **args, int absent, int requires_grad) noexcept:
-    """True without the argument `absent`, for a result that requires no gradient.
+    """True for a call without the argument `absent`, ``pin_memory`` and ``requires_grad``.
 
-    Before that last argument comes ``pin_memory``, which is no common call either.
+    ``pin_memory`` is the argument before `requires_grad`.
     """
     return (<object>args[absent] is None and <object>args[requires_grad] is False
             and <object>args[requires_grad - 1] is False)
 
 
 cdef int code_or(object dtype, int otherwise) except -1:
-    """Return the code of the wanted dtype, if one is wanted."""
+    """Return the code of a dtype argument, or `otherwise` for None."""
     return otherwise if dtype is None else dtype_code(dtype, "empty")
 
 
 cdef object factory(Op op, PyObject **args, object value):
-    """(size, out, dtype, layout, device, pin_memory, requires_grad), filled unless with None."""
+    """(size, out, dtype, layout, device, pin_memory, requires_grad); fills with `value`, if any."""
     cdef Tensor out
     if not is_plain(args, 1, 6):
         return composite_python(op, args)
@@ -427,9 +427,9 @@ cdef object composite_arange(Op op, PyObject **args, PyObject *target):
 
 
 def line(Tensor out not None, double start, double end):
-    """Fill a vector of floating-point numbers with numbers at equal distances; returns it.
+    """Fill a floating-point vector with equally spaced numbers; returns it.
 
-    The ends and the distance are rounded to the dtype that the vector's numbers are computed in.
+    The ends and the step are rounded to the vector's compute dtype.
     """
     cdef PyObject *operands[1]
     cdef pb_param params[3]

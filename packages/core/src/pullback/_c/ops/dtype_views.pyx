@@ -1,7 +1,7 @@
 # build: small
-"""Forward passes of views that read the same bytes as other numbers.
+"""Forward passes of views that interpret the same memory in another way.
 
-As real and imaginary parts, as bits of another dtype, or as their conjugates and negatives.
+As real and imaginary parts, as another dtype, or as lazy conjugates and negatives.
 """
 
 from cpython.object cimport PyObject
@@ -60,7 +60,7 @@ cdef object forward_view_as_complex(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_conj_view(Op op, PyObject **args, PyObject *target):
-    """The conjugates of complex numbers, computed where they are read."""
+    """The lazy conjugate of a complex tensor."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor view
     if dtype_category[self.dtype] < CATEGORY_COMPLEX:
@@ -71,7 +71,7 @@ cdef object forward_conj_view(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_neg_view(Op op, PyObject **args, PyObject *target):
-    """The negatives, computed where they are read."""
+    """The lazy negative."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor view
     if self.dtype == PB_BOOL:
@@ -82,7 +82,7 @@ cdef object forward_neg_view(Op op, PyObject **args, PyObject *target):
 
 
 cdef object composite_conj(Op op, PyObject **args, PyObject *target):
-    """Real tensors are their own conjugate: the very tensor is returned. Formulas pass numbers."""
+    """conj; returns a real tensor itself. The argument may be a number, in formulas."""
     if not is_tensor(<object>args[0]):
         return (<object>args[0]).conjugate()
     if dtype_category[(<Tensor>args[0]).dtype] < CATEGORY_COMPLEX:
@@ -91,12 +91,12 @@ cdef object composite_conj(Op op, PyObject **args, PyObject *target):
 
 
 cdef object composite_resolve_conj(Op op, PyObject **args, PyObject *target):
-    """The tensor itself, or a copy if its elements are the conjugates of its memory."""
+    """The tensor itself, or a copy of a lazy conjugate."""
     return copy_of(op, args, TENSOR_CONJ)
 
 
 cdef object composite_resolve_neg(Op op, PyObject **args, PyObject *target):
-    """The tensor itself, or a copy if its elements are the negatives of its memory."""
+    """The tensor itself, or a copy of a lazy negative."""
     return copy_of(op, args, TENSOR_NEG)
 
 
@@ -110,13 +110,13 @@ cdef Op CONJ_VIEW
 
 
 def install():
-    """Look up the op that conj is made of."""
+    """Look up the op that conj calls."""
     global CONJ_VIEW
     CONJ_VIEW = op_named("_conj")
 
 
 cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
-    """(self, dtype): the same bytes read as another dtype; the last dim gets longer or shorter."""
+    """(self, dtype): the same bytes as another dtype; the last dim is scaled by the itemsizes."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -161,7 +161,7 @@ cdef object forward_bitcast(Op op, PyObject **args, PyObject *target):
 
 
 cdef Tensor reread(Tensor self, pb_layout *layout, int64_t offset, int dtype):
-    """Return the memory as numbers of another kind: no view, since no history leads to it."""
+    """Return a tensor of another dtype over the same memory: no view, since it has no history."""
     return tensor_wrap(storage_retain(self.storage), layout, offset, dtype)
 
 

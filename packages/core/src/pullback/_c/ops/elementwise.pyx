@@ -36,7 +36,7 @@ cdef int ADDCMUL = primitive_id("addcmul")
 # ---- operands ------------------------------------------------------------------------------------
 
 cdef object fill_operand(operand *primitive, object value, int dtype, Tensor leader):
-    """Describe one operand in the compute dtype; returns what must stay alive."""
+    """Fill one operand, cast to the compute dtype; returns the owner of its memory."""
     cdef Tensor tensor
     if not is_tensor(value):
         primitive.tensor = NULL
@@ -102,9 +102,9 @@ cdef object forward_elementwise(Op op, PyObject **args, PyObject *target):
 
 
 cdef inline int unconverted(Op op, Tensor a) noexcept:
-    """Return the dtype of a result of operands that all have the dtype of `a`, a dense tensor.
+    """Return the result's dtype for operands that all have the dtype of `a`, a dense tensor.
 
-    -1 if it must be converted, or if that takes a closer look.
+    -1 where operands must be cast, or further checks are needed.
     """
     if not op.dtypes & (<uint32_t>1 << a.dtype) or not a.layout.flags & LAYOUT_DENSE:
         return -1
@@ -118,21 +118,21 @@ cdef inline int unconverted(Op op, Tensor a) noexcept:
 
 
 cdef inline bint same_dtype_and_device(Tensor a, Tensor b) noexcept nogil:
-    """True if both have one dtype and are on one device."""
+    """True if both have one dtype and device."""
     return (a.dtype == b.dtype and same_device(a, b))
 
 
 cdef inline bint same_layout(pb_layout *a, pb_layout *b) noexcept nogil:
-    """True if both have one shape and lie in memory in one order."""
+    """True if both have the same shape, and the same order of elements in memory."""
     return a == b or (a.flags & b.flags & LAYOUT_CONTIGUOUS != 0 and layout_same_shape(a, b))
 
 
-cdef object one = 1                     # the interned int, which defaults are too
+cdef object one = 1                     # the interned int, identical to defaults of entries
 cdef PyObject *ONE = <PyObject *>one
 
 
 cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
-    """Raise unless alpha is a number that the operands' dtype can hold."""
+    """Raise unless alpha is a number that the operands' dtype can represent."""
     cdef int compute = common_dtype(values, 2)
     cdef int kind = dtype_of_scalar(alpha)
     if kind < 0:
@@ -148,7 +148,7 @@ cdef int check_factor(Op op, PyObject **values, object alpha) except -1:
 
 
 cdef bint has_scaled_sum(Op op, PyObject **values, PyObject *alpha) noexcept:
-    """True if the device has a kernel that adds a product of the two's dtype, or subtracts it."""
+    """True if the device has a kernel of addcmul for both operands' dtype."""
     cdef Tensor a, b
     cdef pb_device_type *device
     if not (is_tensor(<object>values[0]) and is_tensor(<object>values[1])):
@@ -164,7 +164,7 @@ cdef bint has_scaled_sum(Op op, PyObject **values, PyObject *alpha) noexcept:
 
 
 cdef object scaled_sum(Op op, PyObject **values, object alpha, PyObject *target):
-    """Return self + alpha * other of floats, or their difference, in one pass."""
+    """Return self + alpha * other of floats, or self - alpha * other, by one kernel."""
     cdef PyObject *four[MAX_ELEMENTWISE]
     cdef bint whole = dtype_category[dtype_of_scalar(alpha)] <= CATEGORY_INTEGRAL
     cdef object factor = int(alpha) if whole else float(alpha)
@@ -197,7 +197,7 @@ cdef object scale_operand(Op op, PyObject **values, object alpha):
 
 
 cdef int result_dtypes(Op op, PyObject **values, int count, int *out_dtype) except -1:
-    """Return the compute dtype; `out_dtype` gets the result's."""
+    """Return the compute dtype; sets `out_dtype` to the result's."""
     cdef int compute, skip = 1 if op.promote == PROMOTE_WHERE else 0
     compute = common_dtype(values + skip, count - skip)
     if op.promote == PROMOTE_FLOAT and dtype_category[compute] < CATEGORY_FLOATING:
@@ -245,7 +245,7 @@ cdef object run_general(Op op, int primitive, PyObject **values, int count, PyOb
 
 cdef object into_target(int primitive, Tensor target, operand *inputs, int count, int compute,
                         int out_dtype):
-    """Run into an existing tensor: its shape and dtype must take the result."""
+    """Run into an existing tensor; raises unless its shape and dtype take the result."""
     cdef pb_layout *layout = elementwise_layout(inputs, count)
     cdef Tensor out
     cdef int i
@@ -282,12 +282,12 @@ cdef object into_target(int primitive, Tensor target, operand *inputs, int count
 forward_register("elementwise", forward_elementwise)
 
 
-# ---- elementwise ops with a rule of their own ----------------------------------------------------
+# ---- where, masked_fill, copy --------------------------------------------------------------------
 
 cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor like):
-    """Run `where` over operands in the dtype of `like`, one of them; None if it takes more.
+    """Run `where` on operands of the dtype of `like`, one of them; None for any other call.
 
-    The other one may be a number, or a tensor of the same dtype and shape.
+    The other operand may be a number, or a tensor of the same dtype and shape.
     """
     cdef operand inputs[3]
     cdef PyObject *value
@@ -318,7 +318,7 @@ cdef object choose(Op op, Tensor mask, PyObject *first, PyObject *second, Tensor
 
 
 cdef object forward_where(Op op, PyObject **args, PyObject *target):
-    """self or other by a condition; the positions where it holds if only that is given."""
+    """self or other by a condition; with the condition alone, the indices where it is true."""
     cdef int code = (<Tensor>args[0]).dtype
     if <object>args[1] is None and <object>args[2] is None:
         return op_named("nonzero")(<object>args[0], as_tuple=True)
@@ -341,7 +341,7 @@ cdef object forward_where(Op op, PyObject **args, PyObject *target):
 
 
 cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
-    """(self, mask, value): value where the mask holds, in the dtype of self."""
+    """(self, mask, value): value where the mask is true, in the dtype of self."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor mask = <Tensor>args[1]
     cdef Tensor out
@@ -378,7 +378,7 @@ cdef object forward_masked_fill(Op op, PyObject **args, PyObject *target):
 
 
 cdef object fill_cast(Tensor self, object value):
-    """Set every element to a number that is cast as a tensor would be."""
+    """Set every element to a number, cast like a 0-d tensor."""
     from pullback._c.ops.create import fill_tensor
     if PyComplex_Check(value) and dtype_category[self.dtype] != CATEGORY_COMPLEX:
         value = value != 0 if self.dtype == PB_BOOL else value.real

@@ -1,4 +1,4 @@
-"""Indexing: ints, slices, None and ... become views here; tensors go to the op `index`."""
+"""Indexing with [ ]: ints, slices, None and ... become views; tensors go to the op `index`."""
 
 from cpython.number cimport PyIndex_Check, PyNumber_Index
 from cpython.object cimport PyObject
@@ -24,7 +24,7 @@ cdef Op SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY, INDEX
 
 
 def install():
-    """Look up the ops that indexing is made of."""
+    """Look up the ops that indexing calls."""
     global SELECT, SLICE, UNSQUEEZE, ALIAS, FILL, COPY, INDEX
     SELECT, SLICE = op_named("select"), op_named("slice")
     UNSQUEEZE, ALIAS = op_named("unsqueeze"), op_named("alias")
@@ -53,7 +53,7 @@ cdef object one = 1                     # the interned int, which defaults are t
 
 
 cdef object slice_dim(Tensor self, int where, object bounds, bint always=False):
-    """self[bounds] along a dim; the tensor itself for a bare ``:``, unless told otherwise."""
+    """self[bounds] along a dim; for ``:`` the tensor itself, unless ``always``."""
     cdef PyObject *args[5]
     cdef object dim = where
     cdef object start = as_bound(<object>(<PySliceObject *>bounds).start)
@@ -90,7 +90,7 @@ cdef object unsqueeze(Tensor self, int where):
 
 
 cdef int dims_used(object item) except -1:
-    """Return how many dims one part of a key takes."""
+    """Return the number of dims that one item of a key indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if is_tensor(item) and (<Tensor>item).dtype == 0:
@@ -99,7 +99,7 @@ cdef int dims_used(object item) except -1:
 
 
 cdef dict noted(dict advanced, int dim, object item):
-    """Add an item that is not basic to those before, of which there may be none."""
+    """Add an advanced item to the mapping, which is None before the first."""
     if advanced is None:
         return {dim: item}
     advanced[dim] = item
@@ -109,7 +109,7 @@ cdef dict noted(dict advanced, int dim, object item):
 cdef tuple basic_part(Tensor self, tuple key):
     """Apply ints, slices, None and ...; return (view, {dim: index tensor or bool} or None).
 
-    Items that are not basic keep their dim and are returned in the mapping.
+    Advanced items keep their dim and are returned in the mapping.
     """
     cdef object result = self
     cdef dict advanced = None
@@ -152,7 +152,7 @@ cdef tuple basic_part(Tensor self, tuple key):
 
 
 cdef int check_left(Tensor self, object item, int dim) except -1:
-    """Raise for a part of a key that lies behind the last dim: each ... takes all free dims."""
+    """Raise for an item of a key past the last dim: each ... takes all remaining dims."""
     if dim + dims_used(item) > self.layout.ndim and type(item) is not int:
         raise IndexError(f"too many indices for tensor of dimension {self.layout.ndim} (got "
                          f"{dim + dims_used(item)})")
@@ -169,14 +169,14 @@ cdef int check_mask(Tensor mask, Tensor self, int dim) except -1:
     return 0
 
 
-# Set by bind(): prepares odd keys, and runs the part with index tensors.
+# Set by bind(): normalizes other keys, and runs advanced indexing.
 cdef object normalize_key = None
 cdef object advanced_getitem = None
 cdef object advanced_setitem = None
 
 
 def bind(normalize, read, write):
-    """Install what handles lists, arrays and index tensors."""
+    """Install the functions for lists, arrays and index tensors."""
     global normalize_key, advanced_getitem, advanced_setitem
     normalize_key = normalize
     advanced_getitem = read
@@ -184,7 +184,7 @@ def bind(normalize, read, write):
 
 
 cdef bint is_plain(object key) noexcept:
-    """True for a tuple of ints, slices, None and ..., which needs no preparation."""
+    """True for a tuple of ints, slices, None and ..., which needs no normalization."""
     if type(key) is not tuple:
         return False
     for item in <tuple>key:
@@ -194,7 +194,7 @@ cdef bint is_plain(object key) noexcept:
 
 
 cdef bint are_indices(Tensor self, tuple key) except -1:
-    """True for a tuple of index tensors and masks that the op `index` takes as they are."""
+    """True for a tuple of index tensors and masks that the op `index` takes."""
     cdef Tensor index
     cdef int used = 0
     if self.flags & TENSOR_IS_BATCHED:
@@ -219,7 +219,7 @@ cdef bint are_indices(Tensor self, tuple key) except -1:
 
 
 cdef tuple part_of(Tensor self, object key):
-    """Return what ``basic_part`` does, for any key."""
+    """Return the result of ``basic_part`` for any key."""
     return basic_part(self, key if is_plain(key) else normalize_key(self, key))
 
 
@@ -254,7 +254,7 @@ cdef int setitem(Tensor self, object key, object value) except -1:
     cdef PyObject *args[3]
     value = assigned_value(self, value)
     if key is False:
-        return 0                        # nothing is chosen, and as in torch any value will do
+        return 0                        # an empty selection: as in torch, any value is accepted
     if key is True:
         part = unsqueeze(self, 0)
     elif type(key) is int:
@@ -276,18 +276,18 @@ cdef int setitem(Tensor self, object key, object value) except -1:
 
 
 cdef object assigned_value(Tensor self, object value):
-    """Return a tensor or a Python number to be assigned."""
+    """Convert the value of an assignment to a tensor or a Python number."""
     if is_tensor(value) or dtype_of_scalar(value) >= 0:
         return value
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        value = value.item()            # NumPy's numbers
+        value = value.item()            # NumPy numbers
         if dtype_of_scalar(value) >= 0:
             return value
     raise TypeError(f"can't assign a {type(value).__name__} to a {dtype_object(self.dtype)} tensor")
 
 
 cdef object fitted(Tensor value, Tensor part):
-    """Return a value without leading dims of one element, in the shape of the part it goes to."""
+    """Return a value in the shape of the part that it is assigned to."""
     cdef int d, extra = value.layout.ndim - part.layout.ndim
     if layout_same_shape(value.layout, part.layout):
         return value

@@ -1,4 +1,4 @@
-"""Tensors that change shape, strides or memory in place: ``transpose_``, ``resize_``, ``set_``."""
+"""In-place metadata ops, which change shape, strides or memory: ``transpose_``, ``resize_``."""
 
 import math
 
@@ -28,7 +28,7 @@ __all__ = ["resize"]
 
 
 cdef object run_metadata(Op op, PyObject **args):
-    """Run the in-place form of a view: the first argument becomes what the view would be."""
+    """Run the in-place form of a view op: the first argument becomes the view."""
     cdef pb_state *state = thread_state()
     cdef Tensor target = <Tensor>args[0]
     cdef Tensor view
@@ -47,7 +47,7 @@ cdef object run_metadata(Op op, PyObject **args):
 
 
 cdef int become(Op op, Tensor target, Tensor view) except -1:
-    """Give a tensor the geometry, memory, history and lifts of another."""
+    """Give a tensor the sizes, strides, memory, history and wrapper state of another."""
     bump_version(target, op.id)
     set_memory(target, storage_retain(view.storage), layout_retain(view.layout), view.offset)
     target.flags = target.flags & ~TENSOR_LAZY | view.flags & TENSOR_LAZY
@@ -65,7 +65,7 @@ cdef int become(Op op, Tensor target, Tensor view) except -1:
 
 cdef int set_memory(Tensor target, pb_storage *storage, pb_layout *layout,
                     int64_t offset) except -1:
-    """Put a tensor elsewhere in memory; steals both counts."""
+    """Replace a tensor's storage and layout; steals both counts."""
     storage_release(target.storage)
     layout_release(target.layout)
     target.storage = storage
@@ -77,10 +77,10 @@ cdef int set_memory(Tensor target, pb_storage *storage, pb_layout *layout,
 
 
 def resize(Tensor self not None, size, strides=None):
-    """Change the shape in place, in more memory where it needs more; returns the tensor.
+    """Change the shape in place, in larger memory where necessary; returns the tensor.
 
-    Without strides the elements lie row by row, and the same shape changes nothing. Tensors that
-    share the memory keep what they have when this one gets more.
+    Without strides the result is row-major, and the same shape changes nothing. Tensors that share
+    the memory keep the old one when this tensor gets larger memory.
     """
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t steps[PB_MAX_NDIM]
@@ -122,7 +122,7 @@ def resize(Tensor self not None, size, strides=None):
 
 
 cdef object resized_batch(Tensor self, size):
-    """Return the elements of what stands for one of a batch in another shape, and more of them."""
+    """Return a batched tensor resized, with more elements where necessary."""
     flat = op_named("reshape")(self, (-1,))
     count = math.prod(size) if isinstance(size, tuple) else size
     if count > flat.shape[0]:
@@ -132,7 +132,7 @@ cdef object resized_batch(Tensor self, size):
 
 
 cdef pb_storage *grown(pb_storage *before, int64_t nbytes) except NULL:
-    """Return more memory that begins with what is in a storage; owned."""
+    """Return a larger storage that begins with the bytes of another; owned."""
     cdef pb_storage *storage
     cdef Tensor source, target
     if before.owner != NULL or (before.memory != NULL and before.memory.owner != NULL):

@@ -20,7 +20,7 @@ cdef int MUL = primitive_id("mul")
 
 
 cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
-    """Both factors need one dtype, which the op takes, and one device."""
+    """Raise unless both factors have one device and one dtype that the op supports."""
     if a.dtype != b.dtype:
         raise RuntimeError(f"{op.name}(): expected m1 and m2 to have the same dtype, but got: "
                            f"{dtype_object(a.dtype).name} != {dtype_object(b.dtype).name}")
@@ -33,7 +33,7 @@ cdef int same_kind(Op op, Tensor a, Tensor b) except -1:
 
 # ---- the kernel call -----------------------------------------------------------------------------
 
-# One operand as the kernel sees it: three dims, whatever the tensor has.
+# One operand of the kernel, which takes three dims.
 cdef struct factor:
     int64_t shape[3]
     int64_t strides[3]
@@ -177,7 +177,7 @@ cdef object forward_dot(Op op, PyObject **args, PyObject *target):
 # ---- beta * self + alpha * (mat1 @ mat2) ---------------------------------------------------------
 
 cdef object as_factor(Op op, object value, str name, int dtype):
-    """Read alpha or beta; integer dtypes cut it to an integer."""
+    """Read alpha or beta; truncates it to an integer for integer dtypes."""
     if dtype_of_scalar(value) < 0:
         raise TypeError(f"{op.name}(): argument '{name}' must be Number, not "
                         f"{type(value).__name__}")
@@ -196,7 +196,7 @@ cdef Tensor scaled_into(Tensor out, Tensor source, object factor):
 
 
 cdef int check_added(Op op, Tensor self, Tensor out) except -1:
-    """The first operand must have the product's dtype and device, and expand to its shape."""
+    """Raise unless self has the product's dtype and device, and expands to its shape."""
     cdef int64_t wanted
     cdef int d
     if self.dtype != out.dtype:
@@ -220,7 +220,7 @@ cdef int check_added(Op op, Tensor self, Tensor out) except -1:
 
 
 cdef object forward_addmm(Op op, PyObject **args, PyObject *target):
-    """(self, mat1, mat2, beta, alpha); with beta = 0, self is not even read."""
+    """(self, mat1, mat2, beta, alpha); with beta = 0, self is not read."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor a = <Tensor>args[1]
     cdef Tensor b = <Tensor>args[2]

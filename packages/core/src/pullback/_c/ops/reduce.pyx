@@ -1,4 +1,4 @@
-"""Forward passes of reductions."""
+"""Forward passes of reductions, of softmax and its like, and of the backward of reductions."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -64,7 +64,7 @@ cdef Tensor reduce_into(int primitive, int key, Tensor self, unsigned long long 
 
 cdef Tensor reduce_to(int primitive, int key, Tensor self, unsigned long long mask,
                       pb_layout *layout, int out_dtype):
-    """As reduce_into, with the result's contiguous layout given; steals it."""
+    """As reduce_into, with the result's contiguous layout, whose count it steals."""
     cdef int64_t full[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
     cdef int d, ndim = self.layout.ndim
@@ -136,7 +136,7 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
     if dtype_category[code] < CATEGORY_FLOATING:
         raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a "
                            f"floating point or complex dtype. Got: {dtype_object(code).name}")
-    work = code if code >= PB_F32 else PB_F32       # half sums overflow before the division
+    work = code if code >= PB_F32 else PB_F32       # 16-bit sums overflow before the division
     if self.dtype != work:
         self = cast_tensor(self, work)
     out = reduce_into(op.primitive, work, self, mask, keepdim, work)
@@ -153,7 +153,7 @@ cdef object forward_mean(Op op, PyObject **args, PyObject *target):
 
 cdef unsigned long long broadcast_mask(const pb_layout *layout, const int64_t *shape,
                                        int ndim) except? 0xFFFFFFFFFFFFFFFF:
-    """Return, as bits, the dims of a layout that broadcasting from `shape` would have repeated."""
+    """Return, as bits, the dims of a layout that are broadcast from `shape`."""
     cdef int d, lead = layout.ndim - ndim
     cdef unsigned long long mask = 0
     cdef bint fits = lead >= 0
@@ -170,14 +170,14 @@ cdef unsigned long long broadcast_mask(const pb_layout *layout, const int64_t *s
 
 
 cdef Tensor sum_to_layout(Tensor self, pb_layout *layout):
-    """Sum the dims that broadcasting from a layout's shape repeated; nothing is recorded."""
+    """Sum over the dims that were broadcast from a layout's shape; not recorded."""
     cdef unsigned long long mask = broadcast_mask(self.layout, layout_shape(layout), layout.ndim)
     return reduce_to(SUM, self.dtype, self, mask,
                      layout_contiguous(layout.ndim, layout_shape(layout)), self.dtype)
 
 
 cdef object composite_sum_to_size(Op op, PyObject **args, PyObject *target):
-    """(self, size): the dims that broadcasting repeated are summed; self if there are none."""
+    """(self, size): the sum over dims that were broadcast from size; self if there are none."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int d, ndim = layout_parse(<object>args[1], shape, op.name_bytes, "size")
@@ -192,7 +192,7 @@ cdef object composite_sum_to_size(Op op, PyObject **args, PyObject *target):
 
 
 cdef int check_not_empty(Op op, Tensor self, unsigned long long mask) except -1:
-    """Raise if a reduced dim has no elements: there is no extreme one."""
+    """Raise if a reduced dim has no elements."""
     cdef int d
     for d in range(self.layout.ndim):
         if (mask >> d) & 1 and layout_shape(self.layout)[d] == 0:
@@ -239,12 +239,12 @@ cdef object forward_any(Op op, PyObject **args, PyObject *target):
     cdef unsigned long long mask = dims_mask(op, self.layout.ndim, <object>args[1])
     cdef Tensor out
     if isinstance(<object>args[1], (tuple, list)) and len(<object>args[1]) == 0:
-        mask = 0                        # of no dims torch reduces none here
+        mask = 0                        # as torch: dim=() reduces no dims here
     out = reduce_into(op.primitive, self.dtype, self, mask, <object>args[2], PB_BOOL)
     return cast_tensor(out, PB_U8) if self.dtype == PB_U8 else out
 
 
-# ---- softmax and its relatives -------------------------------------------------------------------
+# ---- softmax and its like ------------------------------------------------------------------------
 
 cdef Tensor with_dims(Tensor self):
     """Return a 0-d tensor as a vector of one element, others as they are; outside the graph."""
@@ -256,7 +256,7 @@ cdef Tensor with_dims(Tensor self):
 
 
 cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
-    """Run a primitive that works along a dim: over one tensor or two of one shape, and the dim."""
+    """Run a primitive along a dim, on one tensor or two of one shape."""
     cdef Tensor self = <Tensor>args[0]
     cdef Tensor other
     cdef int64_t dim = dim_of(<object>args[op.ntensors], self.layout.ndim)
@@ -281,7 +281,7 @@ cdef object forward_along_dim(Op op, PyObject **args, PyObject *target):
     return out
 
 
-# The op of each kernel that `softmax` and its like are made of, by primitive.
+# The op of the primitive that `softmax` and its like call, by the number of the primitive.
 cdef list primitive_ops = [None] * len(PRIMITIVES)
 
 
@@ -292,13 +292,13 @@ cdef Op primitive_op(Op op):
 
 
 cdef object composite_softmax(Op op, PyObject **args, PyObject *target):
-    """(self, dim, .., dtype): convert, then the op of the kernel."""
+    """(self, dim, .., dtype): cast, then the op of the primitive."""
     cdef object self = <object>args[0]
     cdef object dim = <object>args[1]
     cdef PyObject *step[2]
     if dim is None:
         from pullback.ops.rules.dims import implicit_dim
-        dim = implicit_dim(op.entry.kernel, self, <object>args[2] - 1)  # this one has no frame
+        dim = implicit_dim(op.entry.kernel, self, <object>args[2] - 1)  # a compiled op has no frame
     if <object>args[op.nargs - 1] is not None:
         self = op_named("to")(self, <object>args[op.nargs - 1])
     step[0] = <PyObject *>self
@@ -310,7 +310,7 @@ cdef Op RELU = None
 
 
 cdef object composite_relu(Op op, PyObject **args, PyObject *target):
-    """(self, inplace): the op of the kernel, which overwrites self if it is told to."""
+    """(self, inplace): the op of the primitive; with ``inplace`` its in-place form."""
     global RELU
     if RELU is None:
         RELU = op_named("relu")
@@ -319,12 +319,12 @@ cdef object composite_relu(Op op, PyObject **args, PyObject *target):
     return op_apply(RELU, args)
 
 
-# ---- and back to the shape before ----------------------------------------------------------------
+# ---- backward of sums and means ------------------------------------------------------------------
 
 cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *count) except NULL:
-    """Return the layout that repeats (self, shape, dim, keepdim) over the dims that were reduced.
+    """Return the layout that expands (self, shape, dim, keepdim) over the reduced dims; owned.
 
-    `count` gets how many elements were reduced to one; owned.
+    Sets `count` to the number of elements that were reduced to one.
     """
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -348,7 +348,7 @@ cdef pb_layout *restored_layout(Op op, Tensor self, PyObject **args, int64_t *co
 
 
 cdef object forward_sum_backward(Op op, PyObject **args, PyObject *target):
-    """The view that repeats the elements of a reduction: the derivative of a sum."""
+    """The gradient expanded over the reduced dims, as a view: backward of a sum."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t count
     cdef pb_layout *layout = restored_layout(op, self, args, &count)

@@ -12,7 +12,7 @@ from pullback._c.graph.tensor cimport Tensor, is_tensor
 
 
 cdef object forward_scaled_term(Op op, PyObject **args, PyObject *target):
-    """addcmul, addcdiv of (self, tensor1, tensor2, value): a kernel call if all have one dtype."""
+    """addcmul, addcdiv of (self, tensor1, tensor2, value): one kernel call for one dtype."""
     cdef Tensor first = <Tensor>args[0]
     cdef int i
     cdef bint fits = first.dtype == PB_F32 or first.dtype == PB_F64

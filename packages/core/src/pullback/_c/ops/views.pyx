@@ -1,4 +1,4 @@
-"""Forward passes of views: a new geometry over the same storage."""
+"""Forward passes of views: new sizes and strides over the same storage."""
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.number cimport PyIndex_Check, PyNumber_Index
@@ -24,19 +24,19 @@ from pullback._c.base.types cimport (
 
 
 cdef int64_t LARGEST_INDEX = <int64_t>1 << 62
-cdef int64_t MANY_VIEWS = 1 << 16     # fewer are made without asking for their memory first
+cdef int64_t MANY_VIEWS = 1 << 16     # from here on room_for_views checks the memory first
 cdef int64_t VIEW_BYTES = <int64_t>Tensor.__basicsize__ + <int64_t>sizeof(pb_tensor_extra)
 
 
 cdef Tensor make_view(Tensor source, pb_layout *layout, int64_t offset, int dtype):
-    """Return a view of `source` with this geometry; steals the layout's count."""
+    """Return a view of `source` with a layout; steals its count."""
     cdef Tensor view = tensor_wrap(storage_retain(source.storage), layout, offset, dtype)
     cdef pb_tensor_extra *extra
     cdef pb_state *state = thread_state()
     cdef Tensor base = source
     view.flags = source.flags & TENSOR_LAZY
     if source.storage.flags & STORAGE_INFERENCE:
-        return view                     # inference tensors have no histories to keep together
+        return view                     # inference tensors have no history, so no base is kept
     extra = tensor_extra(view)
     extra.view_kind = (VIEW_INFERENCE if state.inference else
                        VIEW_DEFAULT if state.grad_enabled else VIEW_NO_GRAD)
@@ -73,7 +73,7 @@ cdef int64_t integer(object value, str op, str argument) except? -1:
 
 
 cdef int64_t dim_of(object dim, int64_t ndim) except -1:
-    """Return a dim counted from the front; a 0-d tensor has one for this purpose."""
+    """Return a dim counted from 0; a 0-d tensor is treated as 1-d."""
     cdef int64_t d
     cdef int64_t count = ndim if ndim > 0 else 1
     if not small_int(dim, &d):
@@ -280,12 +280,12 @@ cdef object forward_slice(Op op, PyObject **args, PyObject *target):
     shape[dim] = (end - start) // step + ((end - start) % step != 0)
     offset = self.offset + (start * strides[dim] if shape[dim] > 0 else 0)
     if step <= LARGEST_INDEX // max(strides[dim], 1):
-        strides[dim] *= step            # of one element, a step too large has no effect
+        strides[dim] *= step            # without overflow: a step too large leaves one element
     return view_strided(self, ndim, shape, strides, offset)
 
 
 cdef int64_t clip_index(object value, str argument) except? -1:
-    """Read a slice bound: any Python integer, cut to 62 bits."""
+    """Read a slice bound: any Python integer, clamped to 62 bits."""
     cdef int64_t found
     if small_int(value, &found):
         return min(max(found, -LARGEST_INDEX), LARGEST_INDEX)
@@ -296,12 +296,12 @@ cdef int64_t clip_index(object value, str argument) except? -1:
 
 
 cpdef int room_for_views(int64_t count, str name) except -1:
-    """Raise MemoryError where so many views cannot fit, before the first of them is made."""
+    """Raise MemoryError where memory cannot hold so many views, before the first is made."""
     cdef void *room = NULL
     if count <= MANY_VIEWS:
         return 0
     if count <= LARGEST_INDEX // VIEW_BYTES:
-        # Not malloc: a compiler may leave out a block that nobody uses.
+        # Not malloc: a compiler may remove the allocation of an unused block.
         room = PyMem_RawMalloc(count * VIEW_BYTES)
     if room == NULL:
         raise MemoryError(f"{name}(): {count} views do not fit in memory")
@@ -343,7 +343,7 @@ cdef int mark_multi(Tensor view) except -1:
 
 
 cdef object split_sizes(object size, int64_t whole, int64_t dim):
-    """Return the lengths of the parts: of a given length, or as listed."""
+    """Return the lengths of the parts: of equal length, or a list."""
     cdef int64_t length
     if not PyIndex_Check(size):
         sizes = [integer(part, "split_with_sizes", "split_sizes") for part in size]
@@ -366,7 +366,7 @@ cdef object split_sizes(object size, int64_t whole, int64_t dim):
 
 
 cdef object forward_split(Op op, PyObject **args, PyObject *target):
-    """Cut a dim into parts of one length (the last may be shorter) or of the given ones."""
+    """Split a dim into parts of one length (the last may be shorter) or of given lengths."""
     cdef Tensor self = <Tensor>args[0]
     cdef int64_t shape[PB_MAX_NDIM]
     cdef int64_t strides[PB_MAX_NDIM]
@@ -419,7 +419,7 @@ cdef object forward_diagonal(Op op, PyObject **args, PyObject *target):
 # ---- new shapes ----------------------------------------------------------------------------------
 
 cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
-    """Read a shape with at most one -1, which gets what is left; return its length."""
+    """Read a shape with at most one -1, which is inferred; return its length."""
     cdef int count = layout_parse(size, shape, "reshape", "size"), d, guess = -1
     cdef int64_t known = 1, numel = self.layout.numel
     cdef bint fits = True
@@ -431,7 +431,7 @@ cdef int infer_shape(Tensor self, object size, int64_t *shape) except -1:
         elif shape[d] < 0:
             raise RuntimeError(f"invalid shape dimension {shape[d]}")
         elif (known | shape[d]) >> 31 and shape[d] != 0 and known > LARGEST_INDEX // shape[d]:
-            fits = False                # the product would not fit in 64 bits
+            fits = False                # the product overflows 64 bits
         else:
             known *= shape[d]
     if guess >= 0 and fits:

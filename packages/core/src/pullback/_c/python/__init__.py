@@ -1,1 +1,1 @@
-"""What Python sees: method tables, operators, the methods of tensors and nodes."""
+"""The Python interface: runtime ops of entries, operators, methods of tensors and nodes."""

@@ -1,5 +1,5 @@
 # build: small
-"""Makes runtime ops out of the op table's entries."""
+"""Makes runtime ops of the op table's entries; `_bind.py` calls it for each."""
 
 from cpython.object cimport PyObject
 
@@ -16,7 +16,7 @@ from pullback._c.dispatch.call cimport forward_python
 from pullback._c.ops.arithmetic cimport forward_sub
 from pullback._c.ops.elementwise cimport forward_elementwise
 from pullback._c.dispatch.launch cimport primitive_id
-# These register their forwards, and what runs them at levels.
+# These register forward passes, and transform dispatch.
 from pullback._c.dispatch import structured  # no-cython-lint
 from pullback._c.engine import copy_slices  # no-cython-lint
 from pullback._c.ops import along_dim, clone, create, dtype_views  # no-cython-lint
@@ -45,7 +45,7 @@ NUMBERS = {"int": NUMBER_INT, "int?": NUMBER_INT | NUMBER_OPTIONAL,
 
 
 cdef object forward_view_python(Op op, PyObject **args, PyObject *target):
-    """Run a view's Python forward pass; grad mode stays, since views remember it."""
+    """Run a view's Python forward pass in the current grad mode, which views store."""
     cdef int i
     return op.python(*[<object>args[i] for i in range(op.nargs)])
 
@@ -77,7 +77,7 @@ cdef int fill_arguments(Op op, tuple arguments) except -1:
 
 
 cdef int fill_saved(Op op, entry) except -1:
-    """Work out which values the formulas name, and which formulas need each."""
+    """Fill the saved values: those that formulas name, with the formulas that need each."""
     cdef int i, target
     names = []
     needed = {}

@@ -1,5 +1,5 @@
 # build: small
-"""The surface of nodes, bound to their class: edges, metadata, saved values, and calling one."""
+"""Methods and properties of nodes, bound to their class: edges, metadata, saved values, calls."""
 
 from collections import OrderedDict
 from types import MethodType
@@ -76,7 +76,7 @@ def node_next_functions(Node self not None):
 
 
 cdef object inert_inputs(pb_node *node):
-    """Return the positions of tensor arguments without derivatives: indices, masks."""
+    """Return the positions of tensor arguments without derivatives, such as indices and masks."""
     cdef Op op
     cdef int i
     if node.kind != NODE_OP or (<Op>node.op).list_arg >= 0:
@@ -100,7 +100,7 @@ def node_metadata(Node self not None):
 
 
 def node_sequence(Node self not None):
-    """Return the sequence number: nodes with higher numbers run first."""
+    """Return the sequence number; of ready nodes, the one with the highest runs first."""
     return node_of(self).sequence
 
 
@@ -114,7 +114,7 @@ def node_hook_table(Node self not None, bint before):
 
 
 def node_output_count(Node self not None):
-    """Return how many gradients the node takes."""
+    """Return the number of gradients that the node takes."""
     return 0 if self.node == NULL else node_gradient_count(self.node)
 
 
@@ -173,7 +173,7 @@ cdef object read_saved(Node self, int index, str name):
 
 @cython.auto_pickle(False)
 cdef class SavedTensor:
-    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it at once."""
+    """One saved value of a node; ``register_hooks(pack, unpack)`` packs it immediately."""
     cdef Node node
     cdef int index
     cdef str name
@@ -281,7 +281,7 @@ def node_call(Node self not None, *grad_outputs):
 # ---- binding -------------------------------------------------------------------------------------
 
 def bind_node(str name, value):
-    """Put an attribute on the class Node."""
+    """Set an attribute of the class Node."""
     (<dict>(<PyTypeObject *>Node).tp_dict)[name] = value
     PyType_Modified(<PyTypeObject *>Node)
 

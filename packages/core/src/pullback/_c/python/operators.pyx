@@ -1,4 +1,4 @@
-"""Python's operators on tensors, straight from the type's C slots to the ops."""
+"""Python operators of tensors: functions for the type's C slots, which call the ops."""
 
 from cpython.object cimport (
     Py_EQ, Py_GT, Py_LE, Py_LT, Py_NE, PyObject, PyTypeObject, richcmpfunc)
@@ -19,7 +19,7 @@ cdef extern from *:
         return type->tp_as_number;
     }
     static void pb_unused(void) {}
-    /* A type with every slot that we fill: CPython gives it a method for each. */
+    /* A type with the slots that this module fills: CPython makes a method for each. */
     static PyObject *pb_patterns(void) {
         #define PB_SLOT(name) {name, (void *)pb_unused}
         static PyType_Slot slots[] = {
@@ -44,7 +44,7 @@ cdef extern from *:
             slots};
         return PyType_FromSpec(&spec);
     }
-    /* A method of `type` that calls `slot` as `pattern`, another type's, calls its own. */
+    /* A method of `type` for `slot`, of the same kind as `pattern`, a method of another type. */
     static PyObject *pb_slot_method(PyTypeObject *type, PyObject *pattern, void *slot) {
         if (!Py_IS_TYPE(pattern, &PyWrapperDescr_Type)) {
             PyErr_SetString(PyExc_TypeError, "the pattern is no method of a slot");
@@ -96,7 +96,7 @@ cdef Op ADD, SUB, RSUB, MUL, DIV, RECIPROCAL, FLOOR_DIVIDE, REMAINDER, POW, MATM
 cdef Op NEG, ABS, INVERT
 cdef Op AND, OR, XOR, LSHIFT, RSHIFT, EQ, NE, LT, LE, GT, GE
 cdef Op ADD_, SUB_, MUL_, DIV_, FLOOR_DIVIDE_, REMAINDER_, POW_, AND_, OR_, XOR_, LSHIFT_, RSHIFT_
-cdef object one = 1                     # the interned int, which defaults are too
+cdef object one = 1                     # the interned int, identical to defaults of entries
 cdef PyObject *ONE = <PyObject *>one
 
 
@@ -372,9 +372,9 @@ cdef int fill_slots() except -1:
 cdef int expose(object patterns, str name, size_t slot) except -1:
     """Put the method of a slot into the type's dict, for ``Tensor.__add__`` and ``super()``.
 
-    CPython makes these methods when a type becomes ready; here the slots are filled later. Each
-    kind of slot has one descriptor base in CPython, which we read off another type's method of the
-    same name: so a subclass still inherits the bare C slot.
+    CPython makes these methods in PyType_Ready; here the slots are filled later. Each kind of slot
+    has one descriptor base in CPython, taken from another type's method of the same name, so that a
+    subclass inherits the C slot.
     """
     cdef object pattern = patterns[name]
     (<dict>(<PyTypeObject *>Tensor).tp_dict)[name] = pb_slot_method(
@@ -383,7 +383,7 @@ cdef int expose(object patterns, str name, size_t slot) except -1:
 
 
 cdef int expose_slots() except -1:
-    """Make every filled slot a method too."""
+    """Make a method of every filled slot."""
     cdef PyTypeObject *kind = <PyTypeObject *>Tensor
     cdef PyNumberMethods *slots = pb_number_methods(kind)
     patterns = vars(pb_patterns())

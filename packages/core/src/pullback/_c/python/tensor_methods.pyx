@@ -1,5 +1,5 @@
 # build: small
-"""The autograd surface of tensors, bound to their class as properties and methods."""
+"""Methods and properties of tensors for autograd, bound to their class."""
 
 import warnings
 import weakref
@@ -59,7 +59,7 @@ cdef int change_requires_grad(Tensor self, bint value) except -1:
             "This is unsupported, please attempt to use the function transforms (e.g. grad, vjp, "
             "jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being "
             "transformed instead.")
-    says_requires_grad(self)            # lets a view's history catch up with its base's
+    says_requires_grad(self)            # updates a view's history to its base's
     if self.node != NULL:
         if not value:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you "
@@ -95,7 +95,7 @@ def requires_grad_(Tensor self not None, requires_grad=True):
 
 
 def require_grad_of_new(Tensor self not None):
-    """Let a fresh tensor require grad, as factories do with requires_grad=True; returns it."""
+    """Set requires_grad of a new tensor, for factories; returns it."""
     if not dtype_differentiable(self.dtype):
         raise RuntimeError(f"Only Tensors of floating point and complex dtype can require "
                            f"gradients, got {dtype_object(self.dtype).name}")
@@ -104,7 +104,7 @@ def require_grad_of_new(Tensor self not None):
 
 
 def get_is_leaf(Tensor self not None):
-    """Whether no recorded operation made this tensor."""
+    """Whether the tensor is a leaf: no recorded operation made it."""
     if self.flags & TENSOR_IS_BATCHED:
         return get_is_leaf(batch_of(self))
     tensor_needs_grad(self)
@@ -121,31 +121,31 @@ def get_grad_fn(Tensor self not None):
 
 def get_output_nr(Tensor self not None):
     """Which output of ``grad_fn`` this tensor is."""
-    says_requires_grad(self)            # lets a view's history catch up with its base's
+    says_requires_grad(self)            # updates a view's history to its base's
     return self.output_nr if self.node != NULL else 0
 
 
 def get_version(Tensor self not None):
-    """How often the memory was written in place."""
+    """The number of in-place writes to the memory."""
     if self.storage.flags & STORAGE_INFERENCE:
         raise RuntimeError("Inference tensors do not track version counter.")
     return self.storage.version
 
 
 def get_base(Tensor self not None):
-    """The tensor this one is a view of, or None."""
+    """The tensor of which this one is a view, or None."""
     if not self.flags & TENSOR_IS_VIEW:
         return None
     return <object>self.extra.base
 
 
 def increment_version_of(Tensor self not None):
-    """Count a write that another library made."""
+    """Count an in-place write by another library."""
     bump_version(self, -1)
 
 
 def detach_(Tensor self not None):
-    """Cut this tensor off from its history, in place; returns it.
+    """Detach the tensor from its history in place; returns it.
 
     Raises: RuntimeError for views.
     """
@@ -160,7 +160,7 @@ def detach_(Tensor self not None):
 
 
 def set_data(Tensor self not None, value):
-    """Exchange the memory; identity, history and version stay."""
+    """Replace the memory; identity, history and version stay."""
     cdef Tensor source
     cdef pb_storage *storage
     if not is_tensor(value):
@@ -181,11 +181,11 @@ def set_data(Tensor self not None, value):
     self.dtype = source.dtype
     self.flags = self.flags & ~TENSOR_LAZY | source.flags & TENSOR_LAZY
     if self.extra != NULL and self.extra.accumulator != NULL:
-        forget_accumulator(self)
+        update_accumulator(self)
 
 
-cdef int forget_accumulator(Tensor self) except -1:
-    """The accumulator describes the old geometry; describe the new one."""
+cdef int update_accumulator(Tensor self) except -1:
+    """Set the metadata of the leaf's accumulator to the new memory's."""
     node_set_meta(self.extra.accumulator, 0, self.layout, self.dtype, self.storage)
     return 0
 
@@ -275,14 +275,14 @@ def clear_grad(Tensor self not None):
 
 
 def get_grad_dtype(Tensor self not None):
-    """The dtype that gradients are cast to; None lifts the check."""
+    """The dtype that gradients are cast to; None turns the check off."""
     if self.extra == NULL or self.extra.grad_dtype == -1:
         return dtype_object(self.dtype)
     return None if self.extra.grad_dtype == -2 else dtype_object(self.extra.grad_dtype)
 
 
 def set_grad_dtype(Tensor self not None, value):
-    """Choose the dtype of ``.grad``."""
+    """Set the dtype of ``.grad``."""
     if self.node != NULL:
         raise RuntimeError("grad_dtype can only be set on leaf tensors.")
     tensor_extra(self)
@@ -296,7 +296,7 @@ def set_grad_dtype(Tensor self not None, value):
 # ---- hooks ---------------------------------------------------------------------------------------
 
 def tensor_hook_table(Tensor self not None):
-    """Return (table, entry maker's output number) where hooks of this tensor are kept."""
+    """Return the table of this tensor's hooks, and the number of its output at the node."""
     if not tensor_needs_grad(self):
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     if self.node == NULL:
@@ -347,7 +347,7 @@ cdef int keep_on(Tensor self, pb_node *node) except -1:
 
 
 def move_retained(Tensor self not None, Node node not None, unsigned int number):
-    """Let the gradient be kept where the tensor's history goes on after an in-place op."""
+    """Move retain_grad() to the tensor's new node after an in-place op."""
     if self.node != NULL and self.node.extra != NULL and self.node.extra.retain != NULL:
         (<dict>self.node.extra.retain).pop(self.output_nr, None)
     self.output_nr = number
@@ -365,7 +365,7 @@ def get_retains_grad(Tensor self not None):
 # ---- edges ---------------------------------------------------------------------------------------
 
 def gradient_edge(Tensor self not None):
-    """Return (Node, output number) where the tensor's gradient goes, or None."""
+    """Return the edge (Node, output number) that the tensor's gradient flows to, or None."""
     cdef pb_edge edge
     tensor_edge(self, &edge)
     if edge.node == NULL:
@@ -377,7 +377,7 @@ def gradient_edge(Tensor self not None):
 
 
 def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
-    """Add a captured gradient into .grad, as backward(inputs=[...]) does for a non-leaf."""
+    """Accumulate a captured gradient into .grad, for backward(inputs=[...]) of a non-leaf."""
     if self.extra != NULL and self.extra.grad != NULL:
         set_grad(self, <object>self.extra.grad + grad)
     else:
@@ -389,7 +389,7 @@ def accumulate_in_place_of(Tensor self not None, Tensor grad not None):
 # ---- backward ------------------------------------------------------------------------------------
 
 cdef object run_from_root(Tensor root, object gradient, bint keep_graph):
-    """Run a pass from one tensor into the leaves; its gradient is 1 where none is given."""
+    """Run a backward pass from one tensor to the leaves; the default gradient is 1."""
     cdef pb_edge edge
     edge.node = NULL
     check_not_in_transform()

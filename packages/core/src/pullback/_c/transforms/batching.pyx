@@ -1,8 +1,8 @@
-"""vmap: tensors that stand for one element of a batch, and how ops run on them.
+"""vmap: batched tensors, which represent one element of a batch, and how ops run on them.
 
-Such a tensor has the shape of an element and no memory: its batch, with the batch dim first, is an
-ordinary tensor (or one that is lifted further out), which has the graph. An op on it is run by its
-batching rule on the batches.
+A batched tensor has the shape of an element and no memory. Its batch, with the batch dim first, is
+an ordinary tensor (or one wrapped at an outer level), which has the history. An op on it runs by
+its batching rule on the batches. The rules are in `_batching.py`.
 """
 
 from cpython.object cimport PyObject
@@ -28,12 +28,12 @@ __all__ = ["apply_op", "are_batched", "describe", "gradients_of", "get_batch", "
 
 
 cdef Tensor batched_value(Tensor tensor, Level level):
-    """Return the batch that a tensor stands for at a level, or None."""
+    """Return the batch that a tensor represents at a level, or None."""
     return batch_of(tensor) if batch_level(tensor) is level else None
 
 
 cdef Tensor batched(Tensor value, Level level):
-    """Return a tensor that stands for an element of a batch, whose first dim is the batch's."""
+    """Return the batched tensor of a batch, whose first dim is the batch dim."""
     cdef Tensor made
     if value.layout.ndim == 0 or layout_shape(value.layout)[0] != level.size:
         raise RuntimeError(f"vmap: a batching rule gave the shape "
@@ -53,7 +53,7 @@ cdef Tensor batched(Tensor value, Level level):
 
 
 cdef Tensor unwrap(Tensor tensor, Level level):
-    """Return a tensor's batch at a level, or a batch of equal elements; inner levels stay."""
+    """Return a tensor's batch at a level, or a batch of equal elements; keeps inner levels."""
     cdef Level inner = batch_level(tensor)
     cdef Tensor value
     cdef uint64_t before = thread_state().disabled_levels
@@ -86,7 +86,7 @@ cdef list tangent_numbers(Tensor tensor):
 
 
 cdef Tensor rewrap(Tensor value, Level level):
-    """Return what stands for an element of a batch that may be batched at inner levels too."""
+    """Return the batched tensor of a batch that may be batched at inner levels too."""
     cdef Level inner = batch_level(value)
     if inner is None or inner.number < level.number:
         return batched(value, level)
@@ -95,7 +95,7 @@ cdef Tensor rewrap(Tensor value, Level level):
 
 
 cdef bint has_batched_tangent(Tensor tensor, Level level) except -1:
-    """True if a tensor that is not batched at a level has a tangent that is."""
+    """True if a tensor that is not batched at a level has a tangent that is batched there."""
     cdef WrapperState wrapper = wrapper_state(whole(tensor))
     while wrapper is not None:
         if wrapper.value is not None and is_batched_at(wrapper.value, level):
@@ -105,7 +105,7 @@ cdef bint has_batched_tangent(Tensor tensor, Level level) except -1:
 
 
 cdef bint is_batched_at(Tensor tensor, Level level) except -1:
-    """True if a tensor or a tangent of its is batched at a level, perhaps inside others."""
+    """True if a tensor or one of its tangents is batched at a level, perhaps inside others."""
     while tensor.flags & TENSOR_IS_BATCHED:
         if batch_level(tensor) is level:
             return True
@@ -128,7 +128,7 @@ cdef object put_tangent = None
 
 
 def set_tangent_access(getter, setter):
-    """Install what reads and gives the tangent of a tensor at a level."""
+    """Install the functions that get and set the tangent of a tensor at a level."""
     global get_tangent, put_tangent
     get_tangent = getter
     put_tangent = setter
@@ -141,7 +141,7 @@ cdef Level innermost_batch(list tensors):
     cdef Level found = None, level
     for tensor in tensors:
         if is_tensor(tensor) and (<Tensor>tensor).flags & TENSOR_IS_BATCHED:
-            batch_of(<Tensor>tensor)        # raises when vmap is over
+            batch_of(<Tensor>tensor)        # raises when vmap has ended
             level = batch_level(<Tensor>tensor)
             if found is None or (level is not None and level.number > found.number):
                 found = level
@@ -182,7 +182,7 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
                                    "makes an element of the batch of it")
         found = [None if grad is None else rewrap(<Tensor>grad, level) for grad in found]
     others = [i for i, target in enumerate(targets) if target is None]
-    if outside and others:      # no output outside depends on an input inside
+    if outside and others:      # no output outside of vmap depends on an input inside
         rest = gradients_of(outside, outer_seeds, [inputs[i] for i in others], keep_graph,
                             create_graph)
         for i, other in zip(others, rest):
@@ -193,20 +193,20 @@ def gradients_of(list outputs, list seeds, list inputs, bint keep_graph, bint cr
 
 # ---- running an op -------------------------------------------------------------------------------
 
-# Of pullback._batching, which is imported at first use.
+# Functions of pullback._batching, which is imported at first use.
 cdef object rule = None
 cdef object random_rule = None
 
 
 cdef Tensor value_at(Tensor tensor, Level level):
-    """Return the batch to run an op on, or None for a tensor that is the same for all of it."""
+    """Return the batch to run an op on, or None for a tensor that is not batched at the level."""
     if batch_level(tensor) is level or has_batched_tangent(tensor, level):
         return unwrap(tensor, level)
     return None
 
 
 cdef object run_batched(Op op, PyObject **args, int number):
-    """Run an op on operands some of which are batched at a level, the innermost in sight."""
+    """Run an op on operands some of which are batched at a level, the innermost enabled one."""
     global rule, random_rule
     cdef pb_state *state = thread_state()
     cdef uint64_t before = state.disabled_levels
@@ -244,12 +244,12 @@ cdef object run_batched(Op op, PyObject **args, int number):
         return <object>args[0]
     if op.flags & OP_RANDOM and level.randomness == "same" and (
             True not in mapped or op.kind == OP_COMPOSITE):
-        return result                   # the same for the whole batch
+        return result                   # not batched
     return batched_results(result, level)
 
 
 def apply_op(Op op not None, list values):
-    """Run an op on all its arguments, given by position."""
+    """Run an op on a list of all its arguments."""
     cdef PyObject *args[MAX_ARGS]
     cdef int i
     if len(values) != op.nargs:
@@ -262,12 +262,12 @@ def apply_op(Op op not None, list values):
 
 
 def make_batched(Tensor value not None, int level):
-    """Return a tensor that stands for an element of ``value``, whose first dim is the batch's."""
+    """Return the batched tensor of ``value``, whose first dim is the batch dim."""
     return batched(value, open_level(level, "make_batched"))
 
 
 def are_batched(values):
-    """Return True if one of some values is a tensor that stands for an element of a batch."""
+    """Return True if one of some values is a batched tensor."""
     for value in values:
         if is_tensor(value) and (<Tensor>value).flags & TENSOR_IS_BATCHED:
             return True
@@ -275,13 +275,13 @@ def are_batched(values):
 
 
 def describe(Tensor tensor not None):
-    """Return (level, batch) of a tensor that stands for one element; None of others."""
+    """Return (level, batch) of a batched tensor; None for others."""
     cdef Level level = batch_level(tensor)
     return None if level is None else (level.number, batch_of(tensor))
 
 
 def open_batches():
-    """Return the numbers of the levels of vmap in sight, from the outermost."""
+    """Return the numbers of the enabled levels of vmap, from the outermost."""
     cdef pb_state *state = thread_state()
     return [level for level in range(1, state.levels + 1)
             if not state.disabled_levels >> level & 1 and level_size(level) >= 0]
@@ -293,10 +293,10 @@ def batch_size(int level):
 
 
 def batch_randomness(int level):
-    """Return what vmap was told of random numbers at an open level."""
+    """Return the ``randomness`` argument of vmap at an open level."""
     return open_level(level, "batch_randomness").randomness
 
 
 def get_batch(Tensor tensor not None, int level):
-    """Return the batch that a tensor stands for at an open level, or None."""
+    """Return the batch that a tensor represents at an open level, or None."""
     return batched_value(tensor, open_level(level, "get_batch"))

@@ -1,8 +1,8 @@
 # build: small
-"""Telling watchers of ops: what is left to run when batches and tangents have had their turn.
+"""Dispatch modes: Python functions that receive the ops which remain after vmap and forward mode.
 
-The innermost watcher is told first, and while it looks at an op its level is out of sight: what it
-runs itself, and what the op is made of below autograd, only those further out see.
+The innermost mode is first. While it handles an op its level is disabled: ops that it runs itself,
+and ops of a decomposition, go to outer modes only.
 """
 
 from cpython.object cimport PyObject
@@ -15,7 +15,7 @@ from pullback._c.base.state cimport thread_state
 
 
 cdef class Call:
-    """A call of an op that a watcher was told of: calling it runs the op."""
+    """The call of an op that a dispatch mode receives: calling it runs the op."""
     cdef Op op
     cdef tuple args
 
@@ -28,7 +28,7 @@ cdef class Call:
 
 
 cdef object forward(Op op, PyObject **args):
-    """Run an op for the watchers in sight; one that is not in-place is not recorded."""
+    """Run an op through the enabled dispatch modes; not recorded unless it is in-place."""
     cdef Level level = innermost_level(True)
     cdef Call call
     cdef uint64_t disabled
@@ -48,18 +48,18 @@ cdef object forward(Op op, PyObject **args):
 
 
 cdef object run_in_dispatch_mode(Op op, PyObject **args):
-    """Run an op in the sight of watchers, if there are any, and record it."""
+    """Run an op through the enabled dispatch modes, if there are any, and record it."""
     return op_record(op, args, forward(op, args))
 
 
 cdef object run_inplace_in_dispatch_mode(Op op, PyObject **args):
-    """As ``run_in_dispatch_mode`` for an in-place op, whose write is announced first."""
+    """As ``run_in_dispatch_mode`` for an in-place op; notifies the modes of the write first."""
     notify_write(op, (<object>args[0],))
     return forward(op, args)
 
 
 cdef int notify_write(Op op, object targets) except -1:
-    """Tell all watchers in sight that an op is about to write to tensors."""
+    """Notify all enabled dispatch modes that an op is about to write to tensors."""
     cdef uint64_t disabled = thread_state().disabled_levels
     cdef Level level = innermost_level(True)
     try:

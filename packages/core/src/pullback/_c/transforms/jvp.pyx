@@ -1,8 +1,9 @@
-"""How ops carry tangents in forward mode: the Jacobian-vector product of each op.
+"""Forward mode: the Jacobian-vector product of each op.
 
-No op needs a formula of its own for it. A linear op maps tangents as it maps values, a pointwise op
-has a diagonal Jacobian, which its vjp multiplies with too, and every other vjp is transposed: it is
-linear in the cotangent, so its own vjp there is the jvp (Radul et al., "You Only Linearize Once").
+It is derived from the vjp. A linear op maps tangents as it maps values; a pointwise op has a
+diagonal Jacobian, by which the vjp multiplies too; any other vjp is transposed: it is linear in the
+cotangent, so its own vjp is the jvp (Radul et al., "You Only Linearize Once"). Tangents of single
+tensors are in `tangents.pyx`.
 """
 
 from cpython.object cimport PyObject
@@ -53,7 +54,7 @@ cdef list tangents_of_call(Op op, PyObject **args, int level):
 
 
 cdef object run_with_tangents(Op op, PyObject **args, int level):
-    """Run an op on operands some of which have tangents at a level, the innermost in sight."""
+    """Run an op on operands some of which have tangents at a level, the innermost enabled one."""
     cdef pb_state *state = thread_state()
     cdef uint64_t disabled = state.disabled_levels, op_levels = state.op_levels
     cdef object result
@@ -79,7 +80,7 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
 
 
 cdef object private(object tangent, list tangents):
-    """Return a result's tangent in memory of its own: an in-place op may write it."""
+    """Return a result's tangent, copied where it shares memory that an in-place op may write."""
     if tangent is None:
         return None
     if whole(<Tensor>tangent).layout.flags & LAYOUT_OVERLAPPING:
@@ -92,7 +93,7 @@ cdef object private(object tangent, list tangents):
 
 
 cdef inline bint in_one_memory(Tensor one, Tensor other) except -1:
-    """True if two tensors, or the batches that they stand for, are in one storage."""
+    """True if two tensors, or their batches, share a storage."""
     return whole(one).storage == whole(other).storage
 
 
@@ -107,7 +108,7 @@ cdef int attach_tangents(object result, list found, int level) except -1:
 
 
 cdef pb_node *writer_of(Tensor target) noexcept:
-    """Return the node of the op that wrote a tensor last, or NULL."""
+    """Return the node of the op that made or last wrote a tensor, or NULL."""
     cdef pb_node *node = target.node
     if target.flags & TENSOR_IS_VIEW:
         node = (<Tensor>target.extra.base).node
@@ -117,7 +118,7 @@ cdef pb_node *writer_of(Tensor target) noexcept:
 
 
 cdef int save_tangent(Tensor output, pb_node *node) except -1:
-    """Let the output's own node, if it keeps the output, keep its tangents with it."""
+    """Save an output's tangents in its own node, if that saves the output."""
     cdef pb_saved *saved
     cdef PyObject *before
     cdef int i
@@ -173,7 +174,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
             before[i] = args[i]
             value = <object>args[i]
             if written and is_tensor(value) and in_one_memory(<Tensor>value, target):
-                value = op_call1(op_named("clone"), value)      # it is about to be overwritten
+                value = op_call1(op_named("clone"), value)      # the op is going to overwrite it
                 kept.append(value)
                 before[i] = <PyObject *>value
         state.op_levels |= <uint64_t>1 << level
@@ -189,7 +190,7 @@ cdef object run_inplace_with_tangents(Op op, PyObject **args, int level):
 
 
 cdef bint is_recorded(Op op, PyObject **args, list tangents) except -1:
-    """True if what is computed of some operands and tangents becomes part of a graph."""
+    """True if an op on some operands and tangents is recorded."""
     if not thread_state().grad_enabled or thread_state().inference:
         return False
     if needs_grad(op, args):
@@ -202,7 +203,7 @@ cdef bint is_recorded(Op op, PyObject **args, list tangents) except -1:
 
 
 cdef list apart(list tangents, Tensor current):
-    """Return tangents with copies of those in the memory of `current`, which will be written."""
+    """Return tangents, with copies of those that share memory with `current`, to be overwritten."""
     cdef list found = []
     if current is None:
         return tangents
@@ -217,9 +218,9 @@ cdef list apart(list tangents, Tensor current):
 
 
 cdef int write_tangent(Tensor target, int level, object tangent) except -1:
-    """Write a target's new tangent; None stands for zeros. Views of either see it."""
+    """Write a target's new tangent, None for zeros, so that views of the target have it too."""
     cdef Tensor current = tangent_of(target, level), base
-    cdef bint moves             # what there is cannot be written
+    cdef bint moves             # the current tangent cannot be written to
     cdef object origin
     if current is None and tangent is None:
         return 0
@@ -247,7 +248,7 @@ cdef int write_tangent(Tensor target, int level, object tangent) except -1:
 
 
 cdef bint is_leaf(Tensor tensor) noexcept:
-    """True if a tensor, or what it is a view of, is a leaf that requires grad."""
+    """True if a tensor, or the base of a view, is a leaf that requires grad."""
     if tensor.flags & TENSOR_IS_VIEW:
         tensor = <Tensor>tensor.extra.base
     return tensor.node == NULL and tensor.flags & TENSOR_REQUIRES_GRAD != 0
@@ -256,7 +257,7 @@ cdef bint is_leaf(Tensor tensor) noexcept:
 # ---- the rules -----------------------------------------------------------------------------------
 
 cdef list push_forward(Op op, PyObject **args, object result, list tangents):
-    """Return the tangent of each result, None for those that have none."""
+    """Return the tangent of each result, or None."""
     cdef Op function = op
     if op.flags & OP_INPLACE and op.functional is not None:
         function = op.functional
@@ -300,9 +301,9 @@ cdef object zero_of(object value):
 
 
 cdef object linear(Op op, PyObject **args, list tangents):
-    """Apply the op to the tangents, with zeros for those that there are not.
+    """Apply the op to the tangents, with zeros for missing ones.
 
-    Of several elements that are written to one place, the tangent is that of the last as well.
+    Where several elements are written to one index, the tangent is that of the last one, too.
     """
     cdef PyObject *moved[MAX_ARGS]
     cdef int i, at
@@ -322,7 +323,7 @@ cdef object linear(Op op, PyObject **args, list tangents):
             value = zero_of(value) if tangents[i] is None else tangents[i]
         kept.append(value)
         moved[at] = <PyObject *>value
-    if op is op_named("view"):      # a tangent's strides may not allow what its primal's do
+    if op is op_named("view"):      # the tangent's strides may not allow a view of this shape
         return op_apply(op_named("reshape"), moved)
     if op.flags & OP_INPLACE:
         target = target_for(op, moved)
@@ -332,7 +333,7 @@ cdef object linear(Op op, PyObject **args, list tangents):
 
 
 cdef object target_for(Op op, PyObject **args):
-    """Return a copy of the first argument that the other tensors can be written to, batched too."""
+    """Return a copy of the first argument, batched if one of the other tensors is."""
     from pullback.ops.table.primitives_api import writable
     operands = []
     for i in range(op.nargs):
@@ -342,7 +343,7 @@ cdef object target_for(Op op, PyObject **args):
 
 
 cdef object multilinear(Op op, PyObject **args, list tangents):
-    """Apply the op once for each tangent, in its argument's place, and add."""
+    """Return the sum of the op applied once for each tangent, in place of its argument."""
     cdef PyObject *moved[MAX_ARGS]
     cdef int i
     cdef object total = None
@@ -359,7 +360,7 @@ cdef object multilinear(Op op, PyObject **args, list tangents):
 
 
 cdef Tensor pointwise(Op op, PyObject **args, Tensor result, list tangents):
-    """Multiply with the diagonal Jacobian, which for real numbers is what the vjp does."""
+    """Multiply by the diagonal Jacobian: for real numbers the vjp."""
     cdef int i
     cdef object total = None
     for i in range(op.ntensors):
@@ -431,7 +432,7 @@ cdef object cotangent_for(Tensor output):
 
 cdef int add_product(list products, list directions, Tensor primal, object product,
                      object direction) except -1:
-    """Note one product, brought to its primal's shape, if it depends on a cotangent."""
+    """Append one product, in its primal's shape, if it depends on a cotangent."""
     cdef Tensor fit = <Tensor?>product
     if not layout_same_shape(fit.layout, primal.layout):
         fit = <Tensor>op_call2(op_named("sum_to_size"), fit, layout_shape_tuple(primal.layout))

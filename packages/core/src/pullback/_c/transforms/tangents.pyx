@@ -1,4 +1,4 @@
-"""Forward mode: the tangents of tensors."""
+"""Forward mode: getting and setting the tangents of tensors, views included."""
 
 from libc.stdint cimport uint64_t
 
@@ -23,7 +23,7 @@ __all__ = ["get_tangent", "innermost_level", "make_dual", "put_tangent", "share_
 
 
 cdef Tensor tangent_of(Tensor tensor, int level):
-    """Return a tensor's tangent at a level, or None; a view has part of its base's."""
+    """Return a tensor's tangent at a level, or None; of a view, a part of its base's tangent."""
     cdef Tensor base, own, found
     cdef Level batch = batch_level(tensor)
     if batch is not None:
@@ -36,12 +36,12 @@ cdef Tensor tangent_of(Tensor tensor, int level):
     found = tangent_of(base, level)
     if found is None or (own is not None and (
             whole(own).storage == whole(found).storage or layout_may_self_overlap(base.layout))):
-        return own                      # what overlaps itself is never written
+        return own                      # a tensor that overlaps itself is never written to
     return tangent_again(tensor, level)
 
 
 cdef Tensor own_tangent(Tensor tensor, int level):
-    """Return the tangent that a tensor got at a level, or None."""
+    """Return the tangent that was set for a tensor at a level, or None."""
     cdef WrapperState tangent = wrapper_state(tensor)
     while tangent is not None:
         if (tangent.value is not None and tangent.level.number == level
@@ -52,7 +52,7 @@ cdef Tensor own_tangent(Tensor tensor, int level):
 
 
 cdef Tensor in_layout(Tensor primal, Tensor tangent):
-    """Return a tangent, or a copy, that lies as its primal does: views of both are taken alike."""
+    """Return a tangent, or a copy, with the strides of its primal: both have the same views."""
     cdef Level level = batch_level(primal)
     cdef Tensor value, kept
     if level is not None:
@@ -68,14 +68,14 @@ cdef Tensor in_layout(Tensor primal, Tensor tangent):
 
 
 cdef bint same_strides(Tensor a, Tensor b) noexcept:
-    """True if two tensors of one shape have the same strides, and are lazy in the same way."""
+    """True if two tensors of one shape have the same strides and lazy bits."""
     return layout_same_strides(a.layout, b.layout) and not (a.flags ^ b.flags) & TENSOR_LAZY
 
 
 cdef Tensor zeros_beside(tuple shape, tuple strides, Tensor primal, Tensor tangent):
     """Return zeros with these strides, at the levels at which a tangent is batched.
 
-    They are lazily conjugated and negated as the primal is, so that views of both are taken alike.
+    They have the lazy bits of the primal, so that both have the same views.
     """
     cdef Level level = None if tangent is None else batch_level(tangent)
     cdef Tensor flat, zeros
@@ -90,16 +90,16 @@ cdef Tensor zeros_beside(tuple shape, tuple strides, Tensor primal, Tensor tange
 
 
 cdef object reach(tuple shape, tuple strides):
-    """Return how many elements of memory a geometry spans."""
+    """Return the number of elements of memory that sizes and strides span."""
     if 0 in shape:
         return 0
     return 1 + sum([(size - 1) * stride for size, stride in zip(shape, strides)])
 
 
 cdef Tensor tangent_again(Tensor view, int level):
-    """Return a view's part of the base's tangent, in place of one that it may have.
+    """Return a view's part of the base's tangent, and set it as the view's.
 
-    It is recorded in every mode: who asks first is not the only one who uses it.
+    It is recorded in every grad mode, since later calls return it too.
     """
     cdef Tensor base = <Tensor>view.extra.base
     cdef Tensor value = tangent_of(base, level), kept
@@ -119,7 +119,7 @@ cdef Tensor tangent_again(Tensor view, int level):
 
 
 cdef Tensor zeros_for_tangent(Tensor tensor):
-    """Return zeros in a tensor's shape, batched if it is; views are taken of both alike."""
+    """Return zeros in a tensor's shape, strides and batches, so that both have the same views."""
     if tensor.flags & TENSOR_IS_BATCHED or layout_may_self_overlap(tensor.layout):
         return <Tensor>op_call1(op_named("zeros_like"), tensor)
     return zeros_beside(layout_shape_tuple(tensor.layout), layout_strides_tuple(tensor.layout),
@@ -127,7 +127,7 @@ cdef Tensor zeros_for_tangent(Tensor tensor):
 
 
 cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
-    """Return the part of `value` that `view` is of `base`; zeros where it leaves the base."""
+    """Return the view of `value` that corresponds to `view` of `base`; zeros outside the base."""
     cdef object offset = view.offset
     cdef Tensor source = <Tensor>toggled(value, base.flags)
     cdef tuple shape = layout_shape_tuple(view.layout), strides = layout_strides_tuple(view.layout)
@@ -147,7 +147,7 @@ cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
 
 
 cdef int set_tangent(Tensor tensor, int level, Tensor value) except -1:
-    """Give a tensor a tangent at a level, in place of one it may have."""
+    """Set a tensor's tangent at a level."""
     cdef Level at = <Level>(<list>thread_state().level_stack)[level - 1]
     cdef WrapperState before, tangent = None
     cdef list inside = [], outside = []
@@ -171,7 +171,7 @@ cdef int set_tangent(Tensor tensor, int level, Tensor value) except -1:
 # ---- what Python sees ----------------------------------------------------------------------------
 
 def make_dual(Tensor primal not None, Tensor tangent not None, int level):
-    """Return an alias of ``primal`` that has ``tangent`` at an open level."""
+    """Return an alias of ``primal`` with the tangent ``tangent`` at an open level."""
     cdef Tensor dual, kept = tangent
     open_level(level, "make_dual")
     check_shape(primal, tangent)
@@ -191,7 +191,7 @@ def make_dual(Tensor primal not None, Tensor tangent not None, int level):
 
 
 def innermost_level(values):
-    """Return the innermost level in sight at which one of some values has a tangent, or 0."""
+    """Return the innermost enabled level at which one of some values has a tangent, or 0."""
     cdef pb_state *state = thread_state()
     cdef int level = 0
     if state.levels == 0 or state.inference:
@@ -209,7 +209,7 @@ def get_tangent(Tensor tensor not None, int level):
 
 
 def put_tangent(Tensor tensor not None, Tensor tangent not None, int level):
-    """Give a tensor a tangent at an open level.
+    """Set a tensor's tangent at an open level.
 
     Raises: RuntimeError when they differ in shape.
     """
@@ -219,7 +219,7 @@ def put_tangent(Tensor tensor not None, Tensor tangent not None, int level):
 
 
 def share_memory(Tensor first not None, Tensor second not None):
-    """Return True if two tensors lie in the same storage."""
+    """Return True if two tensors share a storage."""
     return whole(first).storage == whole(second).storage
 
 

@@ -1,4 +1,4 @@
-"""Running ops while levels are open: which level an op concerns, and what that level does."""
+"""Transform dispatch: which open level runs an op, by the wrapper states of its operands."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
@@ -15,14 +15,14 @@ from pullback._c.transforms.dispatch_mode cimport (
     notify_write, run_in_dispatch_mode, run_inplace_in_dispatch_mode)
 
 
-# The innermost level of a kind at which some values are lifted, 0 where none is.
+# The innermost levels of vmap and of forward mode at which some values are wrapped, or 0.
 cdef struct levels_of:
     int batch
     int tangent
 
 
 cdef int collect_levels(levels_of *found, object value, uint64_t disabled) except -1:
-    """Take the levels of a value into account, if it is a tensor."""
+    """Add the levels of a value, if it is a tensor."""
     cdef Level level
     if not is_tensor(value):
         return 0
@@ -37,7 +37,7 @@ cdef int collect_levels(levels_of *found, object value, uint64_t disabled) excep
 
 
 cdef levels_of levels_of_call(Op op, PyObject **args) except *:
-    """Find the levels of all operands. Inference mode ends forward mode."""
+    """Find the levels of all operands. In inference mode tangents do not count."""
     cdef pb_state *state = thread_state()
     cdef levels_of found
     cdef int i
@@ -59,7 +59,7 @@ cdef levels_of levels_of_call(Op op, PyObject **args) except *:
 
 
 cdef int innermost_vmap() except -1:
-    """Return the innermost level of vmap in sight, or 0."""
+    """Return the innermost enabled level of vmap, or 0."""
     cdef Level level = innermost_level(False)
     return 0 if level is None else level.number
 
@@ -88,7 +88,7 @@ cdef object run_inplace(Op op, PyObject **args):
 
 
 cdef object draw(Op op, PyObject **args):
-    """Run a composite that draws random numbers: under vmap, as its randomness says."""
+    """Run a composite that draws random numbers; under vmap by its ``randomness``."""
     cdef int level = innermost_vmap()
     # Where tensors are given for numbers, its parts draw for each of their elements.
     if level == 0 or (op.arg_kinds[0] == ARG_OPERAND and (
