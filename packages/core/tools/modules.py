@@ -17,8 +17,8 @@ def main(folder: str) -> None:
     root = Path(folder)
     for source in sorted(root.rglob("*.pyx")):
         small = source.read_text(encoding="utf-8").startswith(SMALL)
-        place = source.parent.relative_to(root).as_posix()
-        print(place, source.stem, "small" if small else "fast")
+        folder_name = source.parent.relative_to(root).as_posix()
+        print(folder_name, source.stem, "small" if small else "fast")
 
 
 if __name__ == "__main__":

@@ -173,8 +173,8 @@ def functions(table: Mapping[str, Entry], namespace: str) -> Iterator[str]:
         for name, out in public_names_of(entry)
     }
     for entry in table.values():
-        for place, _, name in (name.partition(".") for name in entry.elsewhere):
-            if place == namespace:
+        for owner, _, name in (name.partition(".") for name in entry.elsewhere):
+            if owner == namespace:
                 found[name] = entry, entry.out and not name.endswith("_")
     for name in sorted(found):
         entry, out = found[name]

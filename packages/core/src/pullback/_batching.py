@@ -1,8 +1,9 @@
-"""How ops run on batches: the batching rules of vmap.
+"""The batching rules of vmap: how ops run on batches.
 
-A rule gets an op, its arguments in order, which of them are batched (their first dim is the
-batch's), and the batch's size, and returns results whose first dim is the batch's. An op's entry
-names its rule as ``batch``, with options behind it: ``batch="along new_dim"``.
+A rule receives an op, its arguments in order, which of them are batched (their first dim is the
+batch dim), and the batch size, and returns results whose first dim is the batch dim. An op's entry
+names its rule as ``batch``, followed by options: ``batch="along new_dim"``. Batched tensors
+themselves are in `_c/transforms/batching.pyx`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pullback._c.transforms.batching import apply_op
 from pullback._c.transforms.tangents import share_memory
 from pullback.ops import ops
 
-_CONDITIONS = ("condition", "mask")  # take no part in type promotion
+_CONDITIONS = ("condition", "mask")  # do not count in type promotion
 _DIMS = ("dim", "dims", "dim0", "dim1", "dim2", "dimension")
 _SIZES = {"size": True, "sizes": True, "shape": True, "repeats": False}
 _SIZES_OF_DIMS = ("sizes", "shape", "size")
@@ -47,7 +48,7 @@ def _options_of(op: Any) -> frozenset[str]:
 
 
 def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) -> Any:
-    """Run an op that draws random numbers: once for the batch, or for every element."""
+    """Run an op that draws random numbers: once for the batch, or once per element."""
     if randomness == "error":
         raise RuntimeError(
             "vmap: called random operation while in randomness error mode. Please either use the "
@@ -57,7 +58,7 @@ def run_random(op: Any, values: list, mapped: list, size: int, randomness: str) 
     is_mapped = any(on is True for on in mapped)
     if randomness == "same" and not is_mapped:
         return apply_op(op, values)
-    if randomness == "same" and op.entry.composite is not None:  # only a shape is looked at
+    if randomness == "same" and op.entry.composite is not None:  # only the shape matters
         take = functools.partial(_element, i=0) if size else _zeros
         return apply_op(op, list(map(take, values, mapped)))
     if op.is_inplace and not mapped[0]:
@@ -89,7 +90,7 @@ def _rank(value, is_mapped):
 
 
 def _pointwise(op, values, mapped, size):
-    """Align the dims behind the batch's from the right, as broadcasting does."""
+    """Align the dims after the batch dim from the right, as broadcasting does."""
     rank = max(map(_rank, values, mapped))
     if (
         rank
@@ -100,15 +101,15 @@ def _pointwise(op, values, mapped, size):
             if isinstance(value, Tensor)
         )
     ):
-        return apply_op(op, values)  # they are aligned
+        return apply_op(op, values)  # aligned already
     if op.is_inplace and rank > _rank(values[0], True):
-        return _one_by_one(op, values, mapped, size)  # raises what the op raises
+        return _one_by_one(op, values, mapped, size)  # raises the op's error
     wide = [
         value.dtype
         for name, value, on in zip(op.arg_names, values, mapped)
         if isinstance(value, Tensor) and _rank(value, on) and name not in _CONDITIONS
     ]
-    if rank == 0:  # numbers in a batch have a dim, others take part in promotion with one
+    if rank == 0:  # a batched 0-d tensor has a dim; others get one, to count alike in promotion
         values = [
             value
             if on or name in _CONDITIONS or not isinstance(value, Tensor)
@@ -132,7 +133,7 @@ def _fill(op, values, mapped, size):
 
 
 def _masked_fill(op, values, mapped, size):
-    """The value may differ along the batch, and has no dims of its own."""
+    """Rule of ops with a value, a 0-d tensor that may be batched."""
     if not mapped[2]:
         return _pointwise(op, values, mapped, size)
     target, mask, value = values
@@ -147,7 +148,7 @@ def _masked_fill(op, values, mapped, size):
 
 
 def _aligned(value, rank, wide):
-    """Insert dims behind the batch's. What has no other dims takes no part in promotion."""
+    """Insert dims after the batch dim, so that 0-d elements keep their rank in promotion."""
     if value.dim() == 1 and wide and _category(value.dtype) <= max(map(_category, wide)):
         value = value.to(_promoted(wide))
     missing = rank - (value.dim() - 1)
@@ -172,16 +173,16 @@ def _expanded(value, size):
 
 
 def _along(op, values, mapped, size, finish=apply_op, resolve=False):
-    """Batch every tensor argument and count dims from behind the batch's.
+    """Batch every tensor argument and shift dims by the batch dim.
 
     Dims and sizes name the dims of every tensor argument. Options:
 
-    - ``new_dim``: dims count one dim more than the tensors have.
-    - ``any_rank``: numbers in a batch need nothing special.
-    - ``mixed_ranks``: the first tensor's rank counts.
-    - ``restores``: sizes tell the rank, not the tensors.
-    - ``empty_is_none``: no dims are none, where elsewhere they stand for all.
-    - ``length``: ``size`` is a length, and no shape.
+    - ``new_dim``: dims refer to a rank of one more than the tensors'.
+    - ``any_rank``: batches of 0-d tensors need no special case.
+    - ``mixed_ranks``: dims refer to the first tensor's rank.
+    - ``restores``: dims refer to the rank of the sizes, not of the tensors.
+    - ``empty_is_none``: an empty ``dim`` means no dims; for other ops it means all.
+    - ``length``: ``size`` is a length, not a shape.
 
     ``finish`` runs the op on the arguments. With ``resolve``, one of the sizes may be -1.
     """
@@ -241,7 +242,7 @@ def _expand(op, values, mapped, size):
 
 
 def _view(op, values, mapped, size):
-    """What is contiguous in an element may not be in a batch."""
+    """Rule of contiguous: an element may be contiguous where its batch is not."""
     return _along(
         op,
         values,
@@ -265,14 +266,14 @@ def _as_sizes(sizes):
 
 
 def _resolved(sizes, shape):
-    """Return sizes of which one may be -1 as those of an element: a batch of 0 fits any."""
+    """Return the sizes of an element with a -1 resolved, also for an empty batch."""
     known = math.prod(size for size in sizes if size != -1)
     rest = math.prod(shape) // known if known else 0
     return tuple([rest if size == -1 else size for size in sizes])
 
 
 def _over_all(op, values, mapped, size):
-    """Reduce the rows of a matrix that has an element per row."""
+    """Reduce over all dims of each element, as rows of a matrix."""
     if "keepdim" in op.arg_names and values[op.arg_names.index("keepdim")]:
         return _one_by_one(op, values, mapped, size)
     value = values[0]
@@ -305,8 +306,8 @@ def _takes_dims(op):
 def _one_by_one(op, values, mapped, size, around=lambda function: function()):
     """Run the op once per element and stack the results.
 
-    An in-place op with a derivative writes copies: a later element's write must not count as one
-    to what an earlier one has saved. A view is a view of the batch, which a write to it changes.
+    An in-place op with a derivative writes to copies: the write of one element must not count as a
+    write to tensors that another one has saved. A view becomes a view of the batch.
     """
     if size == 0:
         return _of_no_elements(op, values, mapped)
@@ -330,7 +331,7 @@ def _is_part(part, whole):
 
 
 def _part_of_batch(batch, part):
-    """Return a view of a batch that is of each element what a view is of the first."""
+    """Return a view of a batch, of each element as a given view is of the first element."""
     return batch.as_strided(
         (len(batch), *part.shape), (batch.stride(0), *part.stride()), part.storage_offset()
     )
@@ -343,14 +344,14 @@ def _element(value, on, i):
 
 
 def _of_no_elements(op, values, mapped):
-    """Nothing is computed; one element of zeros tells the shapes, and what is in the graph."""
+    """Return results of an empty batch, with the shapes that one element of zeros gives."""
     if op.is_inplace:
         return None
     return _stacked(op, [apply_op(op, list(map(_zeros, values, mapped)))], 0)
 
 
 def _zeros(value, on):
-    """Return what stands for an element of a batch of 0, in the graph if the batch is."""
+    """Return an element for an empty batch, which requires grad if the batch does."""
     if isinstance(on, list):
         return tuple([_zeros(v, o) for v, o in zip(value, on)])
     if not on:
@@ -392,10 +393,10 @@ def _t(op, values, mapped, size):
 def _mm(op, values, mapped, size):
     left, right = values
     if _rank(left, mapped[0]) != 2 or _rank(right, mapped[1]) != 2:
-        return _one_by_one(op, values, mapped, size)  # raises what the op raises
+        return _one_by_one(op, values, mapped, size)  # raises the op's error
     if left.shape[-1] != right.shape[-2]:
         return _one_by_one(op, values, mapped, size)
-    if not mapped[1]:  # one product of a taller matrix
+    if not mapped[1]:  # one product, with the batch as more rows
         return ops.mm(left.reshape((size * left.shape[1], left.shape[2])), right).view(
             (size, left.shape[1], right.shape[1])
         )
@@ -459,7 +460,7 @@ def _clone_beside(op, values, mapped, size):
 
 
 def _where(op, values, mapped, size):
-    """With a condition alone, each element has positions of its own."""
+    """Rule of where; with a condition alone the number of results differs along the batch."""
     if values[1] is None and values[2] is None:
         return _one_by_one(op, values, mapped, size)
     return _pointwise(op, values, mapped, size)
@@ -479,7 +480,7 @@ def _embedding(op, values, mapped, size):
 
 
 def _as_strided_scatter(op, values, mapped, size):
-    """The offset is that of the first element; the others lie further on."""
+    """Rule of as_strided: the offset is that of the first element, others follow it."""
     source, src, sizes, strides, offset = values
     if not mapped[0] or not size:
         return _one_by_one(op, values, mapped, size)
@@ -508,7 +509,7 @@ def _as_strided(op, values, mapped, size):
 
 
 def _flattened(dims):
-    """Return the rule of an op whose first tensor has a batch in front of its last `dims` dims."""
+    """Return the rule of an op whose first tensor takes batch dims before its last `dims` dims."""
 
     def rule(op, values, mapped, size):
         if not mapped[0] or any(mapped[1:]) or values[0].dim() != dims(values) + 2:
@@ -532,7 +533,7 @@ _convolution = _flattened(lambda values: values[1].dim() - 1)
 # By the first word of an entry's ``batch``: rules of many ops, and those that one op has.
 _RULES: dict[str, Any] = {
     "each": _one_by_one,
-    "unary": _unary,  # one tensor, elementwise, or whose first dims are a batch's already
+    "unary": _unary,  # one tensor, elementwise or with batch dims first
     "pointwise": _pointwise,
     "along": _along,
     "convolution": _convolution,

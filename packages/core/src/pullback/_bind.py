@@ -1,4 +1,4 @@
-"""Turns the op table into ops, Tensor methods and namespaces, once, at import."""
+"""Makes ops, Tensor methods and namespaces of the op table, once, at import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pullback._c.python import bind, node_methods, operators, tensor_methods
 from pullback.ops import ENTRIES, ops
 
 OPERANDS = ("Tensor", "Tensor?", "Operand", "Operand?")
-RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, as promotion orders them
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # of dtype kinds, in the order of promotion
 
 
 def _flags(entry) -> int:
@@ -35,11 +35,11 @@ def _nothing(g):
 
 
 def _inplace(entry, functional, flags):
-    """Make ``name_``: the same op, writing its first argument."""
+    """Make the in-place op ``name_``, which writes its first argument."""
     name = entry.name + "_"
     flags = (flags | bind.FLAGS["inplace"]) & ~bind.FLAGS["out"]
     if not entry.vjp and entry.composite is None:
-        # Without a derivative the result depends on nothing: neither on what was there.
+        # Without a derivative the result has no history, also not that of the overwritten values.
         operands = tuple(a.name for a in entry.arguments if a.type in OPERANDS)
         entry = entry._replace(vjp=dict.fromkeys(operands, _nothing))
     made = bind.make_op(entry, name, entry.inplace_node or entry.node, flags, functional)
@@ -47,7 +47,7 @@ def _inplace(entry, functional, flags):
 
         def run(self, *args):
             check_overlaps(self, *args)
-            # what the parts save must outlive the write
+            # the parts save a copy, since the write changes the original
             source = self.clone() if self.requires_grad and is_grad_enabled() else self
             result = functional(source, *args)
             if RANKS[result.dtype.kind] > RANKS[self.dtype.kind]:
@@ -62,7 +62,7 @@ def _inplace(entry, functional, flags):
 
 
 def bind_table(namespaces: dict[str, dict]) -> None:
-    """Make every entry's op and put it where users find it.
+    """Make every entry's op and add it to its namespaces.
 
     ``namespaces`` maps the names that entries use ('' is the package itself) to module dicts.
     """

@@ -20,9 +20,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     """Return a new tensor with a copy of ``data``: a number, nested sequences or an array.
 
     Dtype: Python floats give the default dtype, ints int64, bools bool; arrays keep theirs.
-    ``pin_memory``: the host's memory that a device reaches by itself.
-    Raises: ValueError for ragged sequences; TypeError and RuntimeError for data that holds no
-    numbers, and for numbers that the dtype cannot hold.
+    ``pin_memory``: in pinned host memory.
+    Raises: ValueError for ragged sequences; TypeError and RuntimeError for data other than
+    numbers, and for numbers that the dtype cannot represent.
 
     >>> import pullback
     >>> pullback.tensor([[1, 2], [3, 4]])
@@ -57,7 +57,7 @@ def _finished(made, name, pin_memory, requires_grad):
 
 
 def _from_object(data, dtype, device):
-    """Return a new tensor of something that is neither a tensor nor made of Python's own types."""
+    """Return a new tensor of an array, or of any other object with elements."""
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         import numpy
 
@@ -108,7 +108,7 @@ def _shared_array(data):
     if _is_array(data):
         try:
             return from_numpy(data)
-        except (TypeError, ValueError):  # a layout or dtype that only a copy can have
+        except (TypeError, ValueError):  # a layout or dtype that needs a copy
             return None
     if hasattr(data, "__cuda_array_interface__"):
         return _cuda_arrays.adopt(data)
@@ -120,7 +120,7 @@ def _shared_array(data):
 
 
 def _is_array(data):
-    numpy = sys.modules.get("numpy")  # nobody has an array who did not import it
+    numpy = sys.modules.get("numpy")  # there are no arrays before NumPy is imported
     return numpy is not None and isinstance(data, numpy.ndarray)
 
 
@@ -148,7 +148,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 
 
 def _shared(obj, dtype):
-    """Return a tensor over an object's memory, or None where it has none to share."""
+    """Return a tensor over an object's memory, or None where it has none that can be shared."""
     if isinstance(obj, Tensor):
         return obj
     if type(obj) in _PLAIN_TYPES or isinstance(obj, str):
@@ -180,7 +180,7 @@ def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False, pin_memory
 def from_numpy(ndarray):
     """Return a tensor over the memory of a NumPy array.
 
-    A read-only array gives a tensor that refuses to be written.
+    A read-only array gives a read-only tensor.
     Raises: TypeError for anything else, and for dtypes that tensors do not have; ValueError for
     negative strides.
 
@@ -196,7 +196,7 @@ def from_numpy(ndarray):
 def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     """Return a 1-d tensor over an object with the buffer protocol.
 
-    Raises: ValueError when offset or count leave the buffer.
+    Raises: ValueError when offset or count exceed the buffer.
     """
     from pullback._interop import share_buffer
 

@@ -1,4 +1,4 @@
-"""Settings of the process: determinism, precision, threads, warnings. torch's names and rules."""
+"""Settings of the process, with torch's names: determinism, precision, threads, warnings."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def _require_bool(function, argument, value):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Ask for algorithms that give the same bits every time.
+    """Require algorithms that give the same bits every time.
 
-    All kernels of the devices ``cpu`` and ``ref`` do; a backend that has others must look at this.
+    All kernels of ``cpu`` and ``ref`` are deterministic; a backend with others must check this.
 
     Raises: TypeError for anything but bools.
     """
@@ -70,7 +70,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
 
 
 def are_deterministic_algorithms_enabled():
-    """Return whether deterministic algorithms were asked for."""
+    """Return whether deterministic algorithms are required."""
     return _settings.deterministic
 
 
@@ -121,9 +121,9 @@ def get_float32_matmul_precision():
 
 
 def set_float32_matmul_precision(precision):
-    """Allow products of float32 matrices to be less precise; "highest" is what all kernels give.
+    """Allow less precise products of float32 matrices; all kernels compute with "highest".
 
-    Any other name than "highest", "high" and "medium" is warned of and ignored.
+    Names other than "highest", "high" and "medium" give a warning and are ignored.
 
     Raises: RuntimeError for anything but a str.
     """
@@ -162,7 +162,7 @@ def get_num_threads():
 
 
 def set_num_threads(count):
-    """Set how many threads one op may use on the host; backends are told.
+    """Set the number of threads that one op may use on the host, in all backends.
 
     Raises: RuntimeError unless it is a positive integer.
     """
@@ -200,7 +200,7 @@ def is_warn_always_enabled():
 
 
 def set_warn_always(mode):
-    """Give warnings that are given once in a process every time, or no longer.
+    """Turn on or off that warnings given once in a process are given every time.
 
     Raises: RuntimeError for anything but a bool.
     """
@@ -264,9 +264,9 @@ def set_default_tensor_type(t):
 
 
 def memory_summary(device=None, abbreviated=False):
-    """Return what ``memory_stats`` says of a device as a table to print.
+    """Return the ``memory_stats`` of a device as a table to print.
 
-    ``abbreviated`` leaves out how many allocations there were.
+    ``abbreviated`` leaves out the number of allocations.
 
     >>> import pullback
     >>> print(pullback.memory_summary().splitlines()[3])            # doctest: +ELLIPSIS

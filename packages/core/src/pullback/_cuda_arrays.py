@@ -1,4 +1,4 @@
-"""``__cuda_array_interface__``: memory of CUDA devices shared with other libraries, both ways.
+"""``__cuda_array_interface__``: memory of CUDA devices, shared with other libraries.
 
 Source: the interface's description, version 3, in the documentation of Numba.
 """
@@ -31,7 +31,7 @@ _DTYPES = {kind: found for found in _dtype.ALL if (kind := _KINDS.get(found.name
 
 
 def describe(self):
-    """Return the tensor's memory as ``__cuda_array_interface__`` describes it.
+    """Return the ``__cuda_array_interface__`` of a tensor.
 
     Raises: AttributeError for tensors on other devices, RuntimeError for those that require grad.
     """
@@ -70,30 +70,32 @@ def adopt(source):
     """Return a tensor over the memory of an object with ``__cuda_array_interface__``.
 
     Work on this thread's current stream begins after the stream that the object names.
-    Raises: TypeError and ValueError for memory that tensors cannot describe.
+    Raises: TypeError and ValueError for memory that no tensor can represent.
     """
-    told = source.__cuda_array_interface__
-    if told.get("mask") is not None:
+    interface = source.__cuda_array_interface__
+    if interface.get("mask") is not None:
         raise TypeError("as_tensor(): masked arrays are not supported")
-    dtype = _DTYPES.get(re.sub("^[=<](?=[bui]1$)", "|", told["typestr"]))
+    dtype = _DTYPES.get(re.sub("^[=<](?=[bui]1$)", "|", interface["typestr"]))
     if dtype is None:
-        raise TypeError(f"as_tensor(): elements of the type {told['typestr']!r} are not supported")
-    address, readonly = told["data"]
-    strides = told.get("strides")
+        raise TypeError(
+            f"as_tensor(): elements of the type {interface['typestr']!r} are not supported"
+        )
+    address, readonly = interface["data"]
+    strides = interface.get("strides")
     if strides is not None:
         if any(step % dtype.itemsize for step in strides):
             raise ValueError("as_tensor(): strides must be multiples of the element's size")
         strides = tuple(step // dtype.itemsize for step in strides)
     where = _device("cuda", _home(source))
     made = arrays.share_address(
-        address or 0, tuple(told["shape"]), strides, dtype, where, source, readonly
+        address or 0, tuple(interface["shape"]), strides, dtype, where, source, readonly
     )
-    _wait_for(where, told.get("stream"))
+    _wait_for(where, interface.get("stream"))
     return made
 
 
 def _home(source) -> int:
-    """Return the number of the device that an object says it is on; else the current one."""
+    """Return the index of an object's device, if it has one, else of the current device."""
     from pullback._c.device.device import current_device
 
     found = getattr(source, "device", None)

@@ -1,7 +1,7 @@
-"""Makes tensors known to einops, which is not imported for it.
+"""Support of einops, without importing it.
 
-einops looks for a tensor's backend among the subclasses of its ``AbstractBackend``. Ours is made
-when einops has been imported, whichever of the two packages comes first.
+einops finds a tensor's backend among the subclasses of its ``AbstractBackend``. Ours is defined
+when einops is imported, before or after this package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _MODULE = "einops._backends"
 
 
 def install():
-    """Define the backend now if einops is there, and whenever it is imported or reloaded."""
+    """Define the backend now if einops is imported, and whenever it is imported or reloaded."""
     module = sys.modules.get(_MODULE)
     if hasattr(module, "AbstractBackend"):
         define_backend(module)
@@ -20,10 +20,10 @@ def install():
 
 
 class ImportHook:
-    """An import finder that finds nothing itself: it adds a step to one module's execution."""
+    """An import finder that delegates to the others, and adds a step to one module's execution."""
 
     def find_spec(self, name, path=None, target=None):
-        """Return what the other finders find for einops' backends, and None for all else."""
+        """Return the other finders' spec of einops' backends; None for any other module."""
         if name != _MODULE:
             return None
         for finder in sys.meta_path:
@@ -35,7 +35,7 @@ class ImportHook:
 
 
 def extended(spec):
-    """Let the loader of a spec define our backend after the module; returns the spec."""
+    """Let the loader of a spec define our backend after it has run the module; returns the spec."""
     execute = spec.loader.exec_module
 
     def exec_module(module):
@@ -48,11 +48,11 @@ def extended(spec):
 
 
 def define_backend(module):
-    """Subclass einops' ``AbstractBackend``; that such a class exists is what registers it."""
+    """Subclass einops' ``AbstractBackend``, which registers the backend."""
     import pullback
 
     class PullbackBackend(module.AbstractBackend):  # type: ignore[name-defined]
-        """The tensor operations that einops is made of."""
+        """The tensor operations that einops uses."""
 
         framework_name = "pullback"
 
@@ -73,7 +73,7 @@ def define_backend(module):
             return x.permute(axes)
 
         def reduce(self, x, operation, axes):
-            if operation in ("any", "all", "prod"):  # of these, prod takes one dim at a time
+            if operation in ("any", "all", "prod"):  # prod reduces one dim at a time
                 for axis in sorted(axes, reverse=True):
                     x = getattr(x, operation)(axis)
                 return x
@@ -104,4 +104,4 @@ def define_backend(module):
         def einsum(self, pattern, *x):
             return pullback.einsum(pattern, *x)
 
-    module.PullbackBackend = PullbackBackend  # a class knows its subclasses by weak references
+    module.PullbackBackend = PullbackBackend  # a class has only weak references to subclasses

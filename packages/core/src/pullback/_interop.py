@@ -1,4 +1,4 @@
-"""NumPy arrays, buffers, pickles and copies. Nothing here writes through read-only memory."""
+"""NumPy arrays, buffers, pickles and copies. Nothing here writes to read-only memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pullback.utils import dlpack
 
 # ---- from NumPy and buffers ----------------------------------------------------------------------
 
-_dtypes: dict[object, _dtype.dtype] = {}  # native NumPy dtypes that were met, with ours
+_dtypes: dict[object, _dtype.dtype] = {}  # cache: native NumPy dtype -> ours
 
 
 def share_array(array):
@@ -49,7 +49,7 @@ def copy_array(array, dtype, device):
 
 
 def _regular(array):
-    """Copy an array into native, aligned rows; dtypes that tensors lack become wider ones."""
+    """Copy an array to native, aligned, row-major memory; missing dtypes become wider ones."""
     import numpy
 
     wider = {
@@ -173,9 +173,9 @@ def array_wrap(self, array, context=None, return_scalar=False):
 
 
 def array_interface(self):
-    """NumPy's description of the memory, for libraries that look at it.
+    """``__array_interface__``: NumPy's description of the memory, for other libraries.
 
-    Raises: AttributeError when the memory cannot be described so, as NumPy expects.
+    Raises: AttributeError when it cannot describe the memory, as NumPy expects.
     """
     if (
         self.requires_grad
@@ -220,7 +220,7 @@ def deepcopy(self, memo):
         )
     address, memory = arrays.whole_memory(self)
     copies = memo.setdefault("pullback memory", {})
-    if address not in copies:  # the original is kept: its address stays taken
+    if address not in copies:  # the original is kept: its address is not used again
         copies[address] = memory, memory.clone()
     made = _as_kind(type(self), arrays.view_of_whole_memory(copies[address][1], self))
     memo[id(self)] = made
@@ -255,7 +255,7 @@ def _as_kind(kind, tensor):
 
 
 def reduce(self, protocol):
-    """Pickle data, geometry, requires_grad and attributes; not history, hooks or .grad."""
+    """Pickle data, sizes and strides, requires_grad and attributes; not history, hooks or .grad."""
     from pullback.utils.hooks import warn_if_has_hooks
 
     warn_if_has_hooks(self)
@@ -279,7 +279,7 @@ def reduce(self, protocol):
 
 
 def rebuild(kind, data, dtype, shape, stride, device, requires_grad, attributes):
-    """Make a tensor of pickled parts; what a pickle calls.
+    """Make a tensor of pickled parts; pickles call this.
 
     Raises: ValueError when the parts do not fit together.
     """
@@ -300,7 +300,7 @@ def rebuild(kind, data, dtype, shape, stride, device, requires_grad, attributes)
 
 
 def _check_parts(kind, data, dtype, shape, stride, device, attributes):
-    """Raise unless pickled parts have the right types and sizes; a pickle may hold anything."""
+    """Raise unless pickled parts have the right types and sizes; a pickle may contain anything."""
     if not (isinstance(kind, type) and issubclass(kind, Tensor)):
         raise ValueError(f"pickled tensor: {kind!r} is no tensor class")
     if not (
@@ -327,7 +327,7 @@ def buffer(self, flags):
 
 
 def install():
-    """Bind what this module has to the class."""
+    """Bind the methods of this module to the class."""
     arrays.install()
     _cuda_arrays.install()
     for name, value in {

@@ -1,4 +1,4 @@
-"""Tensor methods and functions that are no ops: conversions, printing, comparisons of wholes."""
+"""Tensor methods and functions other than ops: conversions, comparisons of whole tensors."""
 
 from __future__ import annotations
 
@@ -125,17 +125,17 @@ def broadcast_shapes(*shapes):
         if any(size < 0 for size in sizes):
             raise ValueError("Attempting to broadcast a dimension with negative length!")
         found = [1] * (len(sizes) - len(found)) + found
-        for place in range(-1, -1 - len(sizes), -1):
-            if sizes[place] in (1, found[place]):
+        for dim in range(-1, -1 - len(sizes), -1):
+            if sizes[dim] in (1, found[dim]):
                 continue
-            if found[place] != 1:
+            if found[dim] != 1:
                 raise RuntimeError(
-                    f"Attempting to broadcast a dimension of length {sizes[place]} "
-                    f"at {place}! Mismatching argument at index {position} had "
+                    f"Attempting to broadcast a dimension of length {sizes[dim]} "
+                    f"at {dim}! Mismatching argument at index {position} had "
                     f"{tuple(sizes)}; but expected shape should be broadcastable to "
                     f"{found}"
                 )
-            found[place] = sizes[place]
+            found[dim] = sizes[dim]
     return Size(found)
 
 
@@ -209,7 +209,7 @@ def cuda(self, device=None, non_blocking=False):
 
 
 def is_pinned(self, device=None):
-    """Return True if the tensor is in pinned memory: of this kind of device, if one is named.
+    """Return True if the tensor is in pinned memory, of the given device type if there is one.
 
     >>> import pullback
     >>> pullback.ones(2).is_pinned()
@@ -219,10 +219,10 @@ def is_pinned(self, device=None):
 
 
 def record_stream(self, stream):
-    """Tell that a stream uses the tensor, which its memory was not allocated for.
+    """Record that another stream than the one its memory was allocated for uses the tensor.
 
-    Once the memory is free, it is not used again before the stream has done what it was given
-    until then. ``stream`` is an object with its address as ``cuda_stream`` or ``handle``, or that
+    After the memory is freed, it is not used again before the work queued on the stream until then
+    is done. ``stream`` is an object with its address as ``cuda_stream`` or ``handle``, or that
     number.
 
     Raises: NotImplementedError for tensors of devices without streams.
@@ -362,7 +362,7 @@ def as_subclass(self, cls):
 
 
 def install():
-    """Bind everything that is no op to the class."""
+    """Bind the methods of this module to the class."""
     from pullback import _interop, _scalars
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph

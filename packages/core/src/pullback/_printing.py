@@ -1,8 +1,8 @@
 """How tensors are printed: torch's text, character for character.
 
-Values are fetched as nested Python lists, with a mark where long dimensions are cut short. From
-all values that are shown follows one number format for the whole tensor; then the lists are laid
-out, and notes (device, dtype, graph) are added behind.
+Values are fetched as nested Python lists, with a mark where long dimensions are summarised. All
+shown values determine one number format for the tensor; then the lists are formatted, and notes
+(device, dtype, graph) follow.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def printoptions(**options: Any) -> Iterator[None]:
 
 
 class _Cut:
-    """Stands in a list of values for those that are not shown."""
+    """The mark, in a list of values, for those that are not shown."""
 
 
 _CUT = _Cut()
@@ -177,7 +177,7 @@ class _PlainFormat:
 class _FloatFormat:
     """Format of floating values: whole numbers, fixed point or scientific.
 
-    Zeros, infinities and NaN have no say in the choice, nor in the width of the column.
+    Zeros, infinities and NaN do not influence the choice, nor the width of the column.
     """
 
     def __init__(self, values: list[float]) -> None:
@@ -227,7 +227,7 @@ def _choose_format(dtype: Any, values: list[Any]) -> _Format:
     return _FloatFormat(values) if dtype.is_floating_point else _PlainFormat(values)
 
 
-# -- laying out ----------------------------------------------------------------------------------
+# -- formatting nested lists ---------------------------------------------------------------------
 
 
 def _lay_out(values: Any, depth: int, indent: int, number: _Format) -> str:
@@ -251,11 +251,11 @@ def _lay_out_row(values: list[Any], indent: int, number: _Format) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-# -- notes behind the values ---------------------------------------------------------------------
+# -- notes after the values ----------------------------------------------------------------------
 
 
 def _list_notes(tensor: Any, plain: Any, tangent: Any) -> list[str]:
-    """Return what stands behind the values, in torch's order."""
+    """Return the notes after the values, in torch's order."""
     notes = []
     if _is_elsewhere(plain.device):
         notes.append(f"device='{plain.device}'")
@@ -274,7 +274,7 @@ def _list_notes(tensor: Any, plain: Any, tangent: Any) -> list[str]:
 
 
 def _is_elsewhere(device: Any) -> bool:
-    """Tell whether a device is another than the one where tensors are made by default."""
+    """Return True for a device other than the default one."""
     default = pb.get_default_device()
     if device.type != default.type:
         return True
@@ -282,7 +282,7 @@ def _is_elsewhere(device: Any) -> bool:
 
 
 def _shows_dtype(tensor: Any, *, only_default: bool) -> bool:
-    """Tell whether the values alone let a reader know the dtype."""
+    """Return True if the printed values determine the dtype."""
     default = pb.get_default_dtype()
     if only_default or tensor.dtype == default:
         return bool(tensor.dtype == default)
@@ -294,7 +294,7 @@ def _describe_graph(tensor: Any) -> str:
     try:
         node = tensor.grad_fn
     except RuntimeError:
-        # A view whose history cannot be rebuilt must still be printable.
+        # A view whose history cannot be updated must still be printable.
         return "grad_fn=<Invalid>"
     if node is not None:
         return f"grad_fn=<{node.name().rsplit('::', 1)[-1]}>"

@@ -1,4 +1,4 @@
-"""Looking up names that live in the package pullback-profiler, when they are first used."""
+"""Look-up of names of the package pullback-profiler, at their first use."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from importlib import import_module
 
 
 def look_up(module: str, home: str, name: str):
-    """Return what ``name`` of a module of ours is: an attribute of a module of the profiler.
+    """Return the attribute of a module of the profiler for ``name`` of a module of ours.
 
-    Raises: ImportError that says what to install.
+    Raises: ImportError with the package to install.
     """
     try:
         found = import_module(home)

@@ -1,4 +1,4 @@
-"""Functions of Python numbers that may be symbolic in torch, and small questions about tensors."""
+"""torch's functions of Python numbers (symbolic there), and predicates of tensors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sym_float(a):
 
 
 def sym_int(a):
-    """Return ``int(a)``, which cuts the fraction off."""
+    """Return ``int(a)``, truncated."""
     return builtins.int(a)
 
 
@@ -112,7 +112,7 @@ def is_signed(input):
 def is_inference(input):
     """Return whether the tensor was made in inference mode.
 
-    Raises: TypeError for what is no tensor.
+    Raises: TypeError for anything but a tensor.
 
     >>> import pullback
     >>> with pullback.inference_mode():

@@ -1,7 +1,7 @@
-"""torch.cuda's names, for the device type ``cuda``; what they do is in the package pullback-cuda.
+"""torch.cuda's names, for the device type ``cuda``; the package pullback-cuda implements them.
 
-``is_available`` and ``device_count`` answer on every machine. The other names raise an error that
-says what is missing where there is no device.
+``is_available`` and ``device_count`` work on every machine. Without a device, other names raise an
+error with the reason.
 """
 
 from __future__ import annotations

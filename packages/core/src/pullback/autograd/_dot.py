@@ -1,4 +1,4 @@
-"""Drawing graphs as Graphviz text."""
+"""Graphs of nodes as Graphviz text."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _program():
 def to_dot(tensors, names=None):
     r"""Return the graph behind a tensor (or several, or edges) as Graphviz text.
 
-    Nodes are shown by name; leaves by name, if ``names`` (a dict of name to tensor) has them, with
-    shape and dtype. Arrows go the way that gradients flow. The result is a str with a method
+    Nodes are shown by name; leaves with shape and dtype, and by name if ``names`` (a dict of name
+    to tensor) has them. Arrows have the direction of gradients. The result is a str with a method
     ``svg()``.
 
     Raises: TypeError for anything but tensors and edges; RuntimeError for a tensor without a
@@ -110,7 +110,7 @@ def _root(item):
 
 
 def _numbered(roots):
-    """Number all nodes behind the roots, without recursion."""
+    """Number all nodes reachable from the roots, without recursion."""
     numbers: dict[int, int] = {}
     order: list = []
     waiting = list(reversed(roots))

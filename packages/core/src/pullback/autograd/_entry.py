@@ -1,4 +1,4 @@
-"""``backward`` and ``grad``: arguments are checked and put in order, then one pass runs."""
+"""``backward`` and ``grad``: they check and convert their arguments, then run a backward pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _as_sequence(value, name):
             f"got {type(value).__name__}"
         ) from None
     found: list[Tensor | GradientEdge] = []
-    for item in items:  # which may have no end
+    for item in items:  # may be an endless iterator
         if not isinstance(item, (Tensor, GradientEdge)):
             error = RuntimeError if name == "inputs" else TypeError
             raise error(
@@ -96,7 +96,7 @@ def _check_seed(position, seed, shape, dtype, batched):
 
 
 def _prepare(roots, seeds, batched=False):
-    """Return the roots and their gradients as the engine takes them."""
+    """Return the roots and their gradients in the form of the engine."""
     if len(seeds) != len(roots):
         raise RuntimeError(f"got {len(roots)} tensors and {len(seeds)} gradients")
     grads = []
@@ -182,19 +182,19 @@ def _warn_cycle():
 
 
 def _backward_to(edges, grads, retain_graph, create_graph, inputs):
-    """Accumulate into ``inputs`` alone: leaves by their accumulators, others from captures."""
+    """Accumulate into ``inputs`` only: leaves by their accumulators, others by captures."""
     found = engine.run_backward(
         edges, grads, bool(retain_graph), bool(create_graph), _engine_items(inputs), True
     )
-    met = set()
+    seen = set()
     for item, gradient in zip(inputs, found):
         if (
             isinstance(item, Tensor)
             and gradient is not None
             and not item.retains_grad
-            and (not item.is_leaf and id(item) not in met)
+            and (not item.is_leaf and id(item) not in seen)
         ):
-            met.add(id(item))
+            seen.add(id(item))
             tensor_methods.accumulate_in_place_of(item, gradient)
 
 
@@ -212,9 +212,9 @@ def grad(
     """Return the sum of the gradients of ``outputs`` with respect to each of ``inputs``.
 
     Nothing is added to ``.grad``. ``inputs`` is a tensor, an edge, a sequence or a dict of
-    tensors; a dict gives a dict. ``allow_unused`` permits inputs that do not matter (None);
-    ``materialize_grads`` gives zeros for them. With ``is_grads_batched`` the first dim of every
-    ``grad_outputs`` is a batch, and so is the results'.
+    tensors; a dict gives a dict. ``allow_unused`` gives None for inputs that the outputs do not
+    depend on; ``materialize_grads`` gives zeros for them. With ``is_grads_batched`` the first dim
+    of every ``grad_outputs`` is a batch dim, and so is that of the results.
 
     Raises: RuntimeError when an input was not used, an output does not require grad or a gradient
     does not fit; ValueError for contradicting flags; TypeError for arguments of a wrong type.
@@ -236,7 +236,7 @@ def grad(
             bool(create_graph if retain_graph is None else retain_graph),
             bool(create_graph),
         )
-        if found is not None:  # the common call; a list tells that an input was unused
+        if found is not None:  # the common call; a list means that an input was unused
             return (
                 found
                 if type(found) is tuple
@@ -294,7 +294,7 @@ def _check_no_edges(roots, inputs, batched):
 
 
 def _finish(found, inputs, keys, allow_unused, materialize, create_graph):
-    """Check for unused inputs, fill in zeros where asked, and restore the input's structure."""
+    """Raise for unused inputs or fill in zeros, and restore the structure of ``inputs``."""
     result = []
     for position, (gradient, item) in enumerate(zip(found, inputs)):
         if gradient is None:
@@ -321,7 +321,7 @@ def _finish(found, inputs, keys, allow_unused, materialize, create_graph):
 
 
 def _grad_batched(roots, inputs, seeds, retain_graph, create_graph, allow_unused):
-    """Run one pass with gradients that stand for the elements of a batch."""
+    """Run one backward pass with batched gradients."""
     sizes = {seed.shape[0] for seed in seeds if seed is not None and seed.ndim}
     if any(seed is None for seed in seeds) or len(sizes) != 1:
         raise RuntimeError(
@@ -363,7 +363,7 @@ def execute_backward(root, grad, retain_graph=False):
 
 
 def tensor_backward(self, gradient, retain_graph, create_graph, inputs):
-    """Do what ``Tensor.backward`` does when it is given more than ``retain_graph``."""
+    """Run ``Tensor.backward`` with more arguments than ``retain_graph``."""
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(
             f"backward(): argument 'gradient' must be Tensor or None, not {type(gradient).__name__}"

@@ -1,4 +1,4 @@
-"""Parts of ``autograd.functional``: its arguments, its passes, and what strict mode refuses."""
+"""Parts of ``autograd.functional``: arguments, backward passes, errors of strict mode."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STRATEGIES = ("forward-mode", "reverse-mode")
 
 
 def as_tensors(value: Any, what: str, name: str) -> tuple[Tensors, bool]:
-    """Return a tensor or a tuple of them as a tuple, and whether it was one.
+    """Return a tensor or a tuple of tensors as a tuple, and whether it was a tuple.
 
-    Raises: TypeError for anything else; lists are refused as well.
+    Raises: TypeError for anything else, also for lists.
     """
     is_tuple = isinstance(value, tuple)
     found = value if is_tuple else (value,)
@@ -34,7 +34,7 @@ def as_tensors(value: Any, what: str, name: str) -> tuple[Tensors, bool]:
 
 
 def inputs_of(value: Any, name: str) -> tuple[Tensors, bool]:
-    """Return the inputs as a tuple, and whether they were one.
+    """Return the inputs as a tuple, and whether they were a tuple.
 
     Raises: TypeError when they are not tensors; RuntimeError when there is none.
     """
@@ -58,13 +58,13 @@ def aliases(tensors: Tensors, create_graph: bool, requires_grad: bool = True) ->
 
 
 def unwrap(tensors: Sequence[Any], is_tuple: bool, create_graph: bool) -> Any:
-    """Return results as the user gave the arguments: a tuple or a tensor."""
+    """Return results in the form of the arguments: a tuple or a tensor."""
     made = tuple(tensors) if create_graph else tuple(x.detach() for x in tensors)
     return made if is_tuple else made[0]
 
 
 def call(func: Function, inputs: Tensors, name: str, strict: bool) -> tuple[Tensors, bool]:
-    """Return the outputs as a tuple, and whether they were one."""
+    """Return the outputs as a tuple, and whether they were a tuple."""
     outputs, is_tuple = as_tensors(func(*inputs), OUTPUTS, name)
     for i, output in enumerate(outputs):
         if strict and not output.requires_grad:
@@ -77,9 +77,9 @@ def call(func: Function, inputs: Tensors, name: str, strict: bool) -> tuple[Tens
 
 
 def call_single(func: Function, inputs: Tensors, name: str, strict: bool) -> Tensor:
-    """Return the output of a function that gives one element.
+    """Return the output of a function, which must have one element.
 
-    Raises: RuntimeError when it gives more, or none.
+    Raises: RuntimeError when it has more, or none.
     """
     outputs, is_tuple = call(func, inputs, name, strict)
     if is_tuple:
@@ -95,7 +95,7 @@ def call_single(func: Function, inputs: Tensors, name: str, strict: bool) -> Ten
 
 
 def vector_for(v: Any, others: Tensors, is_tuple: bool, name: str, create_graph: bool) -> Tensors:
-    """Return ``v``, checked to fit the tensors that it is multiplied with; None stands for 1.
+    """Return ``v``, checked against the tensors that it multiplies; None means 1.
 
     Raises: RuntimeError when it does not fit; TypeError when it is not made of tensors.
     """
@@ -181,7 +181,7 @@ def run_pass(
 
 
 def require_graph(grads: Tensors, text: str) -> None:
-    """Refuse, in strict mode, gradients that depend on nothing; the text has a place for i."""
+    """Raise, in strict mode, for gradients without dependencies; the text has a field for i."""
     for i, found in enumerate(grads):
         if found is None:
             raise RuntimeError(
@@ -202,7 +202,7 @@ def fill(
 ) -> Tensors:
     """Return gradients with zeros for those that are missing.
 
-    Raises: RuntimeError in strict mode when one is missing (the text has a place for i), or when
+    Raises: RuntimeError in strict mode when one is missing (the text has a field for i), or when
     it is constant and should be differentiable; ``constant`` says what it is then.
     """
     made = []

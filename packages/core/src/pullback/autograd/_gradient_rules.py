@@ -1,4 +1,4 @@
-"""Rules that derivative formulas must keep, apart from giving the right values."""
+"""Checks of gradcheck other than values: batched, undefined and zero gradients."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _batched_failure(error: Exception, who: str, mode: str, flag: str) -> str:
 
 
 def verify_zero_seeds(problem: Problem, check_grad_dtypes: bool) -> None:
-    """Check that gradients of zero give zeros, of the kind that the inputs have."""
+    """Check that zero gradients give zeros, with the dtypes and shapes of the inputs."""
     outputs, inputs = problem.checked_outputs(), problem.checked_inputs()
     seeds = [zeros_like(output) for output in outputs]
     grads = pb.autograd.grad(outputs, inputs, seeds, retain_graph=True, allow_unused=True)
@@ -110,7 +110,7 @@ def verify_zero_seeds(problem: Problem, check_grad_dtypes: bool) -> None:
 
 @functools.cache
 def _without_gradient() -> Function:
-    """Return an identity whose backward passes no gradient on."""
+    """Return an identity whose backward returns None."""
 
     class WithoutGradient(pb.autograd.Function):
         @staticmethod
@@ -125,7 +125,7 @@ def _without_gradient() -> Function:
 
 
 def verify_undefined_grad(problem: Problem) -> None:
-    """Check that formulas take missing gradients: all outputs, then one at a time."""
+    """Check that formulas accept undefined gradients: for all outputs, then for one at a time."""
     count = len(problem.outputs_at)
     cases = [set(range(count))] + [{k} for k in range(count) if count > 1]
     inputs = problem.checked_inputs()
@@ -166,7 +166,7 @@ def _undefined_failure(start: str, undefined: Iterable[int]) -> GradcheckError:
 
 
 def verify_undefined_tangents(problem: Problem) -> None:
-    """Check that forward mode takes an input without a tangent as one whose tangent is zeros."""
+    """Check that forward mode treats a missing tangent as zeros."""
     generator = _draws()
     tangents = {
         j: random_unit(problem.inputs[j], generator).to(problem.inputs[j].dtype)

@@ -1,4 +1,4 @@
-"""Derivatives as gradcheck needs them: by differences, by backward and by forward mode.
+"""Jacobians for gradcheck: by differences, by backward and by forward mode.
 
 The derivatives of output i with respect to input j form a matrix with one row for each input
 element and one column for each output element.
@@ -36,7 +36,7 @@ class GradcheckError(RuntimeError):
 
 
 class Problem(NamedTuple):
-    """What one call of gradcheck works on; positions count in the caller's tuples."""
+    """The data of one call of gradcheck; positions refer to the caller's tuples."""
 
     func: Function
     inputs: tuple[Any, ...]
@@ -80,8 +80,8 @@ def central_difference(
 ) -> list[Tensor]:
     """Return central differences of all outputs while ``x[at]`` moves along ``step``.
 
-    ``x`` is moved in place, because the function may also reach it by other ways than its
-    arguments; it is given back bit for bit. ``.data`` keeps the version counter out of it.
+    ``x`` is changed in place, because the function may also refer to it by a closure; its bits are
+    restored. ``.data`` keeps the version counter.
     """
     data = x.data
     saved = data[at].clone()
@@ -116,7 +116,7 @@ def numerical_jacobian(
 
 
 def make_evaluator(problem: Problem) -> Callable[[], list[Tensor]]:
-    """Return a function that computes the checked outputs anew, as copies without a graph."""
+    """Return a function that computes the checked outputs again, as copies without a graph."""
     expected = problem.checked_outputs()
 
     def evaluate() -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Saved tensors that may be overwritten: they are copied right before."""
+"""``allow_mutation_on_saved_tensors``: copies saved tensors right before a write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUTSIDE = (
 
 
 class _Handle:
-    """What the graph keeps instead of a tensor: the tensor lives as long as it."""
+    """The handle that the graph saves instead of a tensor; it keeps the tensor alive."""
 
     __slots__ = ("__weakref__", "context", "version")
 
@@ -31,11 +31,11 @@ class _Handle:
 class _Context:
     """The tensors that were saved inside one ``allow_mutation_on_saved_tensors``.
 
-    A tensor is known by its memory (the address: ``sid``) and by what it shows of it (``tid``).
+    A tensor is identified by its memory (the address, ``sid``) and its layout in it (``tid``).
     """
 
     def __init__(self):
-        # What was saved, until it is overwritten; then a copy.
+        # The saved tensors; after a write their copies.
         self.original: WeakKeyDictionary[_Handle, Tensor] = WeakKeyDictionary()
         self.cloned: WeakKeyDictionary[_Handle, Tensor] = WeakKeyDictionary()
         self.tid_to_weakhandle: WeakValueDictionary[tuple, _Handle] = WeakValueDictionary()
@@ -43,7 +43,7 @@ class _Context:
         self.is_open = True
 
     def clear(self):
-        """Forget all tensors: what was recorded inside can no longer run backward."""
+        """Release all tensors; graphs recorded inside can no longer run backward."""
         self.original.clear()
         self.cloned.clear()
         self.tid_to_weakhandle.clear()
@@ -51,7 +51,7 @@ class _Context:
 
     def keep(self, tensor):
         """Return the handle of a tensor: the same one as long as it has the same elements."""
-        tensor = create.alias_raw(tensor)  # no history, and no op that watchers would see
+        tensor = create.alias_raw(tensor)  # without history, and without an op for dispatch modes
         sid = _memory(tensor)
         tid = (
             sid,
@@ -75,7 +75,7 @@ class _Context:
         return handle
 
     def copy_before_write(self, op, targets):
-        """Copy what is kept of memory that is about to be written."""
+        """Copy the saved tensors over memory that is about to be written."""
         for target in targets:
             for tid in self.sid_to_tid.pop(_memory(target), ()):
                 handle = self.tid_to_weakhandle.pop(tid, None)
@@ -84,7 +84,7 @@ class _Context:
                     del self.original[handle]
 
     def unchanged(self, handle):
-        """Return a tensor that was not overwritten."""
+        """Return a saved tensor, or its copy."""
         tensor = self.original[handle]
         if tensor._version != handle.version:
             raise RuntimeError(
@@ -119,12 +119,12 @@ _running = carry(threading.local())
 def allow_mutation_on_saved_tensors():
     """Let in-place ops change tensors that are saved for backward.
 
-    A saved tensor is copied right before an op inside overwrites it, so that backward sees what was
-    saved. Backward must run inside, too. Yields an object whose ``clear()`` frees all tensors that
-    are kept. Acts on this thread.
+    A saved tensor is copied right before an op inside overwrites it, so that backward has the saved
+    values. Backward must run inside, too. Yields an object whose ``clear()`` frees all saved
+    tensors. Thread-local.
 
     Raises: RuntimeError when nested. In backward: AssertionError outside of the context that the
-    graph was recorded in; RuntimeError when a tensor was written behind the library's back.
+    graph was recorded in; RuntimeError when other code than an op wrote to a tensor.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Jacobians that torch's gradcheck module computes for its callers, one function at a time."""
+"""The Jacobian functions of torch's module gradcheck."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def get_numerical_jacobian(
 ) -> tuple[Any, ...]:
     """Return the derivative of ``fn(inputs)`` by each of ``target``, by central differences.
 
-    Deprecated. Tensors that require no grad are left out. Only the first output counts; each
-    matrix has a row for each input element.
+    Deprecated. Skips tensors that do not require grad. Only the first output counts; each matrix
+    has a row for each input element.
     """
     _warn_private("get_numerical_jacobian")
     _check_grad_out("get_numerical_jacobian", grad_out)
@@ -83,9 +83,9 @@ def get_numerical_jacobian_wrt_specific_input(
 ) -> tuple[Any, ...]:
     """Return the derivative of each output of ``fn(*inputs)`` by one input, by central differences.
 
-    ``input`` is what is moved, if not ``inputs[input_idx]``. Each matrix has a row for each
-    element of it. ``outputs`` are what ``fn`` returns before. ``is_forward_ad`` permits complex
-    outputs of a real input.
+    ``input`` is the tensor to change, by default ``inputs[input_idx]``. Each matrix has a row for
+    each of its elements. ``outputs`` are the outputs at ``inputs``. ``is_forward_ad`` permits
+    complex outputs of a real input.
 
     Raises: AssertionError when the input requires no grad, or for complex outputs.
 
@@ -106,10 +106,10 @@ def get_numerical_jacobian_wrt_specific_input(
             "Expected ds_dx to be real-valued, not complex: the derivative of a complex output is "
             "not one matrix"
         )
-    places = list(range(len(before)))
-    problem = Problem(fn, tuple(inputs), [input_idx], before, places, eps, 0.0, 0.0, 0.0)
+    positions = list(range(len(before)))
+    problem = Problem(fn, tuple(inputs), [input_idx], before, positions, eps, 0.0, 0.0, 0.0)
     axes = numerical_jacobian(make_evaluator(problem), x, before, eps)
-    return tuple(combine_axes(*(axis[i] for axis in axes)) for i in places)
+    return tuple(combine_axes(*(axis[i] for axis in axes)) for i in positions)
 
 
 def _warn_private(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Custom Functions under vmap: by their own rule, or by one that is made of their formulas."""
+"""Custom Functions under vmap: by their rule ``vmap``, or by a rule generated from forward."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pullback._c.transforms import batching
 
 
 class VmapInfo(NamedTuple):
-    """What a Function's ``vmap`` is told about the batch."""
+    """The ``info`` argument of a Function's ``vmap``: the batch size and randomness."""
 
     batch_size: int
     randomness: str
 
 
 def run_batched(cls: Any, args: tuple[Any, ...]) -> Any:
-    """Run a Function on arguments some of which stand for an element of a batch.
+    """Run a Function on arguments some of which are batched.
 
     Raises: RuntimeError when the class has no rule for it.
     """
@@ -78,11 +78,11 @@ def _wrapped(outputs: Any, out_dims: Any, level: int) -> Any:
     return made[0] if single else tuple(made)
 
 
-# -- a rule made of the formulas -------------------------------------------------------------------
+# -- generated rules -------------------------------------------------------------------------------
 
 
 class _Context:
-    """Stands for ctx while a Function's own formulas run on single elements."""
+    """The ctx of a Function whose methods run on batched tensors."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -107,11 +107,11 @@ class _Context:
 
 
 def _made_of(cls: Any, info: VmapInfo, in_dims: tuple[Any, ...]) -> Any:
-    """Return a Function of batches that runs the formulas of `cls` on their elements."""
+    """Return a Function of batches that runs the methods of `cls` on their elements."""
     from pullback.autograd.function import Function
 
     class Inside:
-        """A level of vmap, and what goes in and out of it."""
+        """A level of vmap, with the conversion of its arguments and results."""
 
         def __enter__(self) -> Inside:
             self.level = levels.enter_level(*info)

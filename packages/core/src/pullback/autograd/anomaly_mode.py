@@ -1,4 +1,4 @@
-"""Finding the forward operation behind a failing backward step."""
+"""Anomaly detection: finds the forward operation of a node that fails in backward."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _users_frame():
     return frame
 
 
-def _place():
-    """Return where the user's running line is."""
+def _source_line():
+    """Return the file and line of the user's running code."""
     frame = _users_frame()
     return f'File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}'
 
 
 def _note_node(node, parent):
-    """Keep in a new node's metadata where it was made, and the node whose run made it."""
-    import traceback  # needed in this mode alone
+    """Store in a new node's metadata its stack and the node whose backward made it."""
+    import traceback  # only needed in this mode
 
     metadata = node.metadata
     if "traceback_" in metadata:
@@ -43,7 +43,7 @@ def _note_node(node, parent):
 
 
 def _report_failure(node):
-    """Warn of the node that failed, then of each node whose run led to it."""
+    """Warn of the node that failed, then of each node whose backward made it."""
     _warn_of(node, "Error detected in {}. ", "Traceback of forward call that caused the error:")
     seen = {id(node)}
     parent = node.metadata.get("parent_")
@@ -69,15 +69,15 @@ def _warn_of(node, what, introduction):
     warnings.warn(what.format(node.name()) + text, stacklevel=3)
 
 
-anomaly.set_listeners(_note_node, _place, _report_failure)
+anomaly.set_listeners(_note_node, _source_line, _report_failure)
 
 
 class detect_anomaly:
     """Record where nodes are made, and raise on NaN gradients, inside a ``with`` block.
 
     When a node fails in backward, a warning shows where it was made. With ``check_nan`` a node that
-    returns NaN fails with a RuntimeError. It holds for all threads and slows everything down, as a
-    warning says at once.
+    returns NaN fails with a RuntimeError. Applies to all threads. It is slow, of which entering it
+    warns.
 
     >>> import pullback, warnings
     >>> with warnings.catch_warnings():
@@ -105,9 +105,9 @@ class detect_anomaly:
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection at once; as a context manager it is undone at the end.
+    """Switch anomaly detection on or off when called; as a context manager, restore it at the end.
 
-    Without ``detect_anomaly``'s warning. It holds for all threads.
+    Without the warning of ``detect_anomaly``. Applies to all threads.
 
     >>> import pullback
     >>> with pullback.autograd.set_detect_anomaly(True, check_nan=False):

@@ -1,7 +1,7 @@
-"""Forward mode: tensors that carry a tangent through every op.
+"""Forward mode: dual tensors, whose tangents every op propagates.
 
-Tangents live as long as the level that they were made in. They need no graph, and they have one
-themselves where recording is on, so forward and reverse mode compose.
+A tangent exists until its level ends. It needs no graph, and has a history itself where recording
+is on, so forward and reverse mode compose.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What :func:`unpack_dual` returns.
+    """The result of :func:`unpack_dual`.
 
     ``primal`` is the tensor without its tangent; ``tangent`` has its shape, dtype and device, or is
     None.
@@ -50,7 +50,7 @@ _open = carry(_Open())
 
 
 def __getattr__(name):
-    if name == "_current_level":  # torch's name for the open level: functions look at it
+    if name == "_current_level":  # torch's name for the open level, which user code reads
         return 0 if _open.level else -1
     raise AttributeError(f"module 'pullback.autograd.forward_ad' has no attribute {name!r}")
 
@@ -72,7 +72,7 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Close this thread's level; every tangent that was made in it is gone.
+    """Close this thread's level, and drop every tangent that was made in it.
 
     Raises: RuntimeError when none is open, or when ``level`` is not the open one's number.
 
@@ -93,7 +93,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 def _number(level: int | None, name: str) -> int:
-    """Return the number among all open levels that a user's level stands for."""
+    """Return the number, among all open levels, of a user's level."""
     if level not in (None, 0) or not _open.level:
         raise RuntimeError(f"Invalid level given to {name}")
     return _open.level
@@ -108,7 +108,7 @@ def _check_tensor(value: object, name: str, argument: str, position: int) -> Non
 
 
 def check_dtypes(primal: Tensor, tangent: Tensor) -> None:
-    """Raise ValueError unless both are of a dtype that has derivatives."""
+    """Raise ValueError unless both dtypes are differentiable."""
     for name, value in (("primal", primal), ("tangent", tangent)):
         if not (value.is_floating_point() or value.is_complex()):
             raise ValueError(
@@ -117,10 +117,9 @@ def check_dtypes(primal: Tensor, tangent: Tensor) -> None:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """Return an alias of ``tensor`` that carries ``tangent`` through what is computed from it.
+    """Return a dual tensor: an alias of ``tensor`` with the tangent ``tangent``.
 
-    ``tangent`` has the shape of ``tensor``. It is kept as it is if it also has its dtype and
-    strides, and copied otherwise.
+    ``tangent`` has the shape of ``tensor``. It is copied unless it has its dtype and strides, too.
 
     Raises: RuntimeError without an open level, for another shape, and for a tensor that has a
     tangent; ValueError for a dtype without derivatives.
@@ -146,7 +145,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """Return ``(primal, tangent)`` of a tensor; the tangent is None where there is none.
 
-    Raises: RuntimeError for a level that is not open; TypeError for what is no tensor.
+    Raises: RuntimeError for a level that is not open; TypeError for anything but a tensor.
 
     >>> import pullback
     >>> import pullback.autograd.forward_ad as forward_ad

@@ -1,4 +1,7 @@
-"""Custom differentiable functions."""
+"""Custom functions: the class Function, its ctx, and how ``apply`` runs it under transforms.
+
+The node and recording are compiled, in `_c/engine/custom_function.pyx`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ __all__ = [
 
 
 class FunctionCtx(_function.FunctionNode):
-    """What a custom Function uses to hand values from forward to backward; it becomes its node.
+    """The ctx of a custom Function, which stores values for backward; it becomes the node.
 
-    Besides tensors (``save_for_backward``) it takes any attribute.
+    Besides tensors (``save_for_backward``) it has any attribute that forward sets.
 
     >>> import pullback
     >>> class Scale(pullback.autograd.Function):
@@ -54,7 +57,7 @@ class FunctionCtx(_function.FunctionNode):
         )
 
     def save_for_forward(self, *tensors):
-        """Keep tensors for ``jvp``.
+        """Save tensors for ``jvp``.
 
         Raises: AssertionError when something is neither a Tensor nor None.
         """
@@ -95,7 +98,7 @@ class BackwardCFunction(FunctionCtx):
 
 
 class FunctionMeta(type):
-    """Gives every Function class the class of its nodes, named <Name>Backward.
+    """Metaclass of Function: makes the class of a Function's nodes, named <Name>Backward.
 
     >>> import pullback
     >>> class Same(pullback.autograd.Function):
@@ -117,7 +120,7 @@ class Function(metaclass=FunctionMeta):
     """Base class of custom functions: override ``forward`` and ``backward``, call ``apply``.
 
     ``forward(ctx, *args)`` computes, with recording off. ``backward(ctx, *grad_outputs)`` returns
-    one gradient per argument of forward, None for arguments that are no tensors. Alternatively
+    one gradient per argument of forward, None for arguments other than tensors. Alternatively
     ``forward(*args)`` without ctx, and ``setup_context(ctx, inputs, output)``.
 
     Raises, in backward: RuntimeError when ``backward`` returns another number of gradients, or one
@@ -166,7 +169,7 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        """Save what backward needs; override it to write ``forward`` without ctx."""
+        """Save values for backward; override it to write ``forward`` without ctx."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
@@ -197,8 +200,8 @@ class Function(metaclass=FunctionMeta):
     def vmap(info, in_dims, *args):
         """Return (outputs, out_dims) for batched arguments; override it for vmap.
 
-        ``info`` has ``batch_size`` and ``randomness``. ``in_dims`` says for each argument which dim
-        is the batch's, or None; ``out_dims`` says so for each output.
+        ``info`` has ``batch_size`` and ``randomness``. ``in_dims`` has the batch dim of each
+        argument, or None; ``out_dims`` that of each output.
         """
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override "
@@ -246,8 +249,8 @@ def _run(cls, args):
 
 
 def _run_forward(cls, ctx, args):
-    """Run forward with nothing recorded and no level in sight, and attach the node."""
-    before = state.is_grad_enabled()  # an interrupt may come before a swap's result is kept
+    """Run forward without recording and with all levels disabled, and attach the node."""
+    before = state.is_grad_enabled()  # an interrupt may lose the result of a swap
     disabled = None
     try:
         state.swap_grad_enabled(False)
@@ -267,7 +270,7 @@ def _run_forward(cls, ctx, args):
 
 
 def _run_with_tangents(cls, args, level):
-    """Run forward out of sight of a level, then let ``jvp`` give the outputs their tangents."""
+    """Run forward with a level disabled, then set the outputs' tangents by ``jvp``."""
     disabled = levels.disable_one_level(level)
     try:
         given = [
@@ -287,7 +290,7 @@ def _run_with_tangents(cls, args, level):
 
 
 def _attach_tangents(ctx, args, given, outputs, found, level):
-    """Check what ``jvp`` returned against the outputs, and give it to them."""
+    """Check the results of ``jvp`` against the outputs, and set them as their tangents."""
     outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     found = found if isinstance(found, tuple | list) else (found,)
     if len(found) != len(outputs):
@@ -318,7 +321,7 @@ def _differentiable(tensor):
 
 
 def _check_memory(args, given, output, tangent):
-    """An output that is an input, or a view of one, has a tangent that is so too."""
+    """Check that the tangent of an output that is an input, or a view of one, is so too."""
     for arg, direction in zip(args, given):
         if output is arg and tangent is not direction:
             raise RuntimeError(
@@ -352,8 +355,8 @@ def _bound(forward, args, kwargs):
 def once_differentiable(fn):
     """Mark a backward that cannot be differentiated: its body runs without recording.
 
-    Its results have no history. Raises: RuntimeError when they are differentiated although a
-    gradient that it got has one.
+    Its results have no history. Raises: RuntimeError when they are differentiated although one of
+    its gradients has a history.
 
     >>> import pullback
     >>> class Double(pullback.autograd.Function):
@@ -413,7 +416,7 @@ class InplaceFunction(Function):
 
 
 class NestedIOFunction(Function):
-    """Legacy base class of functions over nests of tensors; only the name is left.
+    """Legacy base class of functions of nested tensors; it adds nothing to Function.
 
     >>> from pullback.autograd import Function, NestedIOFunction
     >>> issubclass(NestedIOFunction, Function)

@@ -1,8 +1,8 @@
-"""Derivatives of a function at given inputs: products with the Jacobian and the Hessian, or all.
+"""Derivatives of a function at given inputs: Jacobians, Hessians, and products with them.
 
-``func`` runs with recording on, on aliases of the inputs: a copy that it holds of one of them
-counts as a constant. Inputs, outputs and ``v`` are a tensor or a tuple of tensors, and results
-have the same structure.
+``func`` runs with recording on, on aliases of the inputs: an input that it refers to by a closure
+is a constant. Inputs, outputs and ``v`` are a tensor or a tuple of tensors, and results have the
+same structure.
 
 ``create_graph=False`` gives results without a history. With True they can be differentiated by
 inputs (and ``v``) that require grad.
@@ -154,7 +154,7 @@ def hvp(
     """Return (output, hvp): ``func`` at the inputs, and its Hessian times ``v``.
 
     Arguments and errors as for :func:`vhp`, which gives the same where second derivatives are
-    continuous, and is faster: here it takes three backward passes.
+    continuous, and is faster: hvp takes three backward passes.
 
     >>> import pullback
     >>> pullback.autograd.functional.hvp(lambda x: (x ** 3).sum(), pullback.tensor([1., 2.]),
@@ -197,8 +197,7 @@ def jacobian(
     ``strategy="reverse-mode"`` takes a backward pass for each element of the outputs, and results
     have the dtype of the input; ``"forward-mode"`` takes a forward pass for each element of the
     inputs, and results have the dtype of the output. ``vectorize=True`` makes all these passes in
-    one, on a batch, which needs more memory; without it complex outputs are refused in reverse
-    mode.
+    one, on a batch, which needs more memory; without it complex outputs raise in reverse mode.
 
     Raises: TypeError for what is not a tensor or a tuple of tensors; RuntimeError in strict mode,
     which neither ``vectorize`` nor forward mode has; NotImplementedError for ``create_graph`` in
@@ -287,11 +286,11 @@ def _gradient(func: Function, inputs: Tensors, name: str, strict: bool) -> tuple
     return output, first
 
 
-# -- ways to a Jacobian: for each output, a list of blocks, one for each input ---------------------
+# -- strategies: for each output, a list of blocks of the Jacobian, one for each input -------------
 
 
 def _by_rows(i: int, output: Any, inputs: Tensors, create_graph: bool, strict: bool) -> list[Any]:
-    """Make one pass for each element of output i."""
+    """Run one backward pass for each element of output i."""
     missing = f"Output {i} of the user-provided function is independent of input {{i}}."
     flat = output.reshape(-1)
     rows = []
@@ -306,7 +305,7 @@ def _by_rows(i: int, output: Any, inputs: Tensors, create_graph: bool, strict: b
 
 
 def _by_batch(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[list[Any]]:
-    """Make one pass on a batch, of one seed for each element of the outputs."""
+    """Run one backward pass on a batch with one seed for each element of the outputs."""
     size = sum(output.numel() for output in outputs)
     rows: Tensors = (None,) * len(inputs)
     if size:
@@ -319,7 +318,7 @@ def _by_batch(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[lis
 
 
 def _construct_standard_basis_for(tensors: Tensors, tensor_numels: Tensors) -> Tensors:
-    """Return, for each tensor, its part of all unit vectors, flat; torch's tests call it."""
+    """Return, for each tensor, its part of all unit vectors, as a matrix; torch's tests call it."""
     return tuple(
         batch.reshape((len(batch), count)) for batch, count in zip(basis_of(tensors), tensor_numels)
     )

@@ -1,4 +1,4 @@
-"""Modes of recording, as context managers, decorators and functions. All are thread-local."""
+"""Grad modes, as context managers, decorators and functions. All are thread-local."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mode:
     __slots__ = ()
 
     def clone(self):
-        """Return a fresh manager of the same mode, one per call."""
+        """Return a new context manager of the same mode, one per call."""
         return self.__class__()
 
     def __call__(self, function):
@@ -54,7 +54,7 @@ class Mode:
 
 
 def _wrap_generator(mode, function):
-    """The mode holds while the generator's body runs, not while its caller does."""
+    """Wrap a generator: the mode is on while its body runs, not while its caller does."""
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
@@ -118,7 +118,7 @@ def _wrap_coroutine(mode, function):
 
 
 def _signature(*names):
-    """Types in C have no signature of their own; these are torch's."""
+    """Set torch's signatures, which C types do not have."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature([inspect.Parameter(name, kind, default=None) for name in names])
 
@@ -126,7 +126,7 @@ def _signature(*names):
 class no_grad(grad_modes.GradOff, Mode):
     """Record nothing: results do not require grad.
 
-    A context manager and a decorator, of generators and coroutines too: the mode holds while their
+    A context manager and a decorator, of generators and coroutines too: the mode is on while their
     bodies run.
 
     >>> import pullback
@@ -156,9 +156,9 @@ class enable_grad(grad_modes.GradOn, Mode):
 
 
 class set_grad_enabled(Mode):
-    """Switch recording on or off, at once; as a context manager it is undone at the end.
+    """Switch recording on or off when called; as a context manager, restore it at the end.
 
-    As a decorator it acts inside the calls alone. Raises: TypeError when ``mode`` is no bool.
+    As a decorator it acts inside the calls only. Raises: TypeError when ``mode`` is not a bool.
 
     >>> import pullback
     >>> with pullback.set_grad_enabled(False):
@@ -197,7 +197,7 @@ class set_grad_enabled(Mode):
 
 
 class _Fixed(Mode):
-    """What a decorated function enters: it acts only inside the call."""
+    """The context manager of a decorated function, which acts only inside the call."""
 
     def __init__(self, mode):
         self.mode = mode
@@ -210,7 +210,7 @@ class _Fixed(Mode):
 
 
 class inference_mode(grad_modes.Inference, Mode):
-    """Record nothing, and let what is computed never take part in a recording.
+    """Record nothing; results can never be part of a graph.
 
     Results are inference tensors: they have no version counter and cannot be saved for backward;
     ``clone()`` outside gives a normal tensor. ``inference_mode(False)`` inside ends the mode.
@@ -239,10 +239,10 @@ class inference_mode(grad_modes.Inference, Mode):
 
 
 class set_multithreading_enabled(Mode):
-    """Set the flag that ``is_multithreading_enabled`` returns, at once.
+    """Set the flag that ``is_multithreading_enabled`` returns.
 
-    It is torch's and changes nothing: passes run in the thread that called them. As a context
-    manager it is undone at the end. Thread-local.
+    It is torch's and has no effect: backward passes run in the calling thread. As a context
+    manager, restore it at the end. Thread-local.
 
     >>> import pullback
     >>> with pullback.autograd.set_multithreading_enabled(False):
@@ -271,8 +271,8 @@ class set_multithreading_enabled(Mode):
 class enforce_grad_layout_policy:
     """Choose whether a new ``.grad`` always gets its leaf's strides, which is the default.
 
-    If not, a gradient that can be taken without a copy keeps the strides it came in. Acts at once;
-    as a context manager it is undone at the end, as a decorator it acts inside the calls.
+    If not, a gradient that can be stored without a copy keeps its strides. Acts when called; as a
+    context manager it is restored at the end, as a decorator it acts inside the calls.
     Thread-local.
 
     >>> import pullback

@@ -235,7 +235,7 @@ def _check_flags(forward: bool, backward: bool, batched: bool, batched_forward: 
 
 
 def _find_inputs(inputs: tuple[Any, ...]) -> list[int]:
-    """Return the positions of the inputs to check, after a look at their layout and dtype."""
+    """Return the positions of the inputs to check; raises or warns for their layouts and dtypes."""
     found = [j for j, x in enumerate(inputs) if requires_grad(x)]
     if not found:
         raise ValueError(
@@ -338,7 +338,7 @@ def _check_constant(problem: Problem) -> None:
 
 
 def _compare_fast(problem: Problem, backward: bool, forward: bool) -> None:
-    from random import Random  # loads half of hashlib, which importing pullback need not wait for
+    from random import Random  # imports hashlib, which is slow
 
     evaluate, generator = make_evaluator(problem), Random(0)
     vectors = {
@@ -430,7 +430,7 @@ def _explain_fast(problem: Problem, numerical: Tensor, analytical: Tensor) -> st
     return text
 
 
-# -- texts ---------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------
 
 
 def _mismatch(i: int, j: int, *, forward: bool = False) -> str:

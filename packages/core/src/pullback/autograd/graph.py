@@ -1,4 +1,4 @@
-"""The graph as users see it: nodes, edges, hooks and saved tensors."""
+"""The public interface of the graph: nodes, edges, hooks and saved tensors."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 
 
 class GradientEdge(NamedTuple):
-    """Where a gradient arrives: a node and the number of one of its forward outputs.
+    """An edge: a node and the number of one of its forward outputs.
 
-    ``backward`` and ``grad`` take edges in place of tensors. One keeps its node alive, but not the
-    tensor.
+    ``backward`` and ``grad`` take edges instead of tensors. An edge keeps its node alive, but not
+    the tensor.
 
     >>> import pullback
     >>> from pullback.autograd.graph import get_gradient_edge
@@ -54,9 +54,9 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor):
-    """Return the edge that the gradient of a tensor arrives at; of a leaf, its accumulator's.
+    """Return the edge that the gradient of a tensor flows to; of a leaf, to its accumulator.
 
-    Raises: RuntimeError when the tensor does not require grad; TypeError for what is no tensor.
+    Raises: RuntimeError when the tensor does not require grad; TypeError for anything but a tensor.
 
     >>> import pullback
     >>> y = pullback.ones(1, requires_grad=True) * 2
@@ -75,9 +75,9 @@ def get_gradient_edge(tensor):
 
 
 def increment_version(tensor):
-    """Count a write that another library made into the memory of a tensor (or of several).
+    """Count a write by another library to the memory of a tensor (or of several).
 
-    Backward then notices that what it saved was overwritten. Inference tensors are left out.
+    So backward detects that a saved tensor was overwritten. Skips inference tensors.
 
     >>> import pullback
     >>> x = pullback.ones(1)
@@ -91,11 +91,11 @@ def increment_version(tensor):
 
 
 class saved_tensors_hooks:
-    """Pass every tensor that is saved for backward through a pair of hooks.
+    """Call a pair of hooks for every tensor that is saved for backward.
 
     ``pack_hook(tensor)`` runs when a tensor is saved, ``unpack_hook(packed)`` whenever it is
-    needed; it must return a tensor of the same shape and dtype. The innermost pair counts; hooks
-    are thread-local.
+    needed; it must return a tensor of the same shape and dtype. The innermost pair is called;
+    hooks are thread-local.
 
     Raises: TypeError for hooks that cannot be called; RuntimeError where hooks are disabled, and
     when ``pack_hook`` writes into its argument. In backward: TypeError or RuntimeError when
@@ -127,11 +127,11 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keep saved tensors in host memory and bring them back when they are needed.
+    """Move saved tensors to host memory, and back when they are needed.
 
-    What is in host memory already is kept as it is. With ``pin_memory`` the copies are in memory
-    that the device reaches by itself, if it can, and come back while the host goes on. The kind of
-    device is each tensor's own: ``device_type`` is torch's argument and changes nothing.
+    Tensors in host memory are saved as they are. With ``pin_memory`` the copies are in pinned
+    memory, if the device supports it, and are copied back asynchronously. ``device_type`` is
+    torch's argument and has no effect.
 
     >>> import pullback
     >>> x = pullback.ones(2, requires_grad=True)
@@ -202,8 +202,8 @@ def _callable(hook, name):
 def register_hook(self, hook):
     """Call ``hook(grad)`` whenever the gradient of this tensor was computed.
 
-    It may return a gradient to use instead. Of an op with several outputs, one that the pass did
-    not reach gets None. Returns a handle with ``remove()``.
+    It may return a gradient to use instead. For an op with several outputs, ``grad`` is None for
+    one that the backward pass did not reach. Returns a handle with ``remove()``.
     Raises: RuntimeError when the tensor does not require grad.
 
     >>> import pullback
@@ -223,7 +223,7 @@ def register_hook(self, hook):
 def register_post_accumulate_grad_hook(self, hook):
     """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf.
 
-    It must return None, and may change or drop ``.grad``. Returns a handle with ``remove()``.
+    It must return None, and may change or delete ``.grad``. Returns a handle with ``remove()``.
     Raises: RuntimeError for non-leaves and tensors that do not require grad.
 
     >>> import pullback
@@ -288,7 +288,7 @@ class _NodeInputMetadata(NamedTuple):
 
 
 def _node_input_metadata(self):
-    """What the node expects of the gradients it receives, one entry per forward output."""
+    """Shape, dtype and device of the gradients that the node receives, one per forward output."""
     return [
         _NodeInputMetadata(*node_methods.seed_description(self, k))
         for k in range(node_methods.node_output_count(self))
@@ -307,7 +307,7 @@ def install():
 
 
 class _MultiHandle(RemovableHandle):
-    """Removes several hooks at once."""
+    """A handle of several hooks, which it removes together."""
 
     def __init__(self, handles):
         self.handles = tuple(handles)
@@ -324,10 +324,10 @@ class _MultiHandle(RemovableHandle):
 
 
 def register_multi_grad_hook(tensors: Sequence, fn: Callable, *, mode: str = "all"):
-    """Call ``fn`` once per pass: with all gradients of ``tensors``, or with the first one.
+    """Call ``fn`` once per backward pass: with all gradients of ``tensors``, or with the first.
 
     In mode 'all' it runs when every tensor that the pass reaches has its gradient; the others are
-    None. In mode 'any' it gets the first gradient. Returns a handle with ``remove()``.
+    None. In mode 'any' it receives the first gradient. Returns a handle with ``remove()``.
     Raises: ValueError for another mode; RuntimeError in mode 'all' for a tensor without grad.
 
     >>> import pullback
@@ -370,19 +370,19 @@ def _all_hook(tensors, fn):
 
     lock = threading.Lock()
     passes: dict = {}
-    count = len(tensors)  # what the hooks refer to must not keep the tensors alive
-    places = [weakref.ref(t) if t.is_leaf else tensor_methods.gradient_edge(t) for t in tensors]
+    count = len(tensors)  # the hooks' closures must not keep the tensors alive
+    targets = [weakref.ref(t) if t.is_leaf else tensor_methods.gradient_edge(t) for t in tensors]
 
-    def is_reached(place):
-        leaf = place() if isinstance(place, weakref.ref) else None
-        edge = place if leaf is None else tensor_methods.gradient_edge(leaf)
+    def is_reached(target):
+        leaf = target() if isinstance(target, weakref.ref) else None
+        edge = target if leaf is None else tensor_methods.gradient_edge(leaf)
         return isinstance(edge, tuple) and engine.will_compute(*edge)
 
     def collect(position, grad):
         task = engine.current_task_id()
         with lock:
             if task not in passes:
-                passes[task] = [sum(map(is_reached, places)), [None] * count]
+                passes[task] = [sum(map(is_reached, targets)), [None] * count]
                 engine.queue_callback(lambda: passes.pop(task, None), always=True)
             entry = passes[task]
             entry[0] -= 1
@@ -396,7 +396,7 @@ def _all_hook(tensors, fn):
     )
 
 
-# ---- names that have nothing to do here ----------------------------------------------------------
+# ---- torch's names without effect here -----------------------------------------------------------
 
 
 def _switch(name, enabled):
@@ -405,7 +405,7 @@ def _switch(name, enabled):
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled):
-    """Set whether a leaf's only gradient that comes from another stream is warned of, once.
+    """Turn the warning about a leaf's gradient from another stream on or off; it is given once.
 
     Raises: RuntimeError when ``enabled`` is no bool.
 
@@ -428,7 +428,7 @@ def set_override_stale_capture_stream(enabled):
 
 
 def region_activation_memory_budget(budget):
-    """Limit what a compiled region keeps; there are none, so this always raises RuntimeError.
+    """Limit the saved memory of a compiled region; there are none, so it raises RuntimeError.
 
     Raises: TypeError when ``budget`` is no number.
 

@@ -1,4 +1,4 @@
-"""The profiler's names; they live in the package pullback-profiler."""
+"""Names of torch.autograd.profiler, which the package pullback-profiler implements."""
 
 from __future__ import annotations
 

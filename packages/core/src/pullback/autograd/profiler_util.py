@@ -1,4 +1,4 @@
-"""What the profiler's results are made of; it lives in the package pullback-profiler."""
+"""Names of torch.autograd.profiler_util, which the package pullback-profiler implements."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ __all__ = ["Variable", "VariableMeta"]
 
 
 class VariableMeta(type):
-    """Makes every tensor an instance of Variable.
+    """Metaclass of Variable: every tensor is an instance of it.
 
     >>> import pullback
     >>> isinstance(pullback.ones(1), pullback.autograd.Variable)
@@ -23,7 +23,7 @@ class VariableMeta(type):
 
 def _engine():
     class Engine:
-        """Gives plugins a way to run code at the end of a pass."""
+        """torch's engine object: queues callbacks for the end of a backward pass."""
 
         @staticmethod
         def queue_callback(callback):
@@ -37,7 +37,7 @@ def _engine():
 class Variable(metaclass=VariableMeta):
     """``Variable(tensor)`` returns a detached alias of the tensor; kept for old code.
 
-    Raises: TypeError for what is no tensor.
+    Raises: TypeError for anything but a tensor.
 
     >>> import pullback
     >>> pullback.autograd.Variable(pullback.ones(1), requires_grad=True)

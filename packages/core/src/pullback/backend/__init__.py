@@ -1,4 +1,4 @@
-"""The interface of backend plugins: hooks, dtype masks, and how a primitive is served.
+"""The interface of backend plugins: hooks, dtype masks, streams, observers, ``explain``.
 
 See ``docs/reference/abi.md``; the compiled contract is ``abi.h`` in ``get_include()``.
 """
@@ -69,7 +69,7 @@ def __getattr__(name):
 
 
 def explain(op: str, device: str | None = None) -> str:
-    """Return how an op is served on a device: by which kind of kernel, for which dtypes.
+    """Return how an op runs on a device: by which kind of kernel, for which dtypes.
 
     Raises: AttributeError for unknown ops; RuntimeError for devices that cannot be used.
 

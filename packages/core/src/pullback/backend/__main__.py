@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="FOLDER",
         help="the folder to make; pullback-NAME if it is not given",
     )
-    explain = commands.add_parser("explain", help="tell how an op is served on a device")
+    explain = commands.add_parser("explain", help="print how an op runs on a device")
     explain.add_argument("op")
     explain.add_argument("--device")
     given = parser.parse_args(arguments)

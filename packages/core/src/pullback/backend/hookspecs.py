@@ -8,7 +8,7 @@ hookimpl = pluggy.HookimplMarker("pullback")
 
 @hookspec(firstresult=True)
 def pullback_backend(device: str):
-    """Return the memory of the device type, or None if it is not yours.
+    """Return the memory of the device type, or None for a device type of another plugin.
 
     Either a PyCapsule named ``pb_backend`` that holds a ``pb_backend *`` of abi.h, valid until the
     process ends, or an object with the methods of ``pullback.backend.Memory``.
@@ -22,9 +22,9 @@ def pullback_register_kernels(table, device: str):
 
 @hookspec(firstresult=True)
 def pullback_requirements(device: str):
-    """Return a ``pullback.testing.Requirements``: what the device type cannot do, for the suite."""
+    """Return a ``pullback.testing.Requirements``: features that the suite must skip."""
 
 
 @hookspec
 def pullback_set_threads(count: int):
-    """Let one op use at most so many threads on the host, from now on."""
+    """Set the number of threads that one op may use on the host."""

@@ -1,4 +1,4 @@
-"""What a backend written in Python implements to manage its device's memory."""
+"""The interface of an allocator written in Python."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Protocol
 class Memory(Protocol):
     """The methods of the object that a plugin's ``pullback_backend`` returns.
 
-    A handle is what ``allocate`` returned: any integer but 0 that fits a pointer. The core never
-    looks behind it. Offsets and sizes count bytes. ``device`` is the number of the device.
+    A handle is the result of ``allocate``: any integer but 0 that fits a pointer. The core never
+    dereferences it. Offsets and sizes count bytes. ``device`` is the index of the device.
 
     A plugin may add ``device_count()`` (1 without it), ``synchronize(device)``,
     ``memory_stats(device)`` (bytes in use, their peak, bytes held, allocations made),
     ``reset_peak_memory_stats(device)`` and ``empty_cache(device)``. With ``mark(device)``, which
-    returns an object that stands for a point in the work of the current stream, and
-    ``elapsed(device, first, last)``, the microseconds between two of them, profilers time the
-    kernels of the device; without them they time the host only.
+    returns an object for a point in the work of the current stream, and ``elapsed(device, first,
+    last)``, the microseconds between two of them, profilers time the kernels of the device; without
+    them only the host.
 
-    A device with streams, queues of work that run side by side, adds ``current_stream(device)``,
+    A device with streams, concurrent queues of work, adds ``current_stream(device)``,
     ``set_stream(device, stream)``, which makes a stream the current one of the calling thread and
-    returns the one before it, and ``wait_stream(device, waiter, other_device, awaited)``: what
-    ``waiter`` is given from now on begins after all that ``awaited`` was given so far. A stream is
+    returns the one before it, and ``wait_stream(device, waiter, other_device, awaited)``: work
+    queued on ``waiter`` from now on begins after all work queued so far on ``awaited``. A stream is
     an integer that fits a pointer; 0 is the default one. ``use_memory(device, handle, stream)``
-    tells that memory is used on a stream that it was not allocated for: once released, it must wait
-    for the work that the stream has been given until then.
+    notifies that memory is used on another stream than it was allocated for: after its release, it
+    must not be used again before the work queued on that stream until then is done.
 
     ``copy_between(device, to, to_offset, source_device, source, source_offset, nbytes)`` copies
     between two devices, after and before the work of the current streams of both; without it such
     copies go through the host. ``allocate_pinned(nbytes)`` and ``release_pinned(address, nbytes)``
-    are for host memory that the device reaches by itself. With an attribute ``non_blocking = True``
-    ``write`` and ``read`` get ``non_blocking=True`` for copies from and to such memory that may
-    return before they are done.
+    are for pinned host memory. With an attribute ``non_blocking = True`` ``write`` and ``read``
+    receive ``non_blocking=True`` for copies from and to such memory that may return before they are
+    done.
 
-    What a method raises reaches the user as a RuntimeError with the text; an IndexError or a
-    MemoryError of ``write``, ``read``, ``copy`` or ``synchronize`` keeps its class, for a device
-    may tell of one when the work that met it was given long before.
+    An exception of a method is raised as a RuntimeError with its text; an IndexError or a
+    MemoryError of ``write``, ``read``, ``copy`` or ``synchronize`` keeps its class: a device may
+    report the failure of earlier work there.
 
     >>> class HostMemory:
     ...     def __init__(self):
@@ -56,13 +56,13 @@ class Memory(Protocol):
     """
 
     def allocate(self, device: int, nbytes: int) -> int:
-        """Return a handle of fresh memory.
+        """Return a handle of new memory.
 
-        Raises: MemoryError when there is none; the caller of the op sees it.
+        Raises: MemoryError when there is none; the call of the op raises it.
         """
 
     def release(self, device: int, handle: int, nbytes: int) -> None:
-        """Take memory back."""
+        """Free memory."""
 
     def write(self, device: int, handle: int, offset: int, source: memoryview) -> None:
         """Copy host bytes into the memory; ``source`` is not valid afterwards."""

@@ -1,9 +1,9 @@
 """Finds and loads backend plugins: one entry point per device type, on first use.
 
-An entry point of the group ``pullback.backends`` is named after its device type. Nothing is
-imported before somebody asks for that device. A plugin that fails makes its own device unusable,
-with a message that says why, and nothing else. ``PULLBACK_PLUGINS=off`` or a comma-separated list
-of names restricts what may be loaded.
+An entry point of the group ``pullback.backends`` is named after its device type. A plugin is not
+imported before the first use of its device. A plugin that fails makes only its own device unusable,
+with an error that has the reason. ``PULLBACK_PLUGINS=off`` or a comma-separated list of names
+restricts the plugins that are loaded.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _HINTS = {
     "cpu": "install it with 'pip install pullback-cpu' (or pullback[cpu]), or use device 'ref'",
     "cuda": "install it with 'pip install pullback-cuda' (or pullback[cuda])",
 }
-# Asking every installed distribution for its entry points takes longer than all the rest of an
-# import. Our own plugins are where they are known to be, so that others alone are asked for.
+# Reading the entry points of every installed distribution takes longer than the rest of the
+# import. Our own plugins are imported by name, so that only other device types need it.
 _OWN = {"cpu": "pullback_cpu.plugin", "cuda": "pullback_cuda.plugin"}
 _BUILT_IN = "pullback"
 _REFERENCE = "pullback.refbackend.plugin"
 _manager = None
 _loading = threading.RLock()
 _loaded: set[str] = set()
-_threads = None  # what was asked for, which plugins loaded later are told
+_threads = None  # the number that was set; plugins that load later receive it
 
 
 def set_threads(count: int) -> None:
-    """Tell every backend how many threads one op may use."""
+    """Set the number of threads that one op may use, in every backend."""
     global _threads
     _threads = count
     if _manager is not None:
@@ -62,7 +62,7 @@ def plugin_manager():
 
 
 class KernelTable:
-    """What a plugin registers its kernels with."""
+    """The object with which a plugin registers its kernels."""
 
     def __init__(self, device: str):
         self.device = device
@@ -70,8 +70,8 @@ class KernelTable:
     def add(self, primitive: str, mask: int, kernel, *, conj: bool = False) -> None:
         """Register a kernel for the dtypes of a bit mask.
 
-        ``conj=True`` says that a compiled kernel takes inputs with ``PB_ARRAY_CONJ``: the
-        conjugates of the values in their memory. Others get copies of such operands.
+        ``conj=True``: a compiled kernel supports inputs with ``PB_ARRAY_CONJ``, the conjugates of
+        the values in their memory. Other kernels get copies of such operands.
 
         Raises: ValueError for unknown primitives or an empty mask; TypeError for a capsule of
         another name or something that cannot be called.
@@ -105,7 +105,7 @@ def _own_plugin(name: str) -> str | None:
 
 
 def _points():
-    """Return the entry points of all plugins but those that claim a device of somebody else."""
+    """Return the entry points of all plugins, without those for a device type of another plugin."""
     from importlib.metadata import entry_points
 
     kept = []
@@ -140,7 +140,7 @@ def _entry_point(name: str):
 def installed() -> list[str]:
     """Return the device types that installed plugins provide, loaded or not.
 
-    ``PULLBACK_PLUGINS`` leaves out what it forbids. The built-in ``ref`` and ``meta`` are no
+    Without those that ``PULLBACK_PLUGINS`` excludes. The built-in ``ref`` and ``meta`` are not
     plugins.
 
     >>> import pullback
@@ -151,9 +151,9 @@ def installed() -> list[str]:
 
 
 def _find(name: str):
-    """Return where a device type's plugin is and the function that imports it.
+    """Return the location of a device type's plugin and the function that imports it.
 
-    Raises: RuntimeError that says why there is none and what to do.
+    Raises: RuntimeError with the reason why there is none and what to do.
     """
     if name == "ref":
         return _REFERENCE, partial(import_module, _REFERENCE)
@@ -189,14 +189,14 @@ def _import_plugin(name: str):
 
 
 def _way_out(name: str) -> str:
-    """Return what to do without a device, where somebody may not have asked for it."""
+    """Return advice for an error of the default device, which the program may not have named."""
     if name != "cpu":
         return ""
     return " (PULLBACK_PLUGINS=off makes 'ref' the default device)"
 
 
 def _start(manager, plugin, name: str) -> None:
-    """Let the plugin, and no other one, give its backend and its kernels."""
+    """Call the hooks of one plugin, and install its backend and its kernels."""
     if not manager.is_registered(plugin):
         manager.register(plugin, name=name)
     others = [other for other in manager.get_plugins() if other is not plugin]
@@ -216,8 +216,7 @@ def _start(manager, plugin, name: str) -> None:
 def load(name: str) -> None:
     """Load the plugin of a device type and fill its column of the kernel table.
 
-    Another thread that loads it at the same time is waited for. Raises: RuntimeError naming the
-    device and the reason.
+    Waits for another thread that loads it. Raises: RuntimeError with the device and the reason.
     """
     with _loading:
         if name in _loaded:
@@ -236,7 +235,7 @@ def load(name: str) -> None:
 
 
 def choose_default() -> str:
-    """Return the device of tensors made without one: ``cpu`` with its plugin, else ``ref``."""
+    """Return the default device: ``cpu`` if its plugin is installed, else ``ref``."""
     return "cpu" if _allowed("cpu") and _own_plugin("cpu") is not None else "ref"
 
 

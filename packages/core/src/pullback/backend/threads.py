@@ -1,4 +1,4 @@
-"""How many threads one op may use on the host when nobody said so in the program.
+"""The default number of threads that one op may use on the host.
 
 >>> from pullback.backend.threads import default_threads
 >>> default_threads() >= 1
@@ -15,7 +15,7 @@ _LARGEST = 2**31 - 1
 
 
 def _number_in(variable: str) -> int | None:
-    """Return the positive integer that an environment variable holds, or None."""
+    """Return the positive integer in an environment variable, or None."""
     text = os.environ.get(variable, "").strip()
     if not text.isdecimal() or not 1 <= int(text) <= _LARGEST:
         return None
@@ -23,9 +23,9 @@ def _number_in(variable: str) -> int | None:
 
 
 def requested_threads() -> int | None:
-    """Return what ``PULLBACK_NUM_THREADS`` says, or None.
+    """Return the number in ``PULLBACK_NUM_THREADS``, or None.
 
-    Warns: RuntimeWarning if it is not a positive integer, and is ignored.
+    Warns: RuntimeWarning if it is not a positive integer; it is ignored then.
     """
     number = _number_in(VARIABLE)
     if number is None and os.environ.get(VARIABLE):
@@ -40,8 +40,8 @@ def requested_threads() -> int | None:
 def default_threads() -> int:
     """Return the number of threads that one op may use.
 
-    It is that of ``PULLBACK_NUM_THREADS``, else of ``OMP_NUM_THREADS``, else that of the processors
-    which this process may run on.
+    It is ``PULLBACK_NUM_THREADS``, else ``OMP_NUM_THREADS``, else the number of processors that
+    this process may use.
     """
     number = requested_threads() or _number_in("OMP_NUM_THREADS")
     if number is not None:

@@ -1,4 +1,4 @@
-"""Function transforms: functions in, functions out, with torch.func's interface."""
+"""Function transforms, with torch.func's interface."""
 
 from pullback.func._forward import hessian, jacfwd, jvp, linearize
 from pullback.func._reverse import grad, grad_and_value, jacrev, vjp

@@ -40,11 +40,11 @@ def jvp(
 ) -> Any:
     """Return (output, tangent): ``func`` at ``primals``, and its derivative along tangents.
 
-    Both are tuples of the same structure. With ``has_aux``, ``func`` gives (output, aux) and the
+    Both are tuples of the same structure. With ``has_aux``, ``func`` returns (output, aux) and the
     result is (output, tangent, aux). With ``strict`` an output that does not depend on the primals
     raises; else its tangent is zeros.
 
-    Raises: RuntimeError when primals are no tuple of tensors or tangents do not fit them;
+    Raises: RuntimeError when primals are not a tuple of tensors or tangents do not fit them;
     ValueError for a dtype without derivatives.
 
     >>> import pullback
@@ -55,7 +55,7 @@ def jvp(
 
 
 def _push(func: Callable[..., Any], primals: Any, given: Any, strict: bool, has_aux: bool) -> Any:
-    """Do what jvp does; one of its arguments has the name of a module that is needed here."""
+    """Implement jvp: its argument ``tangents`` would shadow the module of that name."""
     where = "jvp(f, primals, tangents)"
     _check_primals(where, primals, given)
     with Transformed(differentiates=True):
@@ -199,10 +199,10 @@ def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Cal
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return (output, jvp_fn): jvp_fn gives the derivative along tangents without ``func``.
+    """Return (output, jvp_fn): jvp_fn computes the derivative along tangents without ``func``.
 
-    ``func`` runs once; its pullback is transposed, which is linear as well. Use it for many
-    tangents at the same primals.
+    ``func`` runs once; jvp_fn transposes its vjp, which is linear. Use it for many tangents at the
+    same primals.
 
     Raises: RuntimeError for tangents that do not fit the primals.
 

@@ -1,4 +1,4 @@
-"""What transforms do to the tensors that come in and go out."""
+"""Inputs and outputs of transforms: wrapping, detaching, checks, missing gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chosen(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def replaced(args: Sequence[Any], numbers: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arguments with some exchanged."""
+    """Return arguments with some replaced."""
     made = list(args)
     for number, value in zip(numbers, values):
         made[number] = value
@@ -41,9 +41,9 @@ def replaced(args: Sequence[Any], numbers: Sequence[int], values: Sequence[Any])
 
 
 def fresh(tree: Any, recording: bool = True) -> Any:
-    """Return aliases that require grad, batched wherever the results may be.
+    """Return aliases that require grad, batched at every level at which results may be.
 
-    They have the histories of what they alias where the caller was recording.
+    They have the histories of the originals where the caller was recording.
     """
     return tree_map(functools.partial(_fresh, recording=recording), tree)
 
@@ -52,7 +52,7 @@ def _fresh(value: Any, recording: bool) -> Tensor:
     if not isinstance(value, Tensor):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(value)}")
     if value.is_inference():
-        value = value.clone()  # which is a normal tensor here
+        value = value.clone()  # a normal tensor, not an inference tensor
     for level in batching.open_batches():
         if batching.get_batch(value, level) is None:
             mark = batching.make_batched(pb.zeros(batching.batch_size(level)), level)
@@ -65,9 +65,9 @@ def _fresh(value: Any, recording: bool) -> Tensor:
 
 
 def settled(tree: Any, inputs: Any, recording: bool, given: Any = ()) -> Any:
-    """Return results without the history that is only a transform's own.
+    """Return results detached from the history of the transform.
 
-    ``given`` is what ``inputs`` were made of: an input that is a result is given back itself.
+    ``given`` are the originals of ``inputs``, which replace inputs that are results.
     """
     for leaf in leaves(inputs):
         whole = levels.whole(leaf)
@@ -114,9 +114,9 @@ def gradients(
 
 
 def only_tensors(tree: Any, where: str, what: str) -> list[Tensor]:
-    """Return the leaves of what a function gave.
+    """Return the leaves of a function's result.
 
-    Raises: RuntimeError when one is no tensor, or there are none.
+    Raises: RuntimeError when one is not a tensor, or there are none.
     """
     found = leaves(tree)
     if not found:

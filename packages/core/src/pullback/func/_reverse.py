@@ -28,13 +28,13 @@ __all__ = ["grad", "grad_and_value", "jacrev", "vjp"]
 def grad(
     func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that computes the gradient of ``func``, which gives a 0-d tensor.
+    """Return a function that computes the gradient of ``func``, which returns a 0-d tensor.
 
-    ``argnums`` says by which arguments: an int, or a tuple, which gives a tuple. An argument may be
-    a nest of tensors; its gradient is one too. With ``has_aux``, ``func`` gives (output, aux) and
-    the result is (gradient, aux).
+    ``argnums`` are the arguments to differentiate by: an int, or a tuple, which gives a tuple. An
+    argument may be a nest of tensors; its gradient has the same structure. With ``has_aux``,
+    ``func`` returns (output, aux) and the result is (gradient, aux).
 
-    Raises: RuntimeError when the output is no 0-d tensor or argnums do not fit.
+    Raises: RuntimeError when the output is not a 0-d tensor or argnums do not fit.
 
     >>> import pullback
     >>> pullback.func.grad(lambda x: x ** 3)(pullback.tensor(2.))
@@ -57,7 +57,7 @@ def grad_and_value(
 
     With ``has_aux`` the result is (gradient, (output, aux)).
 
-    Raises: RuntimeError when the output is no 0-d tensor or argnums do not fit.
+    Raises: RuntimeError when the output is not a 0-d tensor or argnums do not fit.
 
     >>> import pullback
     >>> pullback.func.grad_and_value(lambda x: x ** 3)(pullback.tensor(2.))
@@ -94,13 +94,13 @@ def grad_and_value(
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Return (output, vjp_fn): vjp_fn gives the vector-Jacobian products of cotangents.
+    """Return (output, vjp_fn): vjp_fn computes the vector-Jacobian product of cotangents.
 
-    ``vjp_fn`` takes what has the structure and shapes of the output, any number of times, and
-    returns a tuple with one nest of gradients per primal. With ``has_aux``, ``func`` gives
-    (output, aux) and the result is (output, vjp_fn, aux).
+    ``vjp_fn`` takes cotangents with the structure and shapes of the output, may be called many
+    times, and returns a tuple with one nest of gradients per primal. With ``has_aux``, ``func``
+    returns (output, aux) and the result is (output, vjp_fn, aux).
 
-    Raises: RuntimeError for cotangents that do not fit; ValueError for primals that are no tensors.
+    Raises: RuntimeError for cotangents that do not fit; ValueError for primals without tensors.
 
     >>> import pullback
     >>> y, back = pullback.func.vjp(pullback.sin, pullback.tensor([0.0]))
@@ -153,7 +153,7 @@ def jacrev(
     """Return a function that computes the Jacobian of ``func`` by reverse mode.
 
     It is a nest like the output, of nests like the argument, of shape output.shape + input.shape.
-    ``chunk_size`` bounds how many rows are computed at once.
+    ``chunk_size`` bounds the number of rows that are computed together.
 
     Raises: ValueError for a ``chunk_size`` below 1; RuntimeError when argnums do not fit or the
     output holds anything but tensors.

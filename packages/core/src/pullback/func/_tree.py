@@ -10,7 +10,7 @@ LEAF = object()
 
 
 def is_node(value: Any) -> bool:
-    """Return True for what is looked into."""
+    """Return True for a container of the kinds that are flattened."""
     return isinstance(value, (tuple, list)) or type(value) in (dict, OrderedDict, defaultdict)
 
 
@@ -33,7 +33,7 @@ def _collect(tree: Any, found: list[Any]) -> None:
 
 
 def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Return a tree of the same structure, of what a function makes of the leaves."""
+    """Return a tree of the same structure with a function applied to the leaves."""
     if isinstance(tree, (tuple, list)):
         parts = [tree_map(function, *items) for items in zip(tree, *others)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
@@ -52,7 +52,7 @@ def rebuild(tree: Any, values: list[Any]) -> Any:
 
 
 def structure(tree: Any) -> Any:
-    """Return what tells whether two trees have the same structure; it prints as a tree of *."""
+    """Return the structure of a tree, for comparisons; it prints as a tree of *."""
     if isinstance(tree, (tuple, list)):
         return type(tree), tuple(structure(item) for item in tree)
     if is_node(tree):

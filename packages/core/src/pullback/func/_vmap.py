@@ -1,4 +1,4 @@
-"""vmap: a function of single elements, run once on a whole batch."""
+"""vmap: runs a function of single elements once on a whole batch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ def vmap(
 ) -> Callable[..., Any]:
     """Return a function that maps ``func`` over a dim of its arguments.
 
-    ``in_dims`` says which: an int or None (not mapped) for all tensors, or a tuple with one per
-    argument, nested as they are. ``out_dims`` says where the results get it. ``func`` sees tensors
-    without that dim; it runs once. ``randomness`` is 'error', 'same' (one draw for the batch) or
-    'different' (one per element). With ``chunk_size`` the batch is run in parts of that size.
+    ``in_dims`` is that dim: an int or None (not mapped) for all tensors, or a tuple with one per
+    argument, nested as the arguments are. ``out_dims`` is the batch dim of the results. ``func``
+    receives tensors without that dim; it runs once. ``randomness`` is 'error', 'same' (one draw for
+    the batch) or 'different' (one per element). With ``chunk_size`` the batch runs in parts of that
+    size.
 
     Raises: ValueError for dims that do not fit or sizes that differ; RuntimeError where ``func``
-    looks at values (``item()``, ``if tensor:``).
+    reads values (``item()``, ``if tensor:``).
 
     >>> import pullback
     >>> dots = pullback.func.vmap(pullback.dot)
@@ -52,7 +53,7 @@ def vmap(
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         name = _name(func)
-        dims, values = _place(name, in_dims, args)
+        dims, values = _dims_of_leaves(name, in_dims, args)
         size = _batch_size(dims, values)
         if chunk_size is None or chunk_size >= size:
             return _run(func, name, dims, values, args, kwargs, out_dims, size, randomness)
@@ -67,7 +68,7 @@ def _name(func: Callable[..., Any]) -> str:
     return getattr(func, "__name__", None) or repr(func)
 
 
-def _place(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+def _dims_of_leaves(name: str, in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """Return the dim of every leaf of the arguments, and the leaves."""
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple, list)):
@@ -162,23 +163,23 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
     found = leaves(outputs)
     given = tuple(out_dims) if isinstance(out_dims, list) else out_dims
     single = isinstance(given, tuple) and len(given) == 1 and not is_node(outputs)
-    places = spread(given[0] if single else given, outputs)
-    if places is None:
+    positions = spread(given[0] if single else given, outputs)
+    if positions is None:
         raise ValueError(
             f"{where}: out_dims is not compatible with the structure of `outputs`. "
             f"out_dims has structure {_drawn(out_dims)} but outputs has structure "
             f"{_drawn(outputs)}."
         )
-    for place in places:
-        if place is not None and not isinstance(place, int):
+    for position in positions:
+        if position is not None and not isinstance(position, int):
             raise ValueError(
                 f"{where}: `out_dims` must be an int, None or a tuple of them that "
-                f"matches the outputs, got {place!r}."
+                f"matches the outputs, got {position!r}."
             )
     unwrapped = []
-    for value, place in zip(found, places):
+    for value, position in zip(found, positions):
         if not isinstance(value, Tensor):
-            if place is None:
+            if position is None:
                 unwrapped.append(value)
                 continue
             raise ValueError(
@@ -186,7 +187,7 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
                 f"{type(value)}. Did you mean to set out_dims= to None for output?"
             )
         whole = batching.get_batch(value, level)
-        if place is None:
+        if position is None:
             if whole is not None:
                 raise ValueError(
                     f"{where}: `{name}` can not return a BatchedTensor when out_dim is None"
@@ -195,7 +196,7 @@ def _unwrap(name: str, outputs: Any, out_dims: Any, size: int, level: int) -> An
             continue
         if whole is None:
             whole = value.expand((size, *value.shape))
-        unwrapped.append(whole.movedim(0, place))
+        unwrapped.append(whole.movedim(0, position))
     return rebuild(outputs, unwrapped)
 
 
@@ -211,7 +212,7 @@ def _in_chunks(
     randomness: str,
     chunk_size: int,
 ) -> Any:
-    """Run parts of the batch one after the other and join what they give."""
+    """Run parts of the batch one after the other and concatenate the results."""
     results = []
     state = pb.get_rng_state() if randomness == "same" else None
     for start in range(0, size, chunk_size):
@@ -223,10 +224,10 @@ def _in_chunks(
             for dim, value in zip(dims, values)
         ]
         results.append(_run(func, name, dims, parts, args, kwargs, out_dims, length, randomness))
-    places = spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, results[0])
+    positions = spread(tuple(out_dims) if isinstance(out_dims, list) else out_dims, results[0])
     columns = zip(*map(leaves, results))
     joined = [
-        column[0] if place is None else pb.cat(column, place)
-        for column, place in zip(columns, places or [])
+        column[0] if position is None else pb.cat(column, position)
+        for column, position in zip(columns, positions or [])
     ]
     return rebuild(results[0], joined)

@@ -1,4 +1,4 @@
-"""What networks are made of, as functions: ``pullback.nn.functional``."""
+"""Functions of neural networks: ``pullback.nn.functional``."""
 
 from pullback.nn import functional
 

@@ -1,1 +1,1 @@
-"""Functions of networks: activations, losses, dropout. Filled from the op table."""
+"""Functions of neural networks: activations, losses, dropout. Filled from the op table."""

@@ -1,4 +1,4 @@
-"""Recording steps of a loop; the names live in the package pullback-profiler.
+"""Names of torch.profiler, which the package pullback-profiler implements.
 
 ``python -m pullback.profiler script.py`` runs a program under the profiler.
 """

@@ -1,4 +1,4 @@
-"""Tools around tensors: checkpoints, hooks, DLPack."""
+"""Checkpoints, handles of hooks, DLPack."""
 
 from pullback.utils import dlpack, hooks
 
@@ -6,7 +6,7 @@ __all__ = ["checkpoint", "dlpack", "hooks"]
 
 
 def __getattr__(name):
-    if name == "checkpoint":  # made of autograd, which itself needs the hooks from here
+    if name == "checkpoint":  # imports autograd, which imports this package's hooks
         import importlib
 
         return importlib.import_module("pullback.utils.checkpoint")

@@ -1,4 +1,4 @@
-"""DLPack: memory shared with other array libraries, both ways."""
+"""DLPack: memory shared with other array libraries, export and import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEGACY_STREAM = 1  # CUDA's default stream, as DLPack and CUDA write it
 
 
 class DLDeviceType(enum.IntEnum):
-    """DLPack's numbers of kinds of devices.
+    """DLPack's device types.
 
     >>> from pullback.utils.dlpack import DLDeviceType
     >>> DLDeviceType.kDLCPU == 1
@@ -36,16 +36,16 @@ class DLDeviceType(enum.IntEnum):
     kDLMAIA = 17
 
 
-# ---- out -----------------------------------------------------------------------------------------
+# ---- export --------------------------------------------------------------------------------------
 
 
 def lend(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """Return a capsule that lends the tensor's memory; ``Tensor.__dlpack__``.
+    """Return a capsule that shares the tensor's memory; ``Tensor.__dlpack__``.
 
     ``max_version`` from (1, 0) on asks for DLPack's versioned form, ``dl_device`` for a copy on
     another device, ``copy=True`` for a copy in any case.
     Raises: BufferError when the tensor requires grad or has no data; ValueError when
-    ``copy=False`` cannot be met.
+    a copy would be necessary despite ``copy=False``.
     """
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
@@ -76,7 +76,7 @@ def _pair(dl_device):
 
 
 def _wait(tensor, pair, stream):
-    """Make sure that the memory may be read on the consumer's stream; None: the default one."""
+    """Let the consumer's stream wait for the tensor's; None: the default one."""
     from pullback.backend import current_stream, wait_stream
 
     where = tensor.device
@@ -90,13 +90,13 @@ def _wait(tensor, pair, stream):
 
 
 def lent_device(self):
-    """Return DLPack's (kind, index) of the tensor's device; ``Tensor.__dlpack_device__``."""
+    """Return DLPack's (device type, index) of the tensor; ``Tensor.__dlpack_device__``."""
     kind, index = dlpack.device_pair(self)
     return DLDeviceType(kind), index
 
 
 def to_dlpack(tensor):
-    """Return a capsule of DLPack's first form that lends the tensor's memory.
+    """Return a capsule of DLPack's first form that shares the tensor's memory.
 
     Raises: BufferError when the tensor requires grad or has no memory.
 
@@ -108,15 +108,16 @@ def to_dlpack(tensor):
     return lend(tensor)
 
 
-# ---- in ------------------------------------------------------------------------------------------
+# ---- import --------------------------------------------------------------------------------------
 
 
 def from_dlpack(ext_tensor, *, device=None, copy=None):
     """Return a tensor over the memory of another library's array, or of a DLPack capsule.
 
-    Memory that is lent read-only gives a tensor that refuses to be written.
-    Raises: RuntimeError for what is no DLPack capsule or was used before; BufferError and
-    ValueError for memory that tensors cannot describe, and where ``copy=False`` cannot be met.
+    Read-only memory gives a read-only tensor.
+    Raises: RuntimeError for an object that is not an unused DLPack capsule; BufferError and
+    ValueError for memory that no tensor can represent, and where a copy would be necessary despite
+    ``copy=False``.
 
     >>> import numpy, pullback
     >>> pullback.from_dlpack(numpy.arange(3))
@@ -143,7 +144,7 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
 
 
 def _host_only(where):
-    """Return a device if memory of the host can be used on it."""
+    """Return a device if it is a host device."""
     return where if where is not None and dlpack.is_host_device(where) else None
 
 

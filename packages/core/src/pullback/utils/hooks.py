@@ -9,9 +9,9 @@ __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
 
 class RemovableHandle:
-    """Takes a hook away again, by ``remove()`` or at the end of a ``with`` block.
+    """The handle of a hook, which it removes by ``remove()`` or at the end of a ``with`` block.
 
-    It does not keep what the hook is registered on alive.
+    It does not keep the object with the hook alive.
 
     >>> import pullback
     >>> x = pullback.ones(1, requires_grad=True)
@@ -35,7 +35,7 @@ class RemovableHandle:
         self.extra_dict_ref = tuple(weakref.ref(other) for other in others)
 
     def remove(self):
-        """Take the hook away; nothing happens the second time."""
+        """Remove the hook; the second call does nothing."""
         for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             hooks = reference()
             if hooks is not None:

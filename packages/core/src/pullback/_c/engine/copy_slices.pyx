@@ -99,9 +99,9 @@ cdef bint is_within(SliceWrite write) except -1:
             and extent(write.view)[1] <= extent(write.base)[1])
 
 
-cdef tuple extent(tuple place):
+cdef tuple extent(tuple args):
     """Return the extent [low, high] of as_strided arguments, in elements."""
-    shape, strides, offset = place[:3]
+    shape, strides, offset = args[:3]
     high = offset
     for size, stride in zip(shape, strides):
         if size == 0:

@@ -266,8 +266,8 @@ cdef str what_freed(pb_node *node):
     """Return the call that freed the saved values; in anomaly mode with its source line."""
     call = "autograd.grad()" if node.flags & NODE_FREED_BY_GRAD else "backward()"
     if node.extra != NULL and node.extra.metadata != NULL:
-        place = (<dict>node.extra.metadata).get("freed_at")
-        return f"{call} at {place}" if place else call
+        line = (<dict>node.extra.metadata).get("freed_at")
+        return f"{call} at {line}" if line else call
     return call
 
 

@@ -65,7 +65,7 @@ cdef object run_with_tangents(Op op, PyObject **args, int level):
         result = op_apply(op, args)
         state.op_levels = op_levels
         if not op.flags & OP_DIFFERENTIABLE or <PyObject *>result == args[0]:
-            return result               # some ops return their very input
+            return result               # an op may return its input itself
         if op.jvp == JVP_AS_VIEW and tangents[0] is not None:
             found = [view_like(<Tensor>result, <Tensor>args[0], <Tensor>tangents[0])]
         else:

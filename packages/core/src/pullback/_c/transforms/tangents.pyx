@@ -131,7 +131,7 @@ cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
     cdef object offset = view.offset
     cdef Tensor source = <Tensor>toggled(value, base.flags)
     cdef tuple shape = layout_shape_tuple(view.layout), strides = layout_strides_tuple(view.layout)
-    cdef tuple place = (layout_shape_tuple(base.layout), layout_strides_tuple(base.layout))
+    cdef tuple whole_args = (layout_shape_tuple(base.layout), layout_strides_tuple(base.layout))
     origin = base.offset
     if view.dtype < base.dtype:         # the real and imaginary parts of complex numbers
         source = op_named("view_as_real")(source.resolve_conj())
@@ -139,9 +139,10 @@ cdef Tensor view_like(Tensor view, Tensor base, Tensor value):
     elif view.dtype > base.dtype:
         source = op_named("view_as_complex")(source)
         origin = origin // 2
-    elif offset < origin or offset + reach(shape, strides) > origin + reach(place[0], place[1]):
+    elif (offset < origin
+            or offset + reach(shape, strides) > origin + reach(whole_args[0], whole_args[1])):
         return toggled(op_named("as_strided_backward")(
-            source, (shape, strides, offset), *place, origin), view.flags)
+            source, (shape, strides, offset), *whole_args, origin), view.flags)
     return toggled(op_named("as_strided")(source, shape, strides, source.offset + offset - origin),
                    view.flags)
 

@@ -1,8 +1,8 @@
-/* The C contract between pullback's core and everything that is compiled apart from it.
+/* The C interface between pullback's core and code that is compiled apart from it.
  *
- * A backend gives memory and kernels; it never sees tensors or the graph. All structs are plain
- * data. Each begins with its size as the writer knew it; new fields are appended, so a reader
- * tests `size` before it touches a field that was added later. Nothing here raises, and no
+ * A backend provides memory and kernels; it has no access to tensors or the graph. All structs are
+ * plain data. Each begins with its size at the time of compilation; new fields are appended, so a
+ * reader tests `size` before it reads a field that was added later. Nothing here raises, and no
  * kernel needs the interpreter lock.
  */
 #ifndef PULLBACK_ABI_H
@@ -20,7 +20,7 @@ extern "C" {
 #define PB_MAX_OPERANDS 68 /* outputs and inputs of one kernel call together */
 #define PB_MESSAGE_SIZE 256
 
-/* Capsule names. A capsule whose name differs is refused when it is registered. */
+/* Capsule names. The core checks them when a capsule is registered. */
 #define PB_KERNEL_CAPSULE "int (pb_call *)"
 #define PB_BACKEND_CAPSULE "pb_backend"
 #define PB_OBSERVER_CAPSULE "pb_observer"
@@ -56,9 +56,9 @@ enum pb_dtype {
 enum pb_array_flags {
     PB_ARRAY_HOST = 1,  /* `data` is host memory on any backend: one scalar, all strides 0 */
     PB_ARRAY_WRITE = 2, /* an output */
-    /* The operand is the conjugate of the values in memory, or the negative (after that). Core
-     * computes such operands before it calls a kernel; of inputs of a kernel that is registered
-     * with `conj=True` it leaves PB_ARRAY_CONJ to the kernel, which must then test it. */
+    /* The operand is the conjugate of the values in memory, or the negative (after that). The core
+     * resolves such operands before it calls a kernel. A kernel that is registered with
+     * `conj=True` gets inputs with PB_ARRAY_CONJ, and must test the flag. */
     PB_ARRAY_CONJ = 4,
     PB_ARRAY_NEG = 8
 };
@@ -117,12 +117,12 @@ enum pb_error {
 
 typedef int (*pb_kernel)(pb_call *call);
 
-/* Whether the running kernel shall end, because a signal handler of Python raised: Ctrl-C. The
- * function is in a capsule, `pullback.backend.INTERRUPTED`. A kernel that may take long asks every
- * few milliseconds of its work, on the thread that called it (others get 0), holding no lock of its
- * own; most answers cost a few nanoseconds. If the answer is not 0, a Python exception is set: it
- * stays until the kernel has returned PB_E_PYTHON, which it does soon and with nothing running on.
- * What its outputs hold then does not matter. */
+/* Returns not 0 if the running kernel shall stop, because a Python signal handler raised (Ctrl-C).
+ * The function is in a capsule, `pullback.backend.INTERRUPTED`. A kernel that may take long calls
+ * it every few milliseconds, on the thread that called the kernel (others get 0), without a lock of
+ * its own; most calls take a few nanoseconds. If the result is not 0, a Python exception is set,
+ * which stays set until the kernel has returned PB_E_PYTHON: soon, and after all its threads have
+ * stopped. The values of its outputs do not matter then. */
 typedef int (*pb_interrupted)(void);
 
 /* ---- backends ----------------------------------------------------------------------------- */
@@ -133,8 +133,8 @@ enum pb_backend_flags {
     PB_BACKEND_ASYNC = 4    /* copy_bytes knows PB_NON_BLOCKING */
 };
 
-/* PB_NON_BLOCKING is or-ed into a kind where the host side is memory of `allocate_pinned`: the
- * copy may return before it is done. Without it copies from and to the host are done on return. */
+/* PB_NON_BLOCKING is or-ed into a kind where the host memory is from `allocate_pinned`: the copy
+ * may return before it is done. Without it copies from and to the host are done on return. */
 enum pb_copy_kind {
     PB_HOST_TO_DEVICE = 0,
     PB_DEVICE_TO_HOST = 1,
@@ -146,13 +146,13 @@ enum pb_copy_kind {
  * held. `allocate` returns NULL when there is no memory, perhaps with a Python exception set that
  * says more; it is never asked for zero bytes.
  *
- * Kernels, copies and `synchronize` may return before the device has done what it was asked for,
- * and may report what work given earlier ran into: any pb_error code, which becomes its exception
- * with the message as it stands. Where an int is returned without a message, 0 is success.
+ * Kernels and copies may return before the device has done the work. They and `synchronize` may
+ * report the failure of earlier work: any pb_error code, which becomes its exception with the
+ * message unchanged. Where an int is returned without a message, 0 is success.
  *
  * A stream is a queue of work of one device. Each thread has a current one on each device: kernels
- * and copies are given to it, and `allocate` returns memory for its work. The stream NULL is the
- * default one, current in a new thread; `current_stream` may give it another address. */
+ * and copies are queued on it, and `allocate` returns memory for its work. The stream NULL is the
+ * default one, current in a new thread; `current_stream` may return another address for it. */
 typedef struct pb_backend {
     uint32_t size;
     uint32_t abi_version;
@@ -169,29 +169,29 @@ typedef struct pb_backend {
     /* Bytes in use, peak in use, held from the system, allocations made; may be NULL. */
     void (*memory_stats)(void *self, int device, int64_t stats[4]);
     void (*empty_cache)(void *self, int device); /* may be NULL; may set a Python exception */
-    /* From here on `size` says whether a backend has the field. */
+    /* Test `size` before reading any of the following fields. */
     void (*reset_peak)(void *self, int device); /* the peak becomes what is in use; may be NULL */
-    /* Points in the work of the current stream, by which profilers time kernels; all may be NULL.
+    /* Marks in the work of the current stream, by which profilers time kernels; all may be NULL.
      * `elapsed` waits until the device has passed both. */
     void *(*mark)(void *self, int device); /* NULL: there is none left */
     int (*elapsed)(void *self, int device, void *first, void *last, double *microseconds,
                    char *message);
     void (*release_mark)(void *self, int device, void *mark);
     /* Streams, which need `current_stream`, `wait_stream` and `set_stream`; all may be NULL. Work
-     * that `waiter` is given from now on begins after all that `awaited` was given so far. */
+     * queued on `waiter` from now on begins after all work queued so far on `awaited`. */
     int (*wait_stream)(void *self, int device, void *waiter, int other_device, void *awaited,
                        char *message);
-    /* Make a stream the current one of this thread; tells which one was. */
+    /* Make a stream the current one of this thread; sets `previous` to the one before. */
     int (*set_stream)(void *self, int device, void *stream, void **previous);
-    /* Memory is used on a stream that it was not allocated for: once released, it must not be used
-     * again before the work is done that the stream has been given until then. */
+    /* Memory is used on another stream than it was allocated for: after its release, it must not be
+     * used again before the work queued on that stream until then is done. */
     int (*use_memory)(void *self, int device, void *data, void *stream);
-    /* Copy to another device of this backend; NULL: core copies through the host. It begins after
-     * all work given so far to the current streams of both, whose later work begins after it. */
+    /* Copy to another device of this backend; NULL: the core copies through the host. It begins
+     * after all work queued so far on the current streams of both, and before their later work. */
     int (*copy_between)(void *self, int dst_device, void *dst, size_t dst_offset, int src_device,
                         const void *src, size_t src_offset, size_t nbytes, char *message);
-    /* Host memory that the device reads and writes by itself; both may be NULL. Once released, it
-     * must not be used again while a copy with PB_NON_BLOCKING is at work on it. */
+    /* Pinned host memory; both may be NULL. After its release, it must not be used again before
+     * copies with PB_NON_BLOCKING from and to it are done. */
     void *(*allocate_pinned)(void *self, size_t nbytes);
     void (*release_pinned)(void *self, void *data, size_t nbytes);
 } pb_backend;
@@ -199,29 +199,29 @@ typedef struct pb_backend {
 /* ---- observers ---------------------------------------------------------------------------- */
 
 enum pb_event_kind {
-    PB_EVENT_OP = 0,         /* an op; the ops that it is made of lie inside */
+    PB_EVENT_OP = 0,         /* an op; of a composite, its ops are nested in it */
     PB_EVENT_NODE = 1,       /* the formula of a node of the graph */
-    PB_EVENT_RANGE = 2,      /* what a user named */
-    PB_EVENT_EVALUATION = 3, /* all that the engine does for a node: hooks, formula, delivery */
+    PB_EVENT_RANGE = 2,      /* a range with a name of the user */
+    PB_EVENT_EVALUATION = 3, /* a node's task in the engine: hooks, formula, propagation */
     PB_EVENT_KERNEL = 4,     /* a kernel of a backend that has `mark` */
     PB_EVENT_FUNCTION = 5    /* the forward pass of a user's Function */
 };
 
-/* Events of a thread lie inside each other; a range may end on another thread or out of turn.
- * `end` is told after an exception too, with the `id` that `begin` was told; inputs are for `begin`
- * alone. An observer that comes in the middle gets ends of what it has not seen begin. */
+/* Events of a thread are nested; a range may end on another thread or out of order. `end` is called
+ * after an exception too, with the `id` of `begin`; only `begin` gets inputs. An observer that is
+ * attached between the two gets an end without a begin. */
 typedef struct pb_event {
     uint32_t size;
     int32_t kind;
-    const char *name;        /* lives as long as the process; of a range as long as `object` */
-    int64_t sequence;        /* of the node run, or of the next one made, which the end knows best;
+    const char *name;        /* valid as long as the process; of a range as long as `object` */
+    int64_t sequence;        /* of the running node, or of the next one made, final at the end;
                               * -1 if none is made */
-    uint64_t forward_thread; /* where the node that runs was made */
+    uint64_t forward_thread; /* the thread that made the running node */
     uint64_t thread;         /* the running thread: 1, 2, ... in order of first use */
-    uint64_t id;             /* no two events of a process have the same */
+    uint64_t id;             /* unique in the process */
     void *object;            /* PyObject *, borrowed: the name of a range */
     int32_t ninput;
-    int32_t device; /* of a kernel; its number among `device_type`, numbered as below */
+    int32_t device; /* of a kernel; its index among those of `device_type`, numbered as below */
     int32_t device_type;
     void *const *inputs;       /* PyObject *, borrowed: arguments of an op, gradients of a node */
     const pb_backend *backend; /* of a kernel */
@@ -229,8 +229,8 @@ typedef struct pb_event {
     int (*describe)(void *object, pb_array *array);
 } pb_event;
 
-/* What a profiler hangs on core's single pointer (`pullback.backend.attach_observer`). Called with
- * the interpreter lock held; must leave no Python exception set. */
+/* What `pullback.backend.attach_observer` takes, from a profiler. Called with the interpreter lock
+ * held; must leave no Python exception set. */
 typedef struct pb_observer {
     uint32_t size;
     void *self;

@@ -1,4 +1,4 @@
-/* A clock for those who ask often: a few nanoseconds to read, a few milliseconds from tick to tick. */
+/* A coarse clock for frequent polls: a few nanoseconds to read, a few milliseconds per tick. */
 #ifndef PULLBACK_CLOCK_H
 #define PULLBACK_CLOCK_H
 #include <stdint.h>

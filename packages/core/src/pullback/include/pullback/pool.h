@@ -1,10 +1,10 @@
-/* Small blocks of host memory, cut from slabs that lie in large arenas.
+/* Allocator of small blocks of host memory, in slabs of large arenas.
  *
- * Everything on a tape is small, made in great numbers and freed in great numbers. The system's
- * allocators hand such memory back page by page and fault it in again page by page, which costs
- * more than all the rest of recording an op. Here an arena is one aligned region of 2 MB, which the
- * operating system may back with one huge page; it goes back when all its blocks are free, but for
- * a few that are kept for the next pass.
+ * Nodes and storages are small, and allocated and freed in great numbers. The system's allocators
+ * return such memory page by page and fault it in again page by page, which costs more than the
+ * rest of recording an op. Here an arena is one aligned region of 2 MB, which the operating system
+ * may back with one huge page. It is returned when all its blocks are free, except for a few empty
+ * arenas that are kept.
  *
  *     arena (2 MB, aligned)  =  32 slabs
  *     slab (64 KB, aligned)  =  a header, then blocks of one size
@@ -29,20 +29,20 @@
 #define PB_POOL_HEADER ((size_t)64)
 #define PB_POOL_FINE ((size_t)1024) /* sizes up to here go in steps of 16 bytes, then of 1024 */
 #define PB_POOL_CLASSES 81
-#define PB_POOL_KEPT 4 /* empty arenas that are not given back */
+#define PB_POOL_KEPT 4 /* empty arenas that are kept */
 
 typedef struct pb_slab {
-    struct pb_slab *next, *previous; /* among the slabs of this size that have room */
-    void *freed;                     /* blocks that came back; each holds the next one's address */
+    struct pb_slab *next, *previous; /* in the list of slabs of this size with free blocks */
+    void *freed;                     /* list of free blocks; each has the address of the next */
     uint32_t size;                   /* of a block */
     uint32_t used;                   /* blocks in use */
-    uint32_t cut;                    /* where the part begins that was never used */
+    uint32_t cut;                    /* offset of the part that was never used */
     uint32_t number;                 /* of the size class */
     uint32_t listed;
 } pb_slab;
 
-typedef struct pb_arena {             /* lies behind the header of the arena's first slab */
-    struct pb_arena *next, *previous; /* among the arenas with a free slab */
+typedef struct pb_arena {             /* stored after the header of the arena's first slab */
+    struct pb_arena *next, *previous; /* in the list of arenas with a free slab */
     uint32_t free_slabs;              /* one bit each */
 } pb_arena;
 
@@ -120,7 +120,7 @@ static inline void pb_arena_unlink(pb_pool *pool, pb_arena *arena) {
         pool->arenas = arena->next;
 }
 
-/* Give empty arenas back until `keep` are left. */
+/* Return empty arenas to the system until `keep` are left. */
 static PB_POOL_RARE void pb_pool_trim(pb_pool *pool, int keep) {
     pb_arena *next, *arena = pool->arenas;
     for (; arena && pool->empty > keep; arena = next) {
@@ -163,7 +163,7 @@ static PB_POOL_RARE pb_slab *pb_slab_new(pb_pool *pool, uint32_t number, uint32_
     char *base;
     int which;
     if (!arena) {
-        /* Small programs stay small: only from the second arena on huge pages are asked for. */
+        /* Small programs stay small: huge pages are requested from the second arena on. */
         base = pb_arena_map(pool->held > 0);
         if (!base)
             return NULL;
@@ -189,7 +189,7 @@ static PB_POOL_RARE pb_slab *pb_slab_new(pb_pool *pool, uint32_t number, uint32_
     return slab;
 }
 
-/* Give a slab without blocks in use back to its arena. */
+/* Return a slab without blocks in use to its arena. */
 static PB_POOL_RARE void pb_slab_free(pb_pool *pool, pb_slab *slab) {
     char *base = (char *)((uintptr_t)slab & ~(PB_POOL_ARENA - 1));
     pb_arena *arena = (pb_arena *)(base + PB_POOL_HEADER);
@@ -245,7 +245,7 @@ PB_POOL_COMMON void pb_pool_release(pb_pool *pool, void *block) {
     slab->used -= 1;
     if (!slab->listed)
         pb_slab_link(pool, slab);
-    /* One slab of a size always stays, so that single blocks come and go cheaply. */
+    /* One slab of a size always stays, so that single blocks are allocated cheaply. */
     if (!slab->used && (slab->next || slab->previous))
         pb_slab_free(pool, slab);
 }

@@ -1,4 +1,4 @@
-"""Checkpointing: what a function saves for backward is computed again instead of being kept.
+"""Checkpointing: recomputes the tensors that a function saves for backward.
 
 >>> import pullback as pb
 >>> from pullback.utils.checkpoint import checkpoint
@@ -71,23 +71,24 @@ def checkpoint(
     early_stop=True,
     **kwargs,
 ):
-    """Return ``function(*args, **kwargs)``, which keeps only its arguments for backward.
+    """Return ``function(*args, **kwargs)``, saving only its arguments for backward.
 
-    The first time that backward needs something the function saved, the function runs again, under
-    the grad mode, default device and random numbers of the first time. With ``early_stop`` that run
-    is left as soon as the last value was saved again.
+    The first time that backward needs a tensor that the function saved, the function runs again,
+    with the grad mode, default device and random numbers of the first time. With ``early_stop``
+    that run ends as soon as the last tensor was saved again.
 
-    ``context_fn()`` gives two context managers, for the first run and for each later one.
-    ``determinism_check`` says whether the values saved again must have the shapes, dtypes and
-    devices of the first ones ("default") or not ("none"). With ``debug``, an error shows the ops
-    of both runs. ``preserve_rng_state=False`` leaves the random numbers alone.
+    ``context_fn()`` returns two context managers, for the first run and for each later one.
+    ``determinism_check``: whether recomputed tensors must have the shapes, dtypes and devices of
+    the first ones ("default") or not ("none"). With ``debug``, an error shows the ops of both runs.
+    ``preserve_rng_state=False`` does not restore the random numbers.
 
-    ``use_reentrant=True`` is the older way: the function runs without recording, and backward runs
-    it again and calls ``backward`` within. Then ``autograd.grad`` and ``inputs=`` do not work, an
-    argument must require grad, and ``preserve_rng_state`` is the only other option. None is False.
+    ``use_reentrant=True`` is torch's older implementation: the function runs without recording, and
+    backward runs it again and calls ``backward`` on it. Then ``autograd.grad`` and ``inputs=`` do
+    not work, an argument must require grad, and ``preserve_rng_state`` is the only other option.
+    None is False.
 
-    Raises: ValueError for options that do not go together. In backward: CheckpointError when the
-    function saves other values than it did the first time; RuntimeError when an argument was
+    Raises: ValueError for options that exclude each other. In backward: CheckpointError when the
+    function saves other tensors than it did the first time; RuntimeError when an argument was
     changed in place since.
 
     >>> import pullback as pb

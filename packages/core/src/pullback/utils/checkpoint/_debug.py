@@ -1,4 +1,4 @@
-"""Logs of the ops of both runs, for errors of checkpoints."""
+"""Logs of the ops of both runs of a checkpointed function, for error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Settings:
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Set ``debug`` for all checkpoints that are made inside; None: as they say."""
+    """Override ``debug`` of all checkpoints that are made inside; None: no override."""
     before = _Settings.enabled
     _Settings.enabled = enabled
     try:
@@ -33,7 +33,7 @@ def wanted(debug):
 
 
 def shown(value):
-    """Return a value in a few characters: of tensors dtype and shape."""
+    """Return a short text of a value: of a tensor, dtype and shape."""
     if isinstance(value, Tensor):
         return f"{value.dtype.name}{list(value.shape)}"
     if isinstance(value, (tuple, list)):
@@ -42,7 +42,7 @@ def shown(value):
 
 
 def stack():
-    """Return where the caller of the package is, a line for each frame, innermost first."""
+    """Return the stack outside of the package, a line for each frame, innermost first."""
     frames = traceback.extract_stack()
     return [
         f"{frame.filename}:{frame.lineno}:{frame.name}"
@@ -52,14 +52,14 @@ def stack():
 
 
 class OpLog(DispatchMode):
-    """A context manager that notes each op inside: what was called, and from where."""
+    """A dispatch mode that logs each op with its stack."""
 
     def begin(self):
-        """Forget the run before."""
+        """Clear the log of the run before."""
         self.ops = []
 
     def on_op(self, op, args, run):
-        """Run an op and write it down."""
+        """Run an op and log it."""
         result = run()
         given = ", ".join(f"{name}={shown(value)}" for name, value in zip(op.arg_names, args))
         self.ops.append((f"{op.name}({given}) -> {shown(result)}", stack()))
@@ -70,7 +70,7 @@ class OpLog(DispatchMode):
         return "\n".join(op for op, _ in self.ops)
 
     def with_stacks(self, label):
-        """Return the ops with the stacks that they were called from."""
+        """Return the ops with their stacks."""
         return "\n".join(
             f"{op}   ({number} of {len(self.ops)} in {label})\n\n" + "\n".join(frames) + "\n\n"
             for number, (op, frames) in enumerate(self.ops, 1)

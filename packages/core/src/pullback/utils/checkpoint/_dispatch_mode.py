@@ -1,4 +1,4 @@
-"""Context managers that look at ops."""
+"""Base class of dispatch modes: context managers that receive the ops that run inside."""
 
 from abc import ABC, abstractmethod
 
@@ -6,18 +6,18 @@ from pullback._c.graph import levels
 
 
 class DispatchMode(ABC):
-    """Calls ``see`` for each op inside: see ``levels.enter_dispatch_mode``."""
+    """Calls ``on_op`` for each op inside; see ``levels.enter_dispatch_mode``."""
 
     def __init__(self):
-        self.levels = []  # one for each time that it is entered
+        self.levels = []  # one for each entry of the context manager
 
     @abstractmethod
     def begin(self):
-        """Do what is due when it is entered."""
+        """Reset the state, when the context is entered."""
 
     @abstractmethod
     def on_op(self, op, args, run):
-        """Look at an op, which ``run()`` runs, and return its result."""
+        """Handle an op, which ``run()`` runs, and return its result."""
 
     def __enter__(self):
         self.begin()

@@ -1,4 +1,4 @@
-"""The older way of checkpointing: backward inside of backward."""
+"""Reentrant checkpointing (``use_reentrant=True``): backward within backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pullback.utils.checkpoint._replay import Surroundings
 
 
 def detach_variable(inputs):
-    """Return a tuple with a leaf over the memory of each tensor, which requires grad if that did.
+    """Return a tuple with a leaf over the memory of each tensor, with its requires_grad.
 
     Raises: RuntimeError for anything but a tuple.
     """
@@ -29,7 +29,7 @@ def detach_variable(inputs):
 
 
 def check_backward_validity(inputs):
-    """Warn if no tensor among the inputs requires grad: then no gradient would be computed."""
+    """Warn if no input tensor requires grad: then no gradient is computed."""
     if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
         warnings.warn(
             "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2
@@ -45,8 +45,8 @@ class CheckpointFunction(Function):
         ctx.run_function = run_function
         ctx.surroundings = Surroundings(preserve_rng_state)
         ctx.args = [None if isinstance(arg, Tensor) else arg for arg in args]
-        ctx.places = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
-        ctx.save_for_backward(*(args[k] for k in ctx.places))
+        ctx.positions = [k for k, arg in enumerate(args) if isinstance(arg, Tensor)]
+        ctx.save_for_backward(*(args[k] for k in ctx.positions))
         with no_grad():
             return run_function(*args)
 
@@ -60,8 +60,8 @@ class CheckpointFunction(Function):
                 "call .backward() without passing the `inputs` argument."
             )
         args = list(ctx.args)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors):
-            args[place] = tensor
+        for position, tensor in zip(ctx.positions, ctx.saved_tensors):
+            args[position] = tensor
         leaves = detach_variable(tuple(args))
         with ctx.surroundings.restored(), enable_grad():
             outputs = ctx.run_function(*leaves)

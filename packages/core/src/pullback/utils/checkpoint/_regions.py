@@ -1,11 +1,11 @@
-"""Calls whose saved tensors are computed again.
+"""Regions: checkpointed calls, whose saved tensors are recomputed.
 
 While the function runs for the first time, each tensor that is saved for backward is replaced by an
-empty ``Slot``. When a slot is read, the function runs again under hooks that count along: the
-tensor saved as number i belongs to slot number i. A pass of backward fills the slots once and takes
-each value once, so a value lives no longer than it is needed.
+empty ``Holder``. When a holder is read, the function runs again under hooks with a counter: the
+i-th saved tensor belongs to the i-th holder. A backward pass fills the holders once and takes each
+tensor once, so that none exists longer than needed.
 
-A slot holds its region, and the region holds its slots weakly: when the graph is freed, all is.
+A holder refers to its region, the region to its holders weakly: both are freed with the graph.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ MODIFIED = (
 
 
 class CheckpointError(RuntimeError):
-    """A function did not save, when it ran again, what it had saved the first time."""
+    """A checkpointed function saved other tensors when it ran again than the first time."""
 
     __module__ = "pullback.utils.checkpoint"
 
 
 def describe(tensor):
-    """Return what must be the same of a value that is computed again."""
+    """Return the metadata that a recomputed tensor must have, too."""
     return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 
 
@@ -68,7 +68,7 @@ _of_thread = carry(_OfThread())
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Set for all checkpoints that are made inside whether they stop early; None: as they say.
+    """Override ``early_stop`` of all checkpoints that are made inside; None: no override.
 
     >>> import pullback as pb
     >>> x = pb.ones(1, requires_grad=True)
@@ -91,9 +91,9 @@ def set_checkpoint_early_stop(enable):
 
 
 class GraphExecGroup:
-    """Passes of backward that run inside share what checkpoints compute again.
+    """Backward passes that run inside share the tensors that checkpoints recompute.
 
-    The passes must go through different parts of the graph: each value can be taken once.
+    The passes must run through different parts of the graph: each tensor can be taken once.
     """
 
     def __enter__(self):
@@ -111,18 +111,18 @@ class GraphExecGroup:
 # -- the first run ---------------------------------------------------------------------------------
 
 
-class Slot:
-    """What is kept instead of a saved tensor."""
+class Holder:
+    """The placeholder of a saved tensor."""
 
     __slots__ = ("__weakref__", "region", "values")
 
     def __init__(self, region):
         self.region = region
-        self.values = {}  # of each pass: the tensor, None once it was taken
+        self.values = {}  # of each pass: the tensor, or None after it was taken
 
 
 class Inputs(Function):
-    """Saves tensors under the hooks around, so that an outer checkpoint computes them again."""
+    """Saves tensors under the outer hooks, so that an outer checkpoint recomputes them."""
 
     @staticmethod
     def forward(ctx, anchor, *tensors):
@@ -131,8 +131,8 @@ class Inputs(Function):
 
 
 def save_inputs(tensors):
-    """Return a node that keeps tensors as what they are in the graph."""
-    disabled = levels.disable_all_levels()  # tangents stay with the tensors, nothing is computed
+    """Return a node that saves tensors with their histories."""
+    disabled = levels.disable_all_levels()  # tangents stay with the tensors
     try:
         return Inputs.apply(create.empty_tensor((0,)).requires_grad_(), *tensors).grad_fn
     finally:
@@ -146,33 +146,33 @@ def can_be_saved(value):
 
 
 class Region:
-    """One checkpointed call: its arguments, how to run it again, and the slots that it saved."""
+    """One checkpointed call: its arguments, how to run it again, and the holders that it saved."""
 
     def __init__(self, run_again, args, early_stop, describe, explain):
         self.run_again = run_again
         self.early_stop = early_stop if _Settings.early_stop is None else _Settings.early_stop
         self.describe = describe
-        self.explain = explain  # adds to an error; or None
+        self.explain = explain  # returns more text for an error; or None
         self.level = levels.level_count()
         self.had_tangents = tangents.innermost_level(args) > 0
-        self.is_complete = False  # the first run is over
-        self.slots = []
+        self.is_complete = False  # whether the first run has ended
+        self.holders = []
         self.described = []
         self.replayed = set()  # the passes that ran it again
         self.args = [None if can_be_saved(arg) else arg for arg in args]
-        self.places = [k for k, arg in enumerate(args) if can_be_saved(arg)]
-        self.saved_args = save_inputs([args[k] for k in self.places])
+        self.positions = [k for k, arg in enumerate(args) if can_be_saved(arg)]
+        self.saved_args = save_inputs([args[k] for k in self.positions])
 
     def saving(self):
         """Return the hooks for the first run."""
         return saved_tensors_hooks(self.keep, take)
 
     def keep(self, tensor):
-        """Make a slot for a tensor."""
-        slot = Slot(self)
-        self.slots.append(weakref.ref(slot))
+        """Make a holder for a tensor."""
+        holder = Holder(self)
+        self.holders.append(weakref.ref(holder))
         self.described.append(self.describe(tensor))
-        return slot
+        return holder
 
     def inputs(self):
         """Return the arguments, with their history."""
@@ -185,12 +185,12 @@ class Region:
                     "run again. Call vmap inside the checkpointed function, or "
                     "compute the gradient inside vmap."
                 )
-        for place, tensor in zip(self.places, self.saved_args.saved_tensors):
-            args[place] = tensor
+        for position, tensor in zip(self.positions, self.saved_args.saved_tensors):
+            args[position] = tensor
         return args
 
     def replay(self, key):
-        """Run the function again and fill the slots."""
+        """Run the function again and fill the holders."""
         replay = Replay(self, key)
         try:
             self.run(replay)
@@ -213,19 +213,19 @@ class Region:
             levels.restore_levels(disabled)
 
     def forget(self, key):
-        """Drop what a pass computed again."""
+        """Drop the tensors that a pass recomputed."""
         self.replayed.discard(key)
-        for reference in self.slots:
-            slot = reference()
-            if slot is not None:
-                slot.values.pop(key, None)
+        for reference in self.holders:
+            holder = reference()
+            if holder is not None:
+                holder.values.pop(key, None)
 
 
 # -- later runs ------------------------------------------------------------------------------------
 
 
 class Stop(BaseException):
-    """Leaves a function whose values have all been saved; no ``except Exception`` stops it."""
+    """Ends a function that has saved all tensors again; ``except Exception`` does not catch it."""
 
     def __init__(self, replay):
         self.replay = replay
@@ -236,7 +236,7 @@ def as_it_is(tensor):
 
 
 def version_of(tensor):
-    """Return how often the memory of a tensor, or of the batch that it stands for, was written."""
+    """Return the version of a tensor, or of the batch that it represents."""
     tensor = levels.whole(tensor)
     return 0 if tensor.is_inference() else tensor._version
 
@@ -248,19 +248,19 @@ class Replay:
         self.region = region
         self.key = key
         self.count = 0
-        self.versions = []  # of what went into the slots, at that time
-        self.went_on = False  # past what the first run has saved until now
+        self.versions = []  # of the tensors in the holders, when they were saved
+        self.went_on = False  # it saved more tensors than the first run so far
 
     def fill(self, tensor):
-        """Put a tensor into the next slot."""
-        slots = self.region.slots
-        tensor = create.alias_raw(tensor)  # no history, and no op that watchers would see
+        """Put a tensor into the next holder."""
+        holders = self.region.holders
+        tensor = create.alias_raw(tensor)  # without history, and without an op for dispatch modes
         number = self.count
         self.count += 1
-        if number < len(slots):
-            slot = slots[number]()
-            if slot is not None:
-                slot.values[self.key] = tensor
+        if number < len(holders):
+            holder = holders[number]()
+            if holder is not None:
+                holder.values[self.key] = tensor
             self.versions.append(version_of(tensor))
         elif not self.region.is_complete:  # backward runs inside the function
             self.went_on = True
@@ -268,18 +268,18 @@ class Replay:
             raise CheckpointError(
                 f"pullback.utils.checkpoint: trying to save more tensors during "
                 f"recomputation than during the original forward pass, which "
-                f"saved {len(slots)}.\n{HINT}"
+                f"saved {len(holders)}.\n{HINT}"
             )
-        if self.region.early_stop and self.count >= len(slots):
+        if self.region.early_stop and self.count >= len(holders):
             raise Stop(self)
         return tensor
 
     def check(self):
-        """Raise CheckpointError unless this run saved what the first one did."""
+        """Raise CheckpointError unless this run saved tensors like those of the first one."""
         region = self.region
         if self.went_on:
             return
-        if self.count != len(region.slots):
+        if self.count != len(region.holders):
             why = ""
             if region.had_tangents and levels.level_count() < region.level:
                 why = (
@@ -289,16 +289,16 @@ class Replay:
             raise CheckpointError(
                 f"pullback.utils.checkpoint: A different number of tensors was "
                 f"saved during the original forward and recomputation.\nNumber "
-                f"of tensors saved during forward: {len(region.slots)}\nNumber "
+                f"of tensors saved during forward: {len(region.holders)}\nNumber "
                 f"of tensors saved during recomputation: {self.count}.\n{why}"
                 f"{HINT}"
             )
         different = ""
-        for number, (reference, expected) in enumerate(zip(region.slots, region.described)):
-            slot = reference()
-            if slot is None:
+        for number, (reference, expected) in enumerate(zip(region.holders, region.described)):
+            holder = reference()
+            if holder is None:
                 continue
-            tensor = slot.values[self.key]
+            tensor = holder.values[self.key]
             if version_of(tensor) != self.versions[number]:
                 raise RuntimeError(MODIFIED.format(tensor.dtype, list(tensor.shape), number))
             found = region.describe(tensor)
@@ -315,30 +315,30 @@ class Replay:
             )
 
 
-def take(slot):
-    """Return the tensor of a slot: what every use of a saved value leads to."""
+def take(holder):
+    """Return the tensor of a holder, recomputed if necessary: the unpack hook."""
     try:
-        return _take(slot)
+        return _take(holder)
     except CheckpointError as error:
-        if slot.region.explain is None:
+        if holder.region.explain is None:
             raise
-        raise CheckpointError(slot.region.explain()) from error
+        raise CheckpointError(holder.region.explain()) from error
 
 
-def _take(slot):
-    region = slot.region
+def _take(holder):
+    region = holder.region
     key = _of_thread.group or engine.current_task_id()
-    if key == -1:  # no pass runs: compute it for this use alone
+    if key == -1:  # no backward pass runs: recompute it for this use only
         key = object()
         region.replay(key)
-        value = slot.values[key]
+        value = holder.values[key]
         region.forget(key)
         return value
     if key not in region.replayed:
         region.replay(key)
         if key is not _of_thread.group:
             forget_later(weakref.ref(region), key)
-    value = slot.values.get(key)
+    value = holder.values.get(key)
     if value is None:
         more = ""
         if key is _of_thread.group:
@@ -353,12 +353,12 @@ def _take(slot):
             f"ctx.saved_tensors in backward, make sure to do so only once: keep "
             f"the tensors in a variable."
         )
-    slot.values[key] = None
+    holder.values[key] = None
     return value
 
 
 def forget_later(region, key):
-    """Drop at the end of the pass what it did not take."""
+    """Drop, at the end of the pass, the tensors that it did not take."""
 
     def forget():
         found = region()

@@ -1,4 +1,4 @@
-"""What must be as it was when a function runs again: devices and random numbers."""
+"""State that is restored when a function runs again: default device and random numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def noop_context_fn():
 
 
 class Surroundings:
-    """The default device and the state of the random numbers at one moment."""
+    """A copy of the default device and the state of the random numbers."""
 
     def __init__(self, with_random_numbers):
         self.device = get_default_device()
@@ -24,7 +24,7 @@ class Surroundings:
 
     @contextlib.contextmanager
     def restored(self):
-        """Bring them back for a while."""
+        """Restore both inside a ``with`` block."""
         with random.fork_rng(enabled=self.random_state is not None), self.device:
             if self.random_state is not None:
                 random.set_rng_state(self.random_state)
@@ -32,7 +32,7 @@ class Surroundings:
 
 
 class DefaultDeviceType:
-    """The device type whose random numbers count where no argument says which."""
+    """The device type of random numbers where no argument determines it."""
 
     _name: str | None = None
 
@@ -48,10 +48,10 @@ class DefaultDeviceType:
 
 
 def get_device_states(*args):
-    """Return the numbers of the devices that tensors in ``args`` are on, and their random states.
+    """Return the indices of the devices of tensors in ``args``, and their random states.
 
-    Host devices have no number and are left out. All devices draw from one stream of random
-    numbers, so the states are equal.
+    Host devices have no index and are skipped. All devices share one generator, so the states are
+    equal.
 
     >>> import pullback as pb
     >>> pb.utils.checkpoint.get_device_states(pb.ones(1), 2)
@@ -67,7 +67,7 @@ def get_device_states(*args):
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Restore what ``get_device_states`` returned."""
+    """Restore the states that ``get_device_states`` returned."""
     if (device_type or DefaultDeviceType.get_device_type()) == "meta":
         return
     for _, state in zip(devices, states):

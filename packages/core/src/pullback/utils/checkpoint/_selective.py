@@ -1,4 +1,4 @@
-"""Selective checkpoints: the results of some ops are kept, the others are computed again."""
+"""Selective checkpoints: the results of some ops are kept, others are recomputed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DIFFERENT = (
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an op's result: kept, kept in host memory, or computed again.
+    """What happens to an op's result: it is kept, kept in host memory, or recomputed.
 
-    ``MUST_`` and ``PREFER_`` mean the same here; they are for others who look at policies.
+    ``MUST_`` and ``PREFER_`` have the same effect here, as in torch's eager mode.
     """
 
     MUST_SAVE = 0
@@ -41,9 +41,9 @@ SAC_IGNORED_OPS = frozenset({ops.detach, ops.alias})
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told about the call besides the op and its arguments.
+    """The ``ctx`` argument of a policy.
 
-    ``op_output`` is the op's result. ``is_recompute`` is always False: a policy is asked once.
+    ``op_output`` is the op's result. ``is_recompute`` is always False: a policy is called once.
     """
 
     def __init__(self, *, is_recompute, op_output=None):
@@ -54,19 +54,20 @@ class SelectiveCheckpointContext:
 def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
     """Return the two context managers of a checkpoint that keeps the results of some ops.
 
-    Give it, with its arguments, as ``context_fn``. A list of ops, such as ``[pb.mm]``, names what
-    is kept. Or a function ``policy_fn(ctx, op, *args)`` is called after each op, with all arguments
-    given by position, and returns a ``CheckpointPolicy``, or a bool: whether to keep the result.
+    Use it, with its arguments, as ``context_fn``. A list of ops, such as ``[pb.mm]``, has the ops
+    whose results are kept. Or a function ``policy_fn(ctx, op, *args)`` is called after each op,
+    with all arguments by position, and returns a ``CheckpointPolicy``, or a bool: whether to keep
+    the result.
 
-    ``op`` is the op as it is called: ``op is pb.mm``, and ``op.name`` is its name. Ops that are
-    made of others, such as ``matmul`` and ``conv2d``, are not seen themselves, the others are.
-    Views and in-place ops always run again. Keeping too much wastes memory: backward does not need
-    every result.
+    ``op`` is the called op: ``op is pb.mm``, and ``op.name`` is its name. Composites such as
+    ``matmul`` and ``conv2d`` are not passed to a policy, the ops that they call are. Views and
+    in-place ops always run again. Keeping too much wastes memory: backward does not need every
+    result.
 
-    A region with a result that is kept can be gone through once, even with ``retain_graph``.
+    A region with a kept result allows one backward pass, even with ``retain_graph``.
 
     Raises: TypeError for anything but a function and a list; ValueError for a list with something
-    that is no op, or one that is not seen. In backward: RuntimeError when a kept tensor was changed
+    other than an op, or with a composite. In backward: RuntimeError when a kept tensor was changed
     in place since, unless ``allow_cache_entry_mutation``.
 
     >>> import functools
@@ -123,7 +124,7 @@ def public(op):
 
 
 class Kept:
-    """The result of an op that is not computed again."""
+    """The kept result of an op."""
 
     def __init__(self, result, offload, draws):
         self.is_tuple = isinstance(result, tuple)
@@ -136,7 +137,7 @@ class Kept:
                 tensor if arrays.is_host(tensor) else tensor.to("cpu") for tensor in self.tensors
             ]
         self.versions = [tensor._version for tensor in self.tensors]
-        self.draws = draws  # how far the op has moved the random numbers
+        self.draws = draws  # number of random numbers that the op has drawn
 
     def value(self, may_have_changed):
         """Return the result."""
@@ -153,23 +154,23 @@ class Kept:
         return self.type(*tensors) if hasattr(self.type, "_fields") else self.type(tensors)
 
 
-GIVEN = object()  # in the place of what was kept
+GIVEN = object()  # replaces a kept result after its use
 
 
 class Counting(DispatchMode):
-    """Looks at each op that counts, with its place: its number among the calls of that op."""
+    """Calls ``on_call`` for each counted op, with the key (op, number of the call of that op)."""
 
     def __init__(self, results):
         super().__init__()
-        self.results = results  # (op, number) -> Kept, GIVEN, or None: computed again
+        self.results = results  # key -> Kept, GIVEN, or None: recomputed
         self.counts: Counter[Op] = Counter()
 
     def begin(self):
-        """Start over."""
+        """Reset the counters."""
         self.counts.clear()
 
     def on_op(self, op, args, run):
-        """Look at an op and return its result."""
+        """Count an op and return its result."""
         op = public(op)
         if op in SAC_IGNORED_OPS:
             return run()
@@ -177,22 +178,22 @@ class Counting(DispatchMode):
         return self.on_call((op, self.counts[op]), args, run)
 
     @abstractmethod
-    def on_call(self, place, args, run):
-        """Look at an op that counts, and return its result."""
+    def on_call(self, key, args, run):
+        """Handle a counted op and return its result."""
 
 
 class Keeping(Counting):
-    """Asks the policy after each op, and keeps what it wants."""
+    """The dispatch mode of the first run: calls the policy after each op, and keeps results."""
 
     def __init__(self, policy, results):
         super().__init__(results)
         self.policy = policy
 
-    def on_call(self, place, args, run):
-        """Run an op and keep its result, or note that it is computed again."""
+    def on_call(self, key, args, run):
+        """Run an op and keep its result, or mark it as recomputed."""
         before = random.default_generator.get_offset()
         result = run()
-        op = place[0]
+        op = key[0]
         with no_grad():
             policy = self.policy(
                 SelectiveCheckpointContext(is_recompute=False, op_output=result), op, *args
@@ -204,25 +205,25 @@ class Keeping(Counting):
         if is_new and policy in SAVE + OFFLOAD:
             draws = random.default_generator.get_offset() - before
             kept = Kept(result, policy in OFFLOAD, draws)
-        self.results[place] = kept
+        self.results[key] = kept
         return result
 
 
 class Giving(Counting):
-    """Gives ops the results that were kept instead of running them."""
+    """The dispatch mode of later runs: returns kept results instead of running their ops."""
 
     def __init__(self, results, may_have_changed):
         super().__init__(results)
         self.may_have_changed = may_have_changed
 
-    def on_call(self, place, args, run):
-        """Return what was kept of an op, once, or run it."""
-        if place not in self.results:
+    def on_call(self, key, args, run):
+        """Return the kept result of an op, once, or run it."""
+        if key not in self.results:
             raise RuntimeError(
-                f"{place[0].name}, call number {place[1]}, encountered during "
+                f"{key[0].name}, call number {key[1]}, encountered during "
                 f"backward but not found in storage. {DIFFERENT}"
             )
-        kept = self.results[place]
+        kept = self.results[key]
         if kept is None:
             return run()
         if kept is GIVEN:
@@ -230,5 +231,5 @@ class Giving(Counting):
                 "Trying to backward an extra time. You are only allowed to backward "
                 "once on any region computed under selective activation checkpoint."
             )
-        self.results[place] = GIVEN
+        self.results[key] = GIVEN
         return kept.value(self.may_have_changed)
