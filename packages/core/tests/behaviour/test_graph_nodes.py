@@ -123,6 +123,30 @@ def test_node_names_tell_overloads_apart(name, op):
     assert node.name() == name  # also when what it kept is freed
 
 
+SECOND_NAMES = [
+    ("DivBackward1", lambda x: x.mean()),
+    ("SoftmaxBackwardDataBackward0", lambda x: x.softmax(0)),
+    ("LogSoftmaxBackwardDataBackward0", lambda x: x.log_softmax(0)),
+    ("SelectBackwardBackward0", lambda x: x[0]),
+    ("SliceBackwardBackward0", lambda x: x.narrow(0, 1, 2)),
+    ("UnfoldBackwardBackward0", lambda x: x.unfold(0, 2, 1)),
+    ("GeluBackwardBackward0", F.gelu),
+    ("GeluBackwardBackward0", lambda x: F.gelu(x, approximate="tanh")),
+    ("MaxPool2DWithIndicesBackwardBackward0", lambda x: F.max_pool2d(x.view(1, 2, 2), 2)),
+]
+
+
+@pytest.mark.parametrize(("name", "op"), SECOND_NAMES)
+def test_name_of_the_node_of_a_derivative(name, op):
+    x = leaf(0.5, 1.0, 2.0, 3.0)
+    y = op(x)
+    weights = pb.ones(y.shape, dtype=y.dtype, requires_grad=True)
+    node = pb.autograd.grad(y, x, weights, create_graph=True)[0].grad_fn
+    while node.name() == "ViewBackward0":
+        node = node.next_functions[0][0]
+    assert node.name() == name
+
+
 def test_accumulator_node():
     x = leaf(1.0)
     node = (x * 2).grad_fn.next_functions[0][0]

@@ -112,6 +112,14 @@ def test_two_names_never_share_an_entry():
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.parametrize(
+    ("op", "name", "shown"),
+    [(pb.softmax, "softmax.top", "softmax"), (pb.dropout_, "dropout.top_", "dropout_")],
+)
+def test_overload_is_not_part_of_the_shown_name(op, name, shown):
+    assert (op.name, op.__name__, repr(op)) == (name, shown, f"<built-in op {shown}>")
+
+
 def test_an_entry_that_nobody_could_reach_is_refused():
     from pullback.ops.table.schema import op
 
