@@ -24,7 +24,7 @@ _Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kth
 
 def _sort_raw(self, dim, descending, count=None):
     """Return (values, indices) of a stable sort along a dim, or the first ``count`` of them."""
-    stable_sort = compiled("ops.along_dim", "stable_sort")
+    stable_sort = compiled("ops.indexing_sorting", "stable_sort")
     if self.ndim:
         return stable_sort(self, wrap_dim(dim, self.ndim, "sort"), count, descending)
     return tuple(part.reshape(()) for part in stable_sort(self.reshape(1), 0, None, descending))
