@@ -14,7 +14,7 @@ def _run_bmm(out, left, right):
     run_primitive("bmm", (out,), (left, right))
 
 
-def _pieces(batch, counts, each):
+def _chunks(batch, counts, each):
     """Yield (start, length, row, rows): parts of a batch, or of the first dim of one image.
 
     `each` is the number of elements of one image's windows; a part has few enough to be held.
@@ -108,9 +108,9 @@ def composed_conv(self, weight, bias, counts, stride, padding, dilation, groups)
     windows = window_view(pad_zeros(self, padding), kernel, stride, dilation, counts)
     size = product(counts)
     parts = out.reshape((out.shape[0], groups, channels // groups, size))
-    for piece in _pieces(self.shape[0], counts, product(windows.shape[1:])):
-        columns = _columns(windows, groups, *piece)
-        start, length, row, rows = piece
+    for chunk in _chunks(self.shape[0], counts, product(windows.shape[1:])):
+        columns = _columns(windows, groups, *chunk)
+        start, length, row, rows = chunk
         if length == 1:
             _run_bmm(_rows_of(out, groups, start, row, rows), matrices, columns)
             continue
@@ -146,11 +146,11 @@ def composed_conv_backward_input(self, weight, bias, sizes, stride, padding, dil
     )
     counts, rank, self = self.shape[2:], len(kernel), self.contiguous()
     order = (rank + 1, *range(rank + 1), *range(rank + 2, 2 * rank + 2))
-    for piece in _pieces(shape[0], counts, groups * rows * product(counts)):
-        start, length, row, height = piece
+    for chunk in _chunks(shape[0], counts, groups * rows * product(counts)):
+        start, length, row, height = chunk
         some = (height, *counts[1:])
         columns = new_empty(self, (groups, rows, length * product(some)))
-        _run_bmm(columns, matrices, _by_group(self, groups, *piece))
+        _run_bmm(columns, matrices, _by_group(self, groups, *chunk))
         windows = columns.reshape((groups * weight.shape[1], *kernel, length, *some))
         target = ops.narrow(padded, 0, start, length)
         if height < counts[0]:
@@ -175,12 +175,12 @@ def composed_conv_backward_weight(self, other, kernel, stride, padding, dilation
         return new_filled(self, shape)
     windows = window_view(pad_zeros(self, padding), kernel, stride, dilation, other.shape[2:])
     made = new_empty(self, (groups, shape[0] // groups, product(shape[1:])))
-    pieces = list(_pieces(self.shape[0], other.shape[2:], product(windows.shape[1:])))
+    chunks = list(_chunks(self.shape[0], other.shape[2:], product(windows.shape[1:])))
     total, other = None, other.contiguous()
-    for piece in pieces:
-        columns = _columns(windows, groups, *piece)
-        _run_bmm(made, _by_group(other, groups, *piece), columns.transpose(1, 2))
-        if len(pieces) == 1:
+    for chunk in chunks:
+        columns = _columns(windows, groups, *chunk)
+        _run_bmm(made, _by_group(other, groups, *chunk), columns.transpose(1, 2))
+        if len(chunks) == 1:
             return made.reshape(shape)
         if total is None:
             total = new_filled(self, made.shape, dtype=accumulate_dtype(self.dtype))

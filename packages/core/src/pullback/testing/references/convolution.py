@@ -85,7 +85,7 @@ def conv(np, self, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
 def conv_transpose(
     np, self, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The adjoint of conv, with sizes of its own."""
+    """The derivative of conv by its input, with sizes of its own."""
     rank = weight.ndim - 2
     if self.ndim == rank + 1:
         return conv_transpose(

@@ -4,7 +4,7 @@ from pullback.testing.references.windows import tuple_of, wide
 
 
 def _members(size, count, kernel, stride, pad, dilation):
-    """Return the positions of each window of a dim that lie inside it."""
+    """Return the positions of each window of a dim that are inside it."""
     if not kernel:
         return [list(range(i * size // count, -(-(i + 1) * size // count))) for i in range(count)]
     return [
@@ -162,7 +162,7 @@ def max_unpool(rank):
 
 
 def avg_pool(rank):
-    """The sum of what lies inside, over the number asked for."""
+    """The sum of the elements inside, over the given number."""
 
     def reference(
         np,

@@ -83,7 +83,7 @@ def logcumsumexp(np, self, dim):
 
 
 def diff(np, self, n=1, dim=-1, prepend=None, append=None):
-    """NumPy marks what is not given in its own way."""
+    """NumPy has another default for missing arguments."""
     given = {"prepend": prepend, "append": append}
     given = {name: array for name, array in given.items() if array is not None and n}
     return np.diff(
@@ -118,7 +118,7 @@ def cumulative_trapezoid(np, y, x=None, dx=1, dim=-1):
 
 
 def aminmax(np, self, dim=None, keepdim=False):
-    """The two extremes at once."""
+    """The smallest and the largest element."""
     options = {"axis": dim, "keepdims": keepdim} if self.ndim else {}
     return np.amin(self, **options), np.amax(self, **options)
 
