@@ -77,7 +77,7 @@ def names_in_compiled(text, is_cython):
 
 
 @pytest.fixture(scope="module")
-def places(root):
+def files_naming(root):
     """By name, the source files of the packages that name it."""
     found = defaultdict(set)
     for path in (root / "packages").glob("*/src/**/*"):
@@ -96,8 +96,8 @@ def places(root):
 
 
 @pytest.mark.parametrize("name", sorted(PRIMITIVES.keys() - WORDS.keys()))
-def test_few_files_name_a_primitive(name, places):
-    assert len(places[name]) <= MOST_OF_A_PRIMITIVE, sorted(places[name])
+def test_few_files_name_a_primitive(name, files_naming):
+    assert len(files_naming[name]) <= MOST_OF_A_PRIMITIVE, sorted(files_naming[name])
 
 
 COMPOSITIONS = {
@@ -106,8 +106,8 @@ COMPOSITIONS = {
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSITIONS - PRIMITIVES.keys() - WORDS.keys()))
-def test_only_its_entry_names_a_composition(name, places):
-    assert len(places[name]) <= MOST_OF_A_COMPOSITION, sorted(places[name])
+def test_only_its_entry_names_a_composition(name, files_naming):
+    assert len(files_naming[name]) <= MOST_OF_A_COMPOSITION, sorted(files_naming[name])
 
 
 def test_what_counts():

@@ -244,7 +244,7 @@ def test_only_what_was_saved_is_copied(x):
     assert read(x.grad) == [[1.0] * 3] * 2
 
 
-def test_memory_of_another_tensor_at_the_same_place(x):
+def test_memory_of_another_tensor_at_the_same_address(x):
     with allow():
         graphs = []
         for number in range(5):

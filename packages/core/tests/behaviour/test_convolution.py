@@ -431,7 +431,7 @@ def check_some(parameters, parameter, gradient, images, labels, step=1e-6):
         assert_allclose(gradient.reshape(-1)[position], difference, atol=1e-7)
 
 
-def test_transposed_convolution_of_no_samples_may_have_no_places():
+def test_transposed_convolution_of_no_samples_may_have_no_elements():
     weight = pb.ones(2, 3, 2)
     assert F.conv_transpose1d(pb.ones(0, 2, 1), weight, padding=1).shape == (0, 3, 0)
     with pytest.raises(RuntimeError, match="too small"):

@@ -100,7 +100,7 @@ def test_shapes_and_data_do_not_mix():
 
 
 # A meta operand has no memory: a kernel that reads it crashes. The conformance check "devices" puts
-# one into every place of every op.
+# one into every position of every op.
 @pytest.mark.parametrize(
     ("call", "argument", "name"),
     [

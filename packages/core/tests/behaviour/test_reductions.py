@@ -188,7 +188,7 @@ def test_median_is_the_lower_middle_and_nan_wins():
     assert math.isnan(pb.zeros(0).median().item())
 
 
-def test_mode_is_the_smallest_of_the_most_frequent_and_its_last_place():
+def test_mode_is_the_smallest_of_the_most_frequent_and_its_last_index():
     values, indices = pb.tensor([[3, 1, 3, 1, 2], [2, 2, 5, 5, 5]]).mode(1)
     assert values.tolist() == [1, 5]
     assert indices.tolist() == [3, 4]
