@@ -206,7 +206,7 @@ def check_meta(sample: Sample) -> None:
 
 
 def shadow_of(tensor: pb.Tensor) -> pb.Tensor:
-    """Return a meta tensor of the same geometry."""
+    """Return a meta tensor of the same sizes and strides."""
     length = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
     memory = pb.empty((max(length, 0),), dtype=tensor.dtype, device="meta")
     return memory.as_strided(tensor.shape, tensor.stride()).detach()

@@ -103,7 +103,7 @@ def differences(
                 "The keys of the mappings do not match:\n"
                 f"Missing keys in the actual mapping: {sorted(set(expected) - set(actual))}\n"
                 f"Missing keys in the expected mapping: {sorted(set(actual) - set(expected))}"
-                + _place(where)
+                + _position(where)
             )
             return
         for key in sorted(actual):
@@ -114,7 +114,7 @@ def differences(
         if len(actual) != len(expected):
             yield (
                 f"The length of the sequences mismatch: {len(actual)} != {len(expected)}"
-                + _place(where)
+                + _position(where)
             )
             return
         for position, pair in enumerate(zip(actual, expected)):
@@ -127,7 +127,7 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _place(where: str) -> str:
+def _position(where: str) -> str:
     return f"\n\nThe failure occurred for item {where}" if where else ""
 
 
@@ -147,7 +147,7 @@ def _different(
         numbers = not isinstance(actual, pb.Tensor) and left.ndim == 0
         problem = _different_values(left, right, options, numbers)
     if problem is not None:
-        yield problem + _place(where)
+        yield problem + _position(where)
 
 
 def as_tensor(value: Any) -> pb.Tensor:

@@ -42,7 +42,7 @@ def at_points(sample: Sample) -> Iterator[Sample]:
 
 
 def check_masked(sample: Sample) -> None:
-    """Where a formula masks infinite slopes, forward mode and the second pass mask them too.
+    """Where a formula masks infinite derivatives, forward mode and double backward mask them too.
 
     Both are the transpose of backward. Backward is linear in the gradient: if it is finite, then
     so are they, and <u, J t> = <J^H u, t> holds for them, also where a function has a kink.
@@ -153,7 +153,7 @@ def is_refused(function: Callable[..., Any], inputs: list[pb.Tensor], number: in
 def grads_with(
     function: Callable[..., Any], inputs: list[pb.Tensor], number: int, value: float | None
 ) -> list[Any]:
-    """Return the gradients where a kept result has another value, which nobody notices."""
+    """Return the gradients where a kept result has another value, without a new version."""
     results = run_all(function, inputs)
     if value is not None:
         results[number].data.fill_(value)

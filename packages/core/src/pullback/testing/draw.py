@@ -11,7 +11,7 @@ import pullback as pb
 
 __all__ = ["LAYOUTS", "draw_array", "lay_out", "make_tensor"]
 
-# How the elements of a tensor may lie in memory. "expanded" repeats the first of a dim's elements.
+# Memory layouts of tensors. "expanded" repeats the first of a dim's elements.
 LAYOUTS = ("contiguous", "transposed", "strided", "expanded")
 
 
@@ -58,7 +58,7 @@ def draw_array(
 ) -> np.ndarray:
     """Return an array of random values that suit a dtype, each part of complex ones in [low, high).
 
-    Integers lie between the bounds, or are the one next to them. Bools are true where a bound
+    Integers are between the bounds, or the one next to them. Bools are true where a bound
     above zero asks for non-zero elements.
     """
     low = -3 if low is None else low

@@ -1,7 +1,7 @@
 """Call one compiled kernel on NumPy arrays, with the structs of ``abi.h`` as core builds them.
 
 For tests of a backend whose kernels read the memory of the host: the conformance suite looks at
-ops, these calls at one kernel, with operands that lie in any way.
+ops, these calls at one kernel, with operands of any strides.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def dtype_code(dtype: np.dtype) -> int:
 def pointer_of(capsule: object, name: bytes) -> int:
     """Return the address that a capsule of this name has.
 
-    Raises: ValueError for a capsule of another name, TypeError for what is no capsule.
+    Raises: ValueError for a capsule of another name, TypeError for anything but a capsule.
     """
     if type(capsule).__name__ != "PyCapsule":
         raise TypeError(f"expected a PyCapsule, got {type(capsule).__name__}")

@@ -15,23 +15,23 @@ from pullback.ops import ENTRIES, ops
 from pullback.testing.compare import assert_close
 from pullback.testing.samples import Sample, op_of, replace_tensors, tensors_in
 
-__all__ = ["MODES", "PLACES", "check_inplace_nested"]
+__all__ = ["MODES", "TARGETS", "check_inplace_nested"]
 
 SEED = 20
 Values = tuple[pb.Tensor, ...]
 Function = Callable[..., pb.Tensor]
 
 
-# -- where the written tensor lies -----------------------------------------------------------------
+# -- the tensor that is written -----------------------------------------------------------------
 
 
 def _backwards(x: pb.Tensor) -> tuple[int, ...]:
     return tuple(reversed(range(x.ndim)))
 
 
-# For each place: a base with a view of it that has the elements of x; and what the base holds when
+# Kinds of it: a base with a view of it that has the elements of x; and what the base holds when
 # the view was given the elements of y.
-PLACES: dict[str, tuple[Callable[..., Values], Callable[..., pb.Tensor]]] = {
+TARGETS: dict[str, tuple[Callable[..., Values], Callable[..., pb.Tensor]]] = {
     "whole": (
         lambda x: (x.clone(),) * 2,
         lambda x, y: y,
@@ -138,17 +138,17 @@ def check_inplace_nested(sample: Sample) -> None:
         return
     directions = tuple(pb.randn(x.shape, dtype=x.dtype, device=x.device) for x in inputs)
     problems = []
-    for mode, place in itertools.product(MODES, PLACES):
+    for mode, kind in itertools.product(MODES, TARGETS):
         weights = [
             pb.randn(t.shape, dtype=first.dtype, device=first.device)
-            for t in (first, PLACES[place][0](first)[0])
+            for t in (first, TARGETS[kind][0](first)[0])
         ]
-        expected = MODES[mode](written(plain, sample, place, weights, False), inputs, directions)
+        expected = MODES[mode](written(plain, sample, kind, weights, False), inputs, directions)
         try:
-            found = MODES[mode](written(plain, sample, place, weights, True), inputs, directions)
+            found = MODES[mode](written(plain, sample, kind, weights, True), inputs, directions)
             compare(found, expected)
-        except Exception as error:  # the other modes and places are of interest, too
-            problems.append(f"{mode}, {place}: {type(error).__name__}: {error}")
+        except Exception as error:  # the other modes and kinds are of interest, too
+            problems.append(f"{mode}, {kind}: {type(error).__name__}: {error}")
     assert not problems, "; ".join(problems)
 
 
@@ -167,11 +167,11 @@ def inplace_form(sample: Sample) -> Callable[..., Any]:
 
 
 def written(
-    plain: Sample, sample: Sample, place: str, weights: list[pb.Tensor], in_place: bool
+    plain: Sample, sample: Sample, kind: str, weights: list[pb.Tensor], in_place: bool
 ) -> Function:
     """Return the call as a real function of the inputs, in one of the two forms."""
     wanted = [tensor.requires_grad for tensor in sample.tensors()]
-    lay, rebuild = PLACES[place]
+    lay, rebuild = TARGETS[kind]
 
     def function(*values: pb.Tensor) -> pb.Tensor:
         given, flags = iter(values), iter(wanted)

@@ -33,7 +33,7 @@ def find_reference(ref: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def expect(sample: Sample) -> Any:
-    """Return what a sample call should give: arrays in the places of the result's tensors."""
+    """Return what a sample call should give: arrays where the result has tensors."""
     entry = sample.entry
     function = find_reference(entry.ref)
     narrow = entry.promote != "float"

@@ -68,7 +68,7 @@ class Sample(NamedTuple):
         return self._replace(args=args, kwargs=kwargs)
 
     def cloned(self) -> Sample:
-        """Return the same call on copies of the tensors, outside the graph, as they lie."""
+        """Return the same call on copies of the tensors, outside the graph, with their strides."""
         return self.mapped(copy_as_it_lies)
 
 

@@ -13,7 +13,7 @@ __all__ = ["chosen", "parsed", "rotating"]
 def parsed(share: str) -> tuple[int, int]:
     """Return the numbers of a share "i/n"; "auto/n" is the one that is due.
 
-    Raises: ValueError for something that is no such share.
+    Raises: ValueError for any other text.
 
     >>> parsed("3/10")
     (3, 10)
@@ -30,7 +30,7 @@ def parsed(share: str) -> tuple[int, int]:
 def chosen(names: Sequence[str], share: str | None) -> list[str]:
     """Return the names in a share "i/n" of them: every n-th, from number i on; None: all.
 
-    Raises: ValueError for something that is no such share.
+    Raises: ValueError for any other text.
 
     >>> chosen("abcdefg", "1/3")
     ['b', 'e']

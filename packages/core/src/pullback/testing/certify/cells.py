@@ -25,9 +25,9 @@ __all__ = ["DTYPES", "Cell", "Found", "certify"]
 DTYPES = (pb.float64, pb.complex128, pb.float32, pb.complex64, pb.float16, pb.bfloat16)
 EXACT = (pb.float64, pb.complex128)  # those that differences of values can judge
 POLE = 1e12  # larger values beside the arguments are those of a pole
-ANALYTIC = 1e-10  # how well complex steps are met
+ANALYTIC = 1e-10  # relative to the largest number
 BAD = ("wrong", "raised", "unstated")
-UNTOLD = ("kink", "unconverged")  # by differences: then modes are compared with one another
+UNDECIDED = ("kink", "unconverged")  # by differences: then modes are compared with one another
 
 
 @dataclasses.dataclass
@@ -126,7 +126,7 @@ def points_of(entry: Any, dtype: Any, device: Any, found: Found) -> Iterator[Poi
         if sample.layout in sample.case.skip or (not plain and sample.number % 3):
             continue
         if sample.layout == "expanded" and entry.overwrites:
-            found.skipped["several elements are written at one place: see the conventions"] += 1
+            found.skipped["several elements are written at one index: see the conventions"] += 1
             continue
         reason = sample.case.skip.get("grad")
         if reason is not None and (reason != KINKED["grad"] or dtype not in EXACT):
@@ -197,7 +197,7 @@ def look_by_differences(point: Point, problem: Problem, found: Found) -> None:
             verdicts = [judge.judge(part) for part in parts]
             if is_other:
                 verdicts = [v._replace(kind="kink") if v.kind == "wrong" else v for v in verdicts]
-            if any(verdict.kind in UNTOLD for verdict in verdicts):
+            if any(verdict.kind in UNDECIDED for verdict in verdicts):
                 verdicts = settle(judge, parts, verdicts, reference)
             if mode == "fwd":
                 verdicts += sharpened(judge, parts[0], found)
@@ -207,7 +207,7 @@ def look_by_differences(point: Point, problem: Problem, found: Found) -> None:
             else:
                 found.add(point, mode, "raised", described(error))
             continue
-        tell(point, mode, parts, verdicts, found)
+        count_worst(point, mode, parts, verdicts, found)
 
 
 def look_beside_wide(point: Point, problem: Problem, found: Found) -> None:
@@ -224,11 +224,13 @@ def look_beside_wide(point: Point, problem: Problem, found: Found) -> None:
         except Exception as error:
             found.add(point, mode, "raised", described(error))
             continue
-        tell(point, mode, parts, verdicts, found)
+        count_worst(point, mode, parts, verdicts, found)
 
 
-def tell(point: Point, mode: str, parts: list[Part], verdicts: list[Verdict], found: Found) -> None:
-    """Count a point in a mode as the worst of its parts."""
+def count_worst(
+    point: Point, mode: str, parts: list[Part], verdicts: list[Verdict], found: Found
+) -> None:
+    """Count a point in a mode by the worst of its parts."""
     order = ("wrong", "kink", "unconverged", "range", "right")
     worst = min(range(len(verdicts)), key=lambda i: order.index(verdicts[i].kind))
     verdict, part = verdicts[worst], parts[min(worst, len(parts) - 1)]
@@ -272,7 +274,7 @@ def settle(
     """Where the function is not smooth, every mode must give what forward mode gives."""
     settled = []
     for part, verdict in zip(parts, verdicts):
-        if verdict.kind not in UNTOLD or any(len(names) > 2 for names, _ in part.terms):
+        if verdict.kind not in UNDECIDED or any(len(names) > 2 for names, _ in part.terms):
             settled.append(verdict)
             continue
         total = size = rounding = np.asarray(0.0)
@@ -294,12 +296,12 @@ def jacobian(problem: Problem, names: str) -> np.ndarray:
     """Return the derivative along one direction, or two, in forward mode."""
     first, *others = (getattr(problem, name) for name in names)
 
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         return pb.func.jvp(problem.function, values, first)[1]
 
     if not others:
-        return flat(slope(*problem.point))
-    return flat(pb.func.jvp(slope, problem.point, others[0])[1])
+        return flat(derivative(*problem.point))
+    return flat(pb.func.jvp(derivative, problem.point, others[0])[1])
 
 
 def near(part: Part, wide: Part, dtype: Any) -> Verdict:

@@ -124,10 +124,10 @@ def forward_reverse(p: Problem) -> list[Part]:
     """Dual numbers through backward; the weights have tangents too."""
     n = len(p.point)
 
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         return pb.func.vjp(p.function, *values[:n])[1](tuple(values[n:]))
 
-    _, tangents = pb.func.jvp(slope, (*p.point, *p.u), (*p.w, *p.second_u))
+    _, tangents = pb.func.jvp(derivative, (*p.point, *p.u), (*p.w, *p.second_u))
     return [summed(tangents, p.v, ("vw", p.u), ("v", p.second_u))]
 
 
@@ -149,10 +149,10 @@ def reverse_forward(p: Problem) -> list[Part]:
 def forward_forward(p: Problem) -> list[Part]:
     """Dual numbers of dual numbers."""
 
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         return pb.func.jvp(p.function, values, p.v)[1]
 
-    _, tangents = pb.func.jvp(slope, p.point, p.w)
+    _, tangents = pb.func.jvp(derivative, p.point, p.w)
     return [whole(tangents, "vw")]
 
 
@@ -175,12 +175,12 @@ def stacked(*rows: Tensors) -> Tensors:
 def batched_reverse(p: Problem) -> list[Part]:
     """vmap over backward: rows with other weights, and a row at another point between them."""
 
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         n = len(p.point)
         return pb.func.vjp(p.function, *values[:n])[1](tuple(values[n:]))
 
     rows = stacked((*p.point, *p.u), (*p.other, *p.u), (*p.point, *p.second_u))
-    found = pb.func.vmap(slope, randomness="same")(*rows)
+    found = pb.func.vmap(derivative, randomness="same")(*rows)
     x = leaves(p.other)
     beside = backward(p.function(*x), x, p.u)
     return [
@@ -193,12 +193,12 @@ def batched_reverse(p: Problem) -> list[Part]:
 def batched_forward(p: Problem) -> list[Part]:
     """vmap over dual numbers: rows with other tangents, and a row at another point between them."""
 
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         n = len(p.point)
         return pb.func.jvp(p.function, values[:n], values[n:])[1]
 
     rows = stacked((*p.point, *p.v), (*p.other, *p.v), (*p.point, *p.w))
-    found = pb.func.vmap(slope, randomness="same")(*rows)
+    found = pb.func.vmap(derivative, randomness="same")(*rows)
     _, beside = pb.func.jvp(p.function, p.other, p.v)
     return [
         whole([t[0] for t in found], "v"),

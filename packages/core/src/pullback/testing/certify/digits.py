@@ -97,7 +97,7 @@ def ones(tensor: pb.Tensor) -> tuple[pb.Tensor]:
     return (pb.ones_like(tensor),)
 
 
-def slope(function: Any) -> Any:
+def forward_derivative(function: Any) -> Any:
     """Return the derivative of an elementwise function, in forward mode."""
 
     def result(x: pb.Tensor) -> pb.Tensor:
@@ -106,7 +106,7 @@ def slope(function: Any) -> Any:
     return result
 
 
-def pulled(function: Any) -> Any:
+def reverse_derivative(function: Any) -> Any:
     """Return the derivative of an elementwise function, in reverse mode."""
 
     def result(x: pb.Tensor) -> pb.Tensor:
@@ -131,17 +131,17 @@ def again(function: Any, order: int) -> Any:
 
 MODES = {
     "rev": (1, lambda f: again(f, 1)),
-    "fwd": (1, slope),
+    "fwd": (1, forward_derivative),
     "rev-rev": (2, lambda f: again(f, 2)),
-    "fwd-rev": (2, lambda f: slope(pulled(f))),
-    "rev-fwd": (2, lambda f: pulled(slope(f))),
-    "fwd-fwd": (2, lambda f: slope(slope(f))),
+    "fwd-rev": (2, lambda f: forward_derivative(reverse_derivative(f))),
+    "rev-fwd": (2, lambda f: reverse_derivative(forward_derivative(f))),
+    "fwd-fwd": (2, lambda f: forward_derivative(forward_derivative(f))),
     "rev-rev-rev": (3, lambda f: again(f, 3)),
 }
 
 
 def comparisons(entry: Any, mp: ModuleType) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (mode, kind, place, text) for each point and mode; nothing for ops without formula."""
+    """Yield (mode, kind, where, text) for each point and mode; nothing for ops without formula."""
     formula = formula_of(entry, mp)
     if formula is None:
         return
@@ -153,12 +153,12 @@ def comparisons(entry: Any, mp: ModuleType) -> Iterator[tuple[str, str, str, str
     value = flat((op(at),))  # infinite or NaN where numbers on the way leave the range
     for mode, (order, derive) in MODES.items():
         found, wanted = flat((derive(lambda x: op(x))(at),)), truth[:, order]
-        # What lies near the ends of the range comes from squares and inverses that leave it.
-        told = (np.abs(wanted) < END) & (np.abs(truth[:, 0]) < END) & np.isfinite(value)
+        # Near the ends of the range, squares and inverses on the way overflow or underflow.
+        decided = (np.abs(wanted) < END) & (np.abs(truth[:, 0]) < END) & np.isfinite(value)
         if order > 1:
-            told &= np.abs(flat((at,))) < END
+            decided &= np.abs(flat((at,))) < END
         right = np.abs(found - wanted) <= ALLOWED * np.abs(wanted) + FLOOR
         for i, (x, _) in enumerate(known):
-            kind = "range" if not told[i] else "right" if right[i] else "wrong"
+            kind = "range" if not decided[i] else "right" if right[i] else "wrong"
             text = f"got {found[i]:.10g}, expected {wanted[i]:.10g}"
             yield mode, kind, f"in 50 digits at {x!r}", text

@@ -23,7 +23,7 @@ __all__ = ["END", "Judge", "Verdict", "one_sided"]
 Values = Callable[[Sequence[float]], np.ndarray]  # numbers, by the steps along some directions
 STEPS = {1: (0.25, 12), 2: (0.35, 9), 3: (0.5, 8)}  # first step and their number, by order
 ENOUGH = {1: 1e-11, 2: 1e-9, 3: 1e-6}  # beside the largest number: then no smaller steps are taken
-RATIO = 0.55  # not a half: a jump then cannot look like the same slope at two steps
+RATIO = 0.55  # not a half: a jump then cannot look like the same derivative at two steps
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -110,7 +110,7 @@ END = 1e150  # squares of larger numbers, and of their inverses, leave the range
 
 
 class Verdict(NamedTuple):
-    """``right``, ``wrong``, or why it cannot be told: ``kink``, ``unconverged``, ``range``."""
+    """``right``, ``wrong``, or why it is undecided: ``kink``, ``unconverged``, ``range``."""
 
     kind: str
     expected: np.ndarray
@@ -278,7 +278,7 @@ class Judge:
             return Verdict(self.diagnose(part, best, right), best.value)
 
     def diagnose(self, part: Part, best: Sum, right: np.ndarray) -> str:
-        """Say why a truth was not met."""
+        """Say why a number differs from its truth."""
         ways = {self.way(names) for names, _ in part.terms}
         for way in ("kink", "range", "unconverged"):
             if way in ways:
@@ -327,13 +327,13 @@ class Judge:
         return worst(ways())
 
     def jumps(self, name: str) -> bool:
-        """Tell whether the values have no limit, or their slopes none, in a direction."""
+        """Tell whether the values have no limit, or their derivatives none, in a direction."""
         at = self.values(*self.directions(name))
         here = at([0.0])
         for side in (1, -1):
             first = min(1e-6, *self.near) if self.near else 1e-6
             far, close = (np.abs(at([side * first * part]) - here) for part in (1, 1e-3))
-            # A slope that grows like a power of the step, or a jump: not shrinking with the step.
+            # It grows like a power of the step, or it is a jump: not shrinking with the step.
             held = ~np.isfinite(far + close) | (close > 0.01 * far)
             if (held & ~(close <= 1e-7 * (1e-3 + self.largest))).any():
                 return True

@@ -14,7 +14,7 @@ from pullback.testing.samples import op_of
 
 __all__ = ["conventions", "page", "totals"]
 
-Places = Iterable[tuple[tuple[str, ...], Cell]]  # device, op, dtype and mode of each cell
+Labelled = Iterable[tuple[tuple[str, ...], Cell]]  # device, op, dtype and mode of each cell
 
 KINDS = ("right", "kink", "unjudged", "wrong", "raised", "unstated")
 MEANING = {
@@ -93,11 +93,11 @@ def table(head: list[str], rows: Iterable[list[Any]]) -> list[str]:
     return lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]
 
 
-def by(word: str, places: Places, key: Callable[..., str]) -> list[str]:
+def by(word: str, labelled: Labelled, key: Callable[..., str]) -> list[str]:
     """Return a table of the totals of cells that share a key."""
     groups: dict[str, list[Cell]] = {}
-    for place, cell in places:
-        groups.setdefault(key(*place), []).append(cell)
+    for labels, cell in labelled:
+        groups.setdefault(key(*labels), []).append(cell)
     rows = []
     for name, cells in groups.items():
         counts = kinds(cells)
@@ -107,12 +107,12 @@ def by(word: str, places: Places, key: Callable[..., str]) -> list[str]:
 
 def page(founds: Mapping[str, Found]) -> str:
     """Return the page about what was found on some devices; it depends on nothing else."""
-    places = [
-        ((device, *place), cell)
+    labelled = [
+        ((device, *labels), cell)
         for device, found in founds.items()
-        for place, cell in found.cells.items()
+        for labels, cell in found.cells.items()
     ]
-    points = points_of(cell for _, cell in places)
+    points = points_of(cell for _, cell in labelled)
     forms = [
         f"{len({name for name, _, _ in found.cells})} on {device}"
         for device, found in founds.items()
@@ -129,7 +129,7 @@ def page(founds: Mapping[str, Found]) -> str:
         "",
         "## By device",
         "",
-        *by("device", places, lambda device, name, dtype, mode: device),
+        *by("device", labelled, lambda device, name, dtype, mode: device),
         "",
         "Ops and in-place forms looked at: " + ", ".join(forms) + ".",
         "",
@@ -137,15 +137,15 @@ def page(founds: Mapping[str, Found]) -> str:
         "",
         "`bounds` is the mode of the conventions: each must be between those of both sides.",
         "",
-        *by("mode", places, lambda device, name, dtype, mode: mode),
+        *by("mode", labelled, lambda device, name, dtype, mode: mode),
         "",
         "## By dtype",
         "",
-        *by("dtype", places, lambda device, name, dtype, mode: dtype),
+        *by("dtype", labelled, lambda device, name, dtype, mode: dtype),
         "",
         "## By family",
         "",
-        *by("family", places, lambda device, name, dtype, mode: family(name)),
+        *by("family", labelled, lambda device, name, dtype, mode: family(name)),
         "",
         "## Truths of points",
         "",

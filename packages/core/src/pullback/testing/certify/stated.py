@@ -94,26 +94,26 @@ def reverse_reverse(function: Function, inputs: Tensors) -> np.ndarray:
 
 
 def forward_reverse(function: Function, inputs: Tensors) -> np.ndarray:
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         results, pull = pb.func.vjp(function, *values)
         return pull(ones(results))
 
-    return np.array([total(pb.func.jvp(slope, inputs, unit)[1]) for unit in units(inputs)])
+    return np.array([total(pb.func.jvp(derivative, inputs, unit)[1]) for unit in units(inputs)])
 
 
 def reverse_forward(function: Function, inputs: Tensors) -> np.ndarray:
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         return pb.func.jvp(function, values, ones(inputs))[1]
 
-    results, pull = pb.func.vjp(slope, *inputs)
+    results, pull = pb.func.vjp(derivative, *inputs)
     return flat(pull(ones(results)))
 
 
 def forward_forward(function: Function, inputs: Tensors) -> np.ndarray:
-    def slope(*values: pb.Tensor) -> Any:
+    def derivative(*values: pb.Tensor) -> Any:
         return pb.func.jvp(function, values, ones(inputs))[1]
 
-    return np.array([total(pb.func.jvp(slope, inputs, unit)[1]) for unit in units(inputs)])
+    return np.array([total(pb.func.jvp(derivative, inputs, unit)[1]) for unit in units(inputs)])
 
 
 FIRST = {"rev": reverse, "fwd": forward}
@@ -153,7 +153,7 @@ def compared(
     except Exception as error:
         yield mode, f"{type(error).__name__}: {error}"
         return
-    if mode == "fwd" and not np.isfinite(stated).all():  # 0 times an infinite slope is NaN
+    if mode == "fwd" and not np.isfinite(stated).all():  # 0 times an infinite derivative is NaN
         found = np.where(np.isfinite(stated), stated, found)
     if not np.allclose(found, stated, rtol=1e-14, atol=0, equal_nan=True):
         yield mode, f"got {found.tolist()}, stated {stated.tolist()}"

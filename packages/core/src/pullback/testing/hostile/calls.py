@@ -165,7 +165,7 @@ def draw_call(seed: int, index: int, device: str, names: Sequence[str] | None = 
     elif entry.out and form < 0.45:
         kwargs["out"] = draw_target(values, args)
     if values.flip(0.1):
-        args = [rng.choice(args) for _ in args]  # the same object in several places
+        args = [rng.choice(args) for _ in args]  # the same object several times
     declared = () if entry.varargs else entry.arguments
     asserts = "functional" in entry.namespaces
     return Call(name, function, args, kwargs, mode, values.flip(0.3), declared, asserts)
@@ -195,15 +195,15 @@ def draw_arguments(values: Values, entry: Any) -> tuple[list[Any], dict[str, Any
 
 
 def exchange(values: Values, entry: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Put another value in the place of one argument."""
+    """Exchange the value of one argument."""
     if not entry.arguments:
         return
-    place = values.rng.randrange(len(entry.arguments))
-    argument = entry.arguments[place]
-    if place < len(args):
-        before = args[place]
+    position = values.rng.randrange(len(entry.arguments))
+    argument = entry.arguments[position]
+    if position < len(args):
+        before = args[position]
         change = is_tensor(before) and values.flip(0.4)
-        args[place] = values.changed(before) if change else values.of_type(argument.type)
+        args[position] = values.changed(before) if change else values.of_type(argument.type)
     else:
         kwargs[argument.name] = values.of_type(argument.type)
 
@@ -289,19 +289,21 @@ def under(call: Call) -> Any:
     if call.mode == "anomaly":
         with pb.autograd.set_detect_anomaly(True):
             return function(*call.args)
-    places = [at for at, value in enumerate(call.args) if is_tensor(value)]
-    if call.mode == "plain" or not places:
+    positions = [at for at, value in enumerate(call.args) if is_tensor(value)]
+    if call.mode == "plain" or not positions:
         return function(*call.args)
-    return lifted(call.mode, function, call.args, places[-1])
+    return run_in_transform(call.mode, function, call.args, positions[-1])
 
 
-def lifted(mode: str, function: Callable[..., Any], args: list[Any], place: int) -> Any:
+def run_in_transform(
+    mode: str, function: Callable[..., Any], args: list[Any], position: int
+) -> Any:
     """Run a function of one of the arguments under a transform."""
 
     def run(value: Any) -> Any:
-        return function(*args[:place], value, *args[place + 1 :])
+        return function(*args[:position], value, *args[position + 1 :])
 
-    value = args[place]
+    value = args[position]
     if mode == "vmap":
         return pb.func.vmap(run, randomness="different")(pb.stack([value, value]))
     if mode == "dual":

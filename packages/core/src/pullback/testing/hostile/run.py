@@ -27,7 +27,7 @@ CHUNK = 4000  # calls of one process
 EVERY = 100  # calls between two looks at what is known
 HEADROOM = 1 << 30  # bytes of address space that a process may take beyond its start
 COMMAND = (sys.executable, "-m", "pullback.testing", "hostile")
-PLACE = struct.Struct("q")
+INDEX = struct.Struct("q")
 POLL = 0.05
 
 
@@ -51,15 +51,15 @@ class Failure:
 
 
 def work(given: argparse.Namespace) -> int:
-    """Make the calls of a range; print failures as lines of JSON, note the place in a file."""
+    """Make the calls of a range; print failures as JSON lines, note each index in a file."""
     faulthandler.enable()
     warnings.simplefilter("ignore")
     gc.freeze()  # what is here already needs no look
     check_world(given.device)
     limit_memory()
-    with Path(given.worker).open("r+b", buffering=0) as place:
+    with Path(given.worker).open("r+b", buffering=0) as progress:
         for index in range(given.first, given.first + given.count):
-            os.pwrite(place.fileno(), PLACE.pack(index), 0)
+            os.pwrite(progress.fileno(), INDEX.pack(index), 0)
             wrong = make(given, index)
             if wrong is None and index % EVERY == EVERY - 1:
                 wrong = look(given.device)
@@ -129,8 +129,8 @@ def run_process(
 ) -> tuple[list[Failure], int]:
     """Run a range in a process; returns what went wrong, and the first call that was not made."""
     with tempfile.TemporaryDirectory() as folder:
-        place, errors = Path(folder, "place"), Path(folder, "errors")
-        place.write_bytes(PLACE.pack(-1))
+        progress, errors = Path(folder, "progress"), Path(folder, "errors")
+        progress.write_bytes(INDEX.pack(-1))
         command = [
             *COMMAND,
             "--device",
@@ -142,14 +142,14 @@ def run_process(
             "--count",
             str(count),
             "--worker",
-            str(place),
+            str(progress),
             *(["--op", *ops] if ops else []),
         ]
         output = Path(folder, "output")
         with output.open("wb") as out, errors.open("wb") as err:
             child = subprocess.Popen(command, stdout=out, stderr=err, cwd=folder)
-            hung = watch(child, place)
-        at = PLACE.unpack(place.read_bytes())[0]
+            hung = watch(child, progress)
+        at = INDEX.unpack(progress.read_bytes())[0]
         found = [
             Failure(wrong, index)
             if not wrong.startswith("after ")
@@ -166,12 +166,12 @@ def run_process(
         return found, at + 1
 
 
-def watch(child: subprocess.Popen[Any], place: Path) -> bool:
+def watch(child: subprocess.Popen[Any], progress: Path) -> bool:
     """Wait for a process; kill it when one call takes too long. Returns whether it was killed."""
     at, since, start = None, 0.0, time.monotonic()
     while child.poll() is None:
         time.sleep(POLL)
-        now, used = PLACE.unpack(place.read_bytes())[0], processor_time(child.pid)
+        now, used = INDEX.unpack(progress.read_bytes())[0], processor_time(child.pid)
         if now != at:
             at, since, start = now, used, time.monotonic()
         elif used - since > 2 * SECONDS or time.monotonic() - start > 60 * SECONDS:

@@ -1,4 +1,4 @@
-"""Arguments that nobody should pass: extreme numbers, odd tensors, objects that lie."""
+"""Invalid arguments: extreme numbers, odd tensors, objects with wrong special methods."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Values:
             return found
         return (Long, Short, Raising, EndlessItems)[kind - 2](items)
 
-    # -- objects that lie --------------------------------------------------------------------------
+    # -- objects with wrong special methods --------------------------------------------------------
 
     def liar(self) -> Any:
         """Return an object whose special methods raise, change their mind, or give nonsense."""
@@ -147,7 +147,7 @@ class Values:
     # -- tensors -----------------------------------------------------------------------------------
 
     def tensor(self, dtype: Any = None) -> pb.Tensor:
-        """Return a tensor of any dtype, geometry, device and place in a graph."""
+        """Return a tensor of any dtype, layout, device and history."""
         dtype = dtype or self.rng.choice(DTYPES)
         made = self.filled(self.rng.choice(SHAPES), dtype)
         return self.changed(made) if self.flip(0.5) else made
@@ -167,7 +167,7 @@ class Values:
         return made.to(self.device)
 
     def changed(self, tensor: pb.Tensor) -> pb.Tensor:
-        """Return the tensor with an odd geometry, device, class or history."""
+        """Return the tensor with an odd layout, device, class or history."""
         change = self.rng.choice(CHANGES)
         try:
             return change(self, tensor)
@@ -332,7 +332,7 @@ def nested(items: list[Any], depth: int) -> Any:
 
 
 def expanded(values: Values, tensor: pb.Tensor) -> pb.Tensor:
-    """Many elements at one place."""
+    """Many elements in one memory cell."""
     return tensor.detach().unsqueeze(0).expand(values.rng.choice((0, 2, 3)), *tensor.shape)
 
 

@@ -1,1 +1,1 @@
-"""What ops should give, in NumPy: oracles for values, by family. No other code imports them."""
+"""Expected values of ops, in NumPy, one module a family; entries name them as `ref`."""

@@ -38,7 +38,7 @@ def smooth_l1_loss(np, self, target, reduction="mean", beta=1.0):
 
 
 def huber_loss(np, self, target, reduction="mean", delta=1.0, weight=None):
-    """Squared near 0, linear further out, with another slope than smooth_l1_loss."""
+    """Squared near 0, linear further out, with another derivative there than smooth_l1_loss."""
     size = np.abs(self - target)
     loss = np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
     return reduced(np, loss if weight is None else loss * weight, reduction)

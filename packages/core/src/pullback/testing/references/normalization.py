@@ -38,10 +38,10 @@ def normalize_backward(np, self, source, mean, scale, weight):
     dims = (2, 3) if len(mean) == len(source) else (0, 2, 3)
     unit = (source - mean[..., None, None]) * scale[..., None, None]
     inner = self * weight[..., None]
-    slope = scale[..., None, None] * (
+    gradient = scale[..., None, None] * (
         inner - inner.mean(dims, keepdims=True) - unit * (inner * unit).mean(dims, keepdims=True)
     )
-    return slope, (self * unit).sum((0, 3)), self.sum((0, 3))
+    return gradient, (self * unit).sum((0, 3)), self.sum((0, 3))
 
 
 def _affine(np, out, weight, bias, shape):
