@@ -3,8 +3,8 @@
     python compatgen.py --docs DIR     # DIR/torch-compat.md; needs pullback, not torch
     python compatgen.py --take         # compat/names.json anew, from the torch that is installed
 
-What torch has stands in ``compat/names.json``. What is left out and why, what differs and what is
-ours alone stands in ``compat/notes.ini``; what is there is looked up in the installed package.
+``compat/names.json`` has torch's names. ``compat/notes.ini`` has the names that are left out with
+the reason, those that differ, and ours; the names that exist come from the installed package.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ torch; messages of errors say more in places. [Operations](index.md) have a tabl
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One name: what became of it, and the reason or difference in one line."""
+    """One name, its status, and the reason or difference in one line."""
 
     name: str
     status: str  # present, differs, left out, ours
@@ -80,7 +80,7 @@ class Row:
 
 
 def is_own(module: Any, value: Any) -> bool:
-    """Return True for what lives in the module, or in C and so nowhere else in Python."""
+    """Return True for a member that is defined in the module, or in C."""
     if isinstance(value, types.ModuleType):
         return value.__name__.startswith(module.__name__ + ".")
     home = getattr(value, "__module__", None)
@@ -101,7 +101,7 @@ def members_of(owner: type) -> list[str]:
 
 
 def torch_names() -> dict[str, Any]:
-    """Return the names of the torch that is installed, as ``names.json`` holds them."""
+    """Return the names of the installed torch, in the form of ``names.json``."""
     torch = importlib.import_module("torch")
     made: dict[str, dict[str, list[str]]] = {}
     for path, part in PARTS.items():
@@ -129,7 +129,7 @@ def torch_names() -> dict[str, Any]:
     }
 
 
-# -- what became of them ---------------------------------------------------------------------------
+# -- their status ----------------------------------------------------------------------------------
 
 
 def find(path: str) -> Any:
@@ -145,7 +145,7 @@ def find(path: str) -> Any:
 
 
 def has(owner: Any, name: str) -> bool:
-    """Return True if a name can be used; one that another package would bring counts then only."""
+    """Return True if a name can be used; those of other packages only if these are installed."""
     try:
         getattr(owner, name)
     except (AttributeError, ImportError):
@@ -154,7 +154,7 @@ def has(owner: Any, name: str) -> bool:
 
 
 def read_notes(path: Path = NOTES) -> dict[str, dict[str, Row]]:
-    """Return what the notes say, by section and name.
+    """Return the notes by section and name.
 
     Raises: ValueError for a note of no known kind, or a second one of the same name.
     """

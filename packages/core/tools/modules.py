@@ -1,6 +1,6 @@
 """List the compiled modules of the core for meson: ``python modules.py src/pullback``.
 
-Each line has a folder, a name, and ``small`` or ``fast``. A module that no op goes through has
+Each line has a folder, a name, and ``small`` or ``fast``. A module off the hot path of ops has
 ``# build: small`` as its first line: compiled for size, it is a fifth smaller.
 """
 

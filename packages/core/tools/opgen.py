@@ -92,7 +92,7 @@ def annotate(kind: str) -> str:
 
 
 def render_argument(argument: Any, *, name: str | None = None) -> str:
-    """Return one argument as it stands in a stub."""
+    """Return one argument in the syntax of a stub."""
     text = f"{name or argument.name}: {annotate(argument.type)}"
     return text if argument.required else f"{text} = {argument.default!r}"
 
@@ -139,7 +139,7 @@ def render_stub(
 def render_all(
     table: Mapping[str, Entry], entry: Entry, name: str, *, method: bool, out: bool
 ) -> Iterator[str]:
-    """Yield the lines of one function or method and of what takes its further keywords."""
+    """Yield the lines of one function or method and of the overload for its further keywords."""
     forms = [entry, table[entry.overload]] if entry.overload else [entry]
     for form in forms:
         yield from render_stub(form, name, method=method, out=out, overloaded=len(forms) > 1)
@@ -198,7 +198,7 @@ def methods(table: Mapping[str, Entry]) -> Iterator[str]:
 
 
 def template_of(module: str) -> Path:
-    """Return where the part of a module that is no op is written down."""
+    """Return the path of the hand-written part of a module's stub."""
     return TOOLS / "stubs" / f"{module}.pyi.in"
 
 
@@ -219,7 +219,7 @@ def make_stub(table: Mapping[str, Entry], module: str) -> str:
 
 
 def stub_path(module: str) -> Path:
-    """Return where a module's stub lies below a folder of stubs."""
+    """Return the path of a module's stub in a folder of stubs."""
     parts = module.split(".")
     return Path(*parts, "__init__.pyi") if len(parts) == 1 else Path(*parts).with_suffix(".pyi")
 
@@ -230,7 +230,7 @@ def write(path: Path, text: str) -> None:
 
 
 def write_depfile(path: Path, target: Path, module: str) -> None:
-    """List the files that a stub was made from, as make and ninja read it."""
+    """Return the dependencies of a stub in make's syntax, which ninja reads."""
     files = [*table_files(), Path(__file__).resolve()]
     if template_of(module).exists():
         files.append(template_of(module))
@@ -242,7 +242,7 @@ def write_depfile(path: Path, target: Path, module: str) -> None:
 
 
 def computed_by(entry: Entry) -> str:
-    """Say how an op comes to its result."""
+    """Describe how an op computes its result."""
     if entry.kernel is not None:
         return f"`{entry.kernel}`"
     if entry.composite is not None:
@@ -251,7 +251,7 @@ def computed_by(entry: Entry) -> str:
 
 
 def derivative_of(entry: Entry) -> str:
-    """Say where an op's derivative comes from."""
+    """Describe the source of an op's derivative."""
     if entry.vjp:
         return "yes"
     return "by its parts" if entry.composite is not None else "no"
@@ -266,7 +266,7 @@ def variants_of(entry: Entry) -> str:
 
 
 def signature_of(entry: Entry) -> str:
-    """Return the arguments of an entry on one line, without what every factory takes."""
+    """Return the arguments of an entry on one line, without those of every factory."""
     return entry.signature.partition("(")[2].rpartition("->")[0].strip().removesuffix(")")
 
 

@@ -1,9 +1,9 @@
-"""Print what of a source folder the wheel leaves out, as the build's install rules want it.
+"""Print the files or folders of a source folder that the wheel leaves out, for the install rules.
 
     python unshipped.py folders SOURCE
     python unshipped.py files SOURCE
 
-Wheels hold Python modules, stubs, the typing marker and the contract in ``include``. Everything is
+Wheels have Python modules, stubs, the typing marker and the headers in ``include``. Everything is
 shipped unless it is named here, so a new module or folder cannot be forgotten.
 """
 
@@ -11,7 +11,7 @@ import os
 import sys
 
 SHIPPED = (".py", ".pyi", "py.typed", "templates.txt")
-CONTRACT = "include"  # the headers for plugins lie here; other headers are the core's own
+CONTRACT = "include"  # the folder of the headers for plugins; other headers are the core's own
 
 
 def is_shipped(path: str) -> bool:

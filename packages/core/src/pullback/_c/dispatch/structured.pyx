@@ -82,8 +82,7 @@ cdef object forward_structured(Op op, PyObject **args, PyObject *target):
 # ---- convolutions --------------------------------------------------------------------------------
 
 cdef int CONV = primitive_id("conv")
-cdef int CONV_ADJOINT = primitive_id("conv_backward_input")
-cdef int CONV_WEIGHT = primitive_id("conv_backward_weight")
+cdef int CONV_BACKWARD_WEIGHT = primitive_id("conv_backward_weight")
 
 
 cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
@@ -103,7 +102,7 @@ cdef object forward_convolution(Op op, PyObject **args, PyObject *target):
     if first.storage.device_type != DEVICE_META and (
             len(sizes) > 3 or first.layout.numel == 0 or second.layout.numel == 0):
         raise KernelMissing(op.name)        # the decomposition takes any number of dims
-    if op.primitive == CONV_WEIGHT:
+    if op.primitive == CONV_BACKWARD_WEIGHT:
         lead, channels = other[1], one[1] // groups
     else:
         lead, channels = one[0], other[0] if op.primitive == CONV else other[1] * groups

@@ -20,7 +20,7 @@ cdef enum argument_kind:
     ARG_TENSORS = 4             # a sequence of tensors
     ARG_OPTIONAL_OPERAND = 5
 
-# Types of arguments that are no tensors; with bit 2 the argument may be None.
+# Types of arguments other than tensors; with bit 2 the argument may be None.
 cdef enum number_kind:
     NUMBER_INT = 1
     NUMBER_FLOAT = 2

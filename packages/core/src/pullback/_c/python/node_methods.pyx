@@ -237,7 +237,7 @@ def node_call(Node self not None, *grad_outputs):
     """Run this node alone on gradients of its outputs; returns those of its inputs.
 
     Gradients are tensors in the shapes of the outputs, or None. Operations are recorded as usual.
-    Raises: TypeError for another number of gradients or something that is no tensor; RuntimeError
+    Raises: TypeError for another number of gradients or anything but tensors; RuntimeError
     for a gradient of another shape, or when the saved values were freed.
 
     >>> import pullback

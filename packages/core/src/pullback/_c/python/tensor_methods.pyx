@@ -82,7 +82,7 @@ cdef int change_requires_grad(Tensor self, bint value) except -1:
 def requires_grad_(Tensor self not None, requires_grad=True):
     """Change whether operations on this leaf are recorded; returns the tensor.
 
-    Raises: RuntimeError for non-leaves and for dtypes that have no derivatives.
+    Raises: RuntimeError for non-leaves and for dtypes without derivatives.
     """
     if not isinstance(requires_grad, bool):
         raise TypeError(f"requires_grad_(): argument 'requires_grad' must be bool, not "
