@@ -44,11 +44,10 @@ def run_pytest(session: nox.Session, *arguments: str) -> None:
 
 
 def c_sources() -> list[str]:
-    """Return the sources of the packages in C, their headers included."""
-    folders = [ROOT / FOLDERS[name] / "src" for name in ("core", "cpu", "profiler")]
-    found = (
-        path for folder in folders for path in folder.rglob("*") if path.suffix in (".c", ".h")
-    )
+    """Return the sources of the packages in C and CUDA, their headers included."""
+    kinds = (".c", ".h", ".cu", ".cuh")
+    folders = [ROOT / folder / "src" for folder in FOLDERS.values()]
+    found = (path for folder in folders for path in folder.rglob("*") if path.suffix in kinds)
     return [str(path.relative_to(ROOT)) for path in sorted(found)]
 
 

@@ -16,9 +16,7 @@ struct alignas(2 * sizeof(R)) complex {
 DEVICE float rounded_product(float x, float y) { return __fmul_rn(x, y); }
 DEVICE double rounded_product(double x, double y) { return __dmul_rn(x, y); }
 
-DEVICE complex<double> widen_complex(complex<float> z) {
-    return complex<double>{z.real, z.imag};
-}
+DEVICE complex<double> widen_complex(complex<float> z) { return complex<double>{z.real, z.imag}; }
 DEVICE complex<double> widen_complex(complex<double> z) { return z; }
 
 template <class R>

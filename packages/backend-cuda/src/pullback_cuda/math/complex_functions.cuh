@@ -12,9 +12,7 @@ typedef complex<double> c128;
 #define EXP_LARGE 708.0 /* e^x is finite up to here */
 
 DEVICE bool is_finite(double x) { return x - x == 0; }
-DEVICE bool is_infinite(c128 z) {
-    return fabs(z.real) == INFINITY || fabs(z.imag) == INFINITY;
-}
+DEVICE bool is_infinite(c128 z) { return fabs(z.real) == INFINITY || fabs(z.imag) == INFINITY; }
 DEVICE c128 times_i(c128 z) { return c128{-z.imag, z.real}; }
 DEVICE c128 over_i(c128 z) { return c128{z.imag, -z.real}; }
 
@@ -52,7 +50,7 @@ OUT_OF_LINE double log_of_size(c128 z) {
         if (fabs(total) < 0.5)
             return 0.5 * log1p(total);
     }
-    if (x > 1e300)  // the size may overflow
+    if (x > 1e300) // the size may overflow
         return log(hypot(x * 0.5, y * 0.5)) + LOG_2;
     if (x < 1e-300 && x > 0)
         return log(hypot(x * 0x1p200, y * 0x1p200)) - 200 * LOG_2;
@@ -123,7 +121,7 @@ OUT_OF_LINE c128 tanh_of(c128 z) {
         return c128{x == 0 ? x : NAN, NAN};
     }
     double sine = sin(y), cosine = cos(y);
-    if (fabs(x) > 350)  // next to one; the square of e^x overflows
+    if (fabs(x) > 350) // next to one; the square of e^x overflows
         return c128{copysign(1., x), 4 * sine * cosine * exp(-fabs(x)) * exp(-fabs(x))};
     double high = sinh(x), square = high * high + cosine * cosine;
     return c128{high * cosh(x) / square, sine * cosine / square};
@@ -161,7 +159,7 @@ OUT_OF_LINE c128 atanh_of(c128 z) {
         real = z.real == 0 ? 0. : NAN;
         imag = NAN;
     } else if (is_far(z)) {
-        double size = x > y ? x + y / x * y : y + x / y * x;  // |z|^2 over the larger part
+        double size = x > y ? x + y / x * y : y + x / y * x; // |z|^2 over the larger part
         real = x > y ? 1 / size : x / y / size;
         if (is_infinite(z))
             real = 0;
@@ -211,8 +209,7 @@ OUT_OF_LINE c128 log1p_of(c128 z) {
 OUT_OF_LINE c128 expm1_of(c128 z) {
     // cos y - 1 = -2 sin(y / 2)^2 keeps the digits of a small z.
     double half_sine = sin(0.5 * z.imag);
-    return c128{expm1(z.real) * cos(z.imag) - 2 * half_sine * half_sine,
-                exp(z.real) * sin(z.imag)};
+    return c128{expm1(z.real) * cos(z.imag) - 2 * half_sine * half_sine, exp(z.real) * sin(z.imag)};
 }
 
 // A product in which infinities win over NaN, as annex G has it.

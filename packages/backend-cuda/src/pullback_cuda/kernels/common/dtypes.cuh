@@ -31,7 +31,7 @@ DEVICE float widen(half stored) {
 #else
     uint32_t magnitude = (stored.bits & 0x7FFFu) << 13, sign = (stored.bits & 0x8000u) << 16;
     uint32_t exponent = magnitude & 0x0F800000u;
-    if (exponent == 0)  // a subnormal number: a subtraction finds its leading bit
+    if (exponent == 0) // a subnormal number: a subtraction finds its leading bit
         return __uint_as_float(
             sign | __float_as_uint(__uint_as_float(magnitude + (113u << 23)) - 0x1p-14f));
     if (exponent == 0x0F800000u)
@@ -40,9 +40,7 @@ DEVICE float widen(half stored) {
 #endif
 }
 
-DEVICE float widen(bfloat16 stored) {
-    return __uint_as_float((uint32_t)stored.bits << 16);
-}
+DEVICE float widen(bfloat16 stored) { return __uint_as_float((uint32_t)stored.bits << 16); }
 
 DEVICE half narrow_to_half(float value) {
     half result;
@@ -54,7 +52,7 @@ DEVICE half narrow_to_half(float value) {
         rounded = 0x7FFF;
     else if (magnitude >= (143u << 23))
         rounded = 0x7C00;
-    else if (magnitude < (113u << 23))  // adding one half rounds a subnormal number
+    else if (magnitude < (113u << 23)) // adding one half rounds a subnormal number
         rounded = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3F000000u;
     else
         rounded = (magnitude - (112u << 23) + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
@@ -69,8 +67,8 @@ DEVICE bfloat16 narrow_to_bfloat16(float value) {
     // To nearest, ties to even. NaN must not round up to infinity.
     uint32_t bits = __float_as_uint(value);
     bfloat16 result;
-    result.bits = (uint16_t)(value != value ? 0x7FFFu
-                                            : (bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
+    result.bits =
+        (uint16_t)(value != value ? 0x7FFFu : (bits + 0x7FFFu + ((bits >> 16) & 1)) >> 16);
     return result;
 }
 
@@ -84,17 +82,17 @@ struct basic_traits {
     typedef Accumulate accumulate;
     static constexpr bool is_floating = FLOATING;
     static constexpr bool is_complex = COMPLEX;
-    static constexpr bool is_integer = !FLOATING && !COMPLEX;  // bool too
+    static constexpr bool is_integer = !FLOATING && !COMPLEX; // bool too
 };
 
 template <class T>
 struct traits;
 
-#define INTEGER_TRAITS(T, LOWEST, HIGHEST)                                                         \
-    template <>                                                                                    \
-    struct traits<T> : basic_traits<T, T, int64_t, false, false> {                                 \
-        static DEVICE T lowest() { return (T)(LOWEST); }                       \
-        static DEVICE T highest() { return (T)(HIGHEST); }                     \
+#define INTEGER_TRAITS(T, LOWEST, HIGHEST) \
+    template <> \
+    struct traits<T> : basic_traits<T, T, int64_t, false, false> { \
+        static DEVICE T lowest() { return (T)(LOWEST); } \
+        static DEVICE T highest() { return (T)(HIGHEST); } \
     };
 INTEGER_TRAITS(bool, false, true)
 INTEGER_TRAITS(uint8_t, 0, 255)
@@ -104,13 +102,11 @@ INTEGER_TRAITS(int32_t, -2147483647 - 1, 2147483647)
 INTEGER_TRAITS(int64_t, -9223372036854775807LL - 1, 9223372036854775807LL)
 #undef INTEGER_TRAITS
 
-#define FLOATING_TRAITS(T, Compute)                                                                \
-    template <>                                                                                    \
-    struct traits<T> : basic_traits<T, Compute, Compute, true, false> {                            \
-        static DEVICE Compute lowest() { return -highest(); }                  \
-        static DEVICE Compute highest() {                                      \
-            return (Compute)__uint_as_float(0x7F800000u);                                          \
-        }                                                                                          \
+#define FLOATING_TRAITS(T, Compute) \
+    template <> \
+    struct traits<T> : basic_traits<T, Compute, Compute, true, false> { \
+        static DEVICE Compute lowest() { return -highest(); } \
+        static DEVICE Compute highest() { return (Compute)__uint_as_float(0x7F800000u); } \
     };
 FLOATING_TRAITS(half, float)
 FLOATING_TRAITS(bfloat16, float)
@@ -139,9 +135,7 @@ struct narrowing<half> {
 };
 template <>
 struct narrowing<bfloat16> {
-    static DEVICE bfloat16 of(float value) {
-        return narrow_to_bfloat16(value);
-    }
+    static DEVICE bfloat16 of(float value) { return narrow_to_bfloat16(value); }
 };
 
 template <class T>
@@ -164,8 +158,7 @@ DEVICE void store(T *place, typename traits<T>::compute value) {
 // What does not fit into an integer becomes its smallest one, on every processor.
 template <class F>
 DEVICE int32_t truncate_to_int32(F value) {
-    return value > (F)-2147483649.0 && value < (F)2147483648.0 ? (int32_t)value
-                                                               : -2147483647 - 1;
+    return value > (F)-2147483649.0 && value < (F)2147483648.0 ? (int32_t)value : -2147483647 - 1;
 }
 
 template <class F>
@@ -185,36 +178,28 @@ template <class From>
 struct cast<bool, From> {
     static DEVICE bool of(From value) { return value != (From)0; }
 };
-#define CAST_TRUNCATES(F)                                                                          \
-    template <>                                                                                    \
-    struct cast<uint8_t, F> {                                                                      \
-        static DEVICE uint8_t of(F value) {                                    \
-            return (uint8_t)truncate_to_int64(value); /* -1.0 becomes 255 */                       \
-        }                                                                                          \
-    };                                                                                             \
-    template <>                                                                                    \
-    struct cast<int8_t, F> {                                                                       \
-        static DEVICE int8_t of(F value) {                                     \
-            return (int8_t)truncate_to_int32(value);                                               \
-        }                                                                                          \
-    };                                                                                             \
-    template <>                                                                                    \
-    struct cast<int16_t, F> {                                                                      \
-        static DEVICE int16_t of(F value) {                                    \
-            return (int16_t)truncate_to_int32(value);                                              \
-        }                                                                                          \
-    };                                                                                             \
-    template <>                                                                                    \
-    struct cast<int32_t, F> {                                                                      \
-        static DEVICE int32_t of(F value) {                                    \
-            return truncate_to_int32(value);                                                       \
-        }                                                                                          \
-    };                                                                                             \
-    template <>                                                                                    \
-    struct cast<int64_t, F> {                                                                      \
-        static DEVICE int64_t of(F value) {                                    \
-            return truncate_to_int64(value);                                                       \
-        }                                                                                          \
+#define CAST_TRUNCATES(F) \
+    template <> \
+    struct cast<uint8_t, F> { \
+        static DEVICE uint8_t of(F value) { \
+            return (uint8_t)truncate_to_int64(value); /* -1.0 becomes 255 */ \
+        } \
+    }; \
+    template <> \
+    struct cast<int8_t, F> { \
+        static DEVICE int8_t of(F value) { return (int8_t)truncate_to_int32(value); } \
+    }; \
+    template <> \
+    struct cast<int16_t, F> { \
+        static DEVICE int16_t of(F value) { return (int16_t)truncate_to_int32(value); } \
+    }; \
+    template <> \
+    struct cast<int32_t, F> { \
+        static DEVICE int32_t of(F value) { return truncate_to_int32(value); } \
+    }; \
+    template <> \
+    struct cast<int64_t, F> { \
+        static DEVICE int64_t of(F value) { return truncate_to_int64(value); } \
     };
 CAST_TRUNCATES(float)
 CAST_TRUNCATES(double)
@@ -226,16 +211,12 @@ struct cast<half, From> {
 };
 template <class From>
 struct cast<bfloat16, From> {
-    static DEVICE bfloat16 of(From value) {
-        return narrow_to_bfloat16((float)value);
-    }
+    static DEVICE bfloat16 of(From value) { return narrow_to_bfloat16((float)value); }
 };
 
 template <class R, class From>
 struct cast<complex<R>, From> {
-    static DEVICE complex<R> of(From value) {
-        return complex<R>{(R)value, (R)0};
-    }
+    static DEVICE complex<R> of(From value) { return complex<R>{(R)value, (R)0}; }
 };
 template <class R, class S>
 struct cast<complex<R>, complex<S>> {
@@ -245,28 +226,20 @@ struct cast<complex<R>, complex<S>> {
 };
 template <class To, class S>
 struct cast<To, complex<S>> {
-    static DEVICE To of(complex<S> value) {
-        return cast<To, S>::of(value.real);
-    }
+    static DEVICE To of(complex<S> value) { return cast<To, S>::of(value.real); }
 };
 // Each of these matches two of the patterns above.
 template <class S>
 struct cast<bool, complex<S>> {
-    static DEVICE bool of(complex<S> value) {
-        return value.real != (S)0 || value.imag != (S)0;
-    }
+    static DEVICE bool of(complex<S> value) { return value.real != (S)0 || value.imag != (S)0; }
 };
 template <class S>
 struct cast<half, complex<S>> {
-    static DEVICE half of(complex<S> value) {
-        return narrow_to_half((float)value.real);
-    }
+    static DEVICE half of(complex<S> value) { return narrow_to_half((float)value.real); }
 };
 template <class S>
 struct cast<bfloat16, complex<S>> {
-    static DEVICE bfloat16 of(complex<S> value) {
-        return narrow_to_bfloat16((float)value.real);
-    }
+    static DEVICE bfloat16 of(complex<S> value) { return narrow_to_bfloat16((float)value.real); }
 };
 
 // Turn an element of any storage type into one of another, as C does: complex to real drops the

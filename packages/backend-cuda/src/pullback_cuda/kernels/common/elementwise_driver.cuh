@@ -191,37 +191,37 @@ DEVICE void run_elementwise(const elementwise_arguments &args) {
 
 // Kernels of one to four inputs: the name, the class of inputs, the class of outputs, and the value
 // of x (and y, z and v). The expression may look at `args`.
-#define ELEMENTWISE(name, count, First_, Rest_, To, size, parameters, value)                       \
-    struct name##_operation {                                                                      \
-        typedef First_ First;                                                                      \
-        typedef Rest_ Rest;                                                                        \
-        typedef To Out;                                                                            \
-        static constexpr int inputs = count, pack = size;                                          \
-        static DEVICE To::compute of parameters {                                                  \
-            (void)args;                                                                            \
-            return value;                                                                          \
-        }                                                                                          \
-    };                                                                                             \
+#define ELEMENTWISE(name, count, First_, Rest_, To, size, parameters, value) \
+    struct name##_operation { \
+        typedef First_ First; \
+        typedef Rest_ Rest; \
+        typedef To Out; \
+        static constexpr int inputs = count, pack = size; \
+        static DEVICE To::compute of parameters { \
+            (void)args; \
+            return value; \
+        } \
+    }; \
     KERNEL(name, elementwise_arguments) { run_elementwise<name##_operation>(args); }
 
-#define UNARY_TO(name, In, To, value)                                                              \
-    ELEMENTWISE(name, 1, In, In, To, In::pack,                                                     \
-                (const elementwise_arguments &args, In::compute x), value)
+#define UNARY_TO(name, In, To, value) \
+    ELEMENTWISE(name, 1, In, In, To, In::pack, (const elementwise_arguments &args, In::compute x), \
+                value)
 #define UNARY(name, In, value) UNARY_TO(name, In, In, value)
 
-#define BINARY_TO(name, In, To, value)                                                             \
-    ELEMENTWISE(name, 2, In, In, To, In::pack,                                                     \
+#define BINARY_TO(name, In, To, value) \
+    ELEMENTWISE(name, 2, In, In, To, In::pack, \
                 (const elementwise_arguments &args, In::compute x, In::compute y), value)
 #define BINARY(name, In, value) BINARY_TO(name, In, In, value)
 
-#define TERNARY(name, In, value)                                                                   \
-    ELEMENTWISE(name, 3, In, In, In, In::pack,                                                     \
-                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z),  \
+#define TERNARY(name, In, value) \
+    ELEMENTWISE(name, 3, In, In, In, In::pack, \
+                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z), \
                 value)
-#define QUATERNARY(name, In, value)                                                                \
-    ELEMENTWISE(name, 4, In, In, In, In::pack,                                                     \
-                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z,   \
-                 In::compute v),                                                                   \
+#define QUATERNARY(name, In, value) \
+    ELEMENTWISE(name, 4, In, In, In, In::pack, \
+                (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z, \
+                 In::compute v), \
                 value)
 
 #endif

@@ -11,7 +11,7 @@
 #define ELEMENTWISE_THREADS 256
 
 typedef struct {
-    void *data[ELEMENTWISE_OPERANDS]; /* the output, then the inputs */
+    void *data[ELEMENTWISE_OPERANDS];       /* the output, then the inputs */
     uint64_t scalar[ELEMENTWISE_INPUTS][2]; /* the inputs that are host scalars, as computed with */
     void *failure;
     int32_t in_type; /* a pb_dtype: that of the inputs */

@@ -37,8 +37,7 @@ DEVICE T combine_lanes(const lane_grid &grid, T value, Combine combine) {
     // What is left: the warps of a line side by side, or lanes as far apart as there are slots.
     const int warps = grid.strided ? 1 << grid.lanes : 1 << (grid.lanes - 5);
     const int apart = grid.strided ? 1 << grid.slots : 1;
-    const int first =
-        grid.strided ? thread & (apart - 1) : (thread >> 5) & ~(warps - 1);
+    const int first = grid.strided ? thread & (apart - 1) : (thread >> 5) & ~(warps - 1);
     if (warps == 1)
         return value;
     if (grid.strided || (thread & 31) == 0)
@@ -46,7 +45,8 @@ DEVICE T combine_lanes(const lane_grid &grid, T value, Combine combine) {
     __syncthreads();
     value = shared[first];
 #pragma unroll 1
-    for (int k = 1; k < warps; k++) value = combine(value, shared[first + k * apart]);
+    for (int k = 1; k < warps; k++)
+        value = combine(value, shared[first + k * apart]);
     __syncthreads();
     return value;
 }
@@ -73,7 +73,8 @@ DEVICE T add_in_pairs(const T (&values)[N]) {
     } else {
         T sums[N / 2];
 #pragma unroll
-        for (int i = 0; i < N / 2; i++) sums[i] = values[i] + values[i + N / 2];
+        for (int i = 0; i < N / 2; i++)
+            sums[i] = values[i] + values[i + N / 2];
         return add_in_pairs(sums);
     }
 }

@@ -17,13 +17,12 @@
 #include "emulation.h"
 #else
 
-#define KERNEL(name, Arguments)                                                                    \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        name(const __grid_constant__ Arguments args)
+#define KERNEL(name, Arguments) \
+    extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ Arguments args)
 
 // The block's dynamic shared memory as an array of T, from its first byte in every use.
-#define DYNAMIC_SHARED(T, name)                                                                    \
-    extern __shared__ __align__(16) unsigned char pullback_dynamic_shared[];                       \
+#define DYNAMIC_SHARED(T, name) \
+    extern __shared__ __align__(16) unsigned char pullback_dynamic_shared[]; \
     T *const name = reinterpret_cast<T *>(pullback_dynamic_shared)
 
 #ifdef __CUDACC_RTC__

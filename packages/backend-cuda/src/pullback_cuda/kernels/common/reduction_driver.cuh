@@ -46,7 +46,8 @@ DEVICE void take_packs(const pb_reduction &args, const typename Op::stored *in, 
     for (int j = 0; j < PACK; j++) {
         typename Op::value values[COUNT];
 #pragma unroll
-        for (int k = 0; k < COUNT; k++) values[k] = Op::read(packs[k].of[j], args);
+        for (int k = 0; k < COUNT; k++)
+            values[k] = Op::read(packs[k].of[j], args);
         Op::template take<COUNT>(locals[j], values, number);
     }
 }
@@ -55,15 +56,15 @@ DEVICE void take_packs(const pb_reduction &args, const typename Op::stored *in, 
 // elements after them; each element of a pack has an accumulator.
 template <class Op, int PACK>
 DEVICE void take_chunk(const pb_reduction &args, const typename Op::stored *in, int64_t first,
-                       int64_t last, int lane, int tail,
-                       typename Op::accumulator (&found)[PACK]) {
+                       int64_t last, int lane, int tail, typename Op::accumulator (&found)[PACK]) {
     constexpr int COUNT = 4;
     const uint32_t lanes = 1u << args.lanes;
     const bool joins = args.loads == LOADS_PACKS_OF_REDUCED;
     const int64_t step = joins ? PACK : 1;
     typename Op::local locals[PACK];
 #pragma unroll
-    for (int j = 0; j < PACK; j++) locals[j] = Op::start();
+    for (int j = 0; j < PACK; j++)
+        locals[j] = Op::start();
     // The positions of one axis may be too many to be numbered.
     const bool is_line = args.reduced_axes == 1;
     const typename Op::stored *begin = is_line ? in + first * args.reduced[0].strides[0] : in;
@@ -77,17 +78,17 @@ DEVICE void take_chunk(const pb_reduction &args, const typename Op::stored *in, 
         take_packs<Op, PACK, 1>(args, begin, position, number, locals);
 #pragma unroll
     for (int j = 0; j < PACK; j++)
-        found[j] = Op::close(locals[j], number,
-                             args.first_number + (first + lane) * step + (joins ? j : 0),
-                             step * lanes);
+        found[j] =
+            Op::close(locals[j], number,
+                      args.first_number + (first + lane) * step + (joins ? j : 0), step * lanes);
     if constexpr (PACK > 1) {
 #pragma unroll 1
         for (int k = lane; k < tail; k += lanes) {
             typename Op::local single = Op::start();
             typename Op::value values[1] = {Op::read(in[last * PACK + k], args)};
             Op::template take<1>(single, values, 0);
-            found[0] = Op::merge(
-                found[0], Op::close(single, 1, args.first_number + last * PACK + k, 1));
+            found[0] =
+                Op::merge(found[0], Op::close(single, 1, args.first_number + last * PACK + k, 1));
         }
     }
 }
@@ -155,8 +156,8 @@ DEVICE void take(const pb_reduction &args, uint32_t unit, int lane,
     const bool is_last = blockIdx.y + 1 == gridDim.y;
     const int64_t first = blockIdx.y * args.chunk;
     const int64_t last = is_last ? args.length : first + args.chunk;
-    const stored *in = static_cast<const stored *>(args.in) +
-                       locate<1>(args.kept, args.kept_axes, unit).of[0];
+    const stored *in =
+        static_cast<const stored *>(args.in) + locate<1>(args.kept, args.kept_axes, unit).of[0];
     if (PACK == 1 || args.loads == LOADS_ELEMENTS) {
         accumulator one[1];
         take_chunk<Op, 1>(args, in, first, last, lane, 0, one);
@@ -168,11 +169,13 @@ DEVICE void take(const pb_reduction &args, uint32_t unit, int lane,
         take_chunk<Op, PACK>(args, in, first, last, lane, is_last ? args.tail : 0, all);
         if (args.loads == LOADS_PACKS_OF_KEPT) {
 #pragma unroll
-            for (int j = 0; j < PACK; j++) shared[threadIdx.x * PACK + j] = all[j];
+            for (int j = 0; j < PACK; j++)
+                shared[threadIdx.x * PACK + j] = all[j];
         } else {
             found = all[0];
 #pragma unroll
-            for (int j = 1; j < PACK; j++) found = Op::merge(found, all[j]);
+            for (int j = 1; j < PACK; j++)
+                found = Op::merge(found, all[j]);
         }
     }
 }
@@ -215,9 +218,9 @@ DEVICE void reduce(const pb_reduction &args) {
             if (unit >= units)
                 break;
             if (args.partial != nullptr && !args.merges) {
-                static_cast<accumulator *>(args.partial)[
-                    (((args.first_chunk + blockIdx.y) * units + unit) << packed) + place] =
-                    shared[i];
+                static_cast<accumulator *>(
+                    args.partial)[(((args.first_chunk + blockIdx.y) * units + unit) << packed) +
+                                  place] = shared[i];
                 continue;
             }
             if (args.merges) {

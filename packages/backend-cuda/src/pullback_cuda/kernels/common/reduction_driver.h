@@ -37,14 +37,14 @@ typedef struct pb_reduction {
     int32_t squares;      /* not 0: of the elements of a special sum */
     int32_t merges;       /* not 0: partial is merged; a unit is an output, a position a chunk */
     int32_t loads;
-    int32_t tail;         /* elements after the last whole pack of the reduced ones */
-    int32_t packed;       /* the outputs of a unit are 2 to the power of this */
-    int32_t lanes;        /* likewise the lanes of a unit */
-    int32_t slots;        /* likewise the units of a block, of 2^(lanes + slots) threads */
-    int32_t strided;      /* not 0: the lanes of a unit are apart */
-    int32_t kept_axes;    /* at least one */
-    int32_t reduced_axes; /* at least one */
-    pb_axis kept[REDUCTION_AXES];    /* strides: input, output */
+    int32_t tail;                 /* elements after the last whole pack of the reduced ones */
+    int32_t packed;               /* the outputs of a unit are 2 to the power of this */
+    int32_t lanes;                /* likewise the lanes of a unit */
+    int32_t slots;                /* likewise the units of a block, of 2^(lanes + slots) threads */
+    int32_t strided;              /* not 0: the lanes of a unit are apart */
+    int32_t kept_axes;            /* at least one */
+    int32_t reduced_axes;         /* at least one */
+    pb_axis kept[REDUCTION_AXES]; /* strides: input, output */
     pb_axis reduced[REDUCTION_AXES]; /* strides: input */
 } pb_reduction;
 

@@ -15,7 +15,7 @@ struct held {
 struct line_part {
     int lane;
     int lanes;
-    int left;  // elements up to the end of the line, or of the chunk
+    int left; // elements up to the end of the line, or of the chunk
     int64_t stride;
     bool packed;
 };
@@ -33,10 +33,12 @@ DEVICE void load_items(const T *place, const line_part &part,
             if (at < part.left) {
                 pack<T, PACK> loaded = load_pack<PACK>(place + at);
 #pragma unroll
-                for (int j = 0; j < PACK; j++) items[i + j] = widen(loaded.of[j]);
+                for (int j = 0; j < PACK; j++)
+                    items[i + j] = widen(loaded.of[j]);
             } else {
 #pragma unroll
-                for (int j = 0; j < PACK; j++) items[i + j] = nothing;
+                for (int j = 0; j < PACK; j++)
+                    items[i + j] = nothing;
             }
         }
     } else {
@@ -61,7 +63,8 @@ DEVICE void store_items(T *place, const line_part &part,
             if (at < part.left) {
                 pack<T, PACK> stored;
 #pragma unroll
-                for (int j = 0; j < PACK; j++) stored.of[j] = narrow<T>(items[i + j]);
+                for (int j = 0; j < PACK; j++)
+                    stored.of[j] = narrow<T>(items[i + j]);
                 store_pack(place + at, stored);
             }
         }

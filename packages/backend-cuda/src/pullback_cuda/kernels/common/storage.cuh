@@ -52,7 +52,7 @@ struct ints {
             function(int16_t());
         else if (type == TYPE_I8)
             function(int8_t());
-        else  // bool too
+        else // bool too
             function(uint8_t());
     }
 };
@@ -150,9 +150,7 @@ struct conversion<float, bfloat16> {
 template <>
 struct conversion<complex<double>, complex<float>> {
     static DEVICE complex<double> in(complex<float> stored) { return widen_complex(stored); }
-    static DEVICE complex<float> out(complex<double> value) {
-        return narrow_complex<float>(value);
-    }
+    static DEVICE complex<float> out(complex<double> value) { return narrow_complex<float>(value); }
 };
 
 // ---- elements side by side, up to 16 bytes at a time --------------------------------------------

@@ -9,8 +9,8 @@
 #ifdef PULLBACK_EMULATION
 #define BUSY_KERNEL(name, Arguments, blocks) KERNEL(name, Arguments)
 #else
-#define BUSY_KERNEL(name, Arguments, blocks)                                                       \
-    extern "C" __global__ void __launch_bounds__(256, blocks)                                      \
+#define BUSY_KERNEL(name, Arguments, blocks) \
+    extern "C" __global__ void __launch_bounds__(256, blocks) \
         name(const __grid_constant__ Arguments args)
 #endif
 

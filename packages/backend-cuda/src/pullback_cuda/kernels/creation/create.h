@@ -10,7 +10,7 @@ typedef struct {
     void *data;
     int64_t stride; /* in bytes */
     int64_t count;
-    int64_t half; /* the numbers before it count from the start, the others from the end */
+    int64_t half;  /* the numbers before it count from the start, the others from the end */
     int64_t first; /* of integers */
     int64_t step;
     double start;

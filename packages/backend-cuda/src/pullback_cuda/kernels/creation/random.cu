@@ -92,7 +92,7 @@ DEVICE double times(double x, double y) { return rounded_product(x, y); }
 
 // log(x) of an x in (0, 1] that is no subnormal number.
 DEVICE double log_of_unit(double x) {
-    const uint64_t start = (uint64_t)0x3FE6A09E << 32;  // the square root of one half
+    const uint64_t start = (uint64_t)0x3FE6A09E << 32; // the square root of one half
     uint64_t shifted = (uint64_t)__double_as_longlong(x) + (((uint64_t)0x3FF00000 << 32) - start);
     double exponent = (double)((int32_t)(shifted >> 52) - 1023);
     double f = __longlong_as_double((int64_t)((shifted & 0x000FFFFFFFFFFFFFull) + start)) - 1.0;
@@ -110,7 +110,7 @@ DEVICE double log_of_unit(double x) {
 // The point at a part of a full turn, which lies in [0, 1).
 DEVICE void turn(double radius, double part, double &first, double &second) {
     double quarters = part * 4.0;
-    double rounded = quarters + 6755399441055744.0;  // 1.5 * 2^52
+    double rounded = quarters + 6755399441055744.0; // 1.5 * 2^52
     double x = times(quarters - (rounded - 6755399441055744.0), 1.5707963267948966);
     double z = times(x, x);
     double series = 1.58969099521155010221e-10;

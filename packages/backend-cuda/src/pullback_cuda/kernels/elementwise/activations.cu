@@ -31,7 +31,7 @@ template <class R>
 DEVICE R logaddexp_of(R x, R y) {
     R high = x < y ? y : x, low = x < y ? x : y;
     R found = high + log_of_one_and(power_of_e(low - high));
-    return x == y && x - x != 0 ? x : found;  // two infinities of one sign
+    return x == y && x - x != 0 ? x : found; // two infinities of one sign
 }
 
 // 1 / (1 + e^-x), and one less that.
@@ -115,15 +115,14 @@ DEVICE float gelu_backward_of(float gradient, float x) {
 
 DEVICE double gelu_of(double x) { return x * (0.5 * erfc(-x * SQRT_HALF)); }
 DEVICE double gelu_backward_of(double gradient, double x) {
-    return gradient *
-           (0.5 * erfc(-x * SQRT_HALF) + x * (0.3989422804014327 * exp(-0.5 * x * x)));
+    return gradient * (0.5 * erfc(-x * SQRT_HALF) + x * (0.3989422804014327 * exp(-0.5 * x * x)));
 }
 
-#define ACTIVATION(name)                                                                           \
-    UNARY(name##_float, floats, name##_of(x))                                                      \
+#define ACTIVATION(name) \
+    UNARY(name##_float, floats, name##_of(x)) \
     UNARY(name##_double, doubles, name##_of(x))
-#define OF_TWO(name)                                                                               \
-    BINARY(name##_float, floats, name##_of(x, y))                                                  \
+#define OF_TWO(name) \
+    BINARY(name##_float, floats, name##_of(x, y)) \
     BINARY(name##_double, doubles, name##_of(x, y))
 
 ACTIVATION(elu)

@@ -3,10 +3,10 @@
 
 #include "kernels/common/elementwise_driver.cuh"
 
-#define COMPARISON(name, value)                                                                    \
-    BINARY_TO(name##_int, ints, bools, value)                                                      \
-    BINARY_TO(name##_long, longs, bools, value)                                                    \
-    BINARY_TO(name##_float, floats, bools, value)                                                  \
+#define COMPARISON(name, value) \
+    BINARY_TO(name##_int, ints, bools, value) \
+    BINARY_TO(name##_long, longs, bools, value) \
+    BINARY_TO(name##_float, floats, bools, value) \
     BINARY_TO(name##_double, doubles, bools, value)
 
 COMPARISON(eq, x == y)

@@ -97,8 +97,8 @@ DEVICE I right_shift_of(const elementwise_arguments &args, I x, I count) {
     return x >> ((U)count >= (U)args.option ? (I)(8 * sizeof(I) - 1) : count);
 }
 
-#define INTEGERS(name, value)                                                                      \
-    BINARY(name##_int, ints, value)                                                                \
+#define INTEGERS(name, value) \
+    BINARY(name##_int, ints, value) \
     BINARY(name##_long, longs, value)
 
 INTEGERS(floor_divide, floor_divide_of(args, x, y))
@@ -137,8 +137,8 @@ OUT_OF_LINE R real_floor_divide(R x, R y) {
 OUT_OF_LINE float real_fmod(float x, float y) { return fmodf(x, y); }
 OUT_OF_LINE double real_fmod(double x, double y) { return fmod(x, y); }
 
-#define FLOATING(name, value)                                                                      \
-    BINARY(name##_float, floats, value)                                                            \
+#define FLOATING(name, value) \
+    BINARY(name##_float, floats, value) \
     BINARY(name##_double, doubles, value)
 
 FLOATING(floor_divide, real_floor_divide(x, y))

@@ -3,21 +3,21 @@
 
 #include "kernels/common/elementwise_driver.cuh"
 
-#define FUNCTION(name, function)                                                                   \
-    UNARY(name##_float, floats, function##f(x))                                                    \
+#define FUNCTION(name, function) \
+    UNARY(name##_float, floats, function##f(x)) \
     UNARY(name##_double, doubles, function(x))
 
 // Long ones are compiled once and called, not copied to every place of a kernel.
-#define LONG_FUNCTION(name, function)                                                              \
-    OUT_OF_LINE float name##_of(float x) { return function##f(x); }                                \
-    OUT_OF_LINE double name##_of(double x) { return function(x); }                                 \
-    UNARY(name##_float, floats, name##_of(x))                                                      \
+#define LONG_FUNCTION(name, function) \
+    OUT_OF_LINE float name##_of(float x) { return function##f(x); } \
+    OUT_OF_LINE double name##_of(double x) { return function(x); } \
+    UNARY(name##_float, floats, name##_of(x)) \
     UNARY(name##_double, doubles, name##_of(x))
 
-#define LONG_BINARY_FUNCTION(name, function)                                                       \
-    OUT_OF_LINE float name##_of(float x, float y) { return function##f(x, y); }                    \
-    OUT_OF_LINE double name##_of(double x, double y) { return function(x, y); }                    \
-    BINARY(name##_float, floats, name##_of(x, y))                                                  \
+#define LONG_BINARY_FUNCTION(name, function) \
+    OUT_OF_LINE float name##_of(float x, float y) { return function##f(x, y); } \
+    OUT_OF_LINE double name##_of(double x, double y) { return function(x, y); } \
+    BINARY(name##_float, floats, name##_of(x, y)) \
     BINARY(name##_double, doubles, name##_of(x, y))
 
 FUNCTION(acos, acos)

@@ -5,8 +5,8 @@
 
 OUT_OF_LINE double log_gamma(double x) { return lgamma(x); }
 
-#define SPECIAL(name, value)                                                                       \
-    UNARY(name##_float, floats, (float)value)                                                      \
+#define SPECIAL(name, value) \
+    UNARY(name##_float, floats, (float)value) \
     UNARY(name##_double, doubles, value)
 
 SPECIAL(digamma, digamma_of(x))

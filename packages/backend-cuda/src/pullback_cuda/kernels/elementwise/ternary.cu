@@ -49,8 +49,8 @@ TERNARY(lerp_double, doubles, lerp_of(x, y, z))
 TERNARY(lerp_complex, complexes, lerp_of(x, y, z))
 
 // `where` only moves elements: their size matters.
-#define WHERE(size, T)                                                                             \
-    ELEMENTWISE(where_##size, 3, bools, plain<T>, plain<T>, plain<T>::pack,                        \
+#define WHERE(size, T) \
+    ELEMENTWISE(where_##size, 3, bools, plain<T>, plain<T>, plain<T>::pack, \
                 (const elementwise_arguments &args, bool x, T y, T z), x ? y : z)
 WHERE(1, uint8_t)
 WHERE(2, uint16_t)

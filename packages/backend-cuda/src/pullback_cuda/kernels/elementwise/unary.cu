@@ -11,16 +11,16 @@ DEVICE int64_t squared(int64_t x) { return (int64_t)((uint64_t)x * (uint64_t)x);
 
 DEVICE complex<double> one_over(complex<double> z) { return complex<double>{1, 0} / z; }
 
-#define INTEGERS(name, value)                                                                      \
-    UNARY(name##_int, ints, value)                                                                 \
+#define INTEGERS(name, value) \
+    UNARY(name##_int, ints, value) \
     UNARY(name##_long, longs, value)
-#define FLOATING(name, value)                                                                      \
-    UNARY(name##_float, floats, value)                                                             \
+#define FLOATING(name, value) \
+    UNARY(name##_float, floats, value) \
     UNARY(name##_double, doubles, value)
 #define COMPLEX(name, value) UNARY(name##_complex, complexes, value)
-#define QUESTION(name, real, of_complex)                                                           \
-    UNARY_TO(name##_float, floats, bools, real)                                                    \
-    UNARY_TO(name##_double, doubles, bools, real)                                                  \
+#define QUESTION(name, real, of_complex) \
+    UNARY_TO(name##_float, floats, bools, real) \
+    UNARY_TO(name##_double, doubles, bools, real) \
     UNARY_TO(name##_complex, complexes, bools, of_complex)
 
 INTEGERS(abs, x < 0 ? negative(x) : x)
@@ -62,8 +62,8 @@ INTEGERS(sign, (x > 0) - (x < 0))
 FLOATING(sign, (x > 0) - (x < 0))
 
 INTEGERS(square, squared(x))
-FLOATING(square, x * x)
-COMPLEX(square, x * x)
+FLOATING(square, x *x)
+COMPLEX(square, x *x)
 
 // Powers to a number that have a shorter way.
 FLOATING(cube, x * x * x)

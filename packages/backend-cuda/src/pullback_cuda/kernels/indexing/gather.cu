@@ -44,7 +44,7 @@ DEVICE void take(const take_arguments &args) {
         take_some<Word, INDEX_ARRAYS>(args);
 }
 
-#define TAKE(BYTES)                                                                                \
+#define TAKE(BYTES) \
     KERNEL(take_##BYTES, take_arguments) { take<word_of<BYTES>::type>(args); }
 TAKE(1)
 TAKE(2)

@@ -136,7 +136,7 @@ DEVICE void add(const put_arguments &args) {
     }
 }
 
-#define PUT(BYTES)                                                                                 \
+#define PUT(BYTES) \
     KERNEL(put_##BYTES, put_arguments) { put<word_of<BYTES>::type>(args); }
 PUT(1)
 PUT(2)

@@ -52,31 +52,36 @@ typedef struct {
 
 /* Rows of near elements that go to the far places of their keys. */
 typedef struct {
-    int64_t count;      /* positions */
-    int64_t nowhere;    /* the key of what goes nowhere */
-    int64_t scale;      /* the far offset of a key is key * scale + base */
+    int64_t count;   /* positions */
+    int64_t nowhere; /* the key of what goes nowhere */
+    int64_t scale;   /* the far offset of a key is key * scale + base */
     int64_t base;
     const void *keys;
     const void *order;  /* positions in the order of their keys; NULL: as they are numbered */
     const void *winner; /* 1 + the position that may write to a key; NULL: all may */
     void *near_data;
     void *far_data;
-    void *partial;      /* sums of pieces of long runs of equal keys, a row each */
-    int32_t wide;       /* keys, order and winner have 64 bits, else 32 */
-    int32_t mode;       /* of enum combine_mode */
-    int32_t stage;      /* 1: runs and their pieces; 2: the pieces of a run */
-    int32_t narrow;     /* whether count * row.total is below 2^31 */
-    place_dims where;   /* positions */
+    void *partial;    /* sums of pieces of long runs of equal keys, a row each */
+    int32_t wide;     /* keys, order and winner have 64 bits, else 32 */
+    int32_t mode;     /* of enum combine_mode */
+    int32_t stage;    /* 1: runs and their pieces; 2: the pieces of a run */
+    int32_t narrow;   /* whether count * row.total is below 2^31 */
+    place_dims where; /* positions */
     int64_t near_steps[PLACE_DIMS];
-    place_dims row;     /* elements of a row */
+    place_dims row; /* elements of a row */
     place_divider row_total;
     int64_t row_near[PLACE_DIMS];
     int64_t row_far[PLACE_DIMS];
 } put_arguments;
 
 /* As the parameter of scatter_reduce, and more. */
-enum combine_mode { COMBINE_PRODUCT = 0, COMBINE_LARGER = 1, COMBINE_SMALLER = 2, COMBINE_SUM = 3,
-                    COMBINE_LAST = 4 };
+enum combine_mode {
+    COMBINE_PRODUCT = 0,
+    COMBINE_LARGER = 1,
+    COMBINE_SMALLER = 2,
+    COMBINE_SUM = 3,
+    COMBINE_LAST = 4
+};
 
 /* Equal keys from whose first one on a thread adds one after the other; longer runs are cut. */
 #define COMBINE_PIECE 512

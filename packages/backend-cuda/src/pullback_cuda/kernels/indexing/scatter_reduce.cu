@@ -128,8 +128,8 @@ struct run_combiner {
     DEVICE void second_stage(int64_t piece, int64_t element) const {
         const int64_t turn = piece * COMBINE_PIECE, key = key_at(turn);
         int64_t near_at, far_at;
-        if (key == args.nowhere || !is_later_piece(turn, key)
-            || (turn >= 3 * COMBINE_PIECE && key_at(turn - 2 * COMBINE_PIECE - 1) == key))
+        if (key == args.nowhere || !is_later_piece(turn, key) ||
+            (turn >= 3 * COMBINE_PIECE && key_at(turn - 2 * COMBINE_PIECE - 1) == key))
             return;
         row_offsets(args, element, near_at, far_at);
         T *const target = far_data + far_at + key * args.scale + args.base;
@@ -143,8 +143,8 @@ struct run_combiner {
 template <class T>
 DEVICE void combine(const put_arguments &args) {
     const run_combiner<T> combiner(args);
-    const int64_t turns = args.stage == 1 ? args.count
-                                          : (args.count + COMBINE_PIECE - 1) / COMBINE_PIECE;
+    const int64_t turns =
+        args.stage == 1 ? args.count : (args.count + COMBINE_PIECE - 1) / COMBINE_PIECE;
     for (int64_t number = thread_number(); number < turns * args.row.total;
          number += thread_count()) {
         int64_t turn, element;
@@ -156,6 +156,6 @@ DEVICE void combine(const put_arguments &args) {
     }
 }
 
-#define COMBINE(name, T)                                                                           \
+#define COMBINE(name, T) \
     KERNEL(combine_##name, put_arguments) { combine<T>(args); }
 FOR_ALL(COMBINE)

@@ -45,8 +45,8 @@ DEVICE void product(const product_arguments &args) {
             __syncthreads();
         }
         if (i < args.rows && j < args.columns)
-            static_cast<T *>(args.out)[batch * args.out_strides[0] + i * args.out_strides[1]
-                                       + j * args.out_strides[2]] = (T)sum;
+            static_cast<T *>(args.out)[batch * args.out_strides[0] + i * args.out_strides[1] +
+                                       j * args.out_strides[2]] = (T)sum;
     }
 }
 
@@ -78,15 +78,15 @@ DEVICE void pack(const pack_arguments &args) {
         if (i + r < args.shape[1] && j + c < args.shape[2])
             tiles[r][c] = from == nullptr
                               ? cast<T, float>::of(args.fill)
-                              : from[batch * args.from_strides[0] + (i + r) * args.from_strides[1]
-                                     + (j + c) * args.from_strides[2]];
+                              : from[batch * args.from_strides[0] + (i + r) * args.from_strides[1] +
+                                     (j + c) * args.from_strides[2]];
         __syncthreads();
         r = write_down ? column : row;
         c = write_down ? row : column;
         bool lost = args.info != nullptr && args.info[batch] != 0;
         if (i + r < args.shape[1] && j + c < args.shape[2])
-            to[batch * args.to_strides[0] + (i + r) * args.to_strides[1]
-               + (j + c) * args.to_strides[2]] = lost ? not_a_number<T>() : tiles[r][c];
+            to[batch * args.to_strides[0] + (i + r) * args.to_strides[1] +
+               (j + c) * args.to_strides[2]] = lost ? not_a_number<T>() : tiles[r][c];
         __syncthreads();
     }
 }

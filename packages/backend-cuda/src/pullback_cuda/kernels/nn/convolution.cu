@@ -33,8 +33,8 @@ struct conv_block {
         }
         group = number;
         left = static_cast<const T *>(args.left);
-        right = static_cast<const T *>(args.right)
-                + group * (reads_windows ? args.o * args.count : args.c * args.size);
+        right = static_cast<const T *>(args.right) +
+                group * (reads_windows ? args.o * args.count : args.c * args.size);
         rows = reads_windows ? args.c : args.o;
         if (args.kind == CONV_WEIGHT) {
             left += group * args.o * args.count;
@@ -67,8 +67,8 @@ struct conv_block {
             at_right = image * args.groups * args.c * args.size + flat(at);
             return;
         }
-        const int64_t channel = split3(number, lines[0].taps, lines[1].taps, lines[2].taps,
-                                       args.narrow, at);
+        const int64_t channel =
+            split3(number, lines[0].taps, lines[1].taps, lines[2].taps, args.narrow, at);
         int64_t place = 0;
         for (int d = 0; d < CONV_RANK; d++) {
             place = place * args.sides[d].kernel + lines[d].place + at[d] * lines[d].place_jump;
@@ -88,9 +88,8 @@ struct conv_block {
     DEVICE void find_column(const conv_arguments &args, int64_t number, int64_t &at_right,
                             int64_t (&at)[CONV_RANK], int64_t &at_out) const {
         if (args.kind == CONV_WEIGHT) {
-            const int64_t channel
-                = split3(number, args.sides[0].kernel, args.sides[1].kernel, args.sides[2].kernel,
-                         args.narrow, at);
+            const int64_t channel = split3(number, args.sides[0].kernel, args.sides[1].kernel,
+                                           args.sides[2].kernel, args.narrow, at);
             for (int d = 0; d < CONV_RANK; d++)
                 at[d] *= args.sides[d].dilation;
             at_right = channel * args.size + flat(at);
@@ -98,17 +97,17 @@ struct conv_block {
             return;
         }
         const bool adjoint = args.kind == CONV_ADJOINT;
-        const int64_t image = split3(number, lines[0].number, lines[1].number, lines[2].number,
-                                     args.narrow, at);
+        const int64_t image =
+            split3(number, lines[0].number, lines[1].number, lines[2].number, args.narrow, at);
         at_out = 0;
         for (int d = 0; d < CONV_RANK; d++) {
-            at_out = at_out * (adjoint ? args.sides[d].size : args.sides[d].count) + lines[d].out
-                     + at[d] * lines[d].out_jump;
+            at_out = at_out * (adjoint ? args.sides[d].size : args.sides[d].count) + lines[d].out +
+                     at[d] * lines[d].out_jump;
             at[d] = lines[d].start + at[d] * lines[d].jump;
         }
         at_out += (image * args.groups + group) * rows * out_step;
-        at_right = image * args.groups * (adjoint ? args.o * args.count : args.c * args.size)
-                   + flat(at);
+        at_right =
+            image * args.groups * (adjoint ? args.o * args.count : args.c * args.size) + flat(at);
     }
 
     // The sum of a row's and a column's products without those outside of the input, which are not
@@ -176,9 +175,9 @@ struct conv_tile {
     memory &shared;
     const T *left, *right; // of this thread's first row, and of its column unless ALONG
     int64_t left_step;
-    int rows_left;         // from this thread's first row on
+    int rows_left; // from this thread's first row on
     int bounds[CONV_RANK];
-    conv_place column;     // unless ALONG
+    conv_place column; // unless ALONG
     T loaded_left[LOADS], loaded_right[LOADS];
     bool is_infinite;
 
@@ -191,8 +190,8 @@ struct conv_tile {
             int64_t at[CONV_RANK] = {NOWHERE, NOWHERE, NOWHERE}, offset = 0, at_out = 0;
             if (shared.first_column + i < block.columns)
                 block.find_column(args, shared.first_column + i, offset, at, at_out);
-            shared.columns[i] = make_int4((int)at[0], (int)at[1], (int)at[2],
-                                          ALONG ? (int)offset : 0);
+            shared.columns[i] =
+                make_int4((int)at[0], (int)at[1], (int)at[2], ALONG ? (int)offset : 0);
             shared.columns_far[i] = ALONG ? 0 : offset;
             shared.columns_out[i] = at_out;
         }
@@ -208,8 +207,8 @@ struct conv_tile {
         if (number < shared.last)
             shared.block.find_summand(args, number, at_left, offset, at);
         shared.summands_left[buffer][i] = at_left;
-        shared.summands[buffer][i] = make_int4((int)at[0], (int)at[1], (int)at[2],
-                                               ALONG ? 0 : (int)offset);
+        shared.summands[buffer][i] =
+            make_int4((int)at[0], (int)at[1], (int)at[2], ALONG ? 0 : (int)offset);
         shared.summands_far[buffer][i] = ALONG ? offset : 0;
     }
 
@@ -243,8 +242,8 @@ struct conv_tile {
         }
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            const conv_place other = ALONG ? shared.columns[right_column(i)]
-                                           : shared.summands[buffer][right_summand(i)];
+            const conv_place other =
+                ALONG ? shared.columns[right_column(i)] : shared.summands[buffer][right_summand(i)];
             bool is_inside = true;
 #pragma unroll
             for (int d = 0; d < CONV_RANK; d++)
@@ -264,8 +263,8 @@ struct conv_tile {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             is_infinite |= loaded_left[i] - loaded_left[i] != 0;
-            shared.left[buffer][threadIdx.x % DEPTH][threadIdx.x / DEPTH + i * APART]
-                = loaded_left[i];
+            shared.left[buffer][threadIdx.x % DEPTH][threadIdx.x / DEPTH + i * APART] =
+                loaded_left[i];
             shared.right[buffer][right_summand(i)][right_column(i)] = loaded_right[i];
         }
     }
@@ -282,8 +281,8 @@ struct conv_tile {
             four<T> a[EACH / 4], b[EACH / 4];
 #pragma unroll
             for (int i = 0; i < EACH / 4; i++) {
-                a[i] = *reinterpret_cast<const four<T> *>(
-                    &shared.left[buffer][k][place_of(y, 4 * i)]);
+                a[i] =
+                    *reinterpret_cast<const four<T> *>(&shared.left[buffer][k][place_of(y, 4 * i)]);
                 b[i] = *reinterpret_cast<const four<T> *>(
                     &shared.right[buffer][k][place_of(x, 4 * i)]);
             }
@@ -325,8 +324,8 @@ struct conv_tile {
             T *const place = out + row * block.out_step + shared.columns_out[n];
             if (*place != *place)
                 *place = block.sum_inside(args, row, shared.first_column + n, shared.first,
-                                          shared.last)
-                         + (bias == nullptr ? 0 : bias[block.group * block.rows + row]);
+                                          shared.last) +
+                         (bias == nullptr ? 0 : bias[block.group * block.rows + row]);
         }
     }
 };
@@ -358,8 +357,8 @@ DEVICE bool begin_block(const conv_arguments &args, conv_shared<T, TILE, DEPTH> 
         shared.first_row = at[0] * TILE;
         shared.first_column = at[1] * TILE;
         shared.first = split * args.chunk;
-        shared.last = shared.first + args.chunk < block.summands ? shared.first + args.chunk
-                                                                 : block.summands;
+        shared.last =
+            shared.first + args.chunk < block.summands ? shared.first + args.chunk : block.summands;
         shared.is_infinite = 0;
     }
     __syncthreads();
@@ -397,9 +396,8 @@ DEVICE void make_tile(const conv_arguments &args) {
         }
         __syncthreads();
     }
-    T *const out = args.partial == nullptr
-                       ? static_cast<T *>(args.out)
-                       : static_cast<T *>(args.partial) + split * args.elements;
+    T *const out = args.partial == nullptr ? static_cast<T *>(args.out)
+                                           : static_cast<T *>(args.partial) + split * args.elements;
     const T *const bias = args.partial == nullptr ? static_cast<const T *>(args.bias) : nullptr;
     tile.write(out, bias, sums);
     if (args.kind != CONV_ADJOINT)
@@ -423,4 +421,3 @@ KERNEL(conv_backward_weight_small_f32, conv_arguments) {
 KERNEL(conv_backward_weight_small_f64, conv_arguments) {
     make_tile<double, CONV_SMALL, SMALL_DEPTH, true>(args);
 }
-

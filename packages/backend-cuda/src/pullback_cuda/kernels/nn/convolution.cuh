@@ -14,8 +14,8 @@ DEVICE Index divide(Index number, Index by, bool narrow) {
 template <class Index>
 struct conv_line {
     Index start, jump, tap_jump, bound;
-    Index number;           // of outputs
-    Index out, out_jump;    // the place of output j is out + j * out_jump
+    Index number;        // of outputs
+    Index out, out_jump; // the place of output j is out + j * out_jump
     Index taps;
     Index place, place_jump; // the place in the kernel of tap t is place + t * place_jump
 

@@ -22,15 +22,15 @@ enum conv_kind { CONV_FORWARD = 0, CONV_ADJOINT = 1, CONV_WEIGHT = 2 };
 
 /* One dim: window i begins at i * stride - padding. */
 typedef struct {
-    int64_t size;     /* of the image */
-    int64_t count;    /* windows */
+    int64_t size;  /* of the image */
+    int64_t count; /* windows */
     int64_t kernel;
     int64_t stride;
     int64_t padding;
     int64_t dilation;
-    int64_t common;   /* the greatest common divisor of stride and dilation */
-    int64_t inverse;  /* of dilation / common modulo stride / common */
-    int64_t phases;   /* of the image's elements, by their remainder modulo the stride */
+    int64_t common;  /* the greatest common divisor of stride and dilation */
+    int64_t inverse; /* of dilation / common modulo stride / common */
+    int64_t phases;  /* of the image's elements, by their remainder modulo the stride */
 } conv_side;
 
 typedef struct {
@@ -38,21 +38,21 @@ typedef struct {
     const void *right; /* image, or for conv_backward_input windows */
     const void *bias;  /* of what comes out, or NULL */
     void *out;
-    void *partial;     /* sums of each split, laid out as `out`, or NULL */
-    int64_t elements;  /* of out */
+    void *partial;    /* sums of each split, laid out as `out`, or NULL */
+    int64_t elements; /* of out */
     int64_t images;
     int64_t groups;
-    int64_t c;         /* channels of a group of the image */
-    int64_t o;         /* and of windows */
-    int64_t size;      /* elements of a channel of the image */
-    int64_t count;     /* windows of a channel */
-    int64_t kernel;    /* places in the kernel */
+    int64_t c;      /* channels of a group of the image */
+    int64_t o;      /* and of windows */
+    int64_t size;   /* elements of a channel of the image */
+    int64_t count;  /* windows of a channel */
+    int64_t kernel; /* places in the kernel */
     int64_t row_tiles;
     int64_t column_tiles; /* of the phase with the most columns */
     int64_t splits;
-    int64_t chunk;     /* summands of a split, of the phase with the most */
-    int32_t kind;      /* of enum conv_kind */
-    int32_t narrow;    /* whether all numbers of rows, columns and summands are below 2^31 */
+    int64_t chunk;  /* summands of a split, of the phase with the most */
+    int32_t kind;   /* of enum conv_kind */
+    int32_t narrow; /* whether all numbers of rows, columns and summands are below 2^31 */
     conv_side sides[CONV_RANK];
     place_divider out_channels; /* of all groups, for conv and conv_backward_input */
     place_divider out_rows;     /* of a group */

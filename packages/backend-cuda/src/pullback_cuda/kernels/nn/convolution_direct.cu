@@ -33,10 +33,10 @@ DEVICE void sum_taps(const conv_arguments &args) {
         const int64_t channel = rest - image * args.out_channels.size;
         const int64_t group = quotient(channel, args.out_rows, narrow);
         const int64_t row = channel - group * args.out_rows.size;
-        const T *right = static_cast<const T *>(args.right)
-                         + (image * args.groups + group) * channels * channel_size;
-        const T *left = static_cast<const T *>(args.left)
-                        + (group * args.o * args.c + (adjoint ? row : row * args.c)) * args.kernel;
+        const T *right = static_cast<const T *>(args.right) +
+                         (image * args.groups + group) * channels * channel_size;
+        const T *left = static_cast<const T *>(args.left) +
+                        (group * args.o * args.c + (adjoint ? row : row * args.c)) * args.kernel;
         T total = 0;
         for (Index c = 0; c < channels; c++) {
             for (Index i = 0; i < lines[0].taps; i++) {
@@ -44,20 +44,20 @@ DEVICE void sum_taps(const conv_arguments &args) {
                 const Index place0 = lines[0].place + i * lines[0].place_jump;
                 for (Index j = 0; j < lines[1].taps; j++) {
                     const Index y = begin[1] + j * lines[1].tap_jump;
-                    const Index place1 = place0 * (Index)args.sides[1].kernel + lines[1].place
-                                         + j * lines[1].place_jump;
+                    const Index place1 = place0 * (Index)args.sides[1].kernel + lines[1].place +
+                                         j * lines[1].place_jump;
                     const T *const weights = left + (int64_t)place1 * args.sides[2].kernel;
-                    const bool is_line = x >= 0 && x < lines[0].bound && y >= 0
-                                         && y < lines[1].bound;
-                    const T *const line
-                        = right + ((int64_t)x * lines[1].bound + y) * lines[2].bound;
+                    const bool is_line =
+                        x >= 0 && x < lines[0].bound && y >= 0 && y < lines[1].bound;
+                    const T *const line =
+                        right + ((int64_t)x * lines[1].bound + y) * lines[2].bound;
                     for (Index k = 0; k < lines[2].taps; k++) {
                         const Index z = begin[2] + k * lines[2].tap_jump;
                         const bool is_inside = is_line && z >= 0 && z < lines[2].bound;
                         // Padding is multiplied as zeros are; windows that are not there are not.
                         if (is_inside || !adjoint)
-                            total += weights[lines[2].place + k * lines[2].place_jump]
-                                     * (is_inside ? line[z] : 0);
+                            total += weights[lines[2].place + k * lines[2].place_jump] *
+                                     (is_inside ? line[z] : 0);
                     }
                 }
             }
@@ -90,18 +90,19 @@ DEVICE void sum_windows(const conv_arguments &args, int64_t task, T *sums) {
         int64_t offset = 0;
         bool is_inside = true;
         for (int d = 0; d < CONV_RANK; d++) {
-            const int64_t x = at[d] * args.sides[d].stride - args.sides[d].padding
-                              + place[d] * args.sides[d].dilation;
+            const int64_t x = at[d] * args.sides[d].stride - args.sides[d].padding +
+                              place[d] * args.sides[d].dilation;
             is_inside = is_inside && x >= 0 && x < args.sides[d].size;
             offset = offset * args.sides[d].size + x;
         }
-        const T factor = is_inside ? static_cast<const T *>(args.right)[(
-                                         image * args.groups * args.c + channel)
-                                             * args.size + offset]
-                                   : 0;
+        const T factor =
+            is_inside
+                ? static_cast<const T *>(
+                      args.right)[(image * args.groups * args.c + channel) * args.size + offset]
+                : 0;
         total += static_cast<const T *>(
-                     args.left)[(image * (args.groups * args.o - 1) + row) * args.count + number]
-                 * factor;
+                     args.left)[(image * (args.groups * args.o - 1) + row) * args.count + number] *
+                 factor;
     }
     for (int step = 16; step > 0; step /= 2)
         total += __shfl_xor_sync(WHOLE_WARP, total, step);

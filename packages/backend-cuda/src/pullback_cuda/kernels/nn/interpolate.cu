@@ -68,8 +68,8 @@ DEVICE void spread_taps(const interpolate_arguments &args) {
     }
 }
 
-#define RESAMPLE(name, T)                                                                          \
-    KERNEL(interpolate_##name, interpolate_arguments) { sum_taps<T>(args); }                       \
+#define RESAMPLE(name, T) \
+    KERNEL(interpolate_##name, interpolate_arguments) { sum_taps<T>(args); } \
     KERNEL(interpolate_backward_##name, interpolate_arguments) { spread_taps<T>(args); }
 RESAMPLE(f32, float)
 RESAMPLE(f64, double)

@@ -14,11 +14,11 @@ typedef struct {
     void *failure;
     int64_t taps;
     int64_t places;
-    int64_t size;           /* of the dim that the indices are for */
+    int64_t size; /* of the dim that the indices are for */
     int64_t inner;
-    int32_t dim;            /* its number, for messages */
-    int32_t wide;           /* keys, order and starts have 64 bits, else 32 */
-    place_dims where;       /* outer, along, inner: of what comes out */
+    int32_t dim;      /* its number, for messages */
+    int32_t wide;     /* keys, order and starts have 64 bits, else 32 */
+    place_dims where; /* outer, along, inner: of what comes out */
 } interpolate_arguments;
 
 #endif

@@ -125,9 +125,9 @@ DEVICE void spread(const pb_nll &args) {
     }
 }
 
-#define LIKELIHOODS(name, T)                                                                       \
-    KERNEL(nll_pick_##name, pb_nll) { pick<T>(args); }                                             \
-    KERNEL(nll_add_##name, pb_nll) { add_up<T>(args); }                                            \
+#define LIKELIHOODS(name, T) \
+    KERNEL(nll_pick_##name, pb_nll) { pick<T>(args); } \
+    KERNEL(nll_add_##name, pb_nll) { add_up<T>(args); } \
     KERNEL(nll_spread_##name, pb_nll) { spread<T>(args); }
 LIKELIHOODS(f32, float)
 LIKELIHOODS(f64, double)

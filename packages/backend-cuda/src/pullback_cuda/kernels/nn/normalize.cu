@@ -12,7 +12,7 @@
 struct row_place {
     int64_t row;
     int64_t group;
-    int64_t statistics;  // where its mean and scale are
+    int64_t statistics; // where its mean and scale are
     bool exists;
 };
 
@@ -30,14 +30,14 @@ DEVICE row_place place_row(const pb_normal &args, const lane_grid &grid) {
 struct row_range {
     int64_t start;
     int64_t end;
-    bool keeps;  // they lie in registers from first to last
+    bool keeps; // they lie in registers from first to last
 };
 
 template <int ITEMS>
 DEVICE row_range range_of(const pb_normal &args, bool exists) {
     const int64_t start = blockIdx.y * args.chunk;
     int64_t end = blockIdx.y + 1 == gridDim.y ? args.length : start + args.chunk;
-    end = exists ? end : start;  // a thread without a row has no elements
+    end = exists ? end : start; // a thread without a row has no elements
     return {start, end, end - start <= (int64_t)ITEMS << args.lanes};
 }
 
@@ -72,12 +72,14 @@ DEVICE void scale_items(const pb_normal &args, channel_values<T> values, const l
             if (has_weight) {
                 pack<T, PACK> weight = load_pack<PACK>(values.weight + at);
 #pragma unroll
-                for (int j = 0; j < PACK; j++) items[i + j] *= weight.of[j];
+                for (int j = 0; j < PACK; j++)
+                    items[i + j] *= weight.of[j];
             }
             if (has_bias) {
                 pack<T, PACK> bias = load_pack<PACK>(values.bias + at);
 #pragma unroll
-                for (int j = 0; j < PACK; j++) items[i + j] += bias.of[j];
+                for (int j = 0; j < PACK; j++)
+                    items[i + j] += bias.of[j];
             }
             continue;
         }
@@ -104,8 +106,7 @@ DEVICE channel_values<T> channels_of(const pb_normal &args, int64_t group) {
 }
 
 template <int ITEMS, class T>
-DEVICE void load_row(const T *row, int64_t first, int64_t end, line_part &part,
-                     T (&items)[ITEMS]) {
+DEVICE void load_row(const T *row, int64_t first, int64_t end, line_part &part, T (&items)[ITEMS]) {
     part.left = (int)(end - first < INT32_MAX ? end - first : INT32_MAX);
     load_items<ITEMS>(row + first, part, items, (T)0);
 }
@@ -118,7 +119,8 @@ DEVICE moments moments_of(const T (&items)[ITEMS], const line_part &part) {
     constexpr int PACK = packing<T>::size;
     int count = 0;
 #pragma unroll
-    for (int i = 0; i < ITEMS; i++) count += item_number<PACK>(part, i) < part.left;
+    for (int i = 0; i < ITEMS; i++)
+        count += item_number<PACK>(part, i) < part.left;
     if (count == 0)
         return {0, 0, 0};
     const T sum = add_in_pairs(items), mean = sum / count;
@@ -129,7 +131,7 @@ DEVICE moments moments_of(const T (&items)[ITEMS], const line_part &part) {
         off_squares[i] = off[i] * off[i];
     }
     const double off_sum = add_in_pairs(off), exact = (double)mean * count + off_sum;
-    return {(double)count, exact == exact ? exact : sum,  // an infinite sum stays infinite
+    return {(double)count, exact == exact ? exact : sum, // an infinite sum stays infinite
             add_in_pairs(off_squares) - off_sum * off_sum / count};
 }
 
@@ -282,7 +284,8 @@ DEVICE void slope(const pb_normal &args) {
             if (pass == 0) {
                 T terms[ITEMS];
 #pragma unroll
-                for (int i = 0; i < ITEMS; i++) terms[i] = slopes[i] * off[i];
+                for (int i = 0; i < ITEMS; i++)
+                    terms[i] = slopes[i] * off[i];
                 sums = sums + pair{add_in_pairs(slopes), add_in_pairs(terms) * (double)row.scale};
                 continue;
             }
@@ -376,11 +379,11 @@ DEVICE void share_groups(const pb_normal_sums &args) {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#define NORMALIZES(name, T)                                                                        \
-    BUSY_KERNEL(standardize_##name, pb_normal, 3) { standardize<T>(args); }                        \
-    BUSY_KERNEL(normal_slope_##name, pb_normal, sizeof(T) < 8 ? 3 : 2) { slope<T>(args); }         \
-    KERNEL(normal_columns_##name, pb_normal_sums) { sum_columns<T>(args); }                        \
-    KERNEL(normal_join_##name, pb_normal_sums) { join_columns<T>(args); }                          \
+#define NORMALIZES(name, T) \
+    BUSY_KERNEL(standardize_##name, pb_normal, 3) { standardize<T>(args); } \
+    BUSY_KERNEL(normal_slope_##name, pb_normal, sizeof(T) < 8 ? 3 : 2) { slope<T>(args); } \
+    KERNEL(normal_columns_##name, pb_normal_sums) { sum_columns<T>(args); } \
+    KERNEL(normal_join_##name, pb_normal_sums) { join_columns<T>(args); } \
     KERNEL(normal_shares_##name, pb_normal_sums) { share_groups<T>(args); }
 NORMALIZES(f32, float)
 NORMALIZES(f64, double)

@@ -14,22 +14,22 @@ enum normal_phase { ROWS_WHOLE = 0, ROWS_FIND = 1, ROWS_WRITE = 2, ROWS_GIVEN = 
 typedef struct pb_normal {
     const void *source;
     const void *grad;
-    const void *mean;      /* given */
+    const void *mean; /* given */
     const void *scale;
-    const void *weight;    /* NULL: all 1 */
-    const void *bias;      /* NULL: all 0 */
+    const void *weight; /* NULL: all 1 */
+    const void *bias;   /* NULL: all 0 */
     void *out;
-    void *means;           /* found */
+    void *means; /* found */
     void *variances;
-    void *partial;         /* what every chunk of every row contributes */
-    const void *shares;    /* of the groups, where samples share their statistics */
+    void *partial;      /* what every chunk of every row contributes */
+    const void *shares; /* of the groups, where samples share their statistics */
     int64_t rows;
-    int64_t length;        /* of a row */
-    int64_t chunk;         /* elements of a row that a block has, below 2^31 */
+    int64_t length; /* of a row */
+    int64_t chunk;  /* elements of a row that a block has, below 2^31 */
     int64_t chunks;
-    pb_axis groups;        /* only the size */
+    pb_axis groups; /* only the size */
     pb_axis inner;
-    int64_t mean_stride;   /* from sample to sample: 0 if they share their statistics */
+    int64_t mean_stride;       /* from sample to sample: 0 if they share their statistics */
     int64_t weight_strides[2]; /* of groups and channels */
     int64_t bias_strides[2];
     double eps;
@@ -50,18 +50,18 @@ typedef struct pb_normal_sums {
     const void *weight;
     void *weight_out;
     void *bias_out;
-    void *partial;       /* a pair of sums of every chunk of every column */
-    void *shares;        /* a pair of every group */
+    void *partial; /* a pair of sums of every chunk of every column */
+    void *shares;  /* a pair of every group */
     int64_t columns;
-    int64_t length;      /* elements of a column */
-    int64_t chunk;       /* below 2^31 */
+    int64_t length; /* elements of a column */
+    int64_t chunk;  /* below 2^31 */
     int64_t chunks;
     int64_t samples;
-    pb_axis channels;    /* only the size */
+    pb_axis channels; /* only the size */
     pb_axis inner;
     int64_t mean_stride;
     int64_t weight_strides[2];
-    int32_t lanes;       /* as powers of two */
+    int32_t lanes; /* as powers of two */
     int32_t slots;
     int32_t strided;
 } pb_normal_sums;

@@ -98,8 +98,8 @@ DEVICE void walk_window(const windows_arguments &args, const window_range &range
         const int64_t line = i / count[2], row = line / count[1];
         const int64_t x = range.first[0] + row * s[0].dilation;
         const int64_t y = range.first[1] + (line - row * count[1]) * s[1].dilation;
-        take((x * s[1].size + y) * s[2].size + range.first[2]
-             + (i - line * count[2]) * s[2].dilation);
+        take((x * s[1].size + y) * s[2].size + range.first[2] +
+             (i - line * count[2]) * s[2].dilation);
     }
 }
 
@@ -133,23 +133,22 @@ DEVICE void find_largest(const windows_arguments &args) {
                 best = {value, place};
         });
         for (int step = args.large ? 16 : 0; step > 0; step /= 2) {
-            const largest<T> other = {__shfl_xor_sync(WHOLE_WARP, best.value, step),
-                                      (int64_t)__shfl_xor_sync(WHOLE_WARP, (long long)best.place,
-                                                               step)};
+            const largest<T> other = {
+                __shfl_xor_sync(WHOLE_WARP, best.value, step),
+                (int64_t)__shfl_xor_sync(WHOLE_WARP, (long long)best.place, step)};
             const bool is_later = other.place > best.place;
-            if (other.place >= 0
-                && (is_later ? best.place < 0 || best.yields_to(other.value)
-                             : !other.yields_to(best.value)))
+            if (other.place >= 0 && (is_later ? best.place < 0 || best.yields_to(other.value)
+                                              : !other.yields_to(best.value)))
                 best = other;
         }
         if (args.large && threadIdx.x % 32 != 0)
             continue;
         static_cast<T *>(args.out)[number] = best.value;
-        args.places[number] = best.place >= 0 ? best.place
-                                              : (range.first[0] * args.sides[1].size
-                                                 + range.first[1])
-                                                        * args.sides[2].size
-                                                    + range.first[2];
+        args.places[number] =
+            best.place >= 0
+                ? best.place
+                : (range.first[0] * args.sides[1].size + range.first[1]) * args.sides[2].size +
+                      range.first[2];
     }
 }
 
@@ -191,8 +190,7 @@ DEVICE void spread_mean(const windows_arguments &args) {
         for (int64_t i = range.first[0]; i < range.last[0]; i++)
             for (int64_t j = range.first[1]; j < range.last[1]; j++) {
                 const double share = share_of(args, 0, i) * share_of(args, 1, j);
-                const T *const line
-                    = windows + (i * args.sides[1].count + j) * args.sides[2].count;
+                const T *const line = windows + (i * args.sides[1].count + j) * args.sides[2].count;
                 for (int64_t k = range.first[2]; k < range.last[2]; k++)
                     total += line[k] / divisor_of<T>(args, share, k);
             }
@@ -200,9 +198,9 @@ DEVICE void spread_mean(const windows_arguments &args) {
     }
 }
 
-#define WINDOWS(name, T)                                                                           \
-    KERNEL(max_pool_##name, windows_arguments) { find_largest<T>(args); }                          \
-    KERNEL(avg_pool_##name, windows_arguments) { find_mean<T>(args); }                             \
+#define WINDOWS(name, T) \
+    KERNEL(max_pool_##name, windows_arguments) { find_largest<T>(args); } \
+    KERNEL(avg_pool_##name, windows_arguments) { find_mean<T>(args); } \
     KERNEL(avg_pool_backward_##name, windows_arguments) { spread_mean<T>(args); }
 WINDOWS(f32, float)
 WINDOWS(f64, double)

@@ -40,7 +40,8 @@ struct forward_lines {
     static DEVICE void take(found &s, const value (&items)[INPUTS][ITEMS], int) {
         value peak = s.peak, powers[ITEMS];
 #pragma unroll
-        for (int i = 0; i < ITEMS; i++) peak = items[0][i] > peak ? items[0][i] : peak;
+        for (int i = 0; i < ITEMS; i++)
+            peak = items[0][i] > peak ? items[0][i] : peak;
         const value shift = shift_of(peak);
         // Peaks are counted, so that small powers keep their digits, which are those of the
         // logarithm where the sum is hardly more than 1.
@@ -86,7 +87,8 @@ struct forward_lines {
                 items[0][i] = exponential(items[0][i] - s.peak) * prepared;
         } else {
 #pragma unroll
-            for (int i = 0; i < ITEMS; i++) items[0][i] = items[0][i] - s.peak - prepared;
+            for (int i = 0; i < ITEMS; i++)
+                items[0][i] = items[0][i] - s.peak - prepared;
         }
     }
 };
@@ -133,8 +135,7 @@ struct backward_lines {
 
 template <class Op>
 DEVICE void load_inputs(const pb_softmax &args, const offsets<3> &at, int64_t first,
-                        line_part &part,
-                        typename Op::value (&items)[Op::INPUTS][Op::ITEMS]) {
+                        line_part &part, typename Op::value (&items)[Op::INPUTS][Op::ITEMS]) {
 #pragma unroll
     for (int k = 0; k < Op::INPUTS; k++) {
         part.stride = args.strides[k + 1];
@@ -155,7 +156,7 @@ DEVICE void run_lines(const pb_softmax &args) {
     const offsets<3> at = locate<3>(args.line, args.axes, exists ? (uint32_t)line : 0);
     const int64_t start = blockIdx.y * args.chunk, step = (int64_t)Op::ITEMS << args.lanes;
     int64_t end = blockIdx.y + 1 == gridDim.y ? args.length : start + args.chunk;
-    end = exists ? end : start;  // a thread without a line has no elements
+    end = exists ? end : start; // a thread without a line has no elements
     line_part part = {grid.lane(), 1 << args.lanes, 0, 0, args.packed != 0};
     found *partial = static_cast<found *>(args.partial) + line;
     const bool finds = args.phase != LINES_WRITE;
@@ -197,20 +198,20 @@ DEVICE void run_lines(const pb_softmax &args) {
             }
             Op::write(s, prepared, args.result, items);
             part.stride = args.strides[0];
-            store_items<Op::ITEMS>(
-                static_cast<stored *>(args.data[0]) + at.of[0] + first * part.stride, part,
-                items[0]);
+            store_items<Op::ITEMS>(static_cast<stored *>(args.data[0]) + at.of[0] +
+                                       first * part.stride,
+                                   part, items[0]);
         }
     }
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#define SOFTMAX(name, T)                                                                           \
-    BUSY_KERNEL(softmax_##name, pb_softmax, sizeof(T) < 8 ? 4 : 3) {                               \
-        run_lines<forward_lines<T>>(args);                                                         \
-    }                                                                                              \
-    BUSY_KERNEL(softmax_backward_##name, pb_softmax, sizeof(T) < 8 ? 3 : 2) {                      \
-        run_lines<backward_lines<T>>(args);                                                        \
+#define SOFTMAX(name, T) \
+    BUSY_KERNEL(softmax_##name, pb_softmax, sizeof(T) < 8 ? 4 : 3) { \
+        run_lines<forward_lines<T>>(args); \
+    } \
+    BUSY_KERNEL(softmax_backward_##name, pb_softmax, sizeof(T) < 8 ? 3 : 2) { \
+        run_lines<backward_lines<T>>(args); \
     }
 FOR_FLOATING(SOFTMAX)

@@ -17,19 +17,19 @@ enum softmax_result { RESULT_SOFTMAX = 0, RESULT_LOG_SOFTMAX = 1, RESULT_LOGSUME
  * then the inputs. */
 typedef struct pb_softmax {
     void *data[3];
-    void *partial;      /* what every chunk of every line contributes */
-    int64_t lines;      /* below 2^31 */
+    void *partial; /* what every chunk of every line contributes */
+    int64_t lines; /* below 2^31 */
     int64_t length;
-    int64_t chunk;      /* elements of a line that a block has, below 2^31 */
+    int64_t chunk; /* elements of a line that a block has, below 2^31 */
     int64_t chunks;
     int64_t strides[3]; /* along lines */
     int32_t phase;
     int32_t result;
-    int32_t packed;     /* not 0: elements are moved in packs of 16 bytes */
-    int32_t lanes;      /* threads of a line, as a power of two */
-    int32_t slots;      /* likewise lines of a block */
-    int32_t strided;    /* not 0: the lanes of a line are as far apart as there are slots */
-    int32_t axes;       /* at least one */
+    int32_t packed;  /* not 0: elements are moved in packs of 16 bytes */
+    int32_t lanes;   /* threads of a line, as a power of two */
+    int32_t slots;   /* likewise lines of a block */
+    int32_t strided; /* not 0: the lanes of a line are as far apart as there are slots */
+    int32_t axes;    /* at least one */
     pb_axis line[SOFTMAX_AXES];
 } pb_softmax;
 

@@ -24,7 +24,8 @@ struct largest_of : read_in_order<T, Bits, Value> {
     template <int N>
     static DEVICE void take(value &largest, const value (&values)[N], uint32_t) {
 #pragma unroll
-        for (int i = 0; i < N; i++) largest = merge(largest, values[i]);
+        for (int i = 0; i < N; i++)
+            largest = merge(largest, values[i]);
     }
     static DEVICE value close(value largest, uint32_t, int64_t, int64_t) { return largest; }
     static DEVICE void finish(const pb_reduction &args, value largest, int64_t offset) {
@@ -44,7 +45,7 @@ struct placed {
 template <class Value>
 struct numbered {
     Value value;
-    uint32_t number;  // among the elements that the thread took in
+    uint32_t number; // among the elements that the thread took in
 };
 
 template <class T, class Bits, class Value>
@@ -84,7 +85,7 @@ struct place_of_largest : read_in_order<T, Bits, Value> {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#define EXTREMES(name, T, Bits, Value)                                                             \
-    KERNEL(extreme_##name, pb_reduction) { reduce<largest_of<T, Bits, Value>>(args); }             \
+#define EXTREMES(name, T, Bits, Value) \
+    KERNEL(extreme_##name, pb_reduction) { reduce<largest_of<T, Bits, Value>>(args); } \
     KERNEL(arg_extreme_##name, pb_reduction) { reduce<place_of_largest<T, Bits, Value>>(args); }
 FOR_ORDERED(EXTREMES)

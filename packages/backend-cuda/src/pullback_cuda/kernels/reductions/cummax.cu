@@ -29,6 +29,6 @@ struct running_largest : ordered<T, Bits, Value> {
     static DEVICE int64_t place(const accumulator &found) { return found.index; }
 };
 
-#define RUNNING_EXTREMES(name, T, Bits, Value)                                                     \
+#define RUNNING_EXTREMES(name, T, Bits, Value) \
     BUSY_KERNEL(running_extreme_##name, pb_scan, 3) { scan<running_largest<T, Bits, Value>>(args); }
 FOR_ORDERED(RUNNING_EXTREMES)

@@ -26,7 +26,7 @@ struct sum_types {
 };
 template <>
 struct sum_types<int64_t> {
-    typedef uint64_t value;  // wraps around
+    typedef uint64_t value; // wraps around
     typedef uint64_t wide;
 };
 template <class R>
@@ -101,7 +101,8 @@ struct product_of : plain<typename product_types<T>::value> {
     template <int N>
     static DEVICE void take(value &product, const value (&values)[N], uint32_t) {
 #pragma unroll
-        for (int i = 0; i < N; i++) product = product * values[i];
+        for (int i = 0; i < N; i++)
+            product = product * values[i];
     }
     static DEVICE void finish(const pb_reduction &args, value product, int64_t offset) {
         if constexpr (traits<T>::is_integer)
@@ -154,9 +155,9 @@ DEVICE uint32_t nonzeros_of<two_words>::read(two_words element, const pb_reducti
 // The means of parts less the first of these, the pivot, so that their squares keep their digits.
 struct moments_of_parts {
     double pivot;
-    double shifted;          // the sum of these differences, times the elements of their parts
-    double shifted_squares;  // likewise of their squares
-    double squares;          // differences within parts
+    double shifted;         // the sum of these differences, times the elements of their parts
+    double shifted_squares; // likewise of their squares
+    double squares;         // differences within parts
     double sum;
 };
 
@@ -189,7 +190,7 @@ struct moments_of {
         s.shifted_squares += gap * gap * N;
         s.squares += add_in_pairs(off_squares) - off_sum * off_sum / N;
         double exact = (double)mean * N + off_sum;
-        s.sum += exact == exact ? exact : sum;  // an infinite sum stays infinite
+        s.sum += exact == exact ? exact : sum; // an infinite sum stays infinite
     }
     static DEVICE accumulator close(const local &s, uint32_t count, int64_t, int64_t) {
         if (count == 0)
@@ -205,11 +206,11 @@ struct moments_of {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#define REDUCES(name, Op)                                                                          \
+#define REDUCES(name, Op) \
     BUSY_KERNEL(name, pb_reduction, 3) { reduce<Op>(args); }
 
-#define SUMS(name, T)                                                                              \
-    REDUCES(sum_##name, sum_of<T>)                                                                 \
+#define SUMS(name, T) \
+    REDUCES(sum_##name, sum_of<T>) \
     REDUCES(prod_##name, product_of<T>)
 SUMS(i64, int64_t)
 FOR_FLOATING(SUMS)

@@ -68,9 +68,7 @@ struct running_sum : without_places {
     typedef T stored;
     typedef typename wide_type<T>::type accumulator;
     static DEVICE accumulator identity() { return accumulator{}; }
-    static DEVICE accumulator read(T element, int64_t, const pb_scan &) {
-        return widened(element);
-    }
+    static DEVICE accumulator read(T element, int64_t, const pb_scan &) { return widened(element); }
     static DEVICE accumulator join(const accumulator &x, const accumulator &y) { return x + y; }
     static DEVICE T result(const accumulator &sum, const pb_scan &) { return narrowed<T>(sum); }
 };
@@ -114,9 +112,7 @@ struct plain_product : without_places {
     typedef T stored;
     typedef typename wide_type<T>::type accumulator;
     static DEVICE accumulator identity() { return accumulator{1}; }
-    static DEVICE accumulator read(T element, int64_t, const pb_scan &) {
-        return widened(element);
-    }
+    static DEVICE accumulator read(T element, int64_t, const pb_scan &) { return widened(element); }
     static DEVICE accumulator join(const accumulator &x, const accumulator &y) { return x * y; }
     static DEVICE T result(const accumulator &product, const pb_scan &) {
         return narrowed<T>(product);
@@ -176,7 +172,7 @@ struct running_logarithm : without_places {
         return {1, widen(element)};
     }
     static DEVICE accumulator join(const accumulator &x, const accumulator &y) {
-        if (x.peak == y.peak)  // infinities too
+        if (x.peak == y.peak) // infinities too
             return {x.sum + y.sum, x.peak};
         if (y.peak <= x.peak)
             return {x.sum + y.sum * exponential(y.peak - x.peak), x.peak};
@@ -189,11 +185,11 @@ struct running_logarithm : without_places {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-#define SCANS(name, Op)                                                                            \
+#define SCANS(name, Op) \
     BUSY_KERNEL(name, pb_scan, 3) { scan<Op>(args); }
 
-#define RUNNING_PLAINLY(name, T)                                                                   \
-    SCANS(cumsum_##name, running_sum<T>)                                                           \
+#define RUNNING_PLAINLY(name, T) \
+    SCANS(cumsum_##name, running_sum<T>) \
     SCANS(cumprod_##name, plain_product<T>)
 RUNNING_PLAINLY(1, uint8_t)
 RUNNING_PLAINLY(2, uint16_t)
@@ -201,8 +197,8 @@ RUNNING_PLAINLY(4, uint32_t)
 RUNNING_PLAINLY(8, uint64_t)
 FOR_COMPLEX(RUNNING_PLAINLY)
 
-#define RUNNING(name, T)                                                                           \
-    SCANS(cumsum_##name, running_sum<T>)                                                           \
-    SCANS(cumprod_##name, running_product<T>)                                                      \
+#define RUNNING(name, T) \
+    SCANS(cumsum_##name, running_sum<T>) \
+    SCANS(cumprod_##name, running_product<T>) \
     SCANS(logcumsumexp_##name, running_logarithm<T>)
 FOR_FLOATING(RUNNING)

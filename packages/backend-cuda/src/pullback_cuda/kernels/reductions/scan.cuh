@@ -28,14 +28,14 @@ struct scanned {
 
 template <class Accumulator>
 struct joined_before {
-    Accumulator before;  // of the lanes before this one
-    Accumulator whole;   // of all lanes
+    Accumulator before; // of the lanes before this one
+    Accumulator whole;  // of all lanes
 };
 
 // Join the accumulators of a line's lanes. Every thread of the block takes part.
 template <class Op>
-DEVICE joined_before<typename Op::accumulator> join_lanes(
-    const pb_scan &args, const typename Op::accumulator &own) {
+DEVICE joined_before<typename Op::accumulator> join_lanes(const pb_scan &args,
+                                                          const typename Op::accumulator &own) {
     typedef typename Op::accumulator accumulator;
     DYNAMIC_SHARED(accumulator, shared);
     const int width = args.lanes < 5 ? 1 << args.lanes : 32;
@@ -107,7 +107,8 @@ DEVICE void read_items(const pb_scan &args, const typename Op::stored *in, int64
         for (int i = 0; i < ITEMS; i += PACK) {
             pack<stored, PACK> loaded = load_pack<PACK>(in + first + i);
 #pragma unroll
-            for (int j = 0; j < PACK; j++) elements[i + j] = loaded.of[j];
+            for (int j = 0; j < PACK; j++)
+                elements[i + j] = loaded.of[j];
         }
     } else {
 #pragma unroll
@@ -122,10 +123,10 @@ DEVICE void read_items(const pb_scan &args, const typename Op::stored *in, int64
 }
 
 template <class Op>
-DEVICE void write_items(
-    const pb_scan &args, const offsets<3> &at, int64_t first, int64_t last,
-    const typename Op::accumulator &before,
-    const typename Op::accumulator (&items)[scanned<typename Op::stored>::items]) {
+DEVICE void
+write_items(const pb_scan &args, const offsets<3> &at, int64_t first, int64_t last,
+            const typename Op::accumulator &before,
+            const typename Op::accumulator (&items)[scanned<typename Op::stored>::items]) {
     typedef typename Op::stored stored;
     constexpr int ITEMS = scanned<stored>::items, PACK = scanned<stored>::pack;
     stored *out = static_cast<stored *>(args.out) + at.of[1];
@@ -142,7 +143,8 @@ DEVICE void write_items(
     }
     if (args.packed && first + ITEMS <= last) {
 #pragma unroll
-        for (int i = 0; i < ITEMS; i += PACK) store_pack(out + first + i, results[i / PACK]);
+        for (int i = 0; i < ITEMS; i += PACK)
+            store_pack(out + first + i, results[i / PACK]);
     } else {
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
@@ -166,7 +168,7 @@ DEVICE void scan(const pb_scan &args) {
     const bool exists = line < args.lines;
     const int64_t chunk = blockIdx.y, start = chunk * args.chunk;
     const int64_t end = chunk + 1 == args.chunks ? args.length : start + args.chunk;
-    const int64_t last = exists ? end : 0;  // a thread without a line has no elements
+    const int64_t last = exists ? end : 0; // a thread without a line has no elements
     const offsets<3> at = locate<3>(args.line, args.axes, exists ? (uint32_t)line : 0);
     const stored *in = static_cast<const stored *>(args.in) + at.of[0];
     accumulator *partial = static_cast<accumulator *>(args.partial) + chunk * args.lines + line;
@@ -178,7 +180,8 @@ DEVICE void scan(const pb_scan &args) {
         accumulator items[ITEMS];
         read_items<Op>(args, in, first + lane * ITEMS, last, items);
 #pragma unroll
-        for (int i = 1; i < ITEMS; i++) items[i] = Op::join(items[i - 1], items[i]);
+        for (int i = 1; i < ITEMS; i++)
+            items[i] = Op::join(items[i - 1], items[i]);
         joined_before<accumulator> found = {Op::identity(), items[ITEMS - 1]};
         if (lanes > 1)
             found = join_lanes<Op>(args, items[ITEMS - 1]);

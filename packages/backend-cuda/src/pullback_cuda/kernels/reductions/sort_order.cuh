@@ -53,14 +53,14 @@ struct ordered {
 };
 
 // A line for every kernel: the ending of its name, the type, its bits, and their value.
-#define FOR_ORDERED(X)                                                                             \
-    X(u8, uint8_t, uint8_t, uint32_t)                                                              \
-    X(i16, int16_t, uint16_t, int32_t)                                                             \
-    X(i32, int32_t, uint32_t, int32_t)                                                             \
-    X(i64, int64_t, uint64_t, int64_t)                                                             \
-    X(f16, half, uint16_t, float)                                                                  \
-    X(bf16, bfloat16, uint16_t, float)                                                             \
-    X(f32, float, uint32_t, float)                                                                 \
+#define FOR_ORDERED(X) \
+    X(u8, uint8_t, uint8_t, uint32_t) \
+    X(i16, int16_t, uint16_t, int32_t) \
+    X(i32, int32_t, uint32_t, int32_t) \
+    X(i64, int64_t, uint64_t, int64_t) \
+    X(f16, half, uint16_t, float) \
+    X(bf16, bfloat16, uint16_t, float) \
+    X(f32, float, uint32_t, float) \
     X(f64, double, uint64_t, double)
 
 #endif

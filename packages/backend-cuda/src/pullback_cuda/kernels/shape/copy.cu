@@ -50,8 +50,8 @@ DEVICE complex<double> to_complex(const elementwise_arguments &args, int64_t x) 
 }
 DEVICE complex<double> to_complex(const elementwise_arguments &, complex<double> x) { return x; }
 
-#define COPY(from, to, In, To, value)                                                              \
-    ELEMENTWISE(copy_##from##_##to, 1, In, In, To, (In::pack < To::pack ? In::pack : To::pack),    \
+#define COPY(from, to, In, To, value) \
+    ELEMENTWISE(copy_##from##_##to, 1, In, In, To, (In::pack < To::pack ? In::pack : To::pack), \
                 (const elementwise_arguments &args, In::compute x), value)
 
 COPY(int, int, ints, ints, to_int(args, x))
@@ -83,8 +83,8 @@ COPY(complex, double, complexes, doubles, to_real<double>(x))
 COPY(complex, complex, complexes, complexes, x)
 
 // Between arrays of one type only the element's size matters.
-#define MOVE(size, T)                                                                              \
-    ELEMENTWISE(copy_##size, 1, plain<T>, plain<T>, plain<T>, plain<T>::pack,                      \
+#define MOVE(size, T) \
+    ELEMENTWISE(copy_##size, 1, plain<T>, plain<T>, plain<T>, plain<T>::pack, \
                 (const elementwise_arguments &args, T x), x)
 MOVE(1, uint8_t)
 MOVE(2, uint16_t)

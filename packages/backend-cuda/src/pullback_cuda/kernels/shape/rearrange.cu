@@ -75,8 +75,8 @@ DEVICE void cut(const triangle_arguments &args) {
         cut_triangle<Word, 1>(args);
 }
 
-#define MOVES(BYTES)                                                                               \
-    KERNEL(flip_##BYTES, flip_arguments) { copy_strided<word_of<BYTES>::type>(args); }             \
+#define MOVES(BYTES) \
+    KERNEL(flip_##BYTES, flip_arguments) { copy_strided<word_of<BYTES>::type>(args); } \
     KERNEL(triangle_##BYTES, triangle_arguments) { cut<word_of<BYTES>::type>(args); }
 MOVES(1)
 MOVES(2)

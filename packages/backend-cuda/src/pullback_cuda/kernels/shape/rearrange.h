@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     void *out;
     const void *input;
-    int64_t total;         /* elements, or vectors of them where these are contiguous */
+    int64_t total; /* elements, or vectors of them where these are contiguous */
     int64_t diagonal;
     int32_t upper;
     int32_t vector;        /* elements of 16 bytes at once, else 1 */
@@ -23,7 +23,7 @@ typedef struct {
     place_divider rows;    /* of a matrix */
     int64_t out_step;      /* along a row */
     int64_t input_step;
-    place_dims where;      /* rows of all matrices */
+    place_dims where; /* rows of all matrices */
     int64_t out_steps[PLACE_DIMS];
     int64_t input_steps[PLACE_DIMS];
 } triangle_arguments;

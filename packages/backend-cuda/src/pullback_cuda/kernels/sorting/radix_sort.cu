@@ -21,8 +21,8 @@ DEVICE void count_digits(const radix_arguments &args) {
     if (!state.is_active)
         return;
     const radix_block block(args);
-    const Key *const keys
-        = static_cast<const Key *>(args.keys[state.passes_before & 1]) + block.row * args.n;
+    const Key *const keys =
+        static_cast<const Key *>(args.keys[state.passes_before & 1]) + block.row * args.n;
     uint32_t *const mine = counts[threadIdx.x / 32];
     for (int i = 0; i < RADIX_WARPS; i++)
         counts[i][threadIdx.x] = 0;

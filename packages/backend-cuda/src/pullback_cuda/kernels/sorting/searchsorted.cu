@@ -10,9 +10,9 @@ DEVICE void find_places(const searchsorted_arguments &args) {
     for (int64_t number = thread_number(); number < args.total; number += thread_count()) {
         const int64_t row = quotient(number, args.width, args.narrow);
         const int64_t column = number - row * args.width.size;
-        const Key wanted = maker.key_of(load_bits<Key>(
-            args.values, row * args.values_steps[0] + column * args.values_steps[1],
-            args.how.bytes));
+        const Key wanted = maker.key_of(
+            load_bits<Key>(args.values, row * args.values_steps[0] + column * args.values_steps[1],
+                           args.how.bytes));
         const bool is_nan = maker.is_nan(wanted);
         const int64_t bounds = row * args.bounds_steps[0];
         int64_t low = 0, high = args.length;

@@ -12,12 +12,12 @@ typedef struct {
     int64_t bounds_steps[2];
     int64_t values_steps[2];
     int64_t out_steps[2];
-    int64_t total;        /* values */
-    place_divider width;  /* of a row of values */
+    int64_t total;       /* values */
+    place_divider width; /* of a row of values */
     sort_keys how;
-    int32_t narrow;       /* whether the total is below 2^31 */
-    int32_t right;        /* the last possible place, else the first */
-    int32_t nan_last;     /* NaN in bounds is larger than everything, else smaller */
+    int32_t narrow;   /* whether the total is below 2^31 */
+    int32_t right;    /* the last possible place, else the first */
+    int32_t nan_last; /* NaN in bounds is larger than everything, else smaller */
 } searchsorted_arguments;
 
 #endif

@@ -44,8 +44,8 @@ struct sorted_row {
         if (args.index_bytes == 8)
             static_cast<int64_t *>(args.indices)[indices + rank * args.indices_step] = place;
         else
-            static_cast<uint32_t *>(args.indices)[indices + rank * args.indices_step]
-                = (uint32_t)place;
+            static_cast<uint32_t *>(args.indices)[indices + rank * args.indices_step] =
+                (uint32_t)place;
     }
 };
 
@@ -173,8 +173,8 @@ DEVICE void make_keys(const sort_long_arguments &args) {
     }
     if ((uint32_t)bits & ~*static_cast<volatile uint32_t *>(args.differ))
         atomicOr(args.differ, (uint32_t)bits);
-    if (sizeof(Key) == 8
-        && ((uint32_t)(bits >> 32) & ~*static_cast<volatile uint32_t *>(args.differ + 1)))
+    if (sizeof(Key) == 8 &&
+        ((uint32_t)(bits >> 32) & ~*static_cast<volatile uint32_t *>(args.differ + 1)))
         atomicOr(args.differ + 1, (uint32_t)(bits >> 32));
 }
 

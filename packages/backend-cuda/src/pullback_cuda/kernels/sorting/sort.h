@@ -30,25 +30,25 @@ typedef struct {
 /* The keys of long rows: before their sort, and after it. */
 typedef struct {
     const void *input;
-    void *values;        /* or NULL */
-    void *indices;       /* int64 */
-    void *keys[2];       /* contiguous, n of each row */
-    void *order[2];      /* uint32 or uint64 */
+    void *values;          /* or NULL */
+    void *indices;         /* int64 */
+    void *keys[2];         /* contiguous, n of each row */
+    void *order[2];        /* uint32 or uint64 */
     const int64_t *places; /* where the pairs of each row come from, or NULL: all of it in order */
-    uint32_t *differ;    /* two words, 0 at first: the bits in which keys differ from the first; or
+    uint32_t *differ;   /* two words, 0 at first: the bits in which keys differ from the first; or
                           * NULL */
-    int64_t n;           /* pairs of a row */
-    int64_t length;      /* elements of a row */
-    int64_t count;       /* of the first ones that are wanted */
-    int64_t total;       /* elements of these rows: n, or count of each */
-    int64_t first;       /* the number of the first one among all rows */
-    int32_t wide;        /* places have 64 bits */
-    int32_t narrow;      /* whether the total is below 2^31 */
-    int64_t input_step;  /* along a row */
-    place_divider row;   /* its length: n, or count */
+    int64_t n;          /* pairs of a row */
+    int64_t length;     /* elements of a row */
+    int64_t count;      /* of the first ones that are wanted */
+    int64_t total;      /* elements of these rows: n, or count of each */
+    int64_t first;      /* the number of the first one among all rows */
+    int32_t wide;       /* places have 64 bits */
+    int32_t narrow;     /* whether the total is below 2^31 */
+    int64_t input_step; /* along a row */
+    place_divider row;  /* its length: n, or count */
     sort_keys how;
-    place_dims where;    /* elements of all rows */
-    int64_t input_steps[PLACE_DIMS];   /* after the sort, 0 along a row */
+    place_dims where;                /* elements of all rows */
+    int64_t input_steps[PLACE_DIMS]; /* after the sort, 0 along a row */
     int64_t values_steps[PLACE_DIMS];
     int64_t indices_steps[PLACE_DIMS];
 } sort_long_arguments;

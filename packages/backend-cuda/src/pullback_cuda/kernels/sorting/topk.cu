@@ -30,8 +30,7 @@ struct select_block {
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
             keys[j] = place + j * step < last
-                          ? load_bits<Key>(args.input,
-                                           input + (place + j * step) * args.input_step,
+                          ? load_bits<Key>(args.input, input + (place + j * step) * args.input_step,
                                            args.how.bytes)
                           : 0;
 #pragma unroll
@@ -55,10 +54,9 @@ DEVICE void count_digits(const select_arguments &args) {
         block.load(base + threadIdx.x, BLOCK, keys);
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const bool counts_here = base + threadIdx.x + j * BLOCK < block.last
-                                     && (is_highest || (keys[j] ^ limit) >> shift >> 8 == 0);
-            const uint32_t digit
-                = counts_here ? (uint32_t)(keys[j] >> shift) & 255 : SELECT_DIGITS;
+            const bool counts_here = base + threadIdx.x + j * BLOCK < block.last &&
+                                     (is_highest || (keys[j] ^ limit) >> shift >> 8 == 0);
+            const uint32_t digit = counts_here ? (uint32_t)(keys[j] >> shift) & 255 : SELECT_DIGITS;
             // Additions to one place would wait for each other.
             if (__all_sync(WHOLE_WARP, digit == __shfl_sync(WHOLE_WARP, digit, 0))) {
                 if (counts_here && threadIdx.x % 32 == 0)
@@ -70,8 +68,8 @@ DEVICE void count_digits(const select_arguments &args) {
     }
     __syncthreads();
     if (counts[threadIdx.x] != 0)
-        atomicAdd(reinterpret_cast<unsigned long long *>(args.histogram)
-                      + block.row * SELECT_DIGITS + threadIdx.x,
+        atomicAdd(reinterpret_cast<unsigned long long *>(args.histogram) +
+                      block.row * SELECT_DIGITS + threadIdx.x,
                   (unsigned long long)counts[threadIdx.x]);
 }
 
@@ -107,9 +105,8 @@ KERNEL(select_digit, select_arguments) {
 // How many of some keys of each lane lie below the limit, and how many at it, in the warp; and which
 // lanes have them.
 template <class Key>
-DEVICE void find_wanted(const Key (&keys)[ITEMS], Key limit, int64_t left,
-                        uint32_t (&below)[ITEMS], uint32_t (&at)[ITEMS], int &count_below,
-                        int &count_at) {
+DEVICE void find_wanted(const Key (&keys)[ITEMS], Key limit, int64_t left, uint32_t (&below)[ITEMS],
+                        uint32_t (&at)[ITEMS], int &count_below, int &count_at) {
     count_below = count_at = 0;
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {

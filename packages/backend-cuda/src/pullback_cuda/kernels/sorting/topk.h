@@ -9,11 +9,11 @@
 
 typedef struct {
     const void *input;
-    int64_t input_step;  /* along a row */
-    int64_t n;           /* elements of a row */
-    int64_t count;       /* of the first ones that are wanted */
-    int64_t chunk;       /* elements of a block */
-    int64_t blocks;      /* of a row */
+    int64_t input_step; /* along a row */
+    int64_t n;          /* elements of a row */
+    int64_t count;      /* of the first ones that are wanted */
+    int64_t chunk;      /* elements of a block */
+    int64_t blocks;     /* of a row */
     int64_t first_row;
     uint64_t *limits;    /* by row: the digits of the last wanted key that are known */
     int64_t *left;       /* by row: how many are wanted of the keys with these digits */
@@ -21,7 +21,7 @@ typedef struct {
     int64_t *tallies;    /* by row and block: elements below the limit, and elements at it */
     void *keys;          /* by row: those that are wanted, and their places */
     int64_t *places;
-    int32_t digit;       /* the number of the pass */
+    int32_t digit; /* the number of the pass */
     sort_keys how;
     place_dims rows;
     int64_t input_rows[PLACE_DIMS];

@@ -26,17 +26,20 @@ template <int N>
 DEVICE offsets<N> locate(const pb_axis *axes, int count, uint32_t number) {
     offsets<N> found;
 #pragma unroll
-    for (int k = 0; k < N; k++) found.of[k] = 0;
+    for (int k = 0; k < N; k++)
+        found.of[k] = 0;
 #pragma unroll 1
     for (; count > 1; count--, axes++) {
         uint32_t quotient = divide(number, *axes);
         uint32_t place = number - quotient * (uint32_t)axes->size;
 #pragma unroll
-        for (int k = 0; k < N; k++) found.of[k] += place * axes->strides[k];
+        for (int k = 0; k < N; k++)
+            found.of[k] += place * axes->strides[k];
         number = quotient;
     }
 #pragma unroll
-    for (int k = 0; k < N; k++) found.of[k] += number * axes->strides[k];
+    for (int k = 0; k < N; k++)
+        found.of[k] += number * axes->strides[k];
     return found;
 }
 

@@ -17,8 +17,8 @@ typedef struct {
 
 typedef struct {
     int64_t total;
-    int32_t ndim;   /* at least 1 */
-    int32_t narrow; /* whether the total is below 2^31 */
+    int32_t ndim;                   /* at least 1 */
+    int32_t narrow;                 /* whether the total is below 2^31 */
     place_divider dims[PLACE_DIMS]; /* outermost first */
 } place_dims;
 

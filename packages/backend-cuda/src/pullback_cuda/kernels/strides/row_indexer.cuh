@@ -7,7 +7,7 @@
 // A key, a position or a winner, of 32 or 64 bits.
 DEVICE int64_t load_number(const void *data, int64_t at, bool wide) {
     return wide ? static_cast<const int64_t *>(data)[at]
-                : (int64_t) static_cast<const uint32_t *>(data)[at];
+                : (int64_t)static_cast<const uint32_t *>(data)[at];
 }
 
 // Which of the keys, as they are ordered, and which element of its row a number means.
