@@ -19,7 +19,7 @@ import fake_driver  # noqa: E402
 import on_fake  # noqa: E402
 from on_fake import ON_DEVICE  # noqa: E402
 
-# Before anything of CUDA is imported: whoever looks for the driver's library finds this one.
+# Before anything of CUDA is imported, so that the loader finds this driver library.
 CONTROL = None if ON_DEVICE or fake_driver.compiler() is None else fake_driver.load()
 
 
@@ -33,7 +33,7 @@ def images():
 
 @pytest.fixture(scope="session")
 def fake_cuda(request):
-    """What steers the fake driver, with kernels in place for the device ``cuda``."""
+    """Controls the fake driver, with kernels for the device ``cuda``."""
     if ON_DEVICE:
         pytest.skip("this is about the fake driver")
     if find_spec("pycuda") is None:

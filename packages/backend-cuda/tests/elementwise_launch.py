@@ -11,7 +11,7 @@ CODES = {name: code for code, name in enumerate(NAMES)}
 STORED = dict(zip(NAMES, map(np.dtype, "? u1 i1 i2 i4 i8 f2 u2 f4 f8 c8 c16".split())))
 CLASSES = dict(zip(NAMES, ["int"] * 5 + "long float float float double complex complex".split()))
 COMPUTED = {"int": "i4", "long": "i8", "float": "f4", "double": "f8", "complex": "c16"}
-PACKS = {"int": 4, "long": 2, "float": 4, "double": 2, "complex": 1}
+VECTOR_SIZES = {"int": 4, "long": 2, "float": 4, "double": 2, "complex": 1}
 INTEGRAL = NAMES[1:6]
 FLOATING = NAMES[6:10]
 COMPLEX = NAMES[10:]
@@ -32,8 +32,8 @@ class Arguments(ctypes.Structure):
         ("scalars", ctypes.c_uint32),
         ("same", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
-        ("packs", ctypes.c_uint32),
-        ("pack_blocks", ctypes.c_uint32),
+        ("vectors", ctypes.c_uint32),
+        ("vector_blocks", ctypes.c_uint32),
         ("ndim", ctypes.c_int32),
         ("size", ctypes.c_uint32 * 12),
         ("multiplier", ctypes.c_uint32 * 12),
@@ -90,7 +90,7 @@ def widen(array, name):
 
 
 def placed(array, misaligned=0):
-    """Return a copy whose first byte lies some elements behind a multiple of 64 bytes."""
+    """Return a copy that begins some elements after a multiple of 64 bytes."""
     memory = np.zeros(array.nbytes + 64 + 64 * 16, np.uint8)
     start = -memory.ctypes.data % 64 + misaligned * array.itemsize
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -131,17 +131,19 @@ def divide(args, dim, size):
     args.multiplier[dim] = ((1 << 32) * ((1 << shift) - size)) // size + 1
 
 
-def launch(kernels, kernel, out, inputs, types, pack, packed=None, option=0, failure=None):
+def launch(
+    kernels, kernel, out, inputs, types, vector_size, vectorized=None, option=0, failure=None
+):
     """Run a kernel as the host would; dims are taken as they are, the last one is the fastest.
 
-    ``packed``: what the host must find out about packs; None: it does not matter.
+    ``vectorized``: whether the launch must be vectorized; None: either way.
     """
     args = Arguments(in_type=CODES[types[0]], out_type=CODES[types[1]], option=option)
     if failure is not None:
         args.failure = ctypes.addressof(failure)
     shape = out.shape or (1,)
     args.count, args.ndim = math.prod(shape), len(shape)
-    can = shape[-1] >= pack and (len(shape) == 1 or shape[-1] % pack == 0)
+    can = shape[-1] >= vector_size and (len(shape) == 1 or shape[-1] % vector_size == 0)
     for k, array in enumerate([out, *inputs]):
         if isinstance(array, Scalar):
             args.scalars |= 1 << k - 1
@@ -152,24 +154,24 @@ def launch(kernels, kernel, out, inputs, types, pack, packed=None, option=0, fai
         strides = array.strides or (array.itemsize,)
         for d, stride in enumerate(reversed(strides)):
             args.stride[d][k] = stride
-        align = min(16, pack * array.itemsize)
+        align = min(16, vector_size * array.itemsize)
         if k and strides[-1] == 0:
             args.same |= 1 << k - 1
             continue
         can = can and strides[-1] == array.itemsize
         can = can and not any(number % align for number in (array.ctypes.data, *strides[:-1]))
-    assert packed is None or packed == can
+    assert vectorized is None or vectorized == can
     for d, size in enumerate(reversed(shape)):
-        divide(args, d, size // pack if can and d == 0 else size)
+        divide(args, d, size // vector_size if can and d == 0 else size)
     if can:
-        args.packs = args.count // pack
+        args.vectors = args.count // vector_size
         for k in range(len(inputs) + 1):
-            args.stride[0][k] *= pack
+            args.stride[0][k] *= vector_size
     else:
         args.same = args.scalars
-    args.pack_blocks = -(-args.packs // (2 * THREADS))
-    left = args.count - args.packs * pack
-    blocks = args.pack_blocks + -(-left // (THREADS * pack))
+    args.vector_blocks = -(-args.vectors // (2 * THREADS))
+    left = args.count - args.vectors * vector_size
+    blocks = args.vector_blocks + -(-left // (THREADS * vector_size))
     kernels.launch(kernel, blocks, THREADS, 0, args)
 
 
@@ -185,7 +187,7 @@ def run(kernels_of, family, primitive, name, inputs, shape=None, to=None, **opti
         out,
         arrays,
         (name, to),
-        options.pop("pack", PACKS[CLASSES[name]]),
+        options.pop("vector_size", VECTOR_SIZES[CLASSES[name]]),
         **options,
     )
     return widen(out, to)

@@ -44,9 +44,9 @@ def build_images(sanitize: bool = False) -> Path:
     for source, image in zip(sources, images, strict=True):
         link = folder / f"{source.stem}.fatbin"
         if not link.is_symlink():
-            scratch = folder / f"{source.stem}.{os.getpid()}"
-            scratch.symlink_to(image)
-            scratch.replace(link)
+            temporary = folder / f"{source.stem}.{os.getpid()}"
+            temporary.symlink_to(image)
+            temporary.replace(link)
     return folder
 
 

@@ -1,6 +1,6 @@
 """Call the host side of kernels on NumPy arrays, as core calls it, on the fake driver.
 
-There memory of the device is memory of the host, so that arrays can lie in any way.
+There device memory is host memory, so that arrays can have any layout.
 """
 
 import importlib
@@ -65,7 +65,7 @@ def sample(name, shape, seed=0, low=-4, high=4):
 
 
 def strided(values):
-    """Return equal values of which each dim takes every second place."""
+    """Return equal values with a step of 2 in each dim."""
     room = np.zeros(tuple(2 * n + 1 for n in values.shape), values.dtype)
     view = room[(..., *(slice(1, 2 * n + 1, 2) for n in values.shape))]
     view[...] = values

@@ -24,7 +24,7 @@ RIGHT = r"""
 
 struct arguments { void *in; void *out; int64_t size; };
 
-KERNEL(places, arguments) {
+KERNEL(indices, arguments) {
     const uint64_t thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
     const uint64_t block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     uint32_t *out = (uint32_t *)args.out
@@ -246,9 +246,9 @@ def run(kernels, name, grid, block, out, given=None, size=0, shared=0):
 
 def test_grids_and_blocks_have_three_dims(right):
     grid, block = (2, 3, 2), (4, 2, 3)
-    out = run(right, "places", grid, block, np.full((*grid[::-1], *block[::-1], 6), 99, np.uint32))
-    places = np.indices(out.shape[:-1])
-    np.testing.assert_array_equal(np.moveaxis(out, -1, 0), places[[5, 4, 3, 2, 1, 0]])
+    out = run(right, "indices", grid, block, np.full((*grid[::-1], *block[::-1], 6), 99, np.uint32))
+    expected = np.indices(out.shape[:-1])
+    np.testing.assert_array_equal(np.moveaxis(out, -1, 0), expected[[5, 4, 3, 2, 1, 0]])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 31, 32, 33, 256])

@@ -23,7 +23,7 @@ from pathlib import Path
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75")
 FLAGS = ("-std=c++17", "-fatbin", "-Werror", "all-warnings", "--compress-mode=size")
 # All share the intermediate code of the oldest: to make that takes most of the time, and no kernel
-# tells architectures apart.
+# distinguishes architectures.
 INTERMEDIATE = "75"
 
 
@@ -76,14 +76,14 @@ def compile_file(path, nvcc, folder, targets, include):
     if is_current(path, include, output, stamp, "\n".join(command)):
         return output, 0.0
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch) / output.name
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        made = Path(temporary) / output.name
         done = subprocess.run(
             [*command, "-o", os.fspath(made)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "TMPDIR": scratch},
+            env={**os.environ, "TMPDIR": temporary},
         )
         if done.returncode != 0:
             raise RuntimeError(f"{path} does not compile:\n{done.stdout}")

@@ -1,4 +1,4 @@
-"""What pullback's plugin manager finds in this package: the device ``cuda`` and its kernels."""
+"""The plugin that pullback finds in this package: the device ``cuda`` and its kernels."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def elementwise_kernel(
 
     Compiled on first use for each class of dtypes, by NVRTC or nvcc; kept in the user's cache.
 
-    Raises: ValueError for a signature that is none; TypeError for derivatives of other kinds. When
+    Raises: ValueError for an invalid signature; TypeError for derivatives of other kinds. When
     called: RuntimeError for tensors that are on no CUDA device, or where there is no compiler, and
     CompileError (a RuntimeError) with what the compiler said.
 
@@ -164,7 +164,7 @@ class ElementwiseKernel:
             kind = user.class_name(out.dtype)
             family, kernel = self._family(kind), f"{self.__name__}_{kind}"
             found = (out.get_device(), family)
-            if found not in self._loaded:  # here, so that the compiler is heard as it is
+            if found not in self._loaded:  # here, so that a CompileError is raised as it is
                 devices.started(out.get_device()).function(family, kernel)
                 self._loaded.add(found)
             user.run(family, kernel, [out, *(value.expand(shape) for value in values)])

@@ -32,7 +32,7 @@ KERNELS = PACKAGE / "kernels"
 EMULATION = sorted([*HERE.glob("*.h"), HERE / "shared.ld"])
 FLAGS = (
     *("-std=c++17", "-O1", "-g1", "-x", "c++", "-DPULLBACK_EMULATION", "-fPIC", "-w"),
-    # Two images in a process share nothing, and no list of threads that died lies on a stack.
+    # Two images in a process share nothing, and no list of finished threads is on a stack.
     *("-fvisibility=hidden", "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti"),
     *("-fdata-sections", "-fno-math-errno", "-U_FORTIFY_SOURCE"),
 )
@@ -45,7 +45,7 @@ SANITIZE = ("-fsanitize=address", "-fno-omit-frame-pointer")
 
 
 class BuildError(Exception):
-    """The compiler refused the source; the text is what it said."""
+    """The compiler rejected the source; the text is the compiler's."""
 
 
 def compiler():
@@ -90,7 +90,7 @@ def included(text, folders, found=None):
 
 
 def digest_of(text, folders, flags):
-    """Return a name that changes with whatever the image depends on."""
+    """Return a name that changes with everything that the image depends on."""
     parts = [text, compiler_version(compiler()), repr(flags).encode()]
     parts += [path.read_bytes() for path in EMULATION]
     for path, content in sorted(included(text, folders).items()):
@@ -108,7 +108,7 @@ def run_compiler(arguments, text=b""):
 
 
 def compile_text(text, name, folders, sanitize, cache):
-    """Compile source to an image, unless the cache has it; several processes may do so at once."""
+    """Compile source to an image unless the cache has it; safe in several processes."""
     sanitize = SANITIZE if sanitize else ()
     flags = (*FLAGS, *rounding_flags(), *CHECK_FLAGS, *sanitize)
     cache = Path(cache or cache_folder())
@@ -122,8 +122,8 @@ def compile_text(text, name, folders, sanitize, cache):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.exists():
             return target
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            compiled, linked = Path(scratch) / "image.o", Path(scratch) / "image.so"
+        with tempfile.TemporaryDirectory(dir=cache) as temporary:
+            compiled, linked = Path(temporary) / "image.o", Path(temporary) / "image.so"
             include = [f"-I{folder}" for folder in folders]
             run_compiler([*flags, *include, "-c", "-", "-o", compiled], text)
             # Linked apart: else the compiler would add a library for its checks.
@@ -135,7 +135,7 @@ def compile_text(text, name, folders, sanitize, cache):
 
 
 def forget_old_images(cache, name):
-    """Remove those that were not used for longest; whoever has loaded one keeps it."""
+    """Remove the least recently used ones; a process that has loaded one keeps it."""
     found = []
     for path in cache.glob(f"{name}-{'[0-9a-f]' * 24}.so"):
         with contextlib.suppress(FileNotFoundError):  # another process removes as well
@@ -173,7 +173,7 @@ def image_of_text(text, name="text", sanitize=False, cache=None, folders=()):
 
 
 def images(paths, sanitize=False, cache=None, jobs=2):
-    """Compile several .cu files, at most ``jobs`` at once, and return the paths of the images."""
+    """Compile several .cu files, ``jobs`` of them in parallel; return the paths of the images."""
     with ThreadPoolExecutor(jobs) as pool:
         return list(pool.map(lambda path: image(path, sanitize, cache), paths))
 

@@ -11,7 +11,7 @@
 //     A lane that has returned is not waited for, as CUDA says. A value shuffled from a lane that
 //     takes no part is 0xCDCD...
 //   - A pointer that is not aligned to its type, which a load through int4 * needs; an index that
-//     lies outside of an array of known length; a shift by too many bits; an integer division by
+//     outside of an array of known length; a shift by too many bits; an integer division by
 //     zero; a cast of a floating-point number to an integer type that cannot hold it.
 // Dynamic shared memory is filled with 0xCD before every block, and so is static shared memory, if
 // that of the whole image is small; else before every launch.

@@ -28,7 +28,7 @@ struct registration {
 
 __attribute__((destructor)) static void forget_kernels() { free(known); }
 
-// A kernel with any parameters, which lie in memory as the fields of a struct would.
+// A kernel with any parameters, which are laid out as the fields of a struct.
 template <typename... Parameters> struct parameters {
     static size_t offset(size_t number) {
         const size_t sizes[] = {sizeof(Parameters)..., 0};

@@ -44,7 +44,7 @@ struct fiber {
     unsigned thread;    // of the thread that runs here, its number in the block
     uint3 index;        // its threadIdx while it waits
     uint64_t received;  // what a warp function gave it
-    unsigned lanes_met; // the lanes that took part in it
+    unsigned lanes_present; // the lanes that took part in it
     fiber *next_idle;
     void *sanitizer;
 };

@@ -1,5 +1,5 @@
 // What the compiler calls where device code does something undefined that the hardware and this
-// processor would do differently: the process ends with the place in the source.
+// processor would do differently: the process ends and prints the source line.
 #ifndef PULLBACK_EMULATION_UNDEFINED_H
 #define PULLBACK_EMULATION_UNDEFINED_H
 

@@ -1,15 +1,15 @@
-// Functions in which the lanes of a warp meet: shuffles, votes and matches.
+// Warp-level functions: shuffles, votes and matches.
 #ifndef PULLBACK_EMULATION_WARPS_H
 #define PULLBACK_EMULATION_WARPS_H
 
 namespace emulation {
 
-enum { meet_only, shuffle, ballot, match_any, match_all };
+enum { sync_only, shuffle, ballot, match_any, match_all };
 static const char *const meeting_names[] = {"__syncwarp", "a shuffle", "a vote", "__match_any_sync",
                                             "__match_all_sync"};
 
 // Lanes that wait for each other. Several can be open in a warp, with different masks.
-struct meeting {
+struct warp_call {
     unsigned mask, arrived;
     int kind, line;
     const char *file;
@@ -20,8 +20,8 @@ struct meeting {
 
 static struct warp {
     unsigned absent; // lanes that have returned, or that the block does not have
-    unsigned open;   // meetings
-    meeting meetings[lanes];
+    unsigned open;   // calls
+    warp_call calls[lanes];
 } warps[largest_block / lanes];
 
 EMULATED_UNCHECKED static void begin_warps() {
@@ -35,13 +35,13 @@ EMULATED_UNCHECKED static void begin_warps() {
 static void explain_warps() {
     for (unsigned i = 0; i * lanes < state.threads; i++)
         for (unsigned j = 0; j < warps[i].open; j++) {
-            const meeting &that = warps[i].meetings[j];
+            const warp_call &that = warps[i].calls[j];
             fprintf(stderr, ", lanes 0x%08x of warp %u wait in %s with the mask 0x%08x of %s:%d",
                     that.arrived, i, meeting_names[that.kind], that.mask, that.file, that.line);
         }
 }
 
-EMULATED_UNCHECKED static uint64_t outcome(const meeting &of, unsigned lane) {
+EMULATED_UNCHECKED static uint64_t outcome(const warp_call &of, unsigned lane) {
     uint64_t same = 0;
     switch (of.kind) {
     case shuffle:
@@ -63,23 +63,23 @@ EMULATED_UNCHECKED static uint64_t outcome(const meeting &of, unsigned lane) {
     return 0;
 }
 
-// End a meeting that all the lanes of its mask have reached: all but the caller become ready.
-EMULATED_UNCHECKED static bool settle(warp &in, meeting &met) {
-    if ((met.mask & ~in.absent & ~met.arrived) != 0)
+// Complete a warp operation that all lanes of its mask have reached: all but the caller become ready.
+EMULATED_UNCHECKED static bool settle(warp &in, warp_call &call) {
+    if ((call.mask & ~in.absent & ~call.arrived) != 0)
         return false;
-    const uint64_t votes = met.kind == ballot ? outcome(met, 0) : 0;
+    const uint64_t votes = call.kind == ballot ? outcome(call, 0) : 0;
     for (unsigned lane = 0; lane < lanes; lane++) {
-        if (!(met.arrived >> lane & 1))
+        if (!(call.arrived >> lane & 1))
             continue;
-        fiber *const waited = met.waiting[lane];
-        waited->received = met.kind == ballot ? votes : outcome(met, lane);
-        waited->lanes_met = met.arrived;
+        fiber *const waited = call.waiting[lane];
+        waited->received = call.kind == ballot ? votes : outcome(call, lane);
+        waited->lanes_present = call.arrived;
         if (waited != state.current)
             make_ready(waited);
     }
-    meeting &last = in.meetings[--in.open];
-    if (&last != &met)
-        met = last;
+    warp_call &last = in.calls[--in.open];
+    if (&last != &call)
+        call = last;
     return true;
 }
 
@@ -87,11 +87,11 @@ EMULATED_UNCHECKED static void lane_ended(unsigned thread) {
     warp &in = warps[thread / lanes];
     in.absent |= 1u << thread % lanes;
     for (unsigned i = in.open; i-- > 0;)
-        settle(in, in.meetings[i]);
+        settle(in, in.calls[i]);
 }
 
-// Meet the other lanes of the mask; then state.current has what comes of it.
-EMULATED_UNCHECKED static void meet(unsigned mask, int kind, uint64_t value, unsigned source,
+// Wait for the other lanes of the mask; then state.current has the result.
+EMULATED_UNCHECKED static void join_call(unsigned mask, int kind, uint64_t value, unsigned source,
                                     const char *file, int line) {
     const unsigned lane = state.current->thread % lanes;
     warp &in = warps[state.current->thread / lanes];
@@ -99,9 +99,9 @@ EMULATED_UNCHECKED static void meet(unsigned mask, int kind, uint64_t value, uns
         fail("lane %u calls %s at %s:%d with the mask 0x%08x, which lacks it", lane,
              meeting_names[kind], file, line, mask);
     unsigned i = 0;
-    while (i < in.open && in.meetings[i].mask != mask)
+    while (i < in.open && in.calls[i].mask != mask)
         i++;
-    meeting &here = in.meetings[i];
+    warp_call &here = in.calls[i];
     if (i == in.open) {
         in.open++;
         here.mask = mask;
@@ -127,7 +127,7 @@ static T shuffled(unsigned mask, T value, unsigned source, const char *file, int
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    meet(mask, shuffle, bits, source, file, line);
+    join_call(mask, shuffle, bits, source, file, line);
     bits = state.current->received;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -179,30 +179,30 @@ EMULATED_SHUFFLES(double)
 #undef EMULATED_SHUFFLES
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, EMULATED_CALLER) {
-    emulation::meet(mask, emulation::meet_only, 0, 0, file, line);
+    emulation::join_call(mask, emulation::sync_only, 0, 0, file, line);
 }
 static inline unsigned __ballot_sync(unsigned mask, int vote, EMULATED_CALLER) {
-    emulation::meet(mask, emulation::ballot, vote != 0, 0, file, line);
+    emulation::join_call(mask, emulation::ballot, vote != 0, 0, file, line);
     return static_cast<unsigned>(emulation::state.current->received);
 }
 static inline int __any_sync(unsigned mask, int vote, EMULATED_CALLER) {
     return __ballot_sync(mask, vote, file, line) != 0;
 }
 static inline int __all_sync(unsigned mask, int vote, EMULATED_CALLER) {
-    return __ballot_sync(mask, vote, file, line) == emulation::state.current->lanes_met;
+    return __ballot_sync(mask, vote, file, line) == emulation::state.current->lanes_present;
 }
 template <typename T>
 static inline unsigned __match_any_sync(unsigned mask, T value, EMULATED_CALLER) {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    emulation::meet(mask, emulation::match_any, bits, 0, file, line);
+    emulation::join_call(mask, emulation::match_any, bits, 0, file, line);
     return static_cast<unsigned>(emulation::state.current->received);
 }
 template <typename T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int *same, EMULATED_CALLER) {
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
-    emulation::meet(mask, emulation::match_all, bits, 0, file, line);
+    emulation::join_call(mask, emulation::match_all, bits, 0, file, line);
     *same = emulation::state.current->received != 0;
     return static_cast<unsigned>(emulation::state.current->received);
 }

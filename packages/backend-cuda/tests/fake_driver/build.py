@@ -23,7 +23,7 @@ from .control import Control
 
 HERE = Path(__file__).resolve().parent
 DRIVER = "libcuda.so.1"
-# What each further library is made of. Those without sources have to be there, because loading the
+# Sources of each further library. Those without sources have to be there, because loading the
 # ones above them asks for them, but nothing calls them.
 LIBRARIES = {
     "libcublasLt.so.13": [],

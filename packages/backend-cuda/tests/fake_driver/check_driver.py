@@ -229,7 +229,7 @@ def test_host_memory_can_be_registered(cuda, context, control):
     assert lib.cuMemHostRegister_v2(place, size, 0) == 712
     with control.deferred():
         cuda.memcpy_dtoh_async(plain[:10], source, stream)
-        assert (plain == 0).all()  # as for pinned memory: nothing before somebody waits
+        assert (plain == 0).all()  # as for pinned memory: nothing before a wait
         stream.synchronize()
     assert (plain[:10] == 1).all() and (plain[10:] == 0).all()
     assert lib.cuMemHostUnregister(place) == 0
@@ -258,7 +258,7 @@ def test_copies_between_devices(cuda, context, control):
     assert copy(there, other, here, context) == 0
     assert (from_device(cuda, there, 10) == np.arange(10)).all()
     assert copy(there, context, here, other) == 1
-    # pycuda gives the current context twice, whatever it is told.
+    # pycuda gives the current context twice, whatever devices it gets.
     with pytest.raises(cuda.LogicError, match="invalid argument"):
         cuda.memcpy_peer(there, here, 40, other, context)
     # With unified addressing a plain copy does it.

@@ -201,8 +201,8 @@ API int64_t fake_counter(const char *name) {
         COUNTER(peak_bytes),        /* the most there ever were */
         COUNTER(bad_frees),         /* twice, or of what was never allocated */
         COUNTER(leaked_blocks),     /* still live when their context ended */
-        COUNTER(overruns),          /* blocks around which somebody has written */
-        COUNTER(writes_after_free), /* freed blocks into which somebody has written */
+        COUNTER(overruns),          /* blocks written around */
+        COUNTER(writes_after_free), /* freed blocks written into */
         COUNTER(launches),          /* of kernels */
         COUNTER(copies),            /* of memory, of any kind */
         COUNTER(copied_bytes),      /* by them */

@@ -20,11 +20,11 @@ API int fake_set_memory(int device, int64_t bytes);
 API int fake_fail(const char *name, long nth, int code, long times);
 API void fake_fail_nothing(void);
 
-/* As after an error in a kernel: whatever needs a context of the device returns `code` until this
+/* As after an error in a kernel: every call that needs a context of the device returns `code` until this
  * is called with 0. */
 API int fake_break(int device, int code);
 
-/* 0: work runs at once. 1: it runs when somebody waits for it. 2: as 1, and asynchronous copies
+/* 0: work runs immediately. 1: it runs when a call waits for it. 2: as 1, and asynchronous copies
  * into pageable memory wait as well, which the manual allows although the real driver does not. */
 API int fake_set_deferred(int mode);
 /* Pieces of work that have not run; and run them all. */

@@ -1,4 +1,4 @@
-"""What steers the fake CUDA driver from Python, and tells what happened in it.
+"""Controls the fake CUDA driver from Python, and reports what happened in it.
 
 control.h says what each function does; this gives them names, types and errors of Python.
 """
@@ -142,7 +142,7 @@ class Control:
         self._try(self._driver.fake_break(device, 0), f"no device {device}")
 
     def set_deferred(self, mode: int | bool) -> None:
-        """Choose when work runs: 0 at once, 1 when somebody waits for it, 2 see control.h."""
+        """Choose when work runs: 0 immediately, 1 when a call waits for it, 2 see control.h."""
         self._try(self._driver.fake_set_deferred(int(mode)), f"no mode {mode}")
 
     @contextlib.contextmanager
@@ -155,7 +155,7 @@ class Control:
             self.set_deferred(0)
 
     def pending(self) -> int:
-        """Return how many pieces of work have not run."""
+        """Return how many enqueued tasks have not run."""
         return self._driver.fake_pending()
 
     def run_all(self) -> None:
@@ -202,5 +202,5 @@ class Control:
         return found[::-1]
 
     def check_memory(self) -> int:
-        """Return how many blocks somebody wrote around, or into after they were freed."""
+        """Return how many blocks were written around, or into after they were freed."""
         return self._driver.fake_check_memory()

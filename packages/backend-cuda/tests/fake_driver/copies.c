@@ -1,4 +1,4 @@
-/* Copies and memsets. Each side must lie inside one live block, or be plain host memory.
+/* Copies and memsets. Each side must be inside one live block, or be plain host memory.
  *
  * When they return is as CUDA's manual says: copies from pageable memory have read it by then;
  * copies into pageable memory have written it; with pinned memory the asynchronous ones have done

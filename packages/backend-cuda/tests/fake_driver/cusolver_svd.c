@@ -2,7 +2,7 @@
  *
  * The ways differ as the real ones do: gesvd wants m >= n and returns V^H, the others return V;
  * gesvdjBatched takes at most 32 rows and columns and returns square U and V; all but
- * gesvdaStridedBatched destroy what they are given, and here it then holds 0xCD. */
+ * gesvdaStridedBatched destroy their input, which then holds 0xCD here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

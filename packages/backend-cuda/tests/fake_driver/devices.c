@@ -1,4 +1,4 @@
-/* Starting the driver, and what it tells about its devices. */
+/* Starting the driver, and queries about its devices. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +117,7 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
     return CUDA_SUCCESS;
 }
 
-/* The numbers are an H100's, but for few processors: tests must not launch a thousand blocks. */
+/* The numbers are an H100's, but for few multiprocessors: tests must not launch a thousand blocks. */
 static int attribute(int which, CUdevice device) {
     switch (which) {
         case 1: return 1024; /* threads in a block */

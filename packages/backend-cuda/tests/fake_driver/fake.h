@@ -191,7 +191,7 @@ struct fake_stream {
     int priority;
     int destroyed;
     uint64_t number;
-    uint64_t queued, done; /* how many pieces of work were ever queued, and how many have run */
+    uint64_t queued, done; /* how many tasks were ever queued, and how many have run */
     struct fake_item *first, *last;
     struct fake_stream *next;
 };
@@ -200,7 +200,7 @@ struct fake_event {
     CUcontext context;
     unsigned flags;
     CUstream stream; /* where it was recorded last */
-    uint64_t position; /* and after how many pieces of work there */
+    uint64_t position; /* and after how many tasks there */
     int64_t time;
     uint64_t time_of; /* the position that `time` belongs to */
     struct fake_event *next;

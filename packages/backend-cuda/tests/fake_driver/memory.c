@@ -3,8 +3,8 @@
  * Live blocks stand in one table ordered by address. Each has a guard zone of a known pattern on
  * both sides, which is compared when the block is freed or when a test asks. Fresh memory holds
  * 0xCD, freed memory 0xDD; freed blocks wait in a queue before their memory is given back, so that
- * whoever still reads one finds 0xDD, and whoever writes one is counted. Where the address
- * sanitizer runs, it is told of guards and freed blocks, so that it reports the first bad access.
+ * reads of one find 0xDD, and writes to one are counted. Where the address
+ * sanitizer runs, guards and freed blocks are declared to it, so that it reports the first bad access.
  */
 #include <stdlib.h>
 #include <string.h>

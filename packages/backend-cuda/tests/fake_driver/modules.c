@@ -36,7 +36,7 @@ struct fake_module {
     CUcontext context;
     void *library;
     int file; /* open as long as the library, for debuggers and sanitizers that name its lines */
-    const void *base; /* where it lies in memory */
+    const void *base; /* its address */
     const emulated_kernel *kernels;
     size_t count;
     CUfunction functions;
@@ -196,7 +196,7 @@ void fake_modules_end(CUcontext context) {
 API CUresult cuModuleGetLoadingMode(int *mode) {
     ENTER_BEFORE_INIT();
     REQUIRE(mode, CUDA_ERROR_INVALID_VALUE);
-    *mode = 1; /* everything at once */
+    *mode = 1; /* everything immediately */
     return CUDA_SUCCESS;
 }
 

@@ -1,9 +1,9 @@
 /* Streams, their queues of work, and events.
  *
- * By default work runs at once, inside the call that asks for it. In deferred mode each stream
- * keeps a queue, and work runs only when somebody waits for it; everything else stays behind for as
- * long as possible. A wait for an event is a piece of work that forces the event's stream up to the
- * place where the event was recorded. So a consumer on another stream that forgot to wait finds the
+ * By default work runs immediately, inside the call that enqueues it. In deferred mode each stream
+ * keeps a queue, and work runs only when a call waits for it, as late as
+ * possible. A wait for an event is a task that runs the event's stream up to the
+ * point where the event was recorded. So a consumer on another stream that forgot to wait finds the
  * memory as it was before the producer ran.
  */
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { NON_BLOCKING = 1, DISABLE_TIMING = 2 };
 struct fake_item {
     struct fake_item *next;
     fake_work work;
-    CUstream awaited; /* this piece is a wait, if not NULL */
+    CUstream awaited; /* this task is a wait, if not NULL */
     uint64_t position;
     size_t size;
     char data[];
@@ -188,7 +188,7 @@ static void end_stream(CUstream stream) {
     fake_count.live_streams--;
 }
 
-/* Its work goes on, as with the real driver: whoever synchronizes the context runs it. */
+/* Its work goes on, as with the real driver: synchronizing the context runs it. */
 API CUresult cuStreamDestroy_v2(CUstream handle) {
     ENTER_CONTEXT();
     REQUIRE(fake_handle_is(handle, KIND_STREAM), CUDA_ERROR_INVALID_HANDLE);

@@ -157,7 +157,7 @@ KERNEL(own, own_arguments) {
 
 @pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc")
 def test_hot_kernels_load_16_bytes_and_keep_everything_in_registers(tmp_path):
-    """Of what costs bandwidth on a device, as far as the compiler tells."""
+    """Properties that cost bandwidth on a device, as far as the compiler reports them."""
     source = tmp_path / "own.cu"
     source.write_text("""
 #include "kernels/common/kernel.cuh"

@@ -1,6 +1,6 @@
 """Sorts, indexing, windows and convolutions of sizes that need many blocks, on tensors.
 
-On a device the sizes are those at which its processors are all busy; results must be the same every
+On a device the sizes are those that fill all its multiprocessors; results must be the same every
 time.
 """
 
@@ -32,7 +32,7 @@ def numbers(shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def places(count, length, seed=0):
+def random_indices(count, length, seed=0):
     return np.random.default_rng(seed).integers(0, length, count)
 
 
@@ -42,7 +42,7 @@ def assert_near(actual, expected, tolerance=1e-5):
 
 
 def test_sort_of_one_row(many):
-    for values in (numbers(many), places(many, 1000), places(many, 2**62)):
+    for values in (numbers(many), random_indices(many, 1000), random_indices(many, 2**62)):
         order = np.argsort(values, kind="stable")
         ordered, found = twice(lambda x: tuple(pb.sort(x)), values)
         np.testing.assert_array_equal(found, order)
@@ -66,7 +66,7 @@ def test_largest_elements(many, count):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_places_in_sorted_rows(many):
+def test_positions_in_sorted_rows(many):
     bounds, values = np.sort(numbers(many // 4)), numbers(many, 1)
     found = twice(lambda b, x: pb.searchsorted(b, x), bounds, values)[0]
     np.testing.assert_array_equal(found, np.searchsorted(bounds, values))
@@ -78,8 +78,8 @@ def test_nonzero_elements(many):
 
 
 @pytest.mark.parametrize("length", [3, 1000, 10**6])
-def test_sums_at_repeated_places(many, length):
-    values, index = numbers(many), places(many, length)
+def test_sums_at_repeated_indices(many, length):
+    values, index = numbers(many), random_indices(many, length)
     expected = np.bincount(index, values.astype(np.float64), length)
     zeros = np.zeros(length, np.float32)
     assert_near(twice(lambda z, i, x: z.scatter_add(0, i, x), zeros, index, values)[0], expected)
@@ -89,8 +89,8 @@ def test_sums_at_repeated_places(many, length):
     np.testing.assert_array_equal(counts, np.bincount(index, minlength=length))
 
 
-def test_last_of_repeated_places(many):
-    values, index = numbers(many), places(many, many // 3)
+def test_last_of_repeated_indices(many):
+    values, index = numbers(many), random_indices(many, many // 3)
     expected = np.zeros(many // 3, np.float32)
     expected[index] = values
     zeros = np.zeros_like(expected)
@@ -103,8 +103,8 @@ def test_last_of_repeated_places(many):
 
 @pytest.mark.parametrize("width", [1, 3, 64, 257])
 def test_rows_and_their_gradients(many, width):
-    table, index = numbers((500, width)), places(max(many // width, 10), 500)
-    index[::3] = 7  # a row that is met very often
+    table, index = numbers((500, width)), random_indices(max(many // width, 10), 500)
+    index[::3] = 7  # a row that occurs very often
     np.testing.assert_array_equal(twice(lambda t, i: t[i], table, index)[0], table[index])
     values, expected = numbers((len(index), width), 1), np.zeros((500, width))
     np.add.at(expected, index, values.astype(np.float64))

@@ -32,8 +32,8 @@ def compile_for_the_cpu(monkeypatch):
 def swish():
     from pullback_cuda import elementwise_kernel
 
-    slope = "(1 + exp(-x) * (1 + x)) / ((1 + exp(-x)) * (1 + exp(-x)))"
-    return elementwise_kernel("swish(x)", "x / (1 + exp(-x))", {"x": slope})
+    derivative = "(1 + exp(-x) * (1 + x)) / ((1 + exp(-x)) * (1 + exp(-x)))"
+    return elementwise_kernel("swish(x)", "x / (1 + exp(-x))", {"x": derivative})
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ kept = pb.ones(2000).pin_memory()
     assert result.stdout == "2000.0\n", result.stderr
 
 
-def test_child_of_a_fork_is_told(run_python):
+def test_child_of_a_fork_gets_an_error(run_python):
     text = """
 import os, pullback as pb
 x = pb.ones(3, device='cuda')

@@ -48,7 +48,7 @@ def test_pycuda_without_its_dependency_names_it(write_pycuda):
     check_unavailable(ImportError, "a_module_that_pycuda_needs", "--force-reinstall")
 
 
-def test_stub_library_is_told_from_a_driver(install_pycuda, fake_pycuda):
+def test_stub_library_is_recognized(install_pycuda, fake_pycuda):
     install_pycuda(fake_pycuda.driver(init_error=fake_pycuda.LogicError(STUB)))
     check_unavailable(RuntimeError, STUB, "only good for linking", "stubs")
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.usefixtures("cuda")
 
 @pytest.fixture
 def late(fake_cuda):
-    """Work waits until somebody asks for its result, as it does on a device."""
+    """Work waits until its result is requested, as it does on a device."""
     pb.ones(3, device="cuda") + 1
     pb.cuda.synchronize()
     with fake_cuda.deferred():
@@ -31,7 +31,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("use", "words"), BAD)
-def test_bad_index_is_told_as_on_the_host(use, words):
+def test_bad_index_raises_as_on_the_host(use, words):
     x, i = pb.rand(4, device="cuda"), pb.tensor([7], device="cuda")
     with pytest.raises((IndexError, RuntimeError), match=words) as known:
         use(x.cpu(), i.cpu())
@@ -41,7 +41,7 @@ def test_bad_index_is_told_as_on_the_host(use, words):
     assert (x + 1).cpu().shape == (4,)  # the device goes on
 
 
-def test_bad_index_is_told_when_the_result_is_asked_for(late):
+def test_bad_index_raises_when_the_result_is_requested(late):
     x, i = pb.rand(4, device="cuda"), pb.tensor([0, 9], device="cuda")
     y = x[i] * 2
     with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 4"):
@@ -49,15 +49,15 @@ def test_bad_index_is_told_when_the_result_is_asked_for(late):
     assert (x * 0).cpu().tolist() == [0] * 4
 
 
-def test_bad_index_is_told_by_synchronize(late):
+def test_bad_index_is_raised_by_synchronize(late):
     x, i = pb.rand(4, device="cuda"), pb.tensor([-5], device="cuda")
     x[i]
     with pytest.raises(IndexError, match="index -5 is out of bounds for dimension 0 with size 4"):
         pb.cuda.synchronize()
-    pb.cuda.synchronize()  # told once
+    pb.cuda.synchronize()  # raised once
 
 
-def test_first_of_several_failures_is_told():
+def test_first_of_several_failures_is_raised():
     x = pb.rand(4, device="cuda")
     with pytest.raises(IndexError):
         x[pb.tensor([0, 1, 2, 9, 8, 7], device="cuda")].cpu()
@@ -110,7 +110,7 @@ def test_failure_of_an_earlier_op_is_not_taken_for_this_one_s(late):
     bad = pb.zeros(4, device="cuda")[pb.tensor([1, 9], device="cuda")]
     event = pb.cuda.Event()
     event.record()
-    event.synchronize()  # the device has told it, and nobody has looked
+    event.synchronize()  # reported by the device, not raised yet
     taken = pb.take(x, pb.tensor([0, 1], device="cuda"))
     gathered = x.gather(0, pb.tensor([2], device="cuda"))
     with pytest.raises(IndexError, match="index 9 is out of bounds for dimension 0 with size 4"):
@@ -119,10 +119,10 @@ def test_failure_of_an_earlier_op_is_not_taken_for_this_one_s(late):
     assert bad.shape == (2,)
 
 
-def test_failed_launch_does_not_hide_whose_failure_is_told(late, fake_cuda):
+def test_failed_launch_does_not_hide_the_failure_of_an_earlier_op(late, fake_cuda):
     x, i = pb.rand(4, device="cuda"), pb.tensor([1, 9], device="cuda")
     y, j = pb.rand(6, device="cuda"), pb.tensor([0, 1], device="cuda")
-    x[i]  # told when somebody asks
+    x[i]  # raised when a result is requested
     fake_cuda.fail("cuLaunchKernel", "UNKNOWN", times=1)
     with pytest.raises(RuntimeError, match="launch of take"):
         pb.take(y, j)

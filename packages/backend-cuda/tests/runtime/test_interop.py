@@ -25,8 +25,8 @@ DTYPES = [
 class Lender:
     """An object of another library: what its interface says, and who keeps the memory."""
 
-    def __init__(self, told, owner=None, device=0):
-        self.__cuda_array_interface__ = told
+    def __init__(self, interface, owner=None, device=0):
+        self.__cuda_array_interface__ = interface
         self.owner = owner
         self.device = device
 
@@ -34,16 +34,18 @@ class Lender:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_interface_describes_the_memory(dtype):
     x = pb.ones(3, 4, dtype=getattr(pb, dtype), device="cuda")
-    told = x.__cuda_array_interface__
-    assert told["typestr"] == np.dtype(dtype).newbyteorder("<").str.replace("<b1", "|b1")
-    assert told["shape"] == (3, 4) and told["strides"] is None and told["version"] == 3
-    assert told["data"] == (x.data_ptr(), False)
-    assert told["stream"] == pb.cuda.current_stream().cuda_stream
+    interface = x.__cuda_array_interface__
+    assert interface["typestr"] == np.dtype(dtype).newbyteorder("<").str.replace("<b1", "|b1")
+    assert (
+        interface["shape"] == (3, 4) and interface["strides"] is None and interface["version"] == 3
+    )
+    assert interface["data"] == (x.data_ptr(), False)
+    assert interface["stream"] == pb.cuda.current_stream().cuda_stream
     turned = x.t()[1:, ::2]
-    told = turned.__cuda_array_interface__
+    interface = turned.__cuda_array_interface__
     size = x.element_size()
-    assert told["shape"] == (3, 2) and told["strides"] == (size, 8 * size)
-    assert told["data"][0] == x.data_ptr() + size
+    assert interface["shape"] == (3, 2) and interface["strides"] == (size, 8 * size)
+    assert interface["data"][0] == x.data_ptr() + size
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -75,7 +77,7 @@ def test_lender_lives_as_long_as_the_tensor():
     assert seen() is None
 
 
-def test_copies_and_other_places():
+def test_copies_and_other_devices():
     x = pb.arange(4, device="cuda")
     lender = Lender(x.__cuda_array_interface__, x)
     assert pb.tensor(lender).data_ptr() != x.data_ptr()

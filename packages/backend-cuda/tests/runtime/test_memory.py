@@ -24,14 +24,14 @@ def empty(cuda):
 
 def test_freed_block_is_used_again():
     x = pb.empty(1000, device="cuda")
-    place = x.data_ptr()
+    address = x.data_ptr()
     del x
-    assert pb.empty(1000, device="cuda").data_ptr() == place
-    assert pb.empty(1010, device="cuda").data_ptr() == place
+    assert pb.empty(1000, device="cuda").data_ptr() == address
+    assert pb.empty(1010, device="cuda").data_ptr() == address
     big = pb.empty(MIB, device="cuda")
-    place = big.data_ptr()
+    address = big.data_ptr()
     del big
-    assert pb.empty(MIB - 5, device="cuda").data_ptr() == place
+    assert pb.empty(MIB - 5, device="cuda").data_ptr() == address
 
 
 def test_counts_are_bytes_of_tensors():
@@ -56,7 +56,7 @@ def test_counts_are_bytes_of_tensors():
     del x
 
 
-def test_every_small_size_has_its_own_place():
+def test_every_small_size_has_its_own_block():
     kept = [pb.full((n,), float(n), device="cuda") for n in range(1, 3000, 37)]
     for n, x in zip(range(1, 3000, 37), kept, strict=True):
         assert x.shape == (n,)
@@ -77,7 +77,7 @@ def test_slab_goes_back_only_when_nobody_has_a_part_of_it():
 
 
 def test_cached_blocks_make_room(cuda):
-    part = 1 / 16  # of the device: what is held is written to, so that nobody relies on zeros
+    part = 1 / 16  # of the device: reserved memory is overwritten, so that no test relies on zeros
     limit = int(pb.cuda.mem_get_info()[1] * part)
     pb.cuda.set_per_process_memory_fraction(part)
     before = pb.cuda.memory_stats()
@@ -141,14 +141,14 @@ def test_allocation_that_fails_is_tried_again(fake_cuda):
     assert pb.cuda.memory_stats()["num_alloc_retries"] == retries + 1
 
 
-def test_other_errors_of_the_driver_are_told(fake_cuda):
+def test_other_errors_of_the_driver_are_raised(fake_cuda):
     fake_cuda.fail("cuMemAlloc", "INVALID_VALUE", times=1)
     with pytest.raises(RuntimeError, match="cuMemAlloc"):
         pb.empty(32 * MIB, device="cuda")
     assert pb.ones(3, device="cuda").tolist() == [1, 1, 1]
 
 
-OPS_WITH_SCRATCH = {  # so much of it that it is no part of a slab
+OPS_WITH_WORKSPACE = {  # so much of it that it is no part of a slab
     "sort": lambda x: pb.sort(x),
     "matmul": lambda x: x.view(400, 1000)[:, ::2] @ x.view(1000, 400)[::2],
     "solve": lambda x: pb.linalg.solve(
@@ -159,9 +159,9 @@ OPS_WITH_SCRATCH = {  # so much of it that it is no part of a slab
 }
 
 
-@pytest.mark.parametrize("op", OPS_WITH_SCRATCH.values(), ids=OPS_WITH_SCRATCH)
+@pytest.mark.parametrize("op", OPS_WITH_WORKSPACE.values(), ids=OPS_WITH_WORKSPACE)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, pb.OutOfMemoryError])
-def test_whatever_ends_a_request_is_told_as_it_is(cuda, monkeypatch, op, error):
+def test_errors_during_a_request_are_raised_unchanged(cuda, monkeypatch, op, error):
     x = pb.ones(400_000, device="cuda")
     really_allocate, calls = Device.allocate, []
 
@@ -268,10 +268,10 @@ def test_pinned_memory_that_comes_back_while_room_is_made(fake_cuda, monkeypatch
 
 def test_memory_used_by_streams_of_others_waits_for_everything(fake_cuda):
     x = pb.ones(5000, device="cuda")
-    place = x.data_ptr()
+    address = x.data_ptr()
     x.record_stream(12345)  # another library's stream: what it does is not known here
     del x
-    assert pb.empty(5000, device="cuda").data_ptr() != place
+    assert pb.empty(5000, device="cuda").data_ptr() != address
     pb.cuda.empty_cache()
 
 

@@ -1,4 +1,4 @@
-"""The plugin as the core meets it: other devices go on working, ``cuda`` says what is missing."""
+"""The plugin as the core loads it: other devices keep working, ``cuda`` says what is missing."""
 
 import importlib.metadata
 import subprocess

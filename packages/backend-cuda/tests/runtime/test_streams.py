@@ -1,6 +1,6 @@
 """Streams and events: order of work, backward over streams, memory that others still use.
 
-The fake driver holds work back until somebody waits for it: what forgets to wait reads old bytes.
+The fake driver holds work back until a call waits for it: a missing wait reads old bytes.
 """
 
 import copy
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("cuda")
 
 @pytest.fixture(params=[1, 2], ids=["late", "late-reversed"])
 def late(request, cuda):
-    """Work runs only when somebody waits for it."""
+    """Work runs only when a call waits for it."""
     warm = pb.rand(8, 8, device="cuda", requires_grad=True)
     (warm @ warm).tanh().sum().backward()
     pb.cuda.synchronize()
@@ -352,10 +352,10 @@ def test_block_used_elsewhere_is_kept_until_that_is_done(late):
     with pb.cuda.stream(side):
         y = work(x)
     x.record_stream(side)
-    place = x.data_ptr()
+    address = x.data_ptr()
     del x
     z = pb.zeros(5000, device="cuda")  # must not be the block that the other stream still reads
-    assert z.data_ptr() != place
+    assert z.data_ptr() != address
     side.synchronize()
     assert y.sum().item() == 5000 * 31
     del z

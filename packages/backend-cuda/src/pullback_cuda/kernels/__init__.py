@@ -1,8 +1,8 @@
-"""Kernels for CUDA devices: a capsule for each primitive, with the dtypes that it is good for.
+"""Kernels for CUDA devices: a capsule for each primitive, with the dtypes that it supports.
 
-Modules stand in folders by family. A .pyx is the host side: it looks at a call, chooses a kernel
-and its arguments, and launches it. The kernels are in the .cu files, compiled ahead; arguments
-are declared in the .h files.
+A folder is a family. A .pyx file is the host side: it reads a call, chooses a kernel and its
+arguments, and launches it. The .cu files have the kernels, compiled when the wheel is built; the
+.h files declare their arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-#: The kernel of each primitive, and the dtypes it is good for.
+#: The kernel of each primitive, and the dtypes that it supports.
 KERNELS: dict[str, tuple[int, object]] = {}
 for _module in walk_packages(__path__, f"{__name__}."):
     KERNELS.update(getattr(import_module(_module.name), "KERNELS", {}))

@@ -1,4 +1,4 @@
-// Complex numbers: a pair as it lies in memory, and its arithmetic.
+// Complex numbers and their arithmetic.
 //
 // Every product of a complex product is rounded, never fused with the sum: so z * conj(z) is real,
 // and the numbers are those of the other backends.

@@ -1,13 +1,13 @@
 """Device memory, with caches in front of the driver.
 
-A block belongs to the stream that was current when it was taken. Given back, it waits for the next
-request on that stream: what the stream does then comes after all that it did with the block before.
+A block belongs to the stream that was current when it was taken. Released, it is reused by
+later requests on that stream: their work runs after all earlier work on the block.
 Work of another stream is noted (``use_memory``); then events of these streams are recorded when the
-block is given back, and it waits until they have passed.
+block is released, and it waits until they have passed.
 
 Small blocks are cut from slabs, eight sizes to each power of two. Large ones are allocated one by
-one, in steps that waste at most an eighth. Without memory, whatever waits goes back to the driver,
-and the request is tried once more.
+one, in steps that waste at most an eighth. When memory runs out, all
+unused blocks go back to the driver, and the request is tried again.
 
 All functions run with the interpreter lock held; they may lose it where the driver is called.
 """
@@ -63,7 +63,7 @@ ctypedef struct chunk:
 ctypedef struct block:
     void *data
     size_t nbytes               # of its size class
-    size_t wanted               # what was asked for
+    size_t wanted               # requested
     chunk *source
     block *next                 # in a list of free blocks, or of those that wait for events
     block *chain                # in the table of all blocks
@@ -120,7 +120,7 @@ cdef inline size_t bucket_of(memory_state *state, void *data) noexcept:
 cdef int grow_table(memory_state *state) except -1:
     """Make the table large enough for one more block."""
     cdef block **before = state.buckets
-    cdef size_t count = state.nbuckets, i, place
+    cdef size_t count = state.nbuckets, i, bucket
     cdef block *item
     cdef block *following
     if state.nblocks < count:
@@ -134,9 +134,9 @@ cdef int grow_table(memory_state *state) except -1:
         item = before[i]
         while item != NULL:
             following = item.chain
-            place = bucket_of(state, item.data)
-            item.chain = state.buckets[place]
-            state.buckets[place] = item
+            bucket = bucket_of(state, item.data)
+            item.chain = state.buckets[bucket]
+            state.buckets[bucket] = item
             item = following
     free(before)
     return 0
@@ -153,10 +153,10 @@ cdef block *find_block(memory_state *state, void *data) noexcept:
 
 
 cdef void forget_block(memory_state *state, block *item) noexcept:
-    cdef block **place = &state.buckets[bucket_of(state, item.data)]
-    while place[0] != item:
-        place = &place[0].chain
-    place[0] = item.chain
+    cdef block **link = &state.buckets[bucket_of(state, item.data)]
+    while link[0] != item:
+        link = &link[0].chain
+    link[0] = item.chain
     state.nblocks -= 1
     free(item)
 
@@ -164,7 +164,7 @@ cdef void forget_block(memory_state *state, block *item) noexcept:
 cdef block *new_block(memory_state *state, chunk *source, void *data, int size_class,
                       int stream) except NULL:
     cdef block *item
-    cdef size_t place
+    cdef size_t bucket
     grow_table(state)
     item = <block *>calloc(1, sizeof(block))
     if item == NULL:
@@ -174,9 +174,9 @@ cdef block *new_block(memory_state *state, chunk *source, void *data, int size_c
     item.source = source
     item.stream = stream
     item.size_class = size_class
-    place = bucket_of(state, data)
-    item.chain = state.buckets[place]
-    state.buckets[place] = item
+    bucket = bucket_of(state, data)
+    item.chain = state.buckets[bucket]
+    state.buckets[bucket] = item
     state.nblocks += 1
     return item
 
@@ -194,7 +194,7 @@ cdef chunk *new_chunk(int number, size_t nbytes) except? NULL:
     if made == NULL:
         raise MemoryError()
     allocation = None
-    state.held += <int64_t>nbytes       # at once: other threads run while the driver is asked
+    state.held += <int64_t>nbytes       # before the call: other threads run during it
     try:
         allocation = device.allocate(nbytes)
     finally:
@@ -260,19 +260,19 @@ cdef block *cut_slab(int number, int stream, int size_class) except? NULL:
 
 
 cdef block *obtain(int number, int stream, int size_class) except? NULL:
-    """Return a block that nobody uses, from the cache or new; NULL if there is no memory."""
+    """Return an unused block, from the cache or new; NULL if there is no memory."""
     cdef memory_state *state = &states[number]
     cdef block *item = take_unused(state, stream, size_class)
     if item != NULL:
         return item
-    giving_back.acquire()
+    release_lock.acquire()
     try:
         if state.waiting != NULL:
             settle(number, False)
         item = take_unused(state, stream, size_class)
         return item if item != NULL else obtain_new(number, stream, size_class)
     finally:
-        giving_back.release()
+        release_lock.release()
 
 
 cdef block *obtain_new(int number, int stream, int size_class) except? NULL:
@@ -290,15 +290,15 @@ cdef block *obtain_new(int number, int stream, int size_class) except? NULL:
 
 # ---- giving memory back to the driver ------------------------------------------------------------
 
-# Held by whoever asks the driver for memory, or looks through what is not in use: another thread
-# waits for the end of that before it says that there is none.
-giving_back = RLock()
+# Held while a thread requests memory from the driver or searches unused blocks: other threads wait
+# before they report that there is no memory.
+release_lock = RLock()
 
 
 cdef int settle(int number, bint wait) except -1:
     """Let blocks be used again whose other streams are done with them; or wait until they are."""
     cdef memory_state *state = &states[number]
-    cdef block *left = state.waiting    # taken whole: while the driver is asked, others add to it
+    cdef block *left = state.waiting    # the whole list: other threads add to a new one meanwhile
     cdef block *item
     cdef bint passed
     device = <object>device_table()[number].object
@@ -335,21 +335,21 @@ cdef list release_unused(memory_state *state):
     """Forget chunks of which no tensor has a block; return their memory."""
     cdef list found = []
     cdef int stream, size_class
-    cdef block **place
+    cdef block **link
     cdef block *item
     cdef chunk *source
     cdef chunk *following
     for stream in range(MAX_STREAMS):
         for size_class in range(CLASSES):
-            place = &state.unused[stream][size_class]
-            while place[0] != NULL:
-                item = place[0]
+            link = &state.unused[stream][size_class]
+            while link[0] != NULL:
+                item = link[0]
                 if item.source.used == 0:
-                    place[0] = item.next
+                    link[0] = item.next
                     item.source.cut -= 1
                     forget_block(state, item)
                 else:
-                    place = &item.next
+                    link = &item.next
     source = state.chunks
     while source != NULL:
         following = source.next
@@ -360,18 +360,18 @@ cdef list release_unused(memory_state *state):
 
 
 def release_cached(int number):
-    """Give all memory of a device that no tensor uses back to the driver; tell if there was any."""
+    """Give unused memory of a device back to the driver; return whether there was any."""
     if not device_table()[number].ready or is_closed():
         return False
     device = <object>device_table()[number].object
-    giving_back.acquire()
+    release_lock.acquire()
     try:
         settle(number, True)
         found = release_unused(&states[number])
         some = bool(found)
         device.free(found)
     finally:
-        giving_back.release()
+        release_lock.release()
     return some
 
 
@@ -393,7 +393,7 @@ cdef void *block_take(int number, size_t nbytes) except NULL:
         size_class = class_of(nbytes)
         item = obtain(number, stream, size_class)
         if item == NULL:
-            giving_back.acquire()
+            release_lock.acquire()
             try:
                 state.retries += 1
                 freed = True
@@ -401,7 +401,7 @@ cdef void *block_take(int number, size_t nbytes) except NULL:
                     freed = release_cached(number)
                     item = obtain(number, stream, size_class)
             finally:
-                giving_back.release()
+                release_lock.release()
     if item == NULL:
         state.out_of_memory += 1
         raise out_of_memory(number, nbytes)
@@ -476,11 +476,11 @@ cdef int note_use(int number, void *data, void *stream) except -1:
     """Note that a stream has work on a block."""
     cdef memory_state *state = &states[number]
     cdef block *item = find_block(state, data)
-    cdef int place = 0 if stream == NULL else stream_number(device_ready(number), stream)
-    if item != NULL and place < 0:      # another library's, or another device's
+    cdef int index = 0 if stream == NULL else stream_number(device_ready(number), stream)
+    if item != NULL and index < 0:      # another library's, or another device's
         item.used_on |= FOREIGN
-    elif item != NULL and place != item.stream:
-        item.used_on |= <uint64_t>1 << place
+    elif item != NULL and index != item.stream:
+        item.used_on |= <uint64_t>1 << index
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What core calls: memory, copies, streams and marks of the device type ``cuda``, as a capsule."""
+"""The backend that core calls: memory, copies, streams and marks of ``cuda``, as a capsule."""
 
 from cpython.exc cimport PyErr_SetInterrupt, PyErr_SetObject
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
@@ -63,7 +63,7 @@ cdef void memory_stats(void *self, int device, int64_t *stats) noexcept:
 cdef void empty_cache(void *self, int device) noexcept:
     try:
         release_cached(device)
-    except BaseException as error:      # core looks whether an exception is set
+    except BaseException as error:      # core checks for an exception
         PyErr_SetObject(type(error), error)
 
 
@@ -90,7 +90,7 @@ cdef int copy_bytes(void *self, int device, void *dst, size_t dst_offset, const 
 
 cdef int copy_now(pb_cuda_device *device, char *to, char *origin, size_t nbytes,
                   int kind) except -1:
-    """Copy on the current stream; wait for copies from and to the host, unless told not to."""
+    """Copy on the current stream; wait for host copies unless PB_NON_BLOCKING is set."""
     cdef void *before = enter_context(device)
     cdef int way = kind & ~<int>PB_NON_BLOCKING
     cdef bint noted = False
@@ -111,7 +111,7 @@ cdef int copy_now(pb_cuda_device *device, char *to, char *origin, size_t nbytes,
                               <object>device.object, current_number(device.number))
                 noted = True
             finally:
-                if not noted:           # nobody would know that the memory is in use
+                if not noted:           # its use could not be noted
                     stream.synchronize()
         else:
             stream.synchronize()
@@ -143,7 +143,7 @@ cdef void release_pinned(void *self, void *data, size_t nbytes) noexcept:
     try:
         pinned.give(<size_t>data)
     except BaseException:
-        pinned.give(<size_t>data)       # an interrupt came in between; it comes again
+        pinned.give(<size_t>data)       # an interrupt; it is raised later
         PyErr_SetInterrupt()
 
 
@@ -161,7 +161,7 @@ cdef void *current_stream(void *self, int device) noexcept:
     cdef pb_cuda_device *found = device_table() + device
     if not found.ready and not is_closed():
         try:
-            device_ready(device)        # whoever asks so early wants the handle of a stream
+            device_ready(device)        # the caller needs the handle of a stream
         except KeyboardInterrupt:
             PyErr_SetInterrupt()
             return NULL
@@ -175,7 +175,7 @@ cdef int set_stream(void *self, int device, void *stream, void **previous) noexc
     cdef int number = 0
     try:
         found = device_ready(device)
-    except BaseException as error:      # there is no room for words: core lets it go on
+    except BaseException as error:      # there is no message argument: core raises it
         PyErr_SetObject(type(error), error)
         return PB_E_PYTHON
     if stream != NULL:
@@ -229,7 +229,7 @@ cdef int elapsed(void *self, int device, void *first, void *last, double *micros
     try:
         microseconds[0] = (<object>device_ready(device).object).elapsed(<object>first,
                                                                         <object>last)
-    except KeyboardInterrupt:           # who measures does not raise; it comes again
+    except KeyboardInterrupt:           # measuring must not raise; the interrupt is raised later
         PyErr_SetInterrupt()
         return PB_E_RUNTIME
     except BaseException as error:

@@ -29,13 +29,13 @@ ctypedef struct pb_cuda_stream:
 ctypedef struct pb_cuda_device:
     bint ready
     int number
-    int processors
+    int sm_count
     int nstreams
     void *context               # CUcontext: the primary one
     PyObject *object            # the Device of devices.py; lives as long as the process
     pb_failure *failure         # pinned; devices read and write it at the same address
-    pb_failure earlier          # what an op told that nobody has asked yet
-    const void *recorded        # the call that `failure` was given to last, until it has looked
+    pb_failure earlier          # reported by an earlier op, not raised yet
+    const void *recorded        # the last call that got `failure`, until its check
     pb_cuda_stream streams[MAX_STREAMS]
 
 

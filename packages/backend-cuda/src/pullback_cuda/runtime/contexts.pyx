@@ -2,8 +2,8 @@
 
 pycuda makes contexts, streams, events and modules, and launches kernels. What it does not offer is
 to make a context current without noting that on its own stack, which must be empty when a thread
-ends; the two driver functions for that are called through their addresses. A context that somebody
-else made current is put back after each call.
+ends; the two driver functions for that are called through their addresses. A context of another
+library is restored after each call.
 """
 
 from cpython.object cimport PyObject
@@ -78,14 +78,14 @@ cdef pb_cuda_device *device_ready(int number) except NULL:
     return &table[number]
 
 
-def install_device(int number, object device, int processors, size_t context, size_t failure,
+def install_device(int number, object device, int sm_count, size_t context, size_t failure,
                    stream):
     """Note what belongs to a device that was started, and its default stream."""
     cdef pb_cuda_device *found = &table[number]
     Py_INCREF(device)
     found.object = <PyObject *>device
     found.number = number
-    found.processors = processors
+    found.sm_count = sm_count
     found.context = <void *>context
     found.failure = <pb_failure *>failure
     install_stream(number, stream)
@@ -93,7 +93,7 @@ def install_device(int number, object device, int processors, size_t context, si
 
 
 def install_stream(int number, object stream):
-    """Give a device one more stream; return its place among the device's streams."""
+    """Add a stream to a device; return its number."""
     cdef pb_cuda_device *found = &table[number]
     if found.nstreams == MAX_STREAMS:
         raise RuntimeError(f"cuda:{number} has {MAX_STREAMS} streams already")
@@ -119,7 +119,7 @@ cdef int set_current_number(int device, int number) noexcept nogil:
 
 
 cdef int stream_number(pb_cuda_device *device, void *handle) noexcept nogil:
-    """Return the place of a stream among the device's, -1 if it is not one of them."""
+    """Return the number of a stream of the device, -1 if it is not one of them."""
     cdef int i
     for i in range(device.nstreams):
         if device.streams[i].handle == handle:
@@ -152,7 +152,7 @@ cdef void *enter_context(pb_cuda_device *device) except? NULL:
 
 
 cdef void leave_context(pb_cuda_device *device, void *previous) noexcept:
-    """Put the context back that was current before; ours may stay where there was none."""
+    """Restore the context that was current before; ours may stay where there was none."""
     if previous != NULL and previous != device.context:
         set_current(previous)
 

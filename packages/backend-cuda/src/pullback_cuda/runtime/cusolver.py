@@ -1,6 +1,6 @@
 """Systems of equations by cuBLAS and cuSOLVER, singular values by cuSOLVER, on prepared memory.
 
-Matrices are column by column, one after the other; addresses are of the device. Every function is
+Matrices are column-major and contiguous; addresses are of the device. Every function is
 called with the device's context current, and gives its work to a stream's handle.
 """
 
@@ -10,7 +10,7 @@ import functools
 
 from pullback_cuda.runtime import libraries
 
-# From here on cuSOLVER's blocked factorisation, matrix by matrix, beats cuBLAS's on all at once.
+# From here on cuSOLVER's blocked factorisation, matrix by matrix, beats cuBLAS's batched one.
 LARGE = 192
 PLAIN = 0  # cuBLAS's number for: not transposed
 LIBRARY_TYPES = {"float32": 0, "float64": 1, "complex64": 4, "complex128": 5}
@@ -27,7 +27,7 @@ def _solver_parameters(device: int, stream: int) -> int:
 
 
 def in_one_call(rows: int, batch: int) -> bool:
-    """Tell whether all systems of a batch are solved at once."""
+    """Return whether all systems of a batch are solved in one call."""
     return batch > 1 and rows < LARGE
 
 
@@ -58,13 +58,13 @@ def workspace_of_solve(where, dtype, rows, matrix) -> tuple[int, int]:
         kind)  # fmt: skip
 
 
-def solve_one(where, dtype, rows, columns, matrix, right, pivots, info, scratch, sizes):
+def solve_one(where, dtype, rows, columns, matrix, right, pivots, info, workspace, sizes):
     """Solve one system; ``info`` gets which pivot is 0."""
     solver = libraries.load("cusolverDn", "cuSOLVER", "solving equations")
     handle, parameters = libraries.solver_handle(*where), _solver_parameters(*where)
     kind = LIBRARY_TYPES[dtype]
     host = bytearray(max(sizes[1], 1))
-    solver.xgetrf(handle, parameters, rows, rows, kind, matrix, rows, pivots, kind, scratch,
+    solver.xgetrf(handle, parameters, rows, rows, kind, matrix, rows, pivots, kind, workspace,
                   sizes[0], _address(host), sizes[1], info)  # fmt: skip
     if columns:
         solver.xgetrs(handle, parameters, PLAIN, rows, columns, kind, matrix, rows, pivots, kind,
@@ -87,14 +87,14 @@ def workspace_of_svd(where, dtype, full, rows, columns, matrix, values, left, ri
     )
 
 
-def svd_one(where, dtype, full, rows, columns, matrix, values, left, right, info, scratch, sizes):
+def svd_one(where, dtype, full, rows, columns, matrix, values, left, right, info, workspace, sizes):
     """Decompose one matrix that has at least as many rows as columns."""
     solver = libraries.load("cusolverDn", "cuSOLVER", "singular values")
     arguments = _svd_arguments(dtype, full, rows, columns, matrix, values, left, right)
     host = bytearray(max(sizes[1], 1))
     solver.xgesvd(
-        libraries.solver_handle(*where), _solver_parameters(*where), *arguments, scratch, sizes[0],
-        _address(host), sizes[1], info)  # fmt: skip
+        libraries.solver_handle(*where), _solver_parameters(*where), *arguments, workspace,
+        sizes[0], _address(host), sizes[1], info)  # fmt: skip
 
 
 def _address(buffer: bytearray) -> int:

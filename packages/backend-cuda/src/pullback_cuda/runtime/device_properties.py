@@ -1,4 +1,4 @@
-"""What is known of a device: its name, what it can do, how much memory it has."""
+"""Properties of a device: name, compute capability, limits and memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pullback_cuda.runtime.nvrtc import KERNELS
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What the driver says of a device; memory in bytes, clocks in kHz."""
+    """Properties of a device from the driver; memory in bytes, clocks in kHz."""
 
     name: str
     major: int
@@ -32,11 +32,11 @@ class DeviceProperties:
 
 
 def get_device_properties(device=None) -> DeviceProperties:
-    """Return what the driver says of a device, the current one by default.
+    """Return the properties of a device, the current one by default.
 
     Raises: ValueError for devices of another type; RuntimeError where there is no such device.
     """
-    with devices.asked(device) as found:
+    with devices.pycuda_device(device) as found:
         return _properties(found)
 
 
@@ -70,20 +70,20 @@ def _properties(found) -> DeviceProperties:
 
 def get_device_name(device=None) -> str:
     """Return the name of a device, the current one by default."""
-    with devices.asked(device) as found:
+    with devices.pycuda_device(device) as found:
         return found.name()
 
 
 def get_device_capability(device=None) -> tuple[int, int]:
     """Return the compute capability of a device, the current one by default."""
-    with devices.asked(device) as found:
+    with devices.pycuda_device(device) as found:
         return found.compute_capability()
 
 
 def can_device_access_peer(device, peer_device) -> bool:
     """Return whether a device can reach the memory of another one."""
     first, second = device_number(device), device_number(peer_device)
-    with devices.asked(first) as one, devices.asked(second) as other:
+    with devices.pycuda_device(first) as one, devices.pycuda_device(second) as other:
         return first != second and bool(one.can_access_peer(other))
 
 

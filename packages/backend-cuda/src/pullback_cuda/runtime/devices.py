@@ -1,7 +1,7 @@
-"""The devices: what is made when one is used for the first time, with pycuda.
+"""The devices: contexts, streams, events and modules, made by pycuda on first use.
 
 Everything here lives as long as the process: pycuda can destroy streams, events and modules on the
-thread alone that made their context, and tensors may die on any.
+thread alone that made their context, and tensors may be freed on any thread.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Device:
         self.modules: dict[str, Any] = {}
         self.plain_events: list = []
         self.timing_events: list = []
-        self.bare_events: list[int] = []  # CUDA's handles, which pycuda's events do not tell
+        self.bare_events: list[int] = []  # CUDA's handles, which pycuda's events do not offer
         with self.pushed():
             stream = _driver.Stream(NON_BLOCKING)
             # Memory that the device reaches at the address where the host has it.
@@ -75,7 +75,7 @@ class Device:
 
     @contextlib.contextmanager
     def pushed(self) -> Iterator[None]:
-        """Have the context on pycuda's stack too, as whatever makes or destroys objects needs.
+        """Have the context on pycuda's stack too, which making and destroying objects needs.
 
         Raises: RuntimeError that names the device, for errors of the driver, and after the end.
         """
@@ -89,7 +89,7 @@ class Device:
                 self.context.pop()
                 contexts.put_context(before)
         except _driver.Error as error:
-            raise named(self.number, error) from error
+            raise device_error(self.number, error) from error
 
     def close(self) -> None:
         """Stop using the driver, before the interpreter takes everything apart.
@@ -151,7 +151,7 @@ class Device:
     # -- events ------------------------------------------------------------------------------------
 
     def take_event(self, timing: bool = False):
-        """Return an event that nobody uses."""
+        """Return an unused event."""
         spare = self.timing_events if timing else self.plain_events
         if spare:
             return spare.pop()
@@ -165,7 +165,7 @@ class Device:
         (self.timing_events if timing else self.plain_events).append(event)
 
     def wait(self, waiter: int, other: Device, awaited: int) -> None:
-        """Let what a stream is given from now on begin after what another one was given so far."""
+        """Let later work of a stream begin after the work of another stream so far."""
         event = other.take_event()
         try:
             with contexts.Current(other.number):
@@ -173,7 +173,7 @@ class Device:
             with contexts.Current(self.number):
                 contexts.stream_at(self.number, waiter).wait_for_event(event)
         finally:
-            other.give_event(event, timing=False)  # what waits knows this recording of it
+            other.give_event(event, timing=False)  # the wait is for this recording of it
 
     def wait_for_foreign(self, waiter: int, other: Device, awaited: int) -> None:
         """As ``wait``, for CUDA's handles, of which one or both are another library's streams."""
@@ -188,7 +188,7 @@ class Device:
             other.bare_events.append(event)
 
     def copy_from(self, origin: Device, to: int, source: int, nbytes: int) -> None:
-        """Copy from another device: after what both were given so far, before what comes next."""
+        """Copy from another device: after the earlier work of both streams, before their later."""
         here, there = contexts.current(self.number), contexts.current(origin.number)
         self.wait(here, origin, there)
         with contexts.Current(self.number):
@@ -211,14 +211,14 @@ class Device:
         return events
 
     def passed(self, events: list, wait: bool) -> bool:
-        """Tell whether all events have passed, perhaps after waiting for them; keep them then."""
+        """Return whether all events have passed, perhaps after waiting; then keep them."""
         with contexts.Current(self.number):
             for event in events:
                 if wait:
                     event.synchronize()
                 elif not event.query():
                     return False
-        while events:  # none is given twice, whatever comes in between
+        while events:  # none is given back twice, even with an interrupt in between
             self.give_event(events.pop(), timing=False)
         return True
 
@@ -261,9 +261,9 @@ def _make_event() -> int:
 
 
 def start(number: int) -> None:
-    """Make everything that a device needs; another thread that does it is waited for."""
+    """Make everything that a device needs, unless another thread did."""
     contexts.require_open()
-    with _starting, telling(number):
+    with _starting, driver_errors(number):
         if number not in _started:
             count = _driver.Device.count()
             if number >= count:
@@ -271,27 +271,27 @@ def start(number: int) -> None:
             _started[number] = Device(number)
 
 
-def named(number: int, error: Exception) -> RuntimeError:
-    """Return the error that tells what pycuda's own says, whose class is none of Python's."""
+def device_error(number: int, error: Exception) -> RuntimeError:
+    """Return an error with the text of pycuda's, whose class is no subclass of Python's."""
     kind = OutOfMemoryError if isinstance(error, _driver.MemoryError) else RuntimeError
     return kind(f"cuda:{number}: {error}")
 
 
 @contextlib.contextmanager
-def telling(number: int) -> Iterator[None]:
-    """Have errors of the driver told as ours, with the device that they are of."""
+def driver_errors(number: int) -> Iterator[None]:
+    """Raise errors of the driver as ours, which name the device."""
     try:
         yield
     except _driver.Error as error:
-        raise named(number, error) from error
+        raise device_error(number, error) from error
 
 
 @contextlib.contextmanager
-def asked(device) -> Iterator[Any]:
-    """Have pycuda's Device of a device argument, to ask what the driver knows of it."""
+def pycuda_device(device) -> Iterator[Any]:
+    """Yield pycuda's Device of a device argument, for queries of the driver."""
     number = device_number(device)
     found = started(number).device
-    with telling(number):
+    with driver_errors(number):
         yield found
 
 
@@ -335,7 +335,7 @@ def attribute(name: str):
 
 
 def pinned_array(nbytes: int):
-    """Return an array of bytes in host memory that every device reaches; None: there is no more."""
+    """Return an array of bytes in host memory that every device reaches; None if there is none."""
     device = next(iter(_started.values()), None) or started(0)
     with device.pushed():
         try:

@@ -1,8 +1,8 @@
-"""The way to the CUDA driver, and what to say where it is blocked.
+"""Import and start of the CUDA driver, with error messages that name the cause.
 
 Between a program and a device stand pycuda, the driver's library and the device itself. Each may be
-missing, and each then fails in words that name neither the cause nor the cure. Here each failure
-becomes one sentence that does.
+missing, and then fails with a message that names neither the cause nor the remedy. Here each
+failure becomes one sentence that does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def import_driver() -> ModuleType:
 
 
 def is_about_driver_library(message: str) -> bool:
-    """Tell whether an import failed because libcuda is absent, in Linux's or Windows' words."""
+    """Return whether an import failed because libcuda is absent, in Linux's or Windows' words."""
     return "libcuda.so" in message or "DLL load failed" in message
 
 
@@ -76,7 +76,7 @@ def start_driver() -> ModuleType:
 
 
 def sentence_of(message: str) -> str:
-    """Return what to tell the user about a failure of ``cuInit``."""
+    """Return the sentence for a failure of ``cuInit``."""
     if "stub library" in message:
         return STUB_LIBRARY.format(reason=message)
     if "no CUDA-capable device" in message:

@@ -1,6 +1,6 @@
-/* What a kernel leaves for the host when it meets bad input. Plain C: both sides include it.
+/* The record in which a kernel reports bad input to the host. Plain C: both sides include it.
  *
- * The record lies in host memory that the device can write to. Of all threads that report, one
+ * The record is in host memory that the device can write to. Of all threads that report, one
  * wins: it sets `claimed`, writes `index` and `size`, and `code` last. So the host, which reads
  * `code` first, finds the rest complete where that is not 0. */
 #ifndef PULLBACK_CUDA_FAILURE_H
@@ -19,7 +19,7 @@ struct failure_record {
     int32_t code;    /* 0: nothing was reported; else one of PB_E_* of abi.h */
     int32_t claimed; /* not 0: a thread has begun to report this */
     int64_t index;   /* what was found, such as the index that is out of range */
-    int64_t size;    /* what it was held against, such as the dim's size */
+    int64_t size;    /* the limit, such as the dim's size */
 };
 
 #endif

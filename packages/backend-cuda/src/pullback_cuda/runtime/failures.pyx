@@ -1,6 +1,6 @@
-"""Failures of a call: how exceptions and the findings of kernels become a code and a message.
+"""Failures of a call: exceptions and reports of kernels become a code and a message.
 
-A kernel that meets bad input writes a record into pinned memory (failure.h). It is read when the
+A kernel reports bad input in a record in pinned memory (failure.h). It is read when the
 host waits for the device anyway.
 """
 
@@ -27,7 +27,7 @@ cdef inline void write_message(char *message, const char *text) noexcept nogil:
 
 
 cdef int fail_with(char *message, object error) noexcept:
-    """Say why something failed in an exception's words; return its code. Interrupts go on."""
+    """Report an exception's text; return its code. Interrupts stay raised."""
     cdef bytes text
     if not isinstance(error, Exception):
         PyErr_SetObject(type(error), error)
@@ -40,12 +40,12 @@ cdef int fail_with(char *message, object error) noexcept:
     return PB_E_MEMORY if isinstance(error, MemoryError) else PB_E_RUNTIME
 
 
-# ---- what kernels find ---------------------------------------------------------------------------
+# ---- reports of kernels --------------------------------------------------------------------------
 
 cdef void *failure_record(pb_call *call) noexcept nogil:
-    """Return where kernels of the call's device say that they met bad input.
+    """Return the record in which kernels of the call's device report bad input.
 
-    What an earlier op has told there, and nobody has asked yet, is put aside: it is not of this op.
+    A report of an earlier op that was not raised yet is set aside: it is not of this op.
     """
     cdef pb_cuda_device *device = device_table() + call.device
     if device.recorded != call and device.failure != NULL and device.failure.code != 0 and (
@@ -59,7 +59,7 @@ cdef void *failure_record(pb_call *call) noexcept nogil:
 
 
 cdef int settle_failure(pb_call *call) noexcept nogil:
-    """Wait for the kernel that told a failure: it may still be at it, and tell once more."""
+    """Wait for the kernel that reported: it may still run, and report again."""
     with gil:
         try:
             (<object>device_table()[call.device].object).synchronize()
@@ -69,7 +69,7 @@ cdef int settle_failure(pb_call *call) noexcept nogil:
 
 
 cdef int failure_check(pb_call *call) noexcept nogil:
-    """Return the code of a failure that has been told already, with its message; else PB_OK."""
+    """Return the code of a failure that is reported already, with its message; else PB_OK."""
     cdef pb_failure *failure = device_table()[call.device].failure
     cdef int code
     device_table()[call.device].recorded = NULL
@@ -79,8 +79,8 @@ cdef int failure_check(pb_call *call) noexcept nogil:
     return clear_failure(failure, call.message) if code == PB_OK else code
 
 
-cdef void tell_failure(pb_failure *failure, char *message) noexcept nogil:
-    """Write what a kernel found."""
+cdef void write_failure(pb_failure *failure, char *message) noexcept nogil:
+    """Write the message of a report."""
     cdef long long index = failure.index, size = failure.size
     if failure.claimed >= FAILURE_INDEX:
         snprintf(message, PB_MESSAGE_SIZE,
@@ -100,7 +100,7 @@ cdef int take_failure(int number, char *message) noexcept nogil:
     """Return the code of a failure of any op so far, with its message; else PB_OK."""
     cdef pb_cuda_device *device = device_table() + number
     if device.earlier.code != 0:
-        if device.failure.code != 0:    # one is told
+        if device.failure.code != 0:    # one failure is raised
             clear_failure(device.failure, NULL)
         return clear_failure(&device.earlier, message)
     if device.failure == NULL or device.failure.code == 0:
@@ -109,17 +109,17 @@ cdef int take_failure(int number, char *message) noexcept nogil:
 
 
 cdef int clear_failure(pb_failure *failure, char *message) noexcept nogil:
-    """Write what was found, and forget it; return the code."""
+    """Write the message and clear the record; return the code."""
     cdef int code = failure.code
     if message != NULL:
-        tell_failure(failure, message)
+        write_failure(failure, message)
     failure.code = 0
     failure.claimed = 0
     return code
 
 
 def raise_failure(int number):
-    """Raise what a kernel that is done has met, if anything."""
+    """Raise the failure that a finished kernel reported, if any."""
     cdef char message[PB_MESSAGE_SIZE]
     cdef int code = take_failure(number, message)
     if code == PB_E_INDEX:

@@ -1,4 +1,4 @@
-"""cuBLAS and cuSOLVER, through nvmath.bindings: looked up when the first matrix product comes.
+"""cuBLAS and cuSOLVER, through nvmath.bindings: looked up for the first matrix product.
 
 A handle belongs to a device and one of its streams: work on two streams must not share a workspace.
 """

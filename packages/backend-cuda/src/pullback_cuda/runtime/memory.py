@@ -1,4 +1,4 @@
-"""How much memory a device has in use, and what is kept of it."""
+"""Memory statistics and limits of devices."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ def set_per_process_memory_fraction(fraction: float, device=None) -> None:
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     number = device_number(device)
-    with devices.asked(device) as found:
+    with devices.pycuda_device(device) as found:
         total = found.total_memory()
     allocator.set_limit(number, max(1, int(total * fraction)))

@@ -1,8 +1,7 @@
 """Compile CUDA text on this machine: kernels that the wheel lacks, and those of users.
 
-NVRTC is asked first, which needs no toolkit (``pip install pullback-cuda[nvrtc]``), then nvcc. What
-was compiled is kept in the user's cache folder, under the digest of all that it is made
-of.
+NVRTC is tried first, which needs no toolkit (``pip install pullback-cuda[nvrtc]``), then nvcc.
+Images are kept in the user's cache folder, under a digest of the text, the headers and options.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ KERNELS = PACKAGE / "kernels"
 
 
 class CompileError(RuntimeError):
-    """The compiler refused the text; the message is what it said."""
+    """The compiler rejected the text; the message is the compiler's."""
 
 
 def compile_family(family: str, device) -> bytes:
@@ -46,11 +45,11 @@ def compile_text(text: str, name: str, capability: tuple[int, int]) -> bytes:
     image = _compile(text, name, architecture)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        scratch = kept.with_suffix(f".{os.getpid()}")
-        scratch.write_bytes(image)
-        scratch.replace(kept)
+        temporary = kept.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(image)
+        temporary.replace(kept)
     except OSError:
-        pass  # without a place to keep it, it is compiled once more next time
+        pass  # it cannot be kept: compile it again next time
     return image
 
 

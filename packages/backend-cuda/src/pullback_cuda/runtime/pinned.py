@@ -1,4 +1,4 @@
-"""Host memory that devices reach by themselves, kept for the next use while nobody has it."""
+"""Pinned host memory, with a cache of unused blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SMALLEST = 4096
 
 
 class Block:
-    """One piece of pinned memory, and the events of copies that are at work on it."""
+    """A block of pinned memory, and the events of copies that use it."""
 
     def __init__(self, array):
         self.array = array
@@ -20,7 +20,7 @@ class Block:
         self.events: list = []  # (device, event)
 
     def is_idle(self) -> bool:
-        """Tell whether no copy is at work on the memory any more."""
+        """Return whether no copy uses the memory any more."""
         while self.events:
             device, event = self.events[-1]
             if not device.passed([event], wait=False):
@@ -40,7 +40,7 @@ def _rounded(nbytes: int) -> int:
 
 
 def take(nbytes: int) -> int:
-    """Return the address of pinned memory that nobody uses.
+    """Return the address of unused pinned memory.
 
     Raises: MemoryError.
     """
@@ -64,9 +64,9 @@ def take(nbytes: int) -> int:
 
 
 def _shrink() -> None:
-    """Give memory that nobody uses back to the system."""
+    """Give unused memory back to the system."""
     arrays = []
-    for size, blocks in list(_unused.items()):  # the collector of garbage may add to it
+    for size, blocks in list(_unused.items()):  # the garbage collector may add to it
         for block in [block for block in blocks if block.is_idle()]:
             _unused[size].remove(block)
             _addresses.remove(block.address)
@@ -76,7 +76,7 @@ def _shrink() -> None:
 
 
 def give(address: int) -> None:
-    """Keep memory for the next use, which waits for the copies that are at work on it."""
+    """Keep memory for reuse, which waits for the copies that still use it."""
     with _lock:
         block = _blocks[address]
         waiting = _unused.setdefault(block.nbytes, [])
@@ -87,8 +87,8 @@ def give(address: int) -> None:
 def in_use(address: int, device, stream: int) -> None:
     """Note that a copy from or to pinned memory was given to a stream."""
     with _lock:
-        place = bisect.bisect_right(_addresses, address) - 1
-        block = _blocks[_addresses[place]] if place >= 0 else None
+        index = bisect.bisect_right(_addresses, address) - 1
+        block = _blocks[_addresses[index]] if index >= 0 else None
         if block is not None and address < block.address + block.nbytes:
             (event,) = device.record_on([stream])
             block.events.append((device, event))

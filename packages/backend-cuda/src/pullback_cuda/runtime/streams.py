@@ -32,7 +32,7 @@ class Stream:
     of the usual priority only. A device has 32 streams of each kind, dealt out in turn.
 
     Tensors belong to the stream that was current when they were made. Use on another one must be
-    ordered (``wait_stream``), and told to the memory (``Tensor.record_stream``).
+    ordered (``wait_stream``), and recorded (``Tensor.record_stream``).
 
     Raises: ValueError for devices of another type; RuntimeError where there is no device.
 
@@ -99,21 +99,21 @@ class Stream:
     def synchronize(self) -> None:
         """Wait until all work given to the stream is done.
 
-        Raises: what earlier work ran into, such as IndexError.
+        Raises: the failure of earlier work, such as IndexError.
         """
         with contexts.Current(self.device_index):
             self.pycuda.synchronize()
         failures.raise_failure(self.device_index)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let what is given to this stream from now on begin after the other's work so far."""
+        """Let later work of this stream begin after the other's work so far."""
         _check(stream, Stream, "wait_stream", "stream")
         devices.started(self.device_index).wait(
             self._number, devices.started(stream.device_index), stream._number
         )
 
     def wait_event(self, event: Event) -> None:
-        """Let what is given to this stream from now on begin after what an event marks."""
+        """Let later work of this stream begin after an event."""
         _check(event, Event, "wait_event", "event")
         event.wait(self)
 
@@ -191,7 +191,7 @@ class Event:
             self._event.record(stream.pycuda)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what is given to a stream from now on begin after this point."""
+        """Let later work of a stream begin after this point."""
         stream = current_stream() if stream is None else stream
         _check(stream, Stream, "wait", "stream")
         if self._event is not None:

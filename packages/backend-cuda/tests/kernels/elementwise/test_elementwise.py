@@ -113,7 +113,7 @@ def test_integer_division_by_zero(dtype, name):
     with pytest.raises(RuntimeError, match=r"^ZeroDivisionError$"):
         function(x, pb.zeros(300, dtype=dtype, device="cuda")).cpu()
     assert function(x[:0], 0).shape == (0,)
-    assert_same(lambda x: function(x, 3), x.cpu())  # the failure is told once
+    assert_same(lambda x: function(x, 3), x.cpu())  # the failure is raised once
 
 
 @pytest.mark.parametrize("dtype", FLOATING)

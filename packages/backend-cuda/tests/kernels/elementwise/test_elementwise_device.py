@@ -1,4 +1,4 @@
-"""Where the elements of elementwise kernels lie: the device code, run by the emulation."""
+"""Memory layouts of elementwise kernels: the device code, run by the emulation."""
 
 import numpy as np
 import on_fake
@@ -7,9 +7,9 @@ from elementwise_launch import (
     CLASSES,
     COMPLEX,
     FLOATING,
-    PACKS,
     REAL,
     STORED,
+    VECTOR_SIZES,
     Families,
     Scalar,
     assert_close,
@@ -39,10 +39,10 @@ def test_rows_of_all_sizes(kernels, name, misaligned):
     for n in SIZES:
         x, y = random_values(rng, name, n), random_values(rng, name, n)
         out = placed(np.zeros(n + 2, STORED[name]), misaligned[0])
-        pack = PACKS[CLASSES[name]]
+        vector_size = VECTOR_SIZES[CLASSES[name]]
         arrays = [placed(x, misaligned[1]), placed(y, misaligned[2])]
-        aligned = n >= pack and not any(
-            m * x.itemsize % min(16, pack * x.itemsize) for m in misaligned
+        aligned = n >= vector_size and not any(
+            m * x.itemsize % min(16, vector_size * x.itemsize) for m in misaligned
         )
         with np.errstate(all="ignore"):
             wanted = narrow(widen(x, name) + widen(y, name), name)
@@ -52,8 +52,8 @@ def test_rows_of_all_sizes(kernels, name, misaligned):
             out[:n],
             arrays,
             (name, name),
-            pack,
-            packed=aligned,
+            vector_size,
+            vectorized=aligned,
         )
         np.testing.assert_array_equal(widen(out[:n], name), widen(wanted, name))
         assert not out[n:].any()  # nothing is written behind the end
@@ -105,7 +105,7 @@ def test_strides(kernels, name):
         out[:, 5:53],
         [x],
         (name, name),
-        PACKS[CLASSES[name]],
+        VECTOR_SIZES[CLASSES[name]],
     )
     np.testing.assert_array_equal(widen(out[:, 5:53].copy(), name), -widen(x, name))
     assert not out[:, :5].any() and not out[:, 53:].any()
@@ -131,18 +131,18 @@ def test_host_scalars(kernels, name):
 def test_output_is_an_input(kernels, name, misaligned):
     rng = np.random.default_rng(5)
     x, y = random_values(rng, name, 4099), random_values(rng, name, 4099)
-    place, other = placed(x, misaligned), placed(y, misaligned)
-    for inputs in ([place, other], [other, place], [place, place]):
-        place[...] = x
+    target, other = placed(x, misaligned), placed(y, misaligned)
+    for inputs in ([target, other], [other, target], [target, target]):
+        target[...] = x
         with np.errstate(all="ignore"):
             first, second = (widen(array.copy(), name) for array in inputs)
             wanted = widen(narrow(first - second, name), name)
         launch(
             kernels("binary"),
             f"sub_{CLASSES[name]}",
-            place,
+            target,
             inputs,
             (name, name),
-            PACKS[CLASSES[name]],
+            VECTOR_SIZES[CLASSES[name]],
         )
-        np.testing.assert_array_equal(widen(place, name), wanted)
+        np.testing.assert_array_equal(widen(target, name), wanted)

@@ -17,9 +17,9 @@ from elementwise_launch import (
     FLOATING,
     INTEGRAL,
     NAMES,
-    PACKS,
     REAL,
     STORED,
+    VECTOR_SIZES,
     Failure,
     Families,
     Scalar,
@@ -242,19 +242,19 @@ def test_comparisons(kernels, primitive, name):
 
 @pytest.mark.parametrize("name", INTEGRAL)
 @pytest.mark.parametrize("primitive", ["floor_divide", "fmod", "remainder"])
-@pytest.mark.parametrize("place", [0, 7, 4098])
-def test_division_by_zero(kernels, primitive, name, place):
+@pytest.mark.parametrize("position", [0, 7, 4098])
+def test_division_by_zero(kernels, primitive, name, position):
     x, y = np.full(4099, 7, STORED[name]), np.full(4099, 2, STORED[name])
     for inputs in ([x, y], [x, np.broadcast_to(y[:1], x.shape)]):
         failure = Failure()
         run(kernels, "division", primitive, name, inputs, failure=failure)
         assert (failure.code, failure.claimed) == (0, 0)
-    y[place] = 0
+    y[position] = 0
     run(kernels, "division", primitive, name, [x, y], failure=failure)
     assert (failure.code, failure.claimed) == (1, 1)
-    found = run(kernels, "division", primitive, name, [x, y])  # nobody is told
+    found = run(kernels, "division", primitive, name, [x, y])  # nothing is reported
     wanted = reference(primitive, name, [x, np.where(y == 0, 2, y).astype(y.dtype)])
-    np.testing.assert_array_equal(np.delete(found, place), np.delete(wanted, place))
+    np.testing.assert_array_equal(np.delete(found, position), np.delete(wanted, position))
 
 
 # ---- three inputs and more -----------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_lerp(kernels, name):
 def test_where(kernels, size):
     name = {1: "u8", 2: "i16", 4: "i32", 8: "i64", 16: "c128"}[size]
     rng = np.random.default_rng(8)
-    pack = {1: 4, 2: 4, 4: 4, 8: 2, 16: 1}[size]
+    vector_size = {1: 4, 2: 4, 4: 4, 8: 2, 16: 1}[size]
     for shape, other in (((4099,), (4099,)), ((9, 64), (64,)), ((9, 63), (9, 1))):
         x, y = random_values(rng, name, shape), random_values(rng, name, other)
         condition = placed(rng.integers(0, 2, shape).astype(bool))
@@ -320,7 +320,7 @@ def test_where(kernels, size):
             out,
             [condition, placed(x), np.broadcast_to(placed(y), shape)],
             (name, name),
-            pack,
+            vector_size,
         )
         np.testing.assert_array_equal(out, np.where(condition, x, y))
         number = Scalar(3, name, x.dtype)
@@ -330,7 +330,7 @@ def test_where(kernels, size):
             out,
             [condition, number, placed(x)],
             (name, name),
-            pack,
+            vector_size,
         )
         np.testing.assert_array_equal(out, np.where(condition, x.dtype.type(3), x))
 
@@ -348,11 +348,11 @@ def test_copies(kernels, name, to):
         x = narrow(np.abs(numbers) if to == "u8" else numbers, name)
     plain = name == to and name != "b"
     kernel = f"copy_{x.itemsize}" if plain else f"copy_{CLASSES[name]}_{CLASSES[to]}"
-    pack = min(PACKS[CLASSES[name]], PACKS[CLASSES[to]])
-    pack = {1: 4, 2: 4, 4: 4, 8: 2, 16: 1}[x.itemsize] if plain else pack
+    vector_size = min(VECTOR_SIZES[CLASSES[name]], VECTOR_SIZES[CLASSES[to]])
+    vector_size = {1: 4, 2: 4, 4: 4, 8: 2, 16: 1}[x.itemsize] if plain else vector_size
     for misaligned in (0, 1):
         out = placed(np.zeros(517, STORED[to]), misaligned)
-        launch(kernels("copy"), kernel, out, [placed(x)], (name, to), pack)
+        launch(kernels("copy"), kernel, out, [placed(x)], (name, to), vector_size)
         number = widen(x, name)
         if to == "b":
             wanted = number != 0

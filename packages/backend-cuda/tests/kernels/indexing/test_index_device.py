@@ -78,7 +78,7 @@ def test_gather_of_any_size(shape):
 
 @pytest.mark.parametrize("wrong", [-1, 5, 2**40, -(2**63)])
 @pytest.mark.parametrize("primitive", ["gather", "scatter", "scatter_add", "scatter_reduce"])
-def test_index_out_of_range_is_told_and_touches_nothing(primitive, wrong):
+def test_index_out_of_range_is_reported_and_writes_nothing(primitive, wrong):
     values, index = sample("f32", (5, 3), seed=1), indices((6, 3), 5)
     index[4, 1] = wrong
     others = sample("f32", (6, 3), seed=2)
@@ -114,8 +114,8 @@ def test_scatter_of_the_last(name, layout, dim):
 
 @pytest.mark.parametrize("name", BY_SIZE)
 @pytest.mark.parametrize("count", [1, 2, 300, 5000])
-def test_scatter_into_many_places(name, count):
-    # Far more places than positions: they are sorted.
+def test_scatter_into_many_targets(name, count):
+    # Far more targets than positions: they are sorted.
     start = sample(name, (100_000,), seed=1)
     index = np.random.default_rng(3).choice([5, 99_999, 1234, 70], count)
     source = sample(name, (count,), seed=2)
@@ -155,8 +155,8 @@ def test_scatter_combines(name, layout, primitive):
     if name == "b":
         join = np.logical_or if mode.get("mode", 1) == 1 else np.logical_and
         for at in np.ndindex(shape):
-            place = (at[0], index[at], at[2])
-            expected[place] = join(expected[place], source[at])
+            target = (at[0], index[at], at[2])
+            expected[target] = join(expected[target], source[at])
     else:
         reference(primitive, expected, [index, source], dim=1, **mode)
     assert_same(out, expected, name)
@@ -180,8 +180,8 @@ def test_short_runs_are_added_in_order():
     index, source = rng.integers(0, 40, 9000), rng.normal(size=9000).astype(np.float32)
     out, expected = np.zeros(40, np.float32), np.zeros(40, np.float32)
     run_primitive("scatter_add", out, [index, source], 0)
-    for place, value in zip(index, source, strict=True):
-        expected[place] += value
+    for target, value in zip(index, source, strict=True):
+        expected[target] += value
     np.testing.assert_array_equal(out, expected)
 
 

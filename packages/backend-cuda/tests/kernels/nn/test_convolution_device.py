@@ -1,4 +1,4 @@
-"""Convolutions and their adjoints, against NumPy."""
+"""Convolutions, forward and backward, against NumPy."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ CASES = {
     "stride beyond the size": (2, 1, 8, 8, (3, 12), (2, 3), (5, 4), (1, 1), (1, 1)),
     "dilation": (2, 1, 8, 16, (12, 12), (3, 3), (1, 1), (2, 2), (2, 2)),
     "one window": (20, 1, 30, 40, (4, 4), (4, 4), (1, 1), (0, 0), (1, 1)),
-    "places": (3, 1, 40, 70, (9, 9), (1, 1), (1, 1), (0, 0), (1, 1)),
+    "kernel positions": (3, 1, 40, 70, (9, 9), (1, 1), (1, 1), (0, 0), (1, 1)),
     "channels": (2, 1, 20, 66, (12, 12), (3, 3), (1, 1), (1, 1), (1, 1)),
     "large tiles": (3, 1, 130, 128, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1)),
     "depthwise": (2, 6, 1, 1, (9, 9), (3, 3), (1, 1), (1, 1), (1, 1)),
@@ -47,7 +47,7 @@ class Case:
             (n + 2 * p - d * (k - 1) - 1) // s + 1
             for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)
         )
-        self.geometry = (*stride, *padding, *dilation, groups)
+        self.parameters = (*stride, *padding, *dilation, groups)
         self.image = sample(name, (images, groups * c, *sizes))
         self.weight = sample(name, (groups * o, c, *kernel), seed=1)
         self.windows = sample(name, (images, groups * o, *counts), seed=2)
@@ -60,8 +60,8 @@ class Case:
             "conv_backward_weight": (self.weight, [self.image, self.windows]),
         }[primitive]
         results = blank(out.shape, out.dtype), blank(out.shape, out.dtype)
-        run_primitive(primitive, results[0], [*ins, *bias], self.geometry)
-        reference(primitive, results[1], [*ins, *bias], conv_params=self.geometry)
+        run_primitive(primitive, results[0], [*ins, *bias], self.parameters)
+        reference(primitive, results[1], [*ins, *bias], conv_params=self.parameters)
         return results
 
 
@@ -99,14 +99,14 @@ def test_numbers_that_are_not_finite(key, primitive, value):
 
 @pytest.mark.parametrize("count, c, o", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
 def test_sums_of_nothing(count, c, o):
-    bias, geometry = np.arange(1, 5, dtype=np.float32), (1, 1, 1, 1, 1, 1, 1)
+    bias, parameters = np.arange(1, 5, dtype=np.float32), (1, 1, 1, 1, 1, 1, 1)
     shapes = (count, c, 9, 8), (o, c, 3, 3), (count, o, 9, 8)
     image, weight, windows = (np.ones(shape, np.float32) for shape in shapes)
-    run_primitive("conv", windows, [image, weight, bias[:o]], geometry)
+    run_primitive("conv", windows, [image, weight, bias[:o]], parameters)
     np.testing.assert_array_equal(windows, np.broadcast_to(bias[:o, None, None], windows.shape))
-    run_primitive("conv_backward_input", image, [windows, weight, bias[:c]], geometry)
+    run_primitive("conv_backward_input", image, [windows, weight, bias[:c]], parameters)
     np.testing.assert_array_equal(image, np.broadcast_to(bias[:c, None, None], image.shape))
-    run_primitive("conv_backward_weight", weight, [image, windows], geometry)
+    run_primitive("conv_backward_weight", weight, [image, windows], parameters)
     assert not weight.any()
 
 
@@ -117,10 +117,10 @@ def test_sums_are_the_same_every_time():
         np.testing.assert_array_equal(first, second)
 
 
-def test_operands_that_do_not_belong_together_are_refused():
+def test_operands_that_do_not_fit_together_raise():
     image, weight = np.zeros((2, 4, 9), np.float32), np.zeros((6, 4, 3), np.float32)
     out = blank((2, 6, 7), image.dtype)
-    for geometry in (
+    for parameters in (
         (1, 0, 1),
         (1, 0, 1, 0),
         (0, 0, 1, 1),
@@ -130,5 +130,5 @@ def test_operands_that_do_not_belong_together_are_refused():
         (1, 0, 1, 4),
     ):
         with pytest.raises(KernelError) as error:
-            run_primitive("conv", out, [image, weight], geometry)
+            run_primitive("conv", out, [image, weight], parameters)
         assert error.value.code == E_VALUE

@@ -1,4 +1,4 @@
-"""The negative log likelihood of classes and its adjoint, against NumPy."""
+"""The negative log likelihood of classes, forward and backward, against NumPy."""
 
 import itertools
 
@@ -70,7 +70,7 @@ def test_losses(name, shape, reduction, weighted):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("reduction", [NONE, MEAN, SUM])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_adjoint(name, shape, reduction, weighted):
+def test_backward(name, shape, reduction, weighted):
     x, target, weight = case(name, shape)
     grad = sample(name, () if reduction else target.shape, 7)
     ins = [grad, target, weight][: 3 if weighted else 2]
@@ -97,9 +97,9 @@ def test_all_are_ignored():
         out = blank((), x.dtype)
         run_primitive("nll_loss", out, [x, target], IGNORED, reduction)
         np.testing.assert_equal(out, np.float32(expected))
-        slopes = blank(x.shape, x.dtype)
-        run_primitive("nll_loss_backward", slopes, [out, target], IGNORED, reduction)
-        assert (slopes == 0).all()
+        grads = blank(x.shape, x.dtype)
+        run_primitive("nll_loss_backward", grads, [out, target], IGNORED, reduction)
+        assert (grads == 0).all()
 
 
 def test_a_class_may_be_ignored():
@@ -109,8 +109,8 @@ def test_a_class_may_be_ignored():
         shape = () if reduction else target.shape
         out, wanted = blank(shape, x.dtype), blank(shape, x.dtype)
         check("nll_loss", "f64", out, wanted, [x, target, weight], ignored, reduction)
-        slopes = blank(x.shape, x.dtype), blank(x.shape, x.dtype)
-        check("nll_loss_backward", "f64", *slopes, [out, target, weight], ignored, reduction)
+        grads = blank(x.shape, x.dtype), blank(x.shape, x.dtype)
+        check("nll_loss_backward", "f64", *grads, [out, target, weight], ignored, reduction)
 
 
 def test_no_targets():

@@ -50,7 +50,7 @@ def arguments(name, shape, shared):
 
 
 def as_laid(values, kind):
-    """Return a weight or bias as it may lie: one number for all, or in column-major order."""
+    """Return a weight or bias: one number for all, or in column-major order."""
     if kind == "repeated":
         return np.broadcast_to(values[:1, :1], values.shape)
     return np.asfortranarray(values) if kind == "columns" else values

@@ -45,13 +45,13 @@ def count_of(size, kernel, stride, padding, dilation):
 
 
 def pooled(case):
-    """Return the sizes of the windows of a case, and its geometry."""
+    """Return the sizes of the windows of a case, and its parameters."""
     sizes, *sides = case
     return tuple(count_of(*side) for side in zip(sizes, *sides, strict=True)), sum(sides, ())
 
 
 def all_windows(dilated):
-    """Yield (sizes, counts, geometry)."""
+    """Yield (sizes, counts, parameters)."""
     for case in CASES:
         if dilated or max(case[4]) == 1:
             yield (case[0], *pooled(case))
@@ -64,7 +64,7 @@ def all_windows(dilated):
 @pytest.mark.parametrize("windows", list(all_windows(True)))
 @pytest.mark.parametrize("kind", ["plain", "repeats", "special"])
 def test_max_pool(name, windows, kind):
-    sizes, counts, geometry = windows
+    sizes, counts, parameters = windows
     values = sample(name, (2, 3, *sizes))
     if kind == "repeats":
         values = np.round(values)
@@ -74,11 +74,11 @@ def test_max_pool(name, windows, kind):
         )
         values = np.where(chosen == 0, values, chosen).astype(values.dtype)
     outs = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    run_primitive("max_pool", outs, [values], geometry)
+    run_primitive("max_pool", outs, [values], parameters)
     expected = blank((2, 3, *counts), values.dtype), blank((2, 3, *counts), INDEX)
-    reference("max_pool", expected, [values], window_params=geometry)
+    reference("max_pool", expected, [values], window_params=parameters)
     np.testing.assert_array_equal(outs[0], expected[0])
-    # Where a window holds nothing larger than -inf, its place is any one near by.
+    # Where a window holds nothing larger than -inf, its index is any one in the window.
     known = expected[0] != -np.inf
     np.testing.assert_array_equal(outs[1][known], expected[1][known])
     assert ((outs[1] >= 0) & (outs[1] < np.prod(sizes))).all()
@@ -88,10 +88,10 @@ def test_max_pool(name, windows, kind):
 @pytest.mark.parametrize("windows", list(all_windows(False)))
 @pytest.mark.parametrize("padded", [0, 1])
 @pytest.mark.parametrize("divisor", [0, 5])
-def test_avg_pool_and_their_adjoint(name, windows, padded, divisor):
-    sizes, counts, geometry = windows
+def test_avg_pool_forward_and_backward(name, windows, padded, divisor):
+    sizes, counts, parameters = windows
     whole, means = sample(name, (2, 3, *sizes)), sample(name, (2, 3, *counts), seed=1)
-    options = {"window_params": geometry, "padded": padded, "divisor": divisor}
+    options = {"window_params": parameters, "padded": padded, "divisor": divisor}
     for primitive, source, shape in (
         ("avg_pool", whole, means.shape),
         ("avg_pool_backward", means, whole.shape),
@@ -103,22 +103,22 @@ def test_avg_pool_and_their_adjoint(name, windows, padded, divisor):
 
 
 def test_windows_of_nothing():
-    geometry = (2, 1, 0, 1)
+    parameters = (2, 1, 0, 1)
     for shape, count in (((0, 5), 4), ((3, 1), 0)):
         values = np.zeros(shape, np.float32)
         outs = blank((shape[0], count), values.dtype), blank((shape[0], count), INDEX)
-        run_primitive("max_pool", outs, [values], geometry)
-        run_primitive("avg_pool", outs[0], [values], geometry, 0, 0)
+        run_primitive("max_pool", outs, [values], parameters)
+        run_primitive("avg_pool", outs[0], [values], parameters, 0, 0)
     out = blank((3, 1), values.dtype)
-    run_primitive("avg_pool_backward", out, [np.zeros((3, 0), np.float32)], geometry, 0, 0)
+    run_primitive("avg_pool_backward", out, [np.zeros((3, 0), np.float32)], parameters, 0, 0)
     assert not out.any()
 
 
-def test_windows_refuse_a_geometry_that_fits_no_dims():
+def test_parameters_that_do_not_fit_the_dims_raise():
     values = np.zeros((3, 5), np.float32)
-    for geometry in ((2, 1, 0), (2, 0, 0, 1), (2, 1, -1, 1), (1,) * 12, (2, 1, 2**62, 1)):
+    for parameters in ((2, 1, 0), (2, 0, 0, 1), (2, 1, -1, 1), (1,) * 12, (2, 1, 2**62, 1)):
         with pytest.raises(KernelError) as error:
-            run_primitive("avg_pool", blank((3, 4), values.dtype), [values], geometry, 0, 0)
+            run_primitive("avg_pool", blank((3, 4), values.dtype), [values], parameters, 0, 0)
         assert error.value.code == E_VALUE
 
 
@@ -136,13 +136,13 @@ RESAMPLED = list(
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("case", RESAMPLED)
-def test_interpolate_and_its_adjoint(name, case):
-    (shape, dim), (taps, places), weighted = case
+def test_interpolate_forward_and_backward(name, case):
+    (shape, dim), (taps, positions), weighted = case
     if not weighted:
         taps = 1
-    made = (*shape[:dim], places, *shape[dim + 1 :])
-    indices = np.random.default_rng(0).integers(0, shape[dim], (taps, places))
-    more = [sample(name, (taps, places), seed=2)] if weighted else []
+    made = (*shape[:dim], positions, *shape[dim + 1 :])
+    indices = np.random.default_rng(0).integers(0, shape[dim], (taps, positions))
+    more = [sample(name, (taps, positions), seed=2)] if weighted else []
     whole, sums = sample(name, shape), sample(name, made, seed=1)
     for primitive, source, result in (
         ("interpolate", whole, made),
@@ -155,12 +155,12 @@ def test_interpolate_and_its_adjoint(name, case):
 
 
 @pytest.mark.parametrize("wrong", [-1, 6, 2**40])
-@pytest.mark.parametrize("places", [3, 900])
-def test_taps_out_of_range_are_told(wrong, places):
-    indices = np.random.default_rng(0).integers(0, 6, (2, places))
+@pytest.mark.parametrize("positions", [3, 900])
+def test_taps_out_of_range_are_reported(wrong, positions):
+    indices = np.random.default_rng(0).integers(0, 6, (2, positions))
     indices[1, 2] = wrong
-    weights, whole = sample("f32", (2, places)), sample("f32", (2, 6, 3))
-    made = sample("f32", (2, places, 3))
+    weights, whole = sample("f32", (2, positions)), sample("f32", (2, 6, 3))
+    made = sample("f32", (2, positions, 3))
     for primitive, source, out in (
         ("interpolate", whole, blank(made.shape, made.dtype)),
         ("interpolate_backward", made, blank(whole.shape, whole.dtype)),
@@ -171,7 +171,7 @@ def test_taps_out_of_range_are_told(wrong, places):
         assert error.value.message == f"index {wrong} is out of bounds for dimension 1 with size 6"
 
 
-def test_adjoint_of_no_sums():
+def test_backward_of_no_sums():
     out = blank((2, 6), np.dtype(np.float32))
     ins = [np.zeros((2, 0), np.float32), np.zeros((2, 0), np.int64), np.zeros((2, 0), np.float32)]
     run_primitive("interpolate_backward", out, ins, 1)

@@ -151,7 +151,7 @@ def test_more_dims_than_a_kernel_has(primitive, name):
 
 
 @pytest.mark.parametrize("primitive", ["argmax", "argmin"])
-def test_places_count_in_the_order_of_dims(primitive):
+def test_indices_count_in_the_order_of_dims(primitive):
     for n in (3, 12):
         values = np.random.default_rng(0).permutation(2**n).reshape((2,) * n).astype(np.int32)
         check(primitive, "i32", transposed(values), range(n))

@@ -1,4 +1,4 @@
-"""Running results along a dim, against NumPy."""
+"""Cumulative ops along a dim, against NumPy."""
 
 import itertools
 
@@ -192,10 +192,10 @@ def test_products_stay_zero(name, length):
 
 
 @pytest.mark.parametrize("name", ["f64", "c128"])
-@pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 2047, 2046, 9000])
-def test_sums_overflow_only_where_a_running_sum_does(name, place):
+@pytest.mark.parametrize("position", [0, 1, 2, 3, 7, 2047, 2046, 9000])
+def test_sums_overflow_only_where_a_cumulative_sum_does(name, position):
     values = np.zeros(20_000, STORED[name])
-    values[place : place + 3] = -1.5e308, 1e308, 1e308
+    values[position : position + 3] = -1.5e308, 1e308, 1e308
     values[-9:] = 1e290
     (out,) = outputs("cumsum", values)
     run_primitive("cumsum", out, [values], 0)

@@ -161,7 +161,7 @@ class Radix(ctypes.Structure):
     ]
 
 
-def test_places_of_64_bits():
+def test_positions_of_64_bits():
     """Rows of 2^32 elements are too long for a test; the kernel for them sorts a short one."""
     build = on_fake.emulation()
     kernels = build.Kernels(build.image(build.KERNELS / "sorting" / "radix_sort.cu"))

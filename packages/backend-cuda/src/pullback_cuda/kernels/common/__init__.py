@@ -1,1 +1,1 @@
-"""What kernels share: launches, element types, drivers of elementwise ops and reductions."""
+"""Shared by all kernels: launches, element types, drivers of elementwise ops and reductions."""

@@ -1,4 +1,4 @@
-# What every host module asks of arrays: sizes of elements and of arrays, and division by a size.
+# Sizes of elements and arrays, and division by a size, for the host side of kernels.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_array
@@ -29,8 +29,7 @@ cdef inline int bits_for(int64_t count) noexcept nogil:
 cdef inline void find_divider(int64_t size, uint32_t *multiplier, uint32_t *shift) noexcept nogil:
     """Prepare divisions by a size: (high half of n * multiplier, plus n) >> shift, for n < 2^31.
 
-    Beyond 2^31 - 1, where n is smaller than the size, and for no size, where there is no n, the
-    result is 0.
+    For sizes above 2^31 - 1, where n is smaller than the size, and for size 0, the result is 0.
     """
     # Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, with a
     # multiplier that lacks its leading bit.

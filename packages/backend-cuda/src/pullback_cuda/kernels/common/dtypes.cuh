@@ -13,7 +13,7 @@
 #define FOR_REAL(X) FOR_INTEGRAL(X) FOR_FLOATING(X)
 #define FOR_ALL(X) X(b, bool) FOR_REAL(X) FOR_COMPLEX(X)
 
-// ---- 16-bit numbers: bit patterns, computed with in float ---------------------------------------
+// ---- 16-bit numbers: bit patterns, computed with in float --------------------------------------
 
 struct half {
     uint16_t bits;
@@ -72,9 +72,9 @@ DEVICE bfloat16 narrow_to_bfloat16(float value) {
     return result;
 }
 
-// ---- traits -------------------------------------------------------------------------------------
+// ---- traits ------------------------------------------------------------------------------------
 
-// What a storage type T computes in, what sums of it are kept in, and what kind of type it is.
+// The compute type of a storage type T, the type of its sums, and its kind.
 // `lowest` and `highest` are the ends of its order, infinities where there are any.
 template <class T, class Compute, class Accumulate, bool FLOATING, bool COMPLEX>
 struct basic_traits {
@@ -117,7 +117,7 @@ FLOATING_TRAITS(double, double)
 template <class R>
 struct traits<complex<R>> : basic_traits<complex<R>, complex<R>, complex<R>, false, true> {};
 
-// ---- between storage and the type that is computed in -------------------------------------------
+// ---- between storage type and compute type -----------------------------------------------------
 
 // widen(T) gives the compute type of any stored element, narrow<T> turns it into an element again.
 template <class T>
@@ -144,18 +144,18 @@ DEVICE T narrow(typename traits<T>::compute value) {
 }
 
 template <class T>
-DEVICE typename traits<T>::compute load(const T *place) {
-    return widen(*place);
+DEVICE typename traits<T>::compute load(const T *address) {
+    return widen(*address);
 }
 
 template <class T>
-DEVICE void store(T *place, typename traits<T>::compute value) {
-    *place = narrow<T>(value);
+DEVICE void store(T *address, typename traits<T>::compute value) {
+    *address = narrow<T>(value);
 }
 
-// ---- C's casts ----------------------------------------------------------------------------------
+// ---- C's casts ---------------------------------------------------------------------------------
 
-// What does not fit into an integer becomes its smallest one, on every processor.
+// Values out of range become the smallest integer, on every device.
 template <class F>
 DEVICE int32_t truncate_to_int32(F value) {
     return value > (F)-2147483649.0 && value < (F)2147483648.0 ? (int32_t)value : -2147483647 - 1;

@@ -1,17 +1,17 @@
 // The loop of all elementwise kernels.
 //
-// A thread computes two packs, elements side by side in memory, which it loads and stores 16 bytes
-// at a time; an input may have one element for all of a pack. The elements that no pack holds come
-// after the packs: there a thread takes as many as a pack has, a block's width apart from each
-// other. Inputs are loaded before any output is stored, so an output may be an input.
-#ifndef PULLBACK_CUDA_ELEMENTWISE_CUH
-#define PULLBACK_CUDA_ELEMENTWISE_CUH
+// A thread computes two vectors of contiguous elements, which it loads and stores 16 bytes at a
+// time; an input may be one element for a whole vector. The remaining elements come after the
+// vectors: there a thread computes as many as a vector has, ELEMENTWISE_THREADS apart. Inputs are
+// loaded before any output is stored, so an output may be an input.
+#ifndef PULLBACK_CUDA_ELEMENTWISE_DRIVER_CUH
+#define PULLBACK_CUDA_ELEMENTWISE_DRIVER_CUH
 
 #include "kernels/common/elementwise_driver.h"
 #include "kernels/common/storage.cuh"
 
-// The offsets of M numbered elements (or packs) of OPERANDS operands. `part`: bits by which the
-// strides are too large, since they are those of packs. Numbers that are out of range wrap around.
+// The offsets of M numbered elements (or vectors) of OPERANDS operands. `part`: bits by which the
+// strides are too large, since they are those of vectors. Numbers out of range wrap around.
 template <int OPERANDS, int M>
 DEVICE void find_offsets(const elementwise_arguments &args, uint32_t (&index)[M],
                          int32_t (&offset)[OPERANDS][M], int part) {
@@ -57,18 +57,18 @@ DEVICE Compute scalar_of(const uint64_t (&bits)[2]) {
 }
 
 template <class T, class Compute, int N>
-DEVICE void load_pack_of(const elementwise_arguments &args, int input, int32_t offset,
-                         Compute (&value)[N]) {
-    const char *place = (const char *)args.data[input + 1] + offset;
+DEVICE void load_vector_of(const elementwise_arguments &args, int input, int32_t offset,
+                           Compute (&value)[N]) {
+    const char *address = (const char *)args.data[input + 1] + offset;
     if (args.same >> input & 1) {
         const Compute one = args.scalars >> input & 1
                                 ? scalar_of<Compute>(args.scalar[input])
-                                : conversion<Compute, T>::in(*(const T *)place);
+                                : conversion<Compute, T>::in(*(const T *)address);
 #pragma unroll
         for (int i = 0; i < N; ++i)
             value[i] = one;
     } else {
-        load_pack<T>(place, value);
+        load_vector<T>(address, value);
     }
 }
 
@@ -89,9 +89,9 @@ DEVICE void load_elements(const elementwise_arguments &args, int input, const in
 // The elements of all inputs that a thread computes together.
 template <class Operation>
 struct loaded {
-    typename Operation::First::compute x[Operation::pack];
+    typename Operation::First::compute x[Operation::vector_size];
     typename Operation::Rest::compute y[Operation::inputs > 1 ? Operation::inputs - 1 : 1]
-                                       [Operation::pack];
+                                       [Operation::vector_size];
 
     // Let a function load every input: it takes an element of its type, its number, and a target.
     template <class Function>
@@ -106,9 +106,10 @@ struct loaded {
     }
 
     template <class Result>
-    DEVICE void compute(const elementwise_arguments &args, Result (&result)[Operation::pack]) {
+    DEVICE void compute(const elementwise_arguments &args,
+                        Result (&result)[Operation::vector_size]) {
 #pragma unroll
-        for (int i = 0; i < Operation::pack; ++i) {
+        for (int i = 0; i < Operation::vector_size; ++i) {
             if constexpr (Operation::inputs == 1)
                 result[i] = Operation::of(args, x[i]);
             else if constexpr (Operation::inputs == 2)
@@ -122,53 +123,53 @@ struct loaded {
 };
 
 // Run an operation: a struct with the number of `inputs`, the classes First, Rest and Out of the
-// first input, the other inputs and the output, the size of a `pack`, and a function `of` the
+// first input, the other inputs and the output, a `vector_size`, and a function `of` the
 // arguments and one element of each input.
 template <class Operation>
 DEVICE void run_elementwise(const elementwise_arguments &args) {
-    constexpr int OPERANDS = Operation::inputs + 1, N = Operation::pack;
+    constexpr int OPERANDS = Operation::inputs + 1, N = Operation::vector_size;
     typedef typename Operation::Out::compute Result;
     loaded<Operation> input, next;
     Result result[N], next_result[N];
-    int32_t place[N], next_place = 0;
+    int32_t out_offset[N], next_offset = 0;
     uint32_t first = 0;
     bool second = false;
-    const bool packed = blockIdx.x < args.pack_blocks;
-    if (packed) {
+    const bool vectorized = blockIdx.x < args.vector_blocks;
+    if (vectorized) {
         uint32_t index[2];
         int32_t offset[OPERANDS][2];
         index[0] = blockIdx.x * (2 * ELEMENTWISE_THREADS) + threadIdx.x;
         index[1] = index[0] + ELEMENTWISE_THREADS;
-        if (index[0] >= args.packs)
+        if (index[0] >= args.vectors)
             return;
-        second = index[1] < args.packs;
+        second = index[1] < args.vectors;
         find_offsets(args, index, offset, 0);
         input.fill(args.in_type, [&](auto element, int k, auto &target) {
-            load_pack_of<decltype(element)>(args, k, offset[k + 1][0], target);
+            load_vector_of<decltype(element)>(args, k, offset[k + 1][0], target);
         });
         if (second)
             next.fill(args.in_type, [&](auto element, int k, auto &target) {
-                load_pack_of<decltype(element)>(args, k, offset[k + 1][1], target);
+                load_vector_of<decltype(element)>(args, k, offset[k + 1][1], target);
             });
-        place[0] = offset[0][0];
-        next_place = offset[0][1];
+        out_offset[0] = offset[0][0];
+        next_offset = offset[0][1];
     } else {
         uint32_t index[N];
         int32_t offset[OPERANDS][N];
-        first = args.packs * N + (blockIdx.x - args.pack_blocks) * (ELEMENTWISE_THREADS * N) +
+        first = args.vectors * N + (blockIdx.x - args.vector_blocks) * (ELEMENTWISE_THREADS * N) +
                 threadIdx.x;
         if (first >= args.count)
             return;
 #pragma unroll
         for (int i = 0; i < N; ++i)
             index[i] = first + i * ELEMENTWISE_THREADS;
-        find_offsets(args, index, offset, args.packs ? __ffs(N) - 1 : 0);
+        find_offsets(args, index, offset, args.vectors ? __ffs(N) - 1 : 0);
         input.fill(args.in_type, [&](auto element, int k, auto &target) {
             load_elements<decltype(element)>(args, k, offset[k + 1], first, target);
         });
 #pragma unroll
         for (int i = 0; i < N; ++i)
-            place[i] = offset[0][i];
+            out_offset[i] = offset[0][i];
     }
     input.compute(args, result);
     if (second)
@@ -176,27 +177,27 @@ DEVICE void run_elementwise(const elementwise_arguments &args) {
     char *data = (char *)args.data[0];
     Operation::Out::visit(args.out_type, [&](auto element) {
         typedef decltype(element) T;
-        if (packed) {
-            store_pack<T>(data + place[0], result);
+        if (vectorized) {
+            store_vector<T>(data + out_offset[0], result);
             if (second)
-                store_pack<T>(data + next_place, next_result);
+                store_vector<T>(data + next_offset, next_result);
         } else {
 #pragma unroll
             for (int i = 0; i < N; ++i)
                 if (first + i * ELEMENTWISE_THREADS < args.count)
-                    *(T *)(data + place[i]) = conversion<Result, T>::out(result[i]);
+                    *(T *)(data + out_offset[i]) = conversion<Result, T>::out(result[i]);
         }
     });
 }
 
 // Kernels of one to four inputs: the name, the class of inputs, the class of outputs, and the value
-// of x (and y, z and v). The expression may look at `args`.
+// of x (and y, z and v). The expression may use `args`.
 #define ELEMENTWISE(name, count, First_, Rest_, To, size, parameters, value) \
     struct name##_operation { \
         typedef First_ First; \
         typedef Rest_ Rest; \
         typedef To Out; \
-        static constexpr int inputs = count, pack = size; \
+        static constexpr int inputs = count, vector_size = size; \
         static DEVICE To::compute of parameters { \
             (void)args; \
             return value; \
@@ -205,21 +206,21 @@ DEVICE void run_elementwise(const elementwise_arguments &args) {
     KERNEL(name, elementwise_arguments) { run_elementwise<name##_operation>(args); }
 
 #define UNARY_TO(name, In, To, value) \
-    ELEMENTWISE(name, 1, In, In, To, In::pack, (const elementwise_arguments &args, In::compute x), \
-                value)
+    ELEMENTWISE(name, 1, In, In, To, In::vector_size, \
+                (const elementwise_arguments &args, In::compute x), value)
 #define UNARY(name, In, value) UNARY_TO(name, In, In, value)
 
 #define BINARY_TO(name, In, To, value) \
-    ELEMENTWISE(name, 2, In, In, To, In::pack, \
+    ELEMENTWISE(name, 2, In, In, To, In::vector_size, \
                 (const elementwise_arguments &args, In::compute x, In::compute y), value)
 #define BINARY(name, In, value) BINARY_TO(name, In, In, value)
 
 #define TERNARY(name, In, value) \
-    ELEMENTWISE(name, 3, In, In, In, In::pack, \
+    ELEMENTWISE(name, 3, In, In, In, In::vector_size, \
                 (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z), \
                 value)
 #define QUATERNARY(name, In, value) \
-    ELEMENTWISE(name, 4, In, In, In, In::pack, \
+    ELEMENTWISE(name, 4, In, In, In, In::vector_size, \
                 (const elementwise_arguments &args, In::compute x, In::compute y, In::compute z, \
                  In::compute v), \
                 value)

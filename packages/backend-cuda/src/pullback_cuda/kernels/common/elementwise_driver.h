@@ -1,8 +1,8 @@
-/* What the host tells an elementwise kernel. A pack is elements side by side in memory that are
- * loaded and stored together, a power of two of them that the kernel's class of types sets.
+/* Launch parameters of elementwise kernels. A vector is contiguous elements that are loaded and
+ * stored together, a power of two of them that depends on the kernel's class of types.
  * Offsets are in bytes and fit into 32 bits: the host cuts larger calls into several. */
-#ifndef PULLBACK_CUDA_ELEMENTWISE_H
-#define PULLBACK_CUDA_ELEMENTWISE_H
+#ifndef PULLBACK_CUDA_ELEMENTWISE_DRIVER_H
+#define PULLBACK_CUDA_ELEMENTWISE_DRIVER_H
 #include "math/integers.h"
 
 #define ELEMENTWISE_DIMS 12
@@ -16,13 +16,13 @@ typedef struct {
     void *failure;
     int32_t in_type; /* a pb_dtype: that of the inputs */
     int32_t out_type;
-    int32_t option;   /* what the kernel makes of it */
+    int32_t option;   /* its meaning depends on the kernel */
     uint32_t scalars; /* bit k: input k is a host scalar */
-    uint32_t same;    /* bit k: input k has the same element for a whole pack */
+    uint32_t same;    /* bit k: input k has the same element for a whole vector */
     uint32_t count;   /* of elements */
-    uint32_t packs;   /* the elements after them come one by one */
-    uint32_t pack_blocks;
-    /* Dim 0 is the fastest; sizes and strides are those of packs, if there are any. A number i is
+    uint32_t vectors; /* the elements after them come one by one */
+    uint32_t vector_blocks;
+    /* Dim 0 is the fastest; sizes and strides are those of vectors, if there are any. A number i is
      * divided by size with multiplier and shift, as find_divider of arrays.pxd prepares them. */
     int32_t ndim;
     uint32_t size[ELEMENTWISE_DIMS];

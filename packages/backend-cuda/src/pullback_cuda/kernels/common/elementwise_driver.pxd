@@ -1,4 +1,4 @@
-# How elementwise kernels are launched: layouts of operands, and kernels by class of element types.
+# Launches of elementwise kernels: loops over operands, and kernels by class of element types.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_array, pb_call
@@ -21,8 +21,8 @@ cdef extern from "kernels/common/elementwise_driver.h" nogil:
         uint32_t scalars
         uint32_t same
         uint32_t count
-        uint32_t packs
-        uint32_t pack_blocks
+        uint32_t vectors
+        uint32_t vector_blocks
         int32_t ndim
         uint32_t size[12]
         uint32_t multiplier[12]
@@ -33,7 +33,7 @@ cdef extern from "kernels/common/elementwise_driver.h" nogil:
 # A kernel of elementwise_driver.cuh.
 ctypedef struct pb_operation:
     pb_cuda_kernel *kernel      # NULL: there is none
-    int pack                    # elements that it loads together
+    int vector_size                    # elements that it loads together
     bint moves                  # it only moves elements, and takes scalars as they are
 
 
@@ -47,9 +47,9 @@ ctypedef struct pb_loops:
 
 
 cdef object class_of(int dtype)
-cdef int set_operation(pb_operation *operation, str family, str name, int pack,
+cdef int set_operation(pb_operation *operation, str family, str name, int vector_size,
                        bint moves=*) except -1
-cdef int pack_of(str name) except -1
+cdef int vector_size_of(str name) except -1
 cdef double scalar_number(const pb_array *array) noexcept nogil
 cdef void set_divisor(elementwise_arguments *args, int d, int64_t size) noexcept nogil
 cdef bint fill_loops(pb_loops *loops, pb_array **arrays, int operands) noexcept nogil

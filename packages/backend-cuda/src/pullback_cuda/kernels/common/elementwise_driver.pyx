@@ -1,8 +1,8 @@
 """The launches of elementwise kernels.
 
-Dims are sorted by the output's strides and merged, and dims that the output walks backwards are
-turned round: an elementwise kernel may take its elements in any order. A call whose offsets do not
-fit into 32 bits is cut into several.
+Dims are sorted by the output's strides and coalesced, and dims with a negative stride of the output
+are flipped: an elementwise kernel may compute its elements in any order. A call whose offsets do
+not fit into 32 bits is split into several.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -25,8 +25,8 @@ cdef enum:
 CLASSES = ("int", "int", "int", "int", "int", "long", "float", "float", "float", "double",
            "complex", "complex")
 # Elements that kernels load together, by class (storage.cuh), and by size of what is only moved.
-PACKS = {"int": 4, "long": 2, "float": 4, "double": 2, "complex": 1,
-         "1": 4, "2": 4, "4": 4, "8": 2, "16": 1}
+VECTOR_SIZES = {"int": 4, "long": 2, "float": 4, "double": 2, "complex": 1,
+                "1": 4, "2": 4, "4": 4, "8": 2, "16": 1}
 
 
 def limit_launches(elements=1 << 30, reach=0x7FFFFFFF):
@@ -40,16 +40,16 @@ cdef object class_of(int dtype):
     return CLASSES[dtype]
 
 
-cdef int pack_of(str name) except -1:
+cdef int vector_size_of(str name) except -1:
     """Return how many elements of a class, or of a size, are loaded together."""
-    return PACKS[name]
+    return VECTOR_SIZES[name]
 
 
-cdef int set_operation(pb_operation *operation, str family, str name, int pack,
+cdef int set_operation(pb_operation *operation, str family, str name, int vector_size,
                        bint moves=False) except -1:
     """Fill in a kernel by its name."""
     operation.kernel = kernel_named(family, name)
-    operation.pack = pack
+    operation.vector_size = vector_size
     operation.moves = moves
     return 0
 
@@ -237,13 +237,13 @@ cdef void set_divisor(elementwise_arguments *args, int d, int64_t size) noexcept
 
 # ---- launches ------------------------------------------------------------------------------------
 
-cdef bint find_packs(elementwise_arguments *args, const pb_loops *loops, const int64_t *item,
-                     int pack) noexcept nogil:
+cdef bint can_vectorize(elementwise_arguments *args, const pb_loops *loops, const int64_t *item,
+                        int vector_size) noexcept nogil:
     """Say whether the elements of a row can be loaded several at a time."""
     cdef int64_t stride, alignment
     cdef int d, k
     args.same = args.scalars
-    if loops.shape[0] < pack or (loops.ndim > 1 and loops.shape[0] % pack):
+    if loops.shape[0] < vector_size or (loops.ndim > 1 and loops.shape[0] % vector_size):
         return False
     for k in range(loops.operands):
         if k and args.scalars >> (k - 1) & 1:
@@ -252,7 +252,7 @@ cdef bint find_packs(elementwise_arguments *args, const pb_loops *loops, const i
         if stride == 0 and k:
             args.same |= 1u << (k - 1)
             continue
-        alignment = min(pack * item[k], <int64_t>WIDEST)
+        alignment = min(vector_size * item[k], <int64_t>WIDEST)
         if stride != item[k] or <uint64_t>loops.data[k] & <uint64_t>(alignment - 1):
             return False
         for d in range(1, loops.ndim):
@@ -263,31 +263,32 @@ cdef bint find_packs(elementwise_arguments *args, const pb_loops *loops, const i
 
 cdef int launch_loops(pb_call *call, const pb_operation *operation, pb_loops *loops,
                       const int64_t *item, elementwise_arguments *args) noexcept nogil:
-    """Launch a kernel on the loops, or on parts of them one after another."""
+    """Launch a kernel on the loops, split into several launches if need be."""
     cdef pb_loops rest
     cdef int64_t count = 1, left, blocks
-    cdef int d, k, code, pack = operation.pack
-    cdef bint packed
+    cdef int d, k, code, vector_size = operation.vector_size
+    cdef bint vectorized
     if not loops_fit(loops):
         cut_loops(loops, &rest)
         code = launch_loops(call, operation, loops, item, args)
         return code if code else launch_loops(call, operation, &rest, item, args)
-    packed = find_packs(args, loops, item, pack)
+    vectorized = can_vectorize(args, loops, item, vector_size)
     args.ndim = loops.ndim
     for k in range(loops.operands):
         args.data[k] = loops.data[k]
     for d in range(loops.ndim):
         count *= loops.shape[d]
-        set_divisor(args, d, loops.shape[d] // pack if packed and d == 0 else loops.shape[d])
+        set_divisor(args, d, loops.shape[d] // vector_size if vectorized and d == 0
+                    else loops.shape[d])
         for k in range(loops.operands):
             args.stride[d][k] = <int32_t>(
-                loops.strides[d][k] * (pack if packed and d == 0 else 1))
+                loops.strides[d][k] * (vector_size if vectorized and d == 0 else 1))
     args.count = <uint32_t>count
-    args.packs = <uint32_t>(count // pack) if packed else 0
-    args.pack_blocks = (args.packs + 2 * ELEMENTWISE_THREADS - 1) // (2 * ELEMENTWISE_THREADS)
-    left = count - <int64_t>args.packs * pack
-    blocks = args.pack_blocks + (left + ELEMENTWISE_THREADS * pack - 1) // (
-        ELEMENTWISE_THREADS * pack)
+    args.vectors = <uint32_t>(count // vector_size) if vectorized else 0
+    args.vector_blocks = (args.vectors + 2 * ELEMENTWISE_THREADS - 1) // (2 * ELEMENTWISE_THREADS)
+    left = count - <int64_t>args.vectors * vector_size
+    blocks = args.vector_blocks + (left + ELEMENTWISE_THREADS * vector_size - 1) // (
+        ELEMENTWISE_THREADS * vector_size)
     return launch(call, operation.kernel, args, sizeof(args[0]), blocks, ELEMENTWISE_THREADS, 0)
 
 

@@ -1,51 +1,56 @@
-// Threads of a block that share a line, its lanes, and results that all of them get.
-#ifndef PULLBACK_CUDA_LANES_CUH
-#define PULLBACK_CUDA_LANES_CUH
+// Groups of threads of a block: which threads share a line of elements, and reductions over them.
+#ifndef PULLBACK_CUDA_GROUP_CUH
+#define PULLBACK_CUDA_GROUP_CUH
 
 #include "kernels/common/vectorized.cuh"
 
-// Lanes and slots, which are the lines of a block, are given as powers of two. The lanes of a line
-// lie side by side; where neighbouring elements are of different lines, the slots do.
-struct lane_grid {
-    int lanes;
-    int slots;
+// A block has 2^group_bits groups of 2^thread_bits threads, one group for each line. The threads of
+// a group are neighbours; if `strided`, threads of the same rank are, because neighbouring elements
+// belong to different lines.
+struct thread_groups {
+    int thread_bits;
+    int group_bits;
     bool strided;
 
-    DEVICE int lane() const {
-        return strided ? (int)threadIdx.x >> slots : (int)threadIdx.x & ((1 << lanes) - 1);
+    // The number of this thread in its group.
+    DEVICE int rank() const {
+        return strided ? (int)threadIdx.x >> group_bits
+                       : (int)threadIdx.x & ((1 << thread_bits) - 1);
     }
-    DEVICE int slot() const {
-        return strided ? (int)threadIdx.x & ((1 << slots) - 1) : (int)threadIdx.x >> lanes;
+    // The number of this thread's group in the block.
+    DEVICE int group() const {
+        return strided ? (int)threadIdx.x & ((1 << group_bits) - 1)
+                       : (int)threadIdx.x >> thread_bits;
     }
 };
 
-// Combine a value of each lane; all lanes of a line get the same bits, if the operation does not
-// mind the order of two operands. Every thread of the block takes part. Shared memory must have
-// room for a value of each thread.
+// Reduce one value of each thread over its group. All threads of a group get the same bits if the
+// operation is commutative. Every thread of the block must call this. Shared memory must have room
+// for a value of each thread.
 template <class T, class Combine>
-DEVICE T combine_lanes(const lane_grid &grid, T value, Combine combine) {
+DEVICE T group_reduce(const thread_groups &threads, T value, Combine combine) {
     DYNAMIC_SHARED(T, shared);
     const int thread = threadIdx.x;
-    if (!grid.strided) {
-        const int width = grid.lanes < 5 ? 1 << grid.lanes : 32;
+    if (!threads.strided) {
+        const int width = threads.thread_bits < 5 ? 1 << threads.thread_bits : 32;
 #pragma unroll 1
         for (int distance = width >> 1; distance; distance >>= 1)
             value = combine(value, shuffle_xor(value, distance));
-        if (grid.lanes <= 5)
+        if (threads.thread_bits <= 5)
             return value;
     }
-    // What is left: the warps of a line side by side, or lanes as far apart as there are slots.
-    const int warps = grid.strided ? 1 << grid.lanes : 1 << (grid.lanes - 5);
-    const int apart = grid.strided ? 1 << grid.slots : 1;
-    const int first = grid.strided ? thread & (apart - 1) : (thread >> 5) & ~(warps - 1);
-    if (warps == 1)
+    // What is left: one value of each warp of a group, or, if strided, of each thread.
+    const int values = threads.strided ? 1 << threads.thread_bits : 1 << (threads.thread_bits - 5);
+    const int apart = threads.strided ? 1 << threads.group_bits : 1;
+    const int first = threads.strided ? thread & (apart - 1) : (thread >> 5) & ~(values - 1);
+    if (values == 1)
         return value;
-    if (grid.strided || (thread & 31) == 0)
-        shared[grid.strided ? thread : thread >> 5] = value;
+    if (threads.strided || (thread & 31) == 0)
+        shared[threads.strided ? thread : thread >> 5] = value;
     __syncthreads();
     value = shared[first];
 #pragma unroll 1
-    for (int k = 1; k < warps; k++)
+    for (int k = 1; k < values; k++)
         value = combine(value, shared[first + k * apart]);
     __syncthreads();
     return value;
@@ -65,7 +70,7 @@ struct sum_of_both {
     }
 };
 
-// Add up N values, a power of two, in pairs: there errors grow least.
+// Pairwise sum of N values, a power of two: errors grow least there.
 template <int N, class T>
 DEVICE T add_in_pairs(const T (&values)[N]) {
     if constexpr (N == 1) {

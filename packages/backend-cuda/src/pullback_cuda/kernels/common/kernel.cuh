@@ -1,4 +1,4 @@
-// What every .cu file of this folder includes first.
+// Definitions that every .cu file includes first.
 //
 // The files compile with nvcc, with NVRTC (which finds no header outside of this folder), and with
 // a C++ compiler where PULLBACK_EMULATION is defined: then emulation.h, found through the include
@@ -47,14 +47,14 @@ DEVICE uint32_t quotient_of(uint32_t number, uint32_t multiplier, uint32_t shift
 // The codes of abi.h that a kernel can report.
 enum { PB_E_RUNTIME = 1, PB_E_INDEX = 3 };
 
-// Tell the host of bad input: `what` is one of FAILURE_*. `failure` is a failure_record, or null:
-// then nothing is told. Only the first report of a record is kept; the kernel goes on and must not
-// touch what is wrong.
+// Report bad input to the host: `what` is one of FAILURE_*. `failure` is a failure_record, or null:
+// then nothing is reported. Only the first report of a record is kept; the kernel goes on and must
+// not use the bad input.
 DEVICE void report(void *failure, int32_t what, int32_t code, int64_t index, int64_t size) {
     if (failure == nullptr)
         return;
     volatile failure_record *record = static_cast<failure_record *>(failure);
-    // The look before the claim spares the bus, where many threads report.
+    // Reading before the claim spares the bus where many threads report.
     if (record->claimed != 0)
         return;
     if (atomicCAS(&static_cast<failure_record *>(failure)->claimed, 0, what) != 0)

@@ -1,4 +1,4 @@
-# What the host side of every kernel needs: to launch it, and memory for the time of a call.
+# Launches of kernels, and workspace memory for the duration of a call.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -19,6 +19,6 @@ cdef int launch(pb_call *call, pb_cuda_kernel *kernel, const void *arguments, si
 cdef int launch_grid(pb_call *call, pb_cuda_kernel *kernel, const void *arguments, size_t size,
                      int64_t blocks_x, int blocks_y, int blocks_z, int threads,
                      size_t shared_bytes) noexcept nogil
-cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogil
-cdef void scratch_give(pb_call *call, void *memory, size_t nbytes) noexcept nogil
-cdef int processors(pb_call *call) noexcept nogil
+cdef int workspace_alloc(pb_call *call, size_t nbytes, void **memory) noexcept nogil
+cdef void workspace_free(pb_call *call, void *memory, size_t nbytes) noexcept nogil
+cdef int sm_count(pb_call *call) noexcept nogil

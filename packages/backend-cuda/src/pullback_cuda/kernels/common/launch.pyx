@@ -1,6 +1,6 @@
-"""Kernels by name, their launches, and memory that lives only as long as the work on a stream.
+"""Kernels by name, their launches, and workspace memory.
 
-A kernel is looked for in its family's image when it is launched for the first time on a device.
+A kernel is looked up in its family's image when it is launched for the first time on a device.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -70,7 +70,7 @@ cdef int launch_grid(pb_call *call, pb_cuda_kernel *kernel, const void *argument
 
 
 cdef int end_call(pb_call *call, object error) noexcept:
-    """Say why a call ends early. Nobody asks what its kernels told; the next call is another."""
+    """Report why a call ends early. What its kernels reported is no longer of interest."""
     device_table()[call.device].recorded = NULL
     return fail_with(call.message, error)
 
@@ -110,10 +110,10 @@ cdef PyObject *find_launcher(int number, pb_cuda_kernel *kernel) except NULL:
     return kernel.launchers[number]
 
 
-# ---- memory for one call -------------------------------------------------------------------------
+# ---- workspace -----------------------------------------------------------------------------------
 
-cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogil:
-    """Take memory for kernels that are launched next; return the code of a failure."""
+cdef int workspace_alloc(pb_call *call, size_t nbytes, void **memory) noexcept nogil:
+    """Allocate memory for the kernels of this call; return the code of a failure."""
     memory[0] = NULL
     with gil:
         try:
@@ -123,13 +123,13 @@ cdef int scratch_take(pb_call *call, size_t nbytes, void **memory) noexcept nogi
     return PB_OK
 
 
-cdef void scratch_give(pb_call *call, void *memory, size_t nbytes) noexcept nogil:
-    """Give memory back. What the stream does next may reuse it: that comes after its last use."""
+cdef void workspace_free(pb_call *call, void *memory, size_t nbytes) noexcept nogil:
+    """Free workspace. Later work on the same stream may reuse it: it runs after the last use."""
     with gil:
         block_release(call.device, memory)
 
 
-cdef int processors(pb_call *call) noexcept nogil:
+cdef int sm_count(pb_call *call) noexcept nogil:
     """Return how many multiprocessors the device has."""
-    cdef int count = device_table()[call.device].processors
+    cdef int count = device_table()[call.device].sm_count
     return count if count > 0 else 1

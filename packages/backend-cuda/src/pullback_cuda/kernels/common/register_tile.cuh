@@ -1,90 +1,90 @@
-// Elements of lines that lie in the registers of their lanes.
-#ifndef PULLBACK_CUDA_ITEMS_CUH
-#define PULLBACK_CUDA_ITEMS_CUH
+// Elements of a line in the registers of a group of threads.
+#ifndef PULLBACK_CUDA_REGISTER_TILE_CUH
+#define PULLBACK_CUDA_REGISTER_TILE_CUH
 
 #include "kernels/common/dtypes.cuh"
 #include "kernels/common/vectorized.cuh"
 
-// As many as a thread holds of each input.
+// How many elements of each input a thread holds.
 template <class T>
-struct held {
+struct register_tile {
     static constexpr int items = sizeof(T) == 8 ? 8 : 16;
 };
 
-// Where the elements lie that a lane is given of a line, from the first one it may have.
+// This thread's share of a line: element `rank` and every `group_size`-th one after it, or vectors.
 struct line_part {
-    int lane;
-    int lanes;
+    int rank;
+    int group_size;
     int left; // elements up to the end of the line, or of the chunk
     int64_t stride;
-    bool packed;
+    bool vectorized;
 };
 
-// The others get a value that contributes nothing.
+// Elements beyond the end become `nothing`, a value that contributes nothing.
 template <int ITEMS, class T>
-DEVICE void load_items(const T *place, const line_part &part,
-                       typename traits<T>::compute (&items)[ITEMS],
-                       typename traits<T>::compute nothing) {
-    constexpr int PACK = packing<T>::size;
-    if (part.packed) {
+DEVICE void load_tile(const T *address, const line_part &part,
+                      typename traits<T>::compute (&items)[ITEMS],
+                      typename traits<T>::compute nothing) {
+    constexpr int WIDTH = vector_width<T>::size;
+    if (part.vectorized) {
 #pragma unroll
-        for (int i = 0; i < ITEMS; i += PACK) {
-            const int at = i * part.lanes + part.lane * PACK;
+        for (int i = 0; i < ITEMS; i += WIDTH) {
+            const int at = i * part.group_size + part.rank * WIDTH;
             if (at < part.left) {
-                pack<T, PACK> loaded = load_pack<PACK>(place + at);
+                vector<T, WIDTH> loaded = load_vector<WIDTH>(address + at);
 #pragma unroll
-                for (int j = 0; j < PACK; j++)
+                for (int j = 0; j < WIDTH; j++)
                     items[i + j] = widen(loaded.of[j]);
             } else {
 #pragma unroll
-                for (int j = 0; j < PACK; j++)
+                for (int j = 0; j < WIDTH; j++)
                     items[i + j] = nothing;
             }
         }
     } else {
         // One address at a time: registers are short.
-        place += part.lane * part.stride;
+        address += part.rank * part.stride;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
-            items[i] = i * part.lanes + part.lane < part.left ? widen(*place) : nothing;
-            place += part.lanes * part.stride;
+            items[i] = i * part.group_size + part.rank < part.left ? widen(*address) : nothing;
+            address += part.group_size * part.stride;
         }
     }
 }
 
 template <int ITEMS, class T>
-DEVICE void store_items(T *place, const line_part &part,
-                        const typename traits<T>::compute (&items)[ITEMS]) {
-    constexpr int PACK = packing<T>::size;
-    if (part.packed) {
+DEVICE void store_tile(T *address, const line_part &part,
+                       const typename traits<T>::compute (&items)[ITEMS]) {
+    constexpr int WIDTH = vector_width<T>::size;
+    if (part.vectorized) {
 #pragma unroll
-        for (int i = 0; i < ITEMS; i += PACK) {
-            const int at = i * part.lanes + part.lane * PACK;
+        for (int i = 0; i < ITEMS; i += WIDTH) {
+            const int at = i * part.group_size + part.rank * WIDTH;
             if (at < part.left) {
-                pack<T, PACK> stored;
+                vector<T, WIDTH> stored;
 #pragma unroll
-                for (int j = 0; j < PACK; j++)
+                for (int j = 0; j < WIDTH; j++)
                     stored.of[j] = narrow<T>(items[i + j]);
-                store_pack(place + at, stored);
+                store_vector(address + at, stored);
             }
         }
     } else {
-        place += part.lane * part.stride;
+        address += part.rank * part.stride;
 #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
-            if (i * part.lanes + part.lane < part.left)
-                *place = narrow<T>(items[i]);
-            place += part.lanes * part.stride;
+            if (i * part.group_size + part.rank < part.left)
+                *address = narrow<T>(items[i]);
+            address += part.group_size * part.stride;
         }
     }
 }
 
-// The number of an item among the elements of the part.
-template <int PACK>
-DEVICE int item_number(const line_part &part, int item) {
-    if (part.packed)
-        return item / PACK * PACK * part.lanes + part.lane * PACK + item % PACK;
-    return item * part.lanes + part.lane;
+// The index in the line of an item.
+template <int WIDTH>
+DEVICE int tile_element(const line_part &part, int item) {
+    if (part.vectorized)
+        return item / WIDTH * WIDTH * part.group_size + part.rank * WIDTH + item % WIDTH;
+    return item * part.group_size + part.rank;
 }
 
 #endif

@@ -1,4 +1,4 @@
-// Classes of element types that are computed with alike: one kernel serves all types of a class.
+// Classes of element types with the same compute type: one kernel serves all types of a class.
 //
 // The type is a pb_dtype that all threads share, so that choosing by it costs next to nothing, once
 // for several elements. `visit` calls a function with an element of the type that a number names.
@@ -30,11 +30,11 @@ enum {
     TYPE_C128
 };
 
-// `pack`: how many elements are loaded together, 16 bytes of the widest type.
+// `vector_size`: how many elements are loaded together, 16 bytes of the widest type.
 
 struct bools {
     typedef bool compute;
-    static constexpr int pack = 4;
+    static constexpr int vector_size = 4;
     template <class Function>
     static DEVICE void visit(int, Function function) {
         function(false);
@@ -43,7 +43,7 @@ struct bools {
 
 struct ints {
     typedef int32_t compute;
-    static constexpr int pack = 4;
+    static constexpr int vector_size = 4;
     template <class Function>
     static DEVICE void visit(int type, Function function) {
         if (type == TYPE_I32)
@@ -59,7 +59,7 @@ struct ints {
 
 struct longs {
     typedef int64_t compute;
-    static constexpr int pack = 2;
+    static constexpr int vector_size = 2;
     template <class Function>
     static DEVICE void visit(int, Function function) {
         function(int64_t());
@@ -68,7 +68,7 @@ struct longs {
 
 struct floats {
     typedef float compute;
-    static constexpr int pack = 4;
+    static constexpr int vector_size = 4;
     template <class Function>
     static DEVICE void visit(int type, Function function) {
         if (type == TYPE_F32)
@@ -82,7 +82,7 @@ struct floats {
 
 struct doubles {
     typedef double compute;
-    static constexpr int pack = 2;
+    static constexpr int vector_size = 2;
     template <class Function>
     static DEVICE void visit(int, Function function) {
         function(double());
@@ -92,7 +92,7 @@ struct doubles {
 // Real numbers that come from complex ones.
 struct parts {
     typedef double compute;
-    static constexpr int pack = 1;
+    static constexpr int vector_size = 1;
     template <class Function>
     static DEVICE void visit(int type, Function function) {
         if (type == TYPE_F64)
@@ -105,7 +105,7 @@ struct parts {
 // All complex numbers are computed with in double.
 struct complexes {
     typedef complex<double> compute;
-    static constexpr int pack = 1;
+    static constexpr int vector_size = 1;
     template <class Function>
     static DEVICE void visit(int type, Function function) {
         if (type == TYPE_C128)
@@ -119,7 +119,7 @@ struct complexes {
 template <class T>
 struct plain {
     typedef T compute;
-    static constexpr int pack = sizeof(T) < 4 ? 4 : 16 / sizeof(T);
+    static constexpr int vector_size = sizeof(T) < 4 ? 4 : 16 / sizeof(T);
     template <class Function>
     static DEVICE void visit(int, Function function) {
         function(T());
@@ -153,14 +153,14 @@ struct conversion<complex<double>, complex<float>> {
     static DEVICE complex<float> out(complex<double> value) { return narrow_complex<float>(value); }
 };
 
-// ---- elements side by side, up to 16 bytes at a time --------------------------------------------
+// ---- vectors of elements, up to 16 bytes at a time ---------------------------------------------
 
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) elements {
     T at[N];
 };
 
-// One, which no operation fails for.
+// The value of absent elements: no operation fails for it.
 template <class Compute>
 DEVICE Compute one_of() {
     return (Compute)1;
@@ -171,20 +171,20 @@ DEVICE complex<double> one_of<complex<double>>() {
 }
 
 template <class T, class Compute, int N>
-DEVICE void load_pack(const char *place, Compute (&value)[N]) {
-    elements<T, N> stored = *reinterpret_cast<const elements<T, N> *>(place);
+DEVICE void load_vector(const char *address, Compute (&value)[N]) {
+    elements<T, N> stored = *reinterpret_cast<const elements<T, N> *>(address);
 #pragma unroll
     for (int i = 0; i < N; ++i)
         value[i] = conversion<Compute, T>::in(stored.at[i]);
 }
 
 template <class T, class Compute, int N>
-DEVICE void store_pack(char *place, const Compute (&value)[N]) {
+DEVICE void store_vector(char *address, const Compute (&value)[N]) {
     elements<T, N> stored;
 #pragma unroll
     for (int i = 0; i < N; ++i)
         stored.at[i] = conversion<Compute, T>::out(value[i]);
-    *reinterpret_cast<elements<T, N> *>(place) = stored;
+    *reinterpret_cast<elements<T, N> *>(address) = stored;
 }
 
 #endif

@@ -1,11 +1,10 @@
-// Several neighbouring elements that are moved at once, and values that go from thread to thread.
-#ifndef PULLBACK_CUDA_PACKS_CUH
-#define PULLBACK_CUDA_PACKS_CUH
+// Vectorized loads and stores, and warp shuffles of structs.
+#ifndef PULLBACK_CUDA_VECTORIZED_CUH
+#define PULLBACK_CUDA_VECTORIZED_CUH
 
 #include "kernels/common/kernel.cuh"
 
-// A kernel of which a multiprocessor shall hold at least so many blocks at once, which limits its
-// registers.
+// A kernel with at least so many resident blocks on a multiprocessor, which limits its registers.
 #ifdef PULLBACK_EMULATION
 #define BUSY_KERNEL(name, Arguments, blocks) KERNEL(name, Arguments)
 #else
@@ -16,23 +15,23 @@
 
 // Aligned to its whole size, so that it is read and written by one instruction.
 template <class T, int N>
-struct alignas(N * sizeof(T)) pack {
+struct alignas(N * sizeof(T)) vector {
     T of[N];
 };
 
 template <int N, class T>
-DEVICE pack<T, N> load_pack(const T *place) {
-    return *reinterpret_cast<const pack<T, N> *>(place);
+DEVICE vector<T, N> load_vector(const T *address) {
+    return *reinterpret_cast<const vector<T, N> *>(address);
 }
 
 template <class T, int N>
-DEVICE void store_pack(T *place, const pack<T, N> &elements) {
-    *reinterpret_cast<pack<T, N> *>(place) = elements;
+DEVICE void store_vector(T *address, const vector<T, N> &elements) {
+    *reinterpret_cast<vector<T, N> *>(address) = elements;
 }
 
 // How many elements 16 bytes hold.
 template <class T>
-struct packing {
+struct vector_width {
     static constexpr int size = sizeof(T) < 16 ? (int)(16 / sizeof(T)) : 1;
 };
 
@@ -55,7 +54,8 @@ DEVICE T shuffle_xor(const T &value, int distance) {
     return received.value;
 }
 
-// The value of the thread `distance` before this one, among `width` threads; its own for the first.
+// The value of the thread `distance` before this one, among `width` threads; the first threads get
+// their own.
 template <class T>
 DEVICE T shuffle_up(const T &value, int distance, int width) {
     worded<T> sent, received;

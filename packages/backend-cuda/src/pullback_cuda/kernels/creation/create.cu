@@ -1,4 +1,4 @@
-// Numbers in equal steps.
+// arange and linspace: numbers in equal steps.
 #include "kernels/common/kernel.cuh"
 
 #include "kernels/creation/create.h"

@@ -1,4 +1,4 @@
-/* What the host tells the kernels of numbers in equal steps. */
+/* Launch parameters of arange and linspace. */
 #ifndef PULLBACK_CUDA_CREATE_H
 #define PULLBACK_CUDA_CREATE_H
 #include "math/integers.h"
@@ -10,7 +10,7 @@ typedef struct {
     void *data;
     int64_t stride; /* in bytes */
     int64_t count;
-    int64_t half;  /* the numbers before it count from the start, the others from the end */
+    int64_t half;  /* numbers before it are computed from the start, the others from the end */
     int64_t first; /* of integers */
     int64_t step;
     double start;

@@ -1,4 +1,4 @@
-"""Numbers in equal steps."""
+"""arange and linspace: numbers in equal steps."""
 
 from libc.stdint cimport int32_t, int64_t
 

@@ -46,8 +46,8 @@ DEVICE void store_numbers(const random_arguments &args, const typename Out::comp
     char *data = (char *)layout.data[0];
     Out::visit(layout.out_type, [&](auto element) {
         typedef decltype(element) T;
-        if (layout.packs && first + N <= layout.count) {
-            store_pack<T>(data + offset[0][0], number);
+        if (layout.vectors && first + N <= layout.count) {
+            store_vector<T>(data + offset[0][0], number);
         } else {
 #pragma unroll
             for (int i = 0; i < N; ++i)
@@ -90,7 +90,7 @@ KERNEL(uniform_double, random_arguments) {
 
 DEVICE double times(double x, double y) { return rounded_product(x, y); }
 
-// log(x) of an x in (0, 1] that is no subnormal number.
+// log(x) of an x in (0, 1] that is not subnormal.
 DEVICE double log_of_unit(double x) {
     const uint64_t start = (uint64_t)0x3FE6A09E << 32; // the square root of one half
     uint64_t shifted = (uint64_t)__double_as_longlong(x) + (((uint64_t)0x3FF00000 << 32) - start);
@@ -107,7 +107,7 @@ DEVICE double log_of_unit(double x) {
     return times(exponent, 6.93147180369123816490e-01) - ((half_square - low) - f);
 }
 
-// The point at a part of a full turn, which lies in [0, 1).
+// The point on the circle at `part` of a full turn, in [0, 1).
 DEVICE void turn(double radius, double part, double &first, double &second) {
     double quarters = part * 4.0;
     double rounded = quarters + 6755399441055744.0; // 1.5 * 2^52
@@ -159,7 +159,7 @@ KERNEL(normal_double, random_arguments) {
     store_numbers<doubles>(args, number);
 }
 
-// ---- integers, in the element type of the output ------------------------------------------------
+// ---- integers, in the element type of the output -----------------------------------------------
 
 // The remainder by the span is found with the high half of a product by its reciprocal; the
 // quotient is then right or one too small.

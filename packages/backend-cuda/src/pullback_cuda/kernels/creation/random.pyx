@@ -1,6 +1,6 @@
 """Random numbers: Philox4x32-10 in counter mode, in the row-major order of the output.
 
-``permutation`` has no kernel here: its exchanges follow each other, so that the host makes it.
+``permutation`` has no kernel here: its exchanges are sequential, so the host computes it.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -108,8 +108,8 @@ cdef int fill(pb_call *call, pb_cuda_kernel *kernel, pb_loops *loops, random_arg
     for d in range(loops.ndim):
         set_divisor(layout, d, loops.shape[d])
         layout.stride[d][0] = <int32_t>loops.strides[d][0]
-    layout.packs = (own.skip == 0 and loops.ndim == 1 and loops.strides[0][0] == item
-                    and <uint64_t>loops.data[0] % <uint64_t>(each * item) == 0)
+    layout.vectors = (own.skip == 0 and loops.ndim == 1 and loops.strides[0][0] == item
+                      and <uint64_t>loops.data[0] % <uint64_t>(each * item) == 0)
     blocks = (count + own.skip + each * ELEMENTWISE_THREADS - 1) // (each * ELEMENTWISE_THREADS)
     return launch(call, kernel, &own, sizeof(own), blocks, ELEMENTWISE_THREADS, 0)
 

@@ -67,7 +67,7 @@ DEVICE R gelu_tanh_of(R x) {
 
 template <class R>
 DEVICE R gelu_tanh_backward_of(R gradient, R x) {
-    // Beyond 64 the slope is 0 or 1, and squares may overflow.
+    // Beyond 64 the derivative is 0 or 1, and squares may overflow.
     x = x > 64 ? 64 : x < -64 ? -64 : x;
     R square = CUBIC * (x * x);
     shares<R> found(x * (FACTOR + square));

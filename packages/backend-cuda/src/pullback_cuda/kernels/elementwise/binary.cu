@@ -40,13 +40,13 @@ INTEGERS(bitwise_and, x &y)
 INTEGERS(bitwise_or, x | y)
 INTEGERS(bitwise_xor, x ^ y)
 
-// The slopes of sigmoid and tanh at their results y.
-DEVICE complex<double> slope_of_sigmoid(complex<double> y) { return conjugate(y - y * y); }
-DEVICE complex<double> slope_of_tanh(complex<double> y) {
+// The derivatives of sigmoid and tanh, from their results y.
+DEVICE complex<double> derivative_of_sigmoid(complex<double> y) { return conjugate(y - y * y); }
+DEVICE complex<double> derivative_of_tanh(complex<double> y) {
     return conjugate(complex<double>{1, 0} - y * y);
 }
 
 FLOATING(sigmoid_backward, x *(y * (1 - y)))
-COMPLEX(sigmoid_backward, x *slope_of_sigmoid(y))
+COMPLEX(sigmoid_backward, x *derivative_of_sigmoid(y))
 FLOATING(tanh_backward, x * (1 - y * y))
-COMPLEX(tanh_backward, x *slope_of_tanh(y))
+COMPLEX(tanh_backward, x *derivative_of_tanh(y))

@@ -1,4 +1,4 @@
-// Comparisons, element by element. Those that are not here are these of exchanged inputs.
+// Comparisons, element by element. gt and ge are lt and le of exchanged inputs.
 #include "kernels/common/kernel.cuh"
 
 #include "kernels/common/elementwise_driver.cuh"

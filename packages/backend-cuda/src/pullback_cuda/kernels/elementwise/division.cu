@@ -3,7 +3,7 @@
 
 #include "kernels/common/elementwise_driver.cuh"
 
-// ---- integers. Everything wraps around; nothing here traps. -------------------------------------
+// ---- integers. Everything wraps around; nothing here traps. ------------------------------------
 
 template <class I>
 struct unsigned_of;
@@ -16,7 +16,7 @@ struct unsigned_of<int64_t> {
     typedef uint64_t type;
 };
 
-// What the host is told of is a division by zero; the element does not matter then.
+// A division by zero is reported to the host; the element does not matter then.
 template <class I>
 DEVICE bool divides(const elementwise_arguments &args, I y) {
     if (y == 0)
@@ -109,7 +109,7 @@ INTEGERS(pow, power_of(x, y))
 INTEGERS(lshift, left_shift_of(args, x, y))
 INTEGERS(rshift, right_shift_of(args, x, y))
 
-// ---- real numbers -------------------------------------------------------------------------------
+// ---- real numbers ------------------------------------------------------------------------------
 
 DEVICE float rest_of(float x, float y) { return fmodf(x, y); }
 DEVICE double rest_of(double x, double y) { return fmod(x, y); }

@@ -1,4 +1,4 @@
-"""Which kernel serves which elementwise primitive."""
+"""The kernel of each elementwise primitive, by dtype."""
 
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc
@@ -8,21 +8,21 @@ from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BOOL, PB_E_DTYPE, PB_E_RUNTIME, PB_NUM_DTYPES, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport item_sizes
 from pullback_cuda.kernels.common.elementwise_driver cimport (
-    class_of, pack_of, pb_operation, run_elementwise, scalar_number, set_operation)
+    class_of, vector_size_of, pb_operation, run_elementwise, scalar_number, set_operation)
 from pullback_cuda.kernels.common.launch cimport new_kernel
 from pullback_cuda.runtime.failures cimport fail
 
 from pullback.backend import PRIMITIVE_IDS
 
-# What is done beside choosing a kernel.
+# Special treatment of a primitive, beside its kernel.
 cdef enum:
     AS_IT_IS = 0
-    EXCHANGED = 1       # the inputs change places
+    EXCHANGED = 1       # the inputs are exchanged
     DIVISION = 2        # of integers: a divisor may be 0
     SHIFT = 3           # `option` is how many bits an element has
     NEVER = 4           # the answer is the same for every number of this type
     ALWAYS = 5
-    WAYS = 6            # exponents that have a shorter way
+    WAYS = 6            # exponents with a kernel of their own
 
 ctypedef struct pb_entry:
     pb_operation operation
@@ -99,7 +99,7 @@ cdef int serve(str family, str primitive, dtypes, str name, int kind=AS_IT_IS) e
     for dtype in dtypes:
         entry = entry_of(primitive, dtype)
         set_operation(&entry.operation, family, f"{name}_{class_of(dtype)}",
-                      pack_of(class_of(dtype)))
+                      vector_size_of(class_of(dtype)))
         entry.kind = kind
         masks[primitive] = masks.get(primitive, 0) | 1 << dtype
     return 0
@@ -111,7 +111,7 @@ cdef int serve_moving(str primitive, dtypes, int kind) except -1:
     for dtype in dtypes:
         entry = entry_of(primitive, dtype)
         size = "1" if kind != AS_IT_IS else str(item_sizes[dtype])
-        set_operation(&entry.operation, "copy", f"copy_{size}", pack_of(size), True)
+        set_operation(&entry.operation, "copy", f"copy_{size}", vector_size_of(size), True)
         entry.kind = kind
         masks[primitive] = masks.get(primitive, 0) | 1 << dtype
     return 0
@@ -142,12 +142,12 @@ cdef int fill_table() except -1:
     for dtype in ALL:
         size = str(item_sizes[dtype])
         set_operation(&entry_of("where", dtype).operation, "ternary", f"where_{size}",
-                      pack_of(size), True)
+                      vector_size_of(size), True)
     masks["where"] = 0xFFF
     for number, (family, name) in enumerate(WAY_NAMES):
         for dtype in FLOATING:
             set_operation(&ways[number][dtype], family, f"{name}_{class_of(dtype)}",
-                          pack_of(class_of(dtype)))
+                          vector_size_of(class_of(dtype)))
     return 0
 
 

@@ -7,7 +7,7 @@
     UNARY(name##_float, floats, function##f(x)) \
     UNARY(name##_double, doubles, function(x))
 
-// Long ones are compiled once and called, not copied to every place of a kernel.
+// Long functions are compiled once and called, not inlined at every use.
 #define LONG_FUNCTION(name, function) \
     OUT_OF_LINE float name##_of(float x) { return function##f(x); } \
     OUT_OF_LINE double name##_of(double x) { return function(x); } \

@@ -50,7 +50,7 @@ TERNARY(lerp_complex, complexes, lerp_of(x, y, z))
 
 // `where` only moves elements: their size matters.
 #define WHERE(size, T) \
-    ELEMENTWISE(where_##size, 3, bools, plain<T>, plain<T>, plain<T>::pack, \
+    ELEMENTWISE(where_##size, 3, bools, plain<T>, plain<T>, plain<T>::vector_size, \
                 (const elementwise_arguments &args, bool x, T y, T z), x ? y : z)
 WHERE(1, uint8_t)
 WHERE(2, uint16_t)

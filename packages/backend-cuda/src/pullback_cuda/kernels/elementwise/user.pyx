@@ -6,7 +6,7 @@ from pullback.abi cimport (
     PB_ARRAY_WRITE, PB_E_MEMORY, PB_E_PYTHON, PB_MAX_NDIM, PB_MESSAGE_SIZE, PB_OK, pb_array,
     pb_call)
 from pullback_cuda.kernels.common.elementwise_driver cimport (
-    ELEMENTWISE_OPERANDS, class_of, pack_of, pb_operation, run_elementwise, set_operation)
+    ELEMENTWISE_OPERANDS, class_of, vector_size_of, pb_operation, run_elementwise, set_operation)
 
 from pullback.backend import OutOfMemoryError
 
@@ -49,7 +49,7 @@ def run(str family, str kernel, list tensors):
         arrays[i].shape = shape
         arrays[i].strides = strides[i]
         pointers[i] = &arrays[i]
-    set_operation(&operation, family, kernel, pack_of(class_of(arrays[0].dtype)))
+    set_operation(&operation, family, kernel, vector_size_of(class_of(arrays[0].dtype)))
     message[0] = 0
     call.size = sizeof(pb_call)
     call.primitive = -1

@@ -1,4 +1,4 @@
-// Elements at index arrays, along one dim or along the first few. Only their size matters.
+// Gathers elements at index arrays, along one dim or the first few. Only their size matters.
 #include "kernels/indexing/indexed.cuh"
 
 template <class Word, int COUNT>

@@ -1,15 +1,15 @@
-"""Elements at index arrays: along one dim, or along the first few."""
+"""Gathers elements at index arrays, along one dim or the first few."""
 
 from libc.stdint cimport int64_t, uint64_t
 
 from pullback.abi cimport PB_MASK_ALL, PB_OK, pb_call
 from pullback_cuda.kernels.common.arrays cimport count_elements
 from pullback_cuda.kernels.indexing.indexed cimport (
-    FAR, FIRST_INDEX, NEAR, POSITIONS, far_step, fold_indices, select_along, select_first,
+    FAR, FIRST_INDEX, NEAR, POSITIONS, far_step, fold_indices, select_dim, select_first,
     selection, take_arguments, unfold, write_arrays)
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.strides.indexer cimport (
-    PLACE_DIMS, THREADS, add_dim, blocks_for, merge_dims, walk, write_dims, write_steps)
+    INDEXER_DIMS, THREADS, add_dim, blocks_for, merge_dims, walk, write_dims, write_steps)
 from pullback_cuda.runtime.failures cimport failure_check
 
 cdef pb_cuda_kernel *takers[5]
@@ -18,7 +18,7 @@ for _shift in range(5):
 
 
 cdef int64_t widen_elements(const selection *chosen, walk *dims) noexcept nogil:
-    """Join neighbours that are taken together, as far as memory is aligned; returns how many."""
+    """Merge contiguous elements as far as memory is aligned; return how many become one."""
     cdef int64_t factor = 16 // chosen.size
     cdef int d, k, last = dims.ndim - 1
     cdef bint fits
@@ -48,11 +48,11 @@ cdef int64_t widen_elements(const selection *chosen, walk *dims) noexcept nogil:
 
 cdef int take_walk(pb_call *call, const selection *chosen, take_arguments *args, const walk *dims,
                    int first, int64_t factor, const int64_t *offsets) noexcept nogil:
-    """Take the elements along the dims from ``first`` on, ``factor`` of them as one."""
+    """Gather the elements of the dims from ``first`` on, ``factor`` of them as one."""
     cdef int64_t moved[6]
     cdef int64_t i, size = chosen.size * factor
     cdef int k, code, shift = 0
-    if dims.ndim - first > PLACE_DIMS:
+    if dims.ndim - first > INDEXER_DIMS:
         for i in range(dims.shape[first]):
             for k in range(dims.operands):
                 moved[k] = offsets[k] + i * dims.steps[k][first]
@@ -78,7 +78,7 @@ cdef int take_walk(pb_call *call, const selection *chosen, take_arguments *args,
 
 
 cdef int take(pb_call *call, selection *chosen) noexcept nogil:
-    """Take all elements; rows are walked as positions whose index stays."""
+    """Gather all elements; the dims of a row are positions with the same index."""
     cdef take_arguments args
     cdef int64_t offsets[6]
     cdef int64_t steps[6]
@@ -106,8 +106,8 @@ cdef int kernel_gather(pb_call *call) noexcept nogil:
     cdef int code
     if count_elements(call.in_[1]) == 0:
         return PB_OK
-    code = select_along(call, &chosen, call.in_[1], call.out[0], call.in_[0],
-                        <int>call.param[0].i)
+    code = select_dim(call, &chosen, call.in_[1], call.out[0], call.in_[0],
+                      <int>call.param[0].i)
     if code != PB_OK:
         return code
     chosen.indices = call.in_ + 1

@@ -1,7 +1,7 @@
-// Writes at index arrays: which key each position has, and rows that go to the places of keys.
+// Writes at index arrays: the key of each position, and writes of rows to the positions of keys.
 //
-// Of several positions that share a key the last one writes. Where none is sorted first, it is
-// found by the largest number that each key meets, whatever the order of the threads.
+// Of several positions that share a key the last one writes. Without a sort it is found as the
+// largest position of each key, independently of the order of threads.
 #include "kernels/indexing/indexed.cuh"
 #include "kernels/strides/row_indexer.cuh"
 
@@ -66,9 +66,9 @@ KERNEL(clear, clear_arguments) {
         data[i] = 0;
 }
 
-// ---- rows ---------------------------------------------------------------------------------------
+// ---- rows --------------------------------------------------------------------------------------
 
-// Elements of rows that may be written: their offsets, or that they are not there.
+// An element of a row to write: its offsets; absent elements are not written.
 struct found_element {
     int64_t key, near, far;
     bool is_there;

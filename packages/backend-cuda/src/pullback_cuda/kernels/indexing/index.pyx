@@ -1,9 +1,9 @@
-"""Writes at index arrays: along one dim, or along the first few.
+"""Writes at index arrays, along one dim or the first few.
 
-First every position gets a key, which tells its target from the others. Keys that cannot repeat
-need no more. Else, of positions with the same key the last one may write: the largest number among
-them, or the last one of a stable sort. What is combined is sorted by its keys, too, so that it
-comes in the order of positions; sums of integers need no order.
+First every position gets a key, which identifies its target. Keys that cannot repeat need no more.
+Else the last position of each key writes: the largest one, or the last one after a stable sort.
+Reductions sort positions by their keys too, so that values are added in the order of positions;
+sums of integers need no order.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -13,13 +13,13 @@ from pullback.abi cimport (
     PB_NUM_DTYPES, PB_OK, PB_U8, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport count_elements
 from pullback_cuda.kernels.indexing.indexed cimport (
-    COMBINE_LAST, COMBINE_PIECE, COMBINE_SUM, FAR, FIRST_INDEX, INDEX_ARRAYS, NEAR, POSITIONS,
+    REDUCE_LAST, RUN_CHUNK, REDUCE_SUM, FAR, FIRST_INDEX, INDEX_ARRAYS, NEAR, POSITIONS,
     clear_arguments, far_length, far_step, fold_indices, keys_arguments, put_arguments,
-    select_along, select_first, selection, unfold, write_arrays)
+    select_dim, select_first, selection, unfold, write_arrays)
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, PLACE_DIMS, THREADS, blocks_for, make_divider, merge_dims, volume, walk, write_dims,
+    NARROW, INDEXER_DIMS, THREADS, blocks_for, make_divider, merge_dims, volume, walk, write_dims,
     write_steps)
 from pullback_cuda.kernels.sorting.sort cimport key_sort, sort_numbers
 from pullback_cuda.runtime.failures cimport fail, failure_check
@@ -27,9 +27,9 @@ from pullback_cuda.runtime.failures cimport fail, failure_check
 from pullback_cuda.kernels.common.names import DTYPES
 
 cdef enum:
-    COPY = -1           # how values meet what is there: not at all, or as in enum combine_mode
+    COPY = -1           # values replace elements; else one of enum reduce_mode
     MOST_32 = 0xFFFFFFFE
-    ROOM = 8            # keys for each position that are worth a number each, rather than a sort
+    ROOM = 8            # keys for each position up to which an array by key is faster than a sort
     CROWD = 64          # positions for a key, above which sums of integers are sorted, too
 
 cdef pb_cuda_kernel *key_makers[2]
@@ -42,9 +42,9 @@ for _shift in range(5):
 cdef pb_cuda_kernel *adders[2]
 adders[0] = kernel_named("index", "add_4")
 adders[1] = kernel_named("index", "add_8")
-cdef pb_cuda_kernel *combiners[PB_NUM_DTYPES]
+cdef pb_cuda_kernel *reducers[PB_NUM_DTYPES]
 for _dtype, _name in enumerate(DTYPES):
-    combiners[_dtype] = kernel_named("scatter_reduce", f"combine_{_name}")
+    reducers[_dtype] = kernel_named("scatter_reduce", f"scatter_reduce_{_name}")
 # By the logarithm of the size: which of them only moves elements.
 cdef int *movers = [PB_U8, PB_I16, PB_I32, PB_I64, PB_C128]
 
@@ -60,7 +60,7 @@ ctypedef struct writing:
     int64_t scale       # the far offset of a key is key * scale + base
     int64_t base
 
-# Part of a call: dims that no kernel takes are walked on the host.
+# Part of a call: the host iterates over dims beyond INDEXER_DIMS.
 ctypedef struct part:
     char *near
     char *far
@@ -131,7 +131,7 @@ cdef int make_keys(pb_call *call, const writing *work, const part *some, void *k
 
 cdef int64_t widen_rows(const writing *work, const part *some, walk *row,
                         walk *positions) noexcept nogil:
-    """Join neighbours of rows that are copied together; returns how many."""
+    """Merge contiguous elements of rows that are copied; return how many become one."""
     cdef int64_t factor = 16 // work.chosen.size
     cdef int d, k, last = row.ndim - 1
     cdef bint fits
@@ -160,7 +160,7 @@ cdef int64_t widen_rows(const writing *work, const part *some, walk *row,
 
 cdef void describe_rows(const writing *work, const part *some, put_arguments *args,
                         int64_t *factor) noexcept nogil:
-    """Describe positions and rows to a kernel; a factor of 0 keeps elements apart."""
+    """Describe positions and rows to a kernel; a factor of 0 merges no elements."""
     cdef walk positions = work.chosen.positions
     cdef walk row = work.chosen.row
     factor[0] = widen_rows(work, some, &row, &positions) if factor[0] else 1
@@ -181,7 +181,7 @@ cdef void describe_rows(const writing *work, const part *some, put_arguments *ar
     args.order = NULL
     args.winner = NULL
     args.partial = NULL
-    args.mode = work.mode if work.mode != COPY else COMBINE_LAST
+    args.mode = work.mode if work.mode != COPY else REDUCE_LAST
     args.stage = 1
 
 
@@ -205,7 +205,7 @@ cdef int write_unsorted(pb_call *call, const writing *work, const part *some) no
     describe_rows(work, some, &args, &factor)
     keys_bytes = (args.count * word + 255) & -256
     nbytes = keys_bytes + (work.length * word if repeats else 0)
-    code = scratch_take(call, nbytes, <void **>&memory)
+    code = workspace_alloc(call, nbytes, <void **>&memory)
     if code != PB_OK:
         return code
     args.keys = memory
@@ -222,30 +222,30 @@ cdef int write_unsorted(pb_call *call, const writing *work, const part *some) no
     elif is_plain_sum(work):
         kernel = adders[work.dtype == PB_I64]
     else:
-        kernel = combiners[work.dtype]
+        kernel = reducers[work.dtype]
     if code == PB_OK:
         code = launch(call, kernel, &args, sizeof(args), blocks_for(
             call, args.count * args.row.total, POSITIONS), THREADS, 0)
-    scratch_give(call, memory, nbytes)
+    workspace_free(call, memory, nbytes)
     return code
 
 
 cdef int write_sorted(pb_call *call, const writing *work, const part *some) noexcept nogil:
-    """Sort positions by their keys, then combine those that share one."""
+    """Sort positions by their keys, then reduce those that share one."""
     cdef put_arguments args
     cdef key_sort task
-    cdef int64_t factor = 0, word = 8 if work.wide else 4, each, nbytes, pieces, size
-    cdef pb_cuda_kernel *kernel = combiners[work.dtype]
+    cdef int64_t factor = 0, word = 8 if work.wide else 4, each, nbytes, chunks, size
+    cdef pb_cuda_kernel *kernel = reducers[work.dtype]
     cdef char *memory
     cdef int code, k
     describe_rows(work, some, &args, &factor)
     if work.mode == COPY:
-        kernel = combiners[movers[log_size(work.chosen.size)]]
+        kernel = reducers[movers[log_size(work.chosen.size)]]
     size = 4 if PB_F16 <= work.dtype <= PB_BF16 else work.chosen.size   # of what is computed in
-    pieces = (args.count + COMBINE_PIECE - 1) // COMBINE_PIECE
+    chunks = (args.count + RUN_CHUNK - 1) // RUN_CHUNK
     each = (args.count * word + 255) & -256
-    nbytes = 4 * each + pieces * args.row.total * size
-    code = scratch_take(call, nbytes, <void **>&memory)
+    nbytes = 4 * each + chunks * args.row.total * size
+    code = workspace_alloc(call, nbytes, <void **>&memory)
     if code != PB_OK:
         return code
     for k in range(2):
@@ -263,12 +263,12 @@ cdef int write_sorted(pb_call *call, const writing *work, const part *some) noex
     if code == PB_OK:
         code = launch(call, kernel, &args, sizeof(args), blocks_for(
             call, args.count * args.row.total, THREADS), THREADS, 0)
-    if code == PB_OK and work.mode != COPY and pieces > 2:
+    if code == PB_OK and work.mode != COPY and chunks > 2:
         args.stage = 2
-        args.narrow = pieces * args.row.total < <int64_t>NARROW
+        args.narrow = chunks * args.row.total < <int64_t>NARROW
         code = launch(call, kernel, &args, sizeof(args), blocks_for(
-            call, pieces * args.row.total, THREADS), THREADS, 0)
-    scratch_give(call, memory, nbytes)
+            call, chunks * args.row.total, THREADS), THREADS, 0)
+    workspace_free(call, memory, nbytes)
     return code
 
 
@@ -276,18 +276,18 @@ cdef int write_sorted(pb_call *call, const writing *work, const part *some) noex
 
 cdef inline bint is_plain_sum(const writing *work) noexcept nogil:
     """Return whether the order does not matter, and the device can add in memory."""
-    return work.mode == COMBINE_SUM and (work.dtype == PB_I32 or work.dtype == PB_I64)
+    return work.mode == REDUCE_SUM and (work.dtype == PB_I32 or work.dtype == PB_I64)
 
 
 cdef int write_part(pb_call *call, const writing *work, const part *some) noexcept nogil:
-    """Write what the dims that are left select; too many of them are walked here, in order."""
+    """Write what the dims that are left select; the host iterates over excess dims."""
     cdef const walk *positions = &work.chosen.positions
     cdef const walk *row = &work.chosen.row
     cdef part inner = some[0]
     cdef int64_t i, size = work.chosen.size, count
     cdef int k, code = PB_OK
     cdef int of_positions = positions.ndim - some.position, of_rows = row.ndim - some.row
-    if of_positions > PLACE_DIMS:
+    if of_positions > INDEXER_DIMS:
         inner.position += 1
         for i in range(positions.shape[some.position]):
             inner.near = some.near + i * positions.steps[NEAR][some.position] * size
@@ -299,7 +299,7 @@ cdef int write_part(pb_call *call, const writing *work, const part *some) noexce
             if code != PB_OK:
                 return code
         return PB_OK
-    if of_rows > PLACE_DIMS:
+    if of_rows > INDEXER_DIMS:
         inner.row += 1
         for i in range(row.shape[some.row]):
             inner.near = some.near + i * row.steps[NEAR][some.row] * size
@@ -336,14 +336,14 @@ cdef int write_all(pb_call *call, writing *work) noexcept nogil:
     return failure_check(call) if code == PB_OK else code
 
 
-cdef int write_along(pb_call *call, int mode) noexcept nogil:
-    """Write with an index for every element, along a dim."""
+cdef int write_dim(pb_call *call, int mode) noexcept nogil:
+    """Write with an index for every element, in one dim."""
     cdef pb_array *index = call.in_[0]
     cdef writing work
     cdef int dim = <int>call.param[0].i, code
     if count_elements(index) == 0:
         return PB_OK
-    code = select_along(call, &work.chosen, index, call.in_[1], call.out[0], dim)
+    code = select_dim(call, &work.chosen, index, call.in_[1], call.out[0], dim)
     if code != PB_OK:
         return code
     work.chosen.indices = call.in_
@@ -354,18 +354,18 @@ cdef int write_along(pb_call *call, int mode) noexcept nogil:
 
 
 cdef int kernel_scatter(pb_call *call) noexcept nogil:
-    return write_along(call, COPY)
+    return write_dim(call, COPY)
 
 
 cdef int kernel_scatter_add(pb_call *call) noexcept nogil:
-    return write_along(call, COMBINE_SUM)
+    return write_dim(call, REDUCE_SUM)
 
 
 cdef int kernel_scatter_reduce(pb_call *call) noexcept nogil:
     cdef int64_t mode = call.param[1].i
     if not 0 <= mode <= 2 or (mode > 0 and call.out[0].dtype >= PB_C64):
         return fail(call, PB_E_DTYPE, b"this dtype has no CUDA kernel")
-    return write_along(call, <int>mode)
+    return write_dim(call, <int>mode)
 
 
 cdef int kernel_index_put(pb_call *call) noexcept nogil:
@@ -374,7 +374,7 @@ cdef int kernel_index_put(pb_call *call) noexcept nogil:
                                  call.out[0])
     if code != PB_OK or count_elements(call.in_[0]) == 0:
         return code
-    work.mode = COMBINE_SUM if call.param[0].i else COPY
+    work.mode = REDUCE_SUM if call.param[0].i else COPY
     work.dtype = call.out[0].dtype
     work.unique = count_elements(call.in_[1]) == 1
     return write_all(call, &work)

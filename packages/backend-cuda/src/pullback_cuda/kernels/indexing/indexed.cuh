@@ -1,15 +1,15 @@
-// What the indices of a position select.
+// Offsets that the indices of a position select.
 #ifndef PULLBACK_CUDA_INDEXED_CUH
 #define PULLBACK_CUDA_INDEXED_CUH
 #include "kernels/indexing/indexed.h"
 #include "kernels/strides/indexer.cuh"
 
-// Tell of an index that does not fit a dim.
+// Report an index that is out of range of a dim.
 DEVICE void report_index(void *failure, int64_t index, int32_t dim, int64_t size) {
     report(failure, FAILURE_INDEX + dim, PB_E_INDEX, index, size);
 }
 
-// Positions that a thread looks up at once, so that their loads overlap.
+// Positions that a thread looks up together, so that their loads overlap.
 #define POSITIONS_AT_ONCE 4
 
 // A position's far offset, and its indices or where they are. COUNT is a constant, so that all stay
@@ -22,13 +22,13 @@ struct looked_up {
 };
 
 template <int COUNT, class Also>
-DEVICE void look_up(const place_dims &where, const int64_t *far_steps, const index_arrays &by,
+DEVICE void look_up(const indexer_dims &where, const int64_t *far_steps, const index_arrays &by,
                     int64_t number, looked_up<COUNT> &found, Also also) {
     found.far = 0;
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
         found.index[k] = 0;
-    find_place(where, number, [&](int d, int64_t at) {
+    unravel_index(where, number, [&](int d, int64_t at) {
         found.far += at * far_steps[d];
 #pragma unroll
         for (int k = 0; k < COUNT; k++)

@@ -5,7 +5,7 @@
 #define PULLBACK_CUDA_INDEXED_H
 #include "kernels/strides/indexer.h"
 
-#define INDEX_ARRAYS 4 /* at once; more are joined first */
+#define INDEX_ARRAYS 4 /* of one launch; more are folded first */
 
 /* The index arrays: for each the length of the far dim that it selects along, the dim's number for
  * messages, and how much one index more adds. */
@@ -17,25 +17,25 @@ typedef struct {
     const void *index[INDEX_ARRAYS]; /* int64 */
     int64_t length[INDEX_ARRAYS];
     int64_t step[INDEX_ARRAYS];
-    int64_t index_steps[INDEX_ARRAYS][PLACE_DIMS];
+    int64_t index_steps[INDEX_ARRAYS][INDEXER_DIMS];
     void *failure;
 } index_arrays;
 
 /* near = far, or far = near, element by element. */
 typedef struct {
-    place_dims where;
-    int64_t near_steps[PLACE_DIMS];
-    int64_t far_steps[PLACE_DIMS]; /* apart from what the indices add */
+    indexer_dims where;
+    int64_t near_steps[INDEXER_DIMS];
+    int64_t far_steps[INDEXER_DIMS]; /* without what the indices add */
     index_arrays by;
     void *near_data;
     void *far_data;
 } take_arguments;
 
 /* keys[position] = what the position and its indices add up to, and `nowhere` where one does not
- * fit. Keys tell targets apart. */
+ * fit. A key identifies a target. */
 typedef struct {
-    place_dims where;
-    int64_t far_steps[PLACE_DIMS]; /* of keys */
+    indexer_dims where;
+    int64_t far_steps[INDEXER_DIMS]; /* of keys */
     index_arrays by;
     int64_t base;
     int64_t nowhere;
@@ -50,7 +50,7 @@ typedef struct {
     int64_t count; /* of 4 bytes */
 } clear_arguments;
 
-/* Rows of near elements that go to the far places of their keys. */
+/* Rows of near elements that are written to the far positions of their keys. */
 typedef struct {
     int64_t count;   /* positions */
     int64_t nowhere; /* the key of what goes nowhere */
@@ -61,29 +61,29 @@ typedef struct {
     const void *winner; /* 1 + the position that may write to a key; NULL: all may */
     void *near_data;
     void *far_data;
-    void *partial;    /* sums of pieces of long runs of equal keys, a row each */
-    int32_t wide;     /* keys, order and winner have 64 bits, else 32 */
-    int32_t mode;     /* of enum combine_mode */
-    int32_t stage;    /* 1: runs and their pieces; 2: the pieces of a run */
-    int32_t narrow;   /* whether count * row.total is below 2^31 */
-    place_dims where; /* positions */
-    int64_t near_steps[PLACE_DIMS];
-    place_dims row; /* elements of a row */
-    place_divider row_total;
-    int64_t row_near[PLACE_DIMS];
-    int64_t row_far[PLACE_DIMS];
+    void *partial;      /* sums of chunks of long runs of equal keys, a row each */
+    int32_t wide;       /* keys, order and winner have 64 bits, else 32 */
+    int32_t mode;       /* of enum reduce_mode */
+    int32_t stage;      /* 1: runs and their chunks; 2: the chunks of a run */
+    int32_t narrow;     /* whether count * row.total is below 2^31 */
+    indexer_dims where; /* positions */
+    int64_t near_steps[INDEXER_DIMS];
+    indexer_dims row; /* elements of a row */
+    int_divider row_total;
+    int64_t row_near[INDEXER_DIMS];
+    int64_t row_far[INDEXER_DIMS];
 } put_arguments;
 
 /* As the parameter of scatter_reduce, and more. */
-enum combine_mode {
-    COMBINE_PRODUCT = 0,
-    COMBINE_LARGER = 1,
-    COMBINE_SMALLER = 2,
-    COMBINE_SUM = 3,
-    COMBINE_LAST = 4
+enum reduce_mode {
+    REDUCE_PRODUCT = 0,
+    REDUCE_LARGER = 1,
+    REDUCE_SMALLER = 2,
+    REDUCE_SUM = 3,
+    REDUCE_LAST = 4
 };
 
-/* Equal keys from whose first one on a thread adds one after the other; longer runs are cut. */
-#define COMBINE_PIECE 512
+/* Equal keys that one thread reduces in order; longer runs are split. */
+#define RUN_CHUNK 512
 
 #endif

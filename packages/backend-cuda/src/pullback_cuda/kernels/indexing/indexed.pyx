@@ -1,4 +1,4 @@
-"""What index arrays select.
+"""Elements that index arrays select.
 
 A position of the index arrays selects a row of elements of the "far" array, which is indexed; the
 "near" array has an element for each. Along one dim every element has an index of its own, and a row
@@ -10,9 +10,9 @@ from libc.stdint cimport INT64_MIN, int64_t
 from pullback.abi cimport PB_E_VALUE, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.common.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, pb_cuda_kernel, scratch_give, scratch_take)
+    kernel_named, launch, pb_cuda_kernel, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.strides.indexer cimport (
-    PLACE_DIMS, THREADS, add_dim, blocks_for, merge_dims, start_walk, step_of, volume, walk,
+    INDEXER_DIMS, THREADS, add_dim, blocks_for, merge_dims, start_walk, step_of, volume, walk,
     write_dims, write_steps)
 from pullback_cuda.runtime.failures cimport fail, failure_record
 
@@ -21,9 +21,9 @@ cdef pb_cuda_kernel *keys_8 = kernel_named("index", "keys_8")
 
 # ---- calls ---------------------------------------------------------------------------------------
 
-cdef int select_along(pb_call *call, selection *chosen, pb_array *index, pb_array *near,
-                      pb_array *far, int dim) noexcept nogil:
-    """Describe a call with an index for every near element, along a dim."""
+cdef int select_dim(pb_call *call, selection *chosen, pb_array *index, pb_array *near,
+                    pb_array *far, int dim) noexcept nogil:
+    """Describe a call with an index for every near element, in one dim."""
     cdef int64_t steps[3]
     cdef int d
     chosen.count = 1
@@ -97,7 +97,7 @@ cdef int fold_walk(pb_call *call, const selection *chosen, keys_arguments *args,
     cdef int64_t moved[INDEX_ARRAYS]
     cdef int64_t i, inner
     cdef int k, code
-    if dims.ndim - first > PLACE_DIMS:
+    if dims.ndim - first > INDEXER_DIMS:
         inner = volume(dims, first + 1, dims.ndim)
         for i in range(dims.shape[first]):
             for k in range(dims.operands):
@@ -107,7 +107,7 @@ cdef int fold_walk(pb_call *call, const selection *chosen, keys_arguments *args,
                 return code
         return PB_OK
     write_dims(dims, first, dims.ndim, &args.where)
-    for k in range(PLACE_DIMS):
+    for k in range(INDEXER_DIMS):
         args.far_steps[k] = 0
     for k in range(dims.operands):
         args.by.index[k] = <const int64_t *>chosen.indices[start + k].data + offsets[k]
@@ -131,7 +131,7 @@ cdef int fold_indices(pb_call *call, selection *chosen, int64_t scale) noexcept 
     if chosen.count <= INDEX_ARRAYS:
         return PB_OK
     chosen.folded_bytes = count_elements(chosen.indices[0]) * 8
-    code = scratch_take(call, chosen.folded_bytes, <void **>&chosen.folded)
+    code = workspace_alloc(call, chosen.folded_bytes, <void **>&chosen.folded)
     if code != PB_OK:
         return code
     args.winner = NULL
@@ -161,7 +161,7 @@ cdef int fold_indices(pb_call *call, selection *chosen, int64_t scale) noexcept 
             return code
         args.adds = True
         start += args.by.count
-    # From now on there is one index array: the offsets, which lie in the order of positions.
+    # From now on there is one index array: the offsets, which are in the order of positions.
     chosen.count = 1
     chosen.positions.operands = FIRST_INDEX + 1
     for d in range(chosen.positions.ndim - 1, -1, -1):
@@ -173,7 +173,7 @@ cdef int fold_indices(pb_call *call, selection *chosen, int64_t scale) noexcept 
 cdef void unfold(pb_call *call, selection *chosen) noexcept nogil:
     """Give back the memory of offsets."""
     if chosen.folded != NULL:
-        scratch_give(call, chosen.folded, chosen.folded_bytes)
+        workspace_free(call, chosen.folded, chosen.folded_bytes)
 
 
 # ---- for kernels ---------------------------------------------------------------------------------

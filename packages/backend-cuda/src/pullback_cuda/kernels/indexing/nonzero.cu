@@ -17,7 +17,7 @@ DEVICE bool is_set(word_16 word, const uint64_t *matters) {
     return ((word.low & matters[0]) | (word.high & matters[1])) != 0;
 }
 
-// Say which of some elements, 32 apart, are not zero. All are loaded before one is looked at.
+// Find which of some elements, 32 apart, are not zero. All are loaded before the first is tested.
 template <class Word>
 DEVICE void load_set(const nonzero_arguments &args, const int64_t *offsets, int64_t left,
                      bool *flags) {

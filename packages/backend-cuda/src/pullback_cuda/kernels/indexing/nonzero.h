@@ -4,7 +4,7 @@
 #include "kernels/strides/indexer.h"
 
 #define NONZERO_DIMS 64
-#define NONZERO_TILE 2048 /* elements that a block looks at together */
+#define NONZERO_TILE 2048 /* elements of a block in one step */
 
 typedef struct {
     const void *input;
@@ -20,7 +20,7 @@ typedef struct {
     int32_t contiguous;
     int32_t bytes; /* of an element */
     int32_t ndim;
-    place_divider dims[NONZERO_DIMS];
+    int_divider dims[NONZERO_DIMS];
     int64_t input_steps[NONZERO_DIMS];
 } nonzero_arguments;
 

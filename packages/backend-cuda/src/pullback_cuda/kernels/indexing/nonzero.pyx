@@ -6,9 +6,9 @@ from pullback.abi cimport (
     PB_C64, PB_C128, PB_E_RUNTIME, PB_F16, PB_MASK_ALL, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, THREADS, make_divider, place_divider, step_of)
+    NARROW, THREADS, make_divider, int_divider, step_of)
 from pullback_cuda.runtime.failures cimport fail, failure_check, failure_record
 
 
@@ -30,7 +30,7 @@ cdef extern from "kernels/indexing/nonzero.h":
         int32_t contiguous
         int32_t bytes
         int32_t ndim
-        place_divider dims[NONZERO_DIMS]
+        int_divider dims[NONZERO_DIMS]
         int64_t input_steps[NONZERO_DIMS]
 
 cdef enum:
@@ -40,7 +40,7 @@ cdef pb_cuda_kernel *counter = kernel_named("nonzero", "nonzero_count")
 cdef pb_cuda_kernel *writer = kernel_named("nonzero", "nonzero_write")
 
 
-cdef int refuse(pb_call *call) noexcept nogil:
+cdef int fail_changed(pb_call *call) noexcept nogil:
     return fail(call, PB_E_RUNTIME, b"nonzero: the elements changed while they were counted")
 
 
@@ -81,24 +81,24 @@ cdef int kernel_nonzero(pb_call *call) noexcept nogil:
     cdef int code
     args.total = count_elements(source)
     if args.total == 0:
-        return PB_OK if out.shape[0] == 0 else refuse(call)
+        return PB_OK if out.shape[0] == 0 else fail_changed(call)
     describe(&args, source, out)
     tiles = (args.total + NONZERO_TILE - 1) // NONZERO_TILE
-    blocks = min(tiles, <int64_t>BLOCKS * processors(call))
+    blocks = min(tiles, <int64_t>BLOCKS * sm_count(call))
     args.chunk = (tiles + blocks - 1) // blocks * NONZERO_TILE
     blocks = (args.total + args.chunk - 1) // args.chunk
     args.failure = failure_record(call)
-    code = scratch_take(call, blocks * sizeof(int64_t), <void **>&args.counts)
+    code = workspace_alloc(call, blocks * sizeof(int64_t), <void **>&args.counts)
     if code != PB_OK:
         return code
     code = launch(call, counter, &args, sizeof(args), blocks, THREADS, 0)
     if code == PB_OK:
         code = launch(call, writer, &args, sizeof(args), blocks, THREADS, 0)
-    scratch_give(call, args.counts, blocks * sizeof(int64_t))
+    workspace_free(call, args.counts, blocks * sizeof(int64_t))
     if code == PB_OK:
         code = failure_check(call)
         if code == PB_E_RUNTIME:
-            return refuse(call)
+            return fail_changed(call)
     return code
 
 

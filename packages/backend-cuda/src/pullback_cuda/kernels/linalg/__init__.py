@@ -1,1 +1,1 @@
-"""Matrix products by cuBLAS, decompositions by cuSOLVER, and the kernels around them."""
+"""Matrix products by cuBLAS, decompositions by cuSOLVER, and kernels for the rest."""

@@ -1,8 +1,8 @@
-// What cuBLAS and cuSOLVER leave to us: products of integers, and other orders of elements.
+// Products of integers, which cuBLAS lacks, and copies of matrices to another memory layout.
 #include "kernels/common/dtypes.cuh"
 #include "kernels/linalg/matmul.h"
 
-// ---- products of integers ------------------------------------------------------------------------
+// ---- products of integers ----------------------------------------------------------------------
 
 // Sums wrap around as C's unsigned numbers do; of bool, a product is `and` and a sum is `or`.
 template <class T>
@@ -55,7 +55,7 @@ DEVICE void product(const product_arguments &args) {
 PRODUCT(b, bool)
 FOR_INTEGRAL(PRODUCT)
 
-// ---- other orders of elements ----------------------------------------------------------------------
+// ---- copies to another layout ------------------------------------------------------------------
 
 template <class T>
 DEVICE T not_a_number() {

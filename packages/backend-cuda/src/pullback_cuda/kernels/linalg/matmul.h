@@ -1,4 +1,4 @@
-/* What the host tells the kernels of matrix products. */
+/* Launch parameters of matrix products and copies of matrices. */
 #ifndef PULLBACK_CUDA_MATMUL_H
 #define PULLBACK_CUDA_MATMUL_H
 #include "math/integers.h"
@@ -12,7 +12,7 @@ struct product_arguments {
     int64_t out_strides[3], left_strides[3], right_strides[3];
 };
 
-/* A copy of matrices from one order of elements to another; without `from`, of the number `fill`.
+/* A copy of matrices from one layout to another; without `from`, of the number `fill`.
  * Matrices whose `info` is not 0 are written as NaN. */
 struct pack_arguments {
     void *to;

@@ -8,7 +8,7 @@ from pullback.abi cimport (
 from pullback_cuda.runtime.contexts cimport MAX_DEVICES, MAX_STREAMS, current_number
 from pullback_cuda.kernels.common.arrays cimport item_sizes
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.linalg.matrices cimport (
     fill_matrices, matrix_view, pack, product_arguments, run_in_context, view_matrix)
 
@@ -68,7 +68,7 @@ cdef int integer_product(pb_call *call) noexcept nogil:
         args.left_strides[d] = call.in_[0].strides[d]
         args.right_strides[d] = call.in_[1].strides[d]
     return launch(call, integer_kernels[out.dtype], &args, sizeof(args),
-                  min(tiles, 64 * processors(call)), 256, 0)
+                  min(tiles, 64 * sm_count(call)), 256, 0)
 
 
 cdef int find_routine(pb_call *call, void **handle) except -1:
@@ -84,7 +84,7 @@ cdef int find_routine(pb_call *call, void **handle) except -1:
 
 
 cdef int as_view(pb_call *call, pb_array *array, matrix_view *view, bint fill) noexcept nogil:
-    """Describe a matrix to cuBLAS; one that lies in another way is copied, or will be."""
+    """Describe a matrix to cuBLAS; one with another layout is copied, now or after the product."""
     cdef int64_t strides[3]
     cdef int code
     if view_matrix(array, view):
@@ -93,10 +93,10 @@ cdef int as_view(pb_call *call, pb_array *array, matrix_view *view, bint fill) n
     strides[1] = array.shape[2]
     strides[2] = 1
     view.nbytes = array.shape[0] * strides[0] * item_sizes[array.dtype]
-    code = scratch_take(call, view.nbytes, <void **>&view.scratch)
+    code = workspace_alloc(call, view.nbytes, <void **>&view.workspace)
     if code != PB_OK:
         return code
-    view.data = view.scratch
+    view.data = view.workspace
     view.batch_stride = strides[0]
     view.leading = array.shape[2]
     view.transposed = False
@@ -111,7 +111,7 @@ cdef int multiply(pb_call *call, void *data) except -1:
     ``data``: views of the output and of both operands.
     """
     cdef matrix_view *out = <matrix_view *>data
-    # Where the output lies row by row its transpose is computed, from the operands' the other way.
+    # For a row-major output the transpose is computed, from the exchanged operands.
     cdef bint swapped = not out.transposed
     cdef matrix_view *first = out + (2 if swapped else 1)
     cdef matrix_view *second = out + (1 if swapped else 2)
@@ -151,7 +151,7 @@ cdef int product(pb_call *call) noexcept nogil:
     if call.in_[0].shape[2] == 0:
         return fill_matrices(call, out.dtype, out.data, out.strides, out.shape, 0)
     for i in range(3):
-        views[i].scratch = NULL
+        views[i].workspace = NULL
     code = as_view(call, out, &views[0], False)
     for i in range(2):
         if code == PB_OK:
@@ -159,14 +159,14 @@ cdef int product(pb_call *call) noexcept nogil:
     if code == PB_OK:
         with gil:
             code = run_in_context(call, multiply, &views[0])
-    if code == PB_OK and views[0].scratch != NULL:
+    if code == PB_OK and views[0].workspace != NULL:
         strides[0] = views[0].batch_stride
         strides[1] = views[0].leading
         strides[2] = 1
         code = pack(call, out.dtype, out.data, out.strides, views[0].data, strides, out.shape, NULL)
     for i in range(3):
-        if views[i].scratch != NULL:
-            scratch_give(call, views[i].scratch, views[i].nbytes)
+        if views[i].workspace != NULL:
+            workspace_free(call, views[i].workspace, views[i].nbytes)
     return code
 
 

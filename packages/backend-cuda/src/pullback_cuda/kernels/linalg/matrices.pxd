@@ -1,4 +1,4 @@
-# Matrices as cuBLAS reads them, and the kernels that bring others into such an order.
+# Matrices as cuBLAS reads them, and the kernels that copy others into such a layout.
 from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport pb_array, pb_call
@@ -30,17 +30,17 @@ cdef extern from "kernels/linalg/matmul.h":
         int64_t count
 
 
-# One operand of a product: where it is, and whether its rows or its columns lie end to end.
+# One operand of a product, row-major or column-major.
 ctypedef struct matrix_view:
     void *data
-    void *scratch               # NULL, or memory to give back
+    void *workspace               # NULL, or memory to give back
     size_t nbytes
-    int64_t leading             # stride of what lies end to end
+    int64_t leading             # stride between rows, or columns if transposed
     int64_t batch_stride
-    bint transposed             # columns lie end to end
+    bint transposed             # column-major
 
 
-# What a library is asked to do, with the device's context current.
+# A call of a library, with the device's context current.
 ctypedef int (*library_work)(pb_call *call, void *data) except -1
 
 

@@ -1,4 +1,4 @@
-"""Matrices as cuBLAS reads them, and the kernels that bring others into such an order."""
+"""Matrices as cuBLAS reads them, and the kernels that copy others into such a layout."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
@@ -7,7 +7,7 @@ from pullback.abi cimport (
     PB_C64, PB_C128, PB_F16, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.runtime.contexts cimport (
     device_ready, enter_context, leave_context, pb_cuda_device)
-from pullback_cuda.kernels.common.launch cimport kernel_named, launch, pb_cuda_kernel, processors
+from pullback_cuda.kernels.common.launch cimport kernel_named, launch, pb_cuda_kernel, sm_count
 from pullback_cuda.runtime.failures cimport fail_with
 
 from pullback_cuda.kernels.common.names import DTYPES
@@ -50,11 +50,11 @@ cdef int run_in_context(pb_call *call, library_work work, void *data) noexcept:
 
 
 cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil:
-    """Describe (batch, rows, columns) in memory if cuBLAS can read it as it lies."""
+    """Describe (batch, rows, columns) in memory if cuBLAS can read it in place."""
     cdef int64_t rows = array.shape[1], columns = array.shape[2]
     cdef int64_t down = array.strides[1], across = array.strides[2]
     view.data = array.data
-    view.scratch = NULL
+    view.workspace = NULL
     view.batch_stride = array.strides[0]
     if array.strides[0] < 0:
         return False
@@ -72,7 +72,7 @@ cdef bint view_matrix(const pb_array *array, matrix_view *view) noexcept nogil:
 cdef int pack(pb_call *call, int dtype, void *to, const int64_t *to_strides, const void *source,
               const int64_t *from_strides, const int64_t *shape,
               const int32_t *info) noexcept nogil:
-    """Copy matrices into another order of elements."""
+    """Copy matrices into another memory layout."""
     cdef pack_arguments args
     memcpy(args.from_strides, from_strides, sizeof(args.from_strides))
     return launch_pack(call, dtype, &args, to, to_strides, source, shape, info)
@@ -97,7 +97,7 @@ cdef int launch_pack(pb_call *call, int dtype, pack_arguments *args, void *to,
     args.info = info
     memcpy(args.shape, shape, sizeof(args.shape))
     memcpy(args.to_strides, to_strides, sizeof(args.to_strides))
-    return launch(call, packers[dtype], args, sizeof(args[0]), min(tiles, 16 * processors(call)),
+    return launch(call, packers[dtype], args, sizeof(args[0]), min(tiles, 16 * sm_count(call)),
                   256, 0)
 
 

@@ -6,14 +6,14 @@ from pullback.abi cimport PB_F32, PB_OK, pb_array, pb_call
 from pullback_cuda.runtime.contexts cimport current_number
 from pullback_cuda.runtime.allocator cimport block_take
 from pullback_cuda.kernels.common.arrays cimport item_sizes
-from pullback_cuda.kernels.common.launch cimport new_kernel, scratch_give, scratch_take
+from pullback_cuda.kernels.common.launch cimport new_kernel, workspace_alloc, workspace_free
 from pullback_cuda.kernels.linalg.matrices cimport (
     LIBRARY_DTYPES, fill_matrices, library_dtype, list_addresses, pack, rounded, run_in_context)
 
 from pullback_cuda.runtime import cusolver
 
 
-# Systems of equations, and the memory that they need for a while, in one piece.
+# Systems of equations, and their workspace.
 ctypedef struct systems:
     int64_t batch, rows, columns, size
     char *start
@@ -25,20 +25,20 @@ ctypedef struct systems:
     char *info
 
 
-cdef void place(systems *of) noexcept nogil:
-    """Divide the memory into its parts; before it is there, find out its size."""
+cdef void divide_memory(systems *of) noexcept nogil:
+    """Divide the workspace into its parts; also compute its size, before it is allocated."""
     of.matrices = of.start
     of.rights = of.matrices + rounded(of.batch * of.rows * of.rows * of.size)
     of.pivots = of.rights + rounded(of.batch * of.rows * of.columns * of.size)
-    of.lists = of.pivots + rounded(of.batch * of.rows * linear_algebra_pivot)
+    of.lists = of.pivots + rounded(of.batch * of.rows * pivot_bytes)
     of.info = of.lists + rounded(2 * of.batch * sizeof(void *))
     of.nbytes = of.info + rounded((of.batch + 1) * sizeof(int32_t)) - of.start
 
-cdef int linear_algebra_pivot = cusolver.PIVOT
+cdef int pivot_bytes = cusolver.PIVOT
 
 
 cdef int run(pb_call *call, void *data) except -1:
-    """Factor and solve, with the matrices in place."""
+    """Factor and solve, in the workspace."""
     cdef systems *of = <systems *>data
     cdef int64_t i
     cdef str dtype = library_dtype(call.in_[0].dtype)
@@ -50,17 +50,17 @@ cdef int run(pb_call *call, void *data) except -1:
         return 0
     sizes = cusolver.workspace_of_solve(where, dtype, of.rows, <size_t>of.matrices)
     cdef size_t nbytes = max(sizes[0], 1)
-    cdef void *scratch = block_take(call.device, nbytes)
+    cdef void *workspace = block_take(call.device, nbytes)
     try:
         for i in range(of.batch):
             cusolver.solve_one(
                 where, dtype, of.rows, of.columns,
                 <size_t>(of.matrices + i * of.rows * of.rows * of.size),
                 <size_t>(of.rights + i * of.rows * of.columns * of.size),
-                <size_t>(of.pivots + i * of.rows * linear_algebra_pivot),
-                <size_t>(of.info + i * sizeof(int32_t)), <size_t>scratch, sizes)
+                <size_t>(of.pivots + i * of.rows * pivot_bytes),
+                <size_t>(of.info + i * sizeof(int32_t)), <size_t>workspace, sizes)
     finally:
-        scratch_give(call, scratch, nbytes)
+        workspace_free(call, workspace, nbytes)
     return 0
 
 
@@ -86,11 +86,11 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
         # Four bytes that are 0 are the float 0 too.
         return fill_matrices(call, PB_F32, info.data, info_strides, info_shape, 0)
     of.start = NULL
-    place(&of)
-    code = scratch_take(call, of.nbytes, <void **>&of.start)
+    divide_memory(&of)
+    code = workspace_alloc(call, of.nbytes, <void **>&of.start)
     if code != PB_OK:
         return code
-    place(&of)
+    divide_memory(&of)
     code = pack(call, a.dtype, of.matrices, dense, a.data, a.strides, a.shape, NULL)
     if code == PB_OK:
         code = pack(call, b.dtype, of.rights, dense_right, b.data, b.strides, b.shape, NULL)
@@ -108,7 +108,7 @@ cdef int kernel_solve(pb_call *call) noexcept nogil:
                     b.shape, <int32_t *>of.info)
     if code == PB_OK:
         code = pack(call, PB_F32, info.data, info_strides, of.info, info_dense, info_shape, NULL)
-    scratch_give(call, of.start, of.nbytes)
+    workspace_free(call, of.start, of.nbytes)
     return code
 
 

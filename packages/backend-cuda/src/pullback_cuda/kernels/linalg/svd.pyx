@@ -10,14 +10,14 @@ from pullback.abi cimport PB_C64, PB_F32, PB_F64, PB_OK, pb_array, pb_call
 from pullback_cuda.runtime.contexts cimport current_number
 from pullback_cuda.runtime.allocator cimport block_take
 from pullback_cuda.kernels.common.arrays cimport item_sizes
-from pullback_cuda.kernels.common.launch cimport new_kernel, scratch_give, scratch_take
+from pullback_cuda.kernels.common.launch cimport new_kernel, workspace_alloc, workspace_free
 from pullback_cuda.kernels.linalg.matrices cimport (
     LIBRARY_DTYPES, fill_matrices, library_dtype, pack, rounded, run_in_context)
 
 from pullback_cuda.runtime import cusolver
 
 
-# What is decomposed, and the memory that it needs for a while, in one piece.
+# What is decomposed, and its workspace.
 ctypedef struct decomposition:
     int64_t batch, rows, columns, left, right   # left and right: vectors on each side
     int64_t size, real_size
@@ -31,8 +31,8 @@ ctypedef struct decomposition:
     char *info
 
 
-cdef void place(decomposition *of) noexcept nogil:
-    """Divide the memory into its parts; before it is there, find out its size."""
+cdef void divide_memory(decomposition *of) noexcept nogil:
+    """Divide the workspace into its parts; also compute its size, before it is allocated."""
     of.matrices = of.start
     of.values = of.matrices + rounded(of.batch * of.rows * of.columns * of.size)
     of.lefts = of.values + rounded(of.batch * of.columns * of.real_size)
@@ -42,7 +42,7 @@ cdef void place(decomposition *of) noexcept nogil:
 
 
 cdef int run(pb_call *call, void *data) except -1:
-    """Decompose the matrices, one after the other."""
+    """Decompose the matrices one by one."""
     cdef decomposition *of = <decomposition *>data
     cdef int64_t i
     cdef str dtype = library_dtype(call.in_[0].dtype)
@@ -52,7 +52,7 @@ cdef int run(pb_call *call, void *data) except -1:
         where, dtype, full, of.rows, of.columns, <size_t>of.matrices, <size_t>of.values,
         <size_t>of.lefts, <size_t>of.rights)
     cdef size_t nbytes = max(sizes[0], 1)
-    cdef void *scratch = block_take(call.device, nbytes)
+    cdef void *workspace = block_take(call.device, nbytes)
     try:
         for i in range(of.batch):
             cusolver.svd_one(
@@ -61,9 +61,9 @@ cdef int run(pb_call *call, void *data) except -1:
                 <size_t>(of.values + i * of.columns * of.real_size),
                 <size_t>(of.lefts + i * of.rows * of.left * of.size),
                 <size_t>(of.rights + i * of.columns * of.right * of.size),
-                <size_t>(of.info + i * sizeof(int32_t)), <size_t>scratch, sizes)
+                <size_t>(of.info + i * sizeof(int32_t)), <size_t>workspace, sizes)
     finally:
-        scratch_give(call, scratch, nbytes)
+        workspace_free(call, workspace, nbytes)
     return 0
 
 
@@ -76,8 +76,8 @@ cdef int write_out(pb_call *call, decomposition *of) noexcept nogil:
     cdef int real_dtype = PB_F32 if of.real_size == 4 else PB_F64
     cdef int32_t *failed = <int32_t *>of.info
     # Left factor: rows x left, right factor: right x columns, both column by column.
-    cdef int64_t *plain_u = [of.rows * of.left, 1, of.rows]
-    cdef int64_t *plain_vh = [of.right * of.columns, 1, of.right]
+    cdef int64_t *direct_u = [of.rows * of.left, 1, of.rows]
+    cdef int64_t *direct_vh = [of.right * of.columns, 1, of.right]
     cdef int64_t *turned_u = [of.right * of.columns, of.right, 1]
     cdef int64_t *turned_vh = [of.rows * of.left, of.rows, 1]
     cdef int64_t *row_shape = [of.batch, 1, of.columns]
@@ -92,9 +92,9 @@ cdef int write_out(pb_call *call, decomposition *of) noexcept nogil:
         if code == PB_OK:
             code = pack(call, vh.dtype, vh.data, vh.strides, of.lefts, turned_vh, vh.shape, failed)
     else:
-        code = pack(call, u.dtype, u.data, u.strides, of.lefts, plain_u, u.shape, failed)
+        code = pack(call, u.dtype, u.data, u.strides, of.lefts, direct_u, u.shape, failed)
         if code == PB_OK:
-            code = pack(call, vh.dtype, vh.data, vh.strides, of.rights, plain_vh, vh.shape, failed)
+            code = pack(call, vh.dtype, vh.data, vh.strides, of.rights, direct_vh, vh.shape, failed)
     if code == PB_OK:
         code = pack(call, real_dtype, s.data, row_strides, of.values, row_dense, row_shape, failed)
     if code == PB_OK:
@@ -119,11 +119,11 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
     of.size = item_sizes[a.dtype]
     of.real_size = of.size // 2 if a.dtype >= PB_C64 else of.size
     of.start = NULL
-    place(&of)
-    code = scratch_take(call, of.nbytes, <void **>&of.start)
+    divide_memory(&of)
+    code = workspace_alloc(call, of.nbytes, <void **>&of.start)
     if code != PB_OK:
         return code
-    place(&of)
+    divide_memory(&of)
     strides[0] = of.rows * of.columns
     strides[1] = of.rows if of.turned else 1
     strides[2] = 1 if of.turned else of.rows
@@ -135,7 +135,7 @@ cdef int kernel_svd(pb_call *call) noexcept nogil:
             code = run_in_context(call, run, &of)
     if code == PB_OK:
         code = write_out(call, &of)
-    scratch_give(call, of.start, of.nbytes)
+    workspace_free(call, of.start, of.nbytes)
     return code
 
 

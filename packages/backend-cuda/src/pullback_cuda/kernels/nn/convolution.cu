@@ -1,18 +1,18 @@
-// Convolutions and their adjoints as matrix products, tile by tile.
+// Convolutions, forward and backward, as tiled matrix products.
 //
-// A block makes a tile of a product. It holds a few summands of the tile's rows and columns at
-// once in shared memory, twice: while the ones are multiplied, the next are loaded. What the
-// summand numbers mean is worked out a step ahead, by a few threads for all.
+// A block computes a tile of a product. Shared memory has two buffers, each with a few summands of
+// the tile's rows and columns: while one is multiplied, the other is loaded. A few threads compute
+// the offsets of summands one step ahead, for all threads.
 #include "kernels/nn/convolution.cuh"
 
 #define BLOCK 256
 #define SIDE 16        // threads of a block along rows and columns of its tile
-#define SMALL_DEPTH 16 // summands that a block with a small tile holds at once
+#define SMALL_DEPTH 16 // summands in a buffer of a small tile
 #define LARGE_DEPTH 8
 #define NOWHERE (-(1 << 30)) // a coordinate that no step brings inside
 
-// What a block works on: a group, a phase, some of the summands. It lies in shared memory, as what
-// is needed only at the begin and at the end should not fill registers.
+// The task of a block: a group, a phase, some of the summands. It is in shared memory, as values
+// that are needed only at the begin and at the end should not fill registers.
 template <class T>
 struct conv_block {
     conv_line<int64_t> lines[CONV_RANK];
@@ -20,11 +20,11 @@ struct conv_block {
     int64_t group, rows, columns, summands;
     int64_t bounds[CONV_RANK];
     int64_t row_step; // from one row to the next in the left factor
-    int64_t out_step; // and in what comes out
+    int64_t out_step; // and in the output
 
     // The lines must be known.
     DEVICE void begin(const conv_arguments &args, int64_t number) {
-        const bool reads_windows = args.kind == CONV_ADJOINT;
+        const bool reads_windows = args.kind == CONV_BACKWARD_INPUT;
         int64_t taps = 1, outputs = 1;
         for (int d = 0; d < CONV_RANK; d++) {
             bounds[d] = reads_windows ? args.sides[d].count : args.sides[d].size;
@@ -36,7 +36,7 @@ struct conv_block {
         right = static_cast<const T *>(args.right) +
                 group * (reads_windows ? args.o * args.count : args.c * args.size);
         rows = reads_windows ? args.c : args.o;
-        if (args.kind == CONV_WEIGHT) {
+        if (args.kind == CONV_BACKWARD_WEIGHT) {
             left += group * args.o * args.count;
             columns = args.c * args.kernel;
             summands = args.images * args.count;
@@ -55,10 +55,10 @@ struct conv_block {
         return (at[0] * bounds[1] + at[1]) * bounds[2] + at[2];
     }
 
-    // Where a summand's factors lie: on the left, on the right, and along each dim.
+    // Offsets of a summand's factors, left and right, and its coordinate along each dim.
     DEVICE void find_summand(const conv_arguments &args, int64_t number, int64_t &at_left,
                              int64_t &at_right, int64_t (&at)[CONV_RANK]) const {
-        if (args.kind == CONV_WEIGHT) {
+        if (args.kind == CONV_BACKWARD_WEIGHT) {
             const int64_t image = split3(number, args.sides[0].count, args.sides[1].count,
                                          args.sides[2].count, args.narrow, at);
             at_left = number + image * (args.groups * args.o - 1) * args.count;
@@ -69,25 +69,26 @@ struct conv_block {
         }
         const int64_t channel =
             split3(number, lines[0].taps, lines[1].taps, lines[2].taps, args.narrow, at);
-        int64_t place = 0;
+        int64_t position = 0;
         for (int d = 0; d < CONV_RANK; d++) {
-            place = place * args.sides[d].kernel + lines[d].place + at[d] * lines[d].place_jump;
+            position = position * args.sides[d].kernel + lines[d].kernel_start +
+                       at[d] * lines[d].kernel_jump;
             at[d] *= lines[d].tap_jump;
         }
-        if (args.kind == CONV_ADJOINT) {
-            at_left = channel * args.c * args.kernel + place;
+        if (args.kind == CONV_BACKWARD_INPUT) {
+            at_left = channel * args.c * args.kernel + position;
             at_right = channel * args.count + flat(at);
         } else {
-            at_left = channel * args.kernel + place;
+            at_left = channel * args.kernel + position;
             at_right = channel * args.size + flat(at);
         }
     }
 
-    // Where a column's factors lie on the right, and along each dim, and what it adds to the place
-    // of an element that comes out.
+    // Offset of a column's right factors, its coordinate along each dim, and its offset in the
+    // output.
     DEVICE void find_column(const conv_arguments &args, int64_t number, int64_t &at_right,
                             int64_t (&at)[CONV_RANK], int64_t &at_out) const {
-        if (args.kind == CONV_WEIGHT) {
+        if (args.kind == CONV_BACKWARD_WEIGHT) {
             const int64_t channel = split3(number, args.sides[0].kernel, args.sides[1].kernel,
                                            args.sides[2].kernel, args.narrow, at);
             for (int d = 0; d < CONV_RANK; d++)
@@ -96,22 +97,22 @@ struct conv_block {
             at_out = group * args.o * columns + number;
             return;
         }
-        const bool adjoint = args.kind == CONV_ADJOINT;
+        const bool backward = args.kind == CONV_BACKWARD_INPUT;
         const int64_t image =
             split3(number, lines[0].number, lines[1].number, lines[2].number, args.narrow, at);
         at_out = 0;
         for (int d = 0; d < CONV_RANK; d++) {
-            at_out = at_out * (adjoint ? args.sides[d].size : args.sides[d].count) + lines[d].out +
+            at_out = at_out * (backward ? args.sides[d].size : args.sides[d].count) + lines[d].out +
                      at[d] * lines[d].out_jump;
             at[d] = lines[d].start + at[d] * lines[d].jump;
         }
         at_out += (image * args.groups + group) * rows * out_step;
         at_right =
-            image * args.groups * (adjoint ? args.o * args.count : args.c * args.size) + flat(at);
+            image * args.groups * (backward ? args.o * args.count : args.c * args.size) + flat(at);
     }
 
-    // The sum of a row's and a column's products without those outside of the input, which are not
-    // products with 0 where a factor is infinite.
+    // The sum of products of a row and a column inside the input; products with padding, which are
+    // NaN where a factor is infinite, are left out.
     DEVICE T sum_inside(const conv_arguments &args, int64_t row, int64_t column, int64_t first,
                         int64_t last) const {
         int64_t at_left, at_right, at_column, at_out, begin[CONV_RANK], at[CONV_RANK];
@@ -135,18 +136,18 @@ struct alignas(16) four {
     T at[4];
 };
 
-// Where a column or a summand lies: its coordinate along each dim, and its offset as two numbers.
-// Threads keep those of one of the two, and read the others again and again: they have a `near`
-// offset alone, so that four numbers say all.
-struct conv_place {
+// The position of a column or a summand: its coordinate along each dim, and its offset as two
+// numbers, far and near. A thread keeps the far offset of one of the two; the other has only a near
+// offset, so that it fits into four numbers.
+struct conv_position {
     int at[CONV_RANK];
     int near;
 
-    DEVICE conv_place() {}
-    DEVICE conv_place(int4 from) : at{from.x, from.y, from.z}, near(from.w) {}
+    DEVICE conv_position() {}
+    DEVICE conv_position(int4 from) : at{from.x, from.y, from.z}, near(from.w) {}
 };
 
-// What the threads of a block share.
+// Shared memory of a block.
 template <class T, int TILE, int DEPTH>
 struct conv_shared {
     T left[2][DEPTH][TILE + 4];
@@ -163,7 +164,7 @@ struct conv_shared {
     int is_infinite;
 };
 
-// DEPTH: summands that are held at once. ALONG: neighbouring threads load neighbouring summands of
+// DEPTH: summands in a buffer. ALONG: neighbouring threads load neighbouring summands of
 // the right factor, else columns.
 template <class T, int TILE, int DEPTH, bool ALONG>
 struct conv_tile {
@@ -177,7 +178,7 @@ struct conv_tile {
     int64_t left_step;
     int rows_left; // from this thread's first row on
     int bounds[CONV_RANK];
-    conv_place column; // unless ALONG
+    conv_position column; // unless ALONG
     T loaded_left[LOADS], loaded_right[LOADS];
     bool is_infinite;
 
@@ -229,7 +230,7 @@ struct conv_tile {
 
     DEVICE void load(int buffer) {
         const int64_t at_left = shared.summands_left[buffer][threadIdx.x % DEPTH];
-        conv_place kept = column;
+        conv_position kept = column;
         const T *from = right;
         if (ALONG) {
             kept = shared.summands[buffer][threadIdx.x % DEPTH];
@@ -242,7 +243,7 @@ struct conv_tile {
         }
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            const conv_place other =
+            const conv_position other =
                 ALONG ? shared.columns[right_column(i)] : shared.summands[buffer][right_summand(i)];
             bool is_inside = true;
 #pragma unroll
@@ -270,7 +271,7 @@ struct conv_tile {
     }
 
     // A thread's rows and columns come in groups of four, SIDE * 4 apart.
-    static DEVICE int place_of(int thread, int i) {
+    static DEVICE int tile_index(int thread, int i) {
         return i / 4 * (SIDE * 4) + thread * 4 + i % 4;
     }
 
@@ -281,10 +282,10 @@ struct conv_tile {
             four<T> a[EACH / 4], b[EACH / 4];
 #pragma unroll
             for (int i = 0; i < EACH / 4; i++) {
-                a[i] =
-                    *reinterpret_cast<const four<T> *>(&shared.left[buffer][k][place_of(y, 4 * i)]);
+                a[i] = *reinterpret_cast<const four<T> *>(
+                    &shared.left[buffer][k][tile_index(y, 4 * i)]);
                 b[i] = *reinterpret_cast<const four<T> *>(
-                    &shared.right[buffer][k][place_of(x, 4 * i)]);
+                    &shared.right[buffer][k][tile_index(x, 4 * i)]);
             }
 #pragma unroll
             for (int i = 0; i < EACH; i++)
@@ -299,38 +300,37 @@ struct conv_tile {
         const conv_block<T> &block = shared.block;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const int64_t row = shared.first_row + place_of(y, i);
+            const int64_t row = shared.first_row + tile_index(y, i);
             if (row >= block.rows)
                 break;
             const T more = bias == nullptr ? 0 : bias[block.group * block.rows + row];
             T *const line = out + row * block.out_step;
 #pragma unroll
             for (int j = 0; j < EACH; j++)
-                if (shared.first_column + place_of(x, j) < block.columns)
-                    line[shared.columns_out[place_of(x, j)]] = sums[i][j] + more;
+                if (shared.first_column + tile_index(x, j) < block.columns)
+                    line[shared.columns_out[tile_index(x, j)]] = sums[i][j] + more;
         }
     }
 
-    // Sum again what this thread wrote, where weights that are not finite met zeros that are no
-    // elements.
+    // Compute NaN results of this thread again without padding, where a weight is not finite.
     DEVICE void write_again(T *out, const T *bias) const {
         const int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE;
         const conv_block<T> &block = shared.block;
         for (int i = 0; i < EACH * EACH; i++) {
-            const int n = place_of(x, i % EACH);
-            const int64_t row = shared.first_row + place_of(y, i / EACH);
+            const int n = tile_index(x, i % EACH);
+            const int64_t row = shared.first_row + tile_index(y, i / EACH);
             if (row >= block.rows || shared.first_column + n >= block.columns)
                 continue;
-            T *const place = out + row * block.out_step + shared.columns_out[n];
-            if (*place != *place)
-                *place = block.sum_inside(args, row, shared.first_column + n, shared.first,
-                                          shared.last) +
-                         (bias == nullptr ? 0 : bias[block.group * block.rows + row]);
+            T *const target = out + row * block.out_step + shared.columns_out[n];
+            if (*target != *target)
+                *target = block.sum_inside(args, row, shared.first_column + n, shared.first,
+                                           shared.last) +
+                          (bias == nullptr ? 0 : bias[block.group * block.rows + row]);
         }
     }
 };
 
-// Find what this block works on; false if there is nothing.
+// Find the task of this block; false if there is none.
 template <class T, int TILE, int DEPTH>
 DEVICE bool begin_block(const conv_arguments &args, conv_shared<T, TILE, DEPTH> &shared,
                         int64_t &split) {
@@ -348,8 +348,8 @@ DEVICE bool begin_block(const conv_arguments &args, conv_shared<T, TILE, DEPTH> 
     conv_block<T> &block = shared.block;
     if (threadIdx.x == 0) {
         for (int d = 0; d < CONV_RANK; d++) {
-            if (args.kind == CONV_ADJOINT)
-                block.lines[d].adjoint(args.sides[d], phase[d]);
+            if (args.kind == CONV_BACKWARD_INPUT)
+                block.lines[d].backward(args.sides[d], phase[d]);
             else
                 block.lines[d].forward(args.sides[d]);
         }
@@ -400,7 +400,7 @@ DEVICE void make_tile(const conv_arguments &args) {
                                            : static_cast<T *>(args.partial) + split * args.elements;
     const T *const bias = args.partial == nullptr ? static_cast<const T *>(args.bias) : nullptr;
     tile.write(out, bias, sums);
-    if (args.kind != CONV_ADJOINT)
+    if (args.kind != CONV_BACKWARD_INPUT)
         return;
     if (tile.is_infinite)
         shared.is_infinite = 1;

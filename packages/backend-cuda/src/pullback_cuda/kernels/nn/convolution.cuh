@@ -1,4 +1,4 @@
-// Where the factors of a convolution's sums lie.
+// Offsets of the factors of a convolution's sums.
 #ifndef PULLBACK_CUDA_CONVOLUTION_CUH
 #define PULLBACK_CUDA_CONVOLUTION_CUH
 #include "kernels/nn/convolution.h"
@@ -9,15 +9,15 @@ DEVICE Index divide(Index number, Index by, bool narrow) {
     return narrow ? (Index)((uint32_t)number / (uint32_t)by) : number / by;
 }
 
-// How outputs meet inputs along one dim: output number j and tap t meet at start + j * jump + t *
-// tap_jump, which lies in the input if it is within 0 .. bound - 1.
+// Taps of outputs along one dim: tap t of output j reads coordinate start + j * jump +
+// t * tap_jump, which is inside the input if it is within 0 .. bound - 1.
 template <class Index>
 struct conv_line {
     Index start, jump, tap_jump, bound;
     Index number;        // of outputs
-    Index out, out_jump; // the place of output j is out + j * out_jump
+    Index out, out_jump; // the coordinate of output j is out + j * out_jump
     Index taps;
-    Index place, place_jump; // the place in the kernel of tap t is place + t * place_jump
+    Index kernel_start, kernel_jump; // tap t is position kernel_start + t * kernel_jump
 
     DEVICE void forward(const conv_side &side) {
         start = (Index)-side.padding;
@@ -28,13 +28,13 @@ struct conv_line {
         out = 0;
         out_jump = 1;
         taps = (Index)side.kernel;
-        place = 0;
-        place_jump = 1;
+        kernel_start = 0;
+        kernel_jump = 1;
     }
 
     // For the elements of the image whose remainder modulo the stride is `phase`: those taps whose
     // distance from a window's begin leaves the right remainder.
-    DEVICE void adjoint(const conv_side &side, Index phase) {
+    DEVICE void backward(const conv_side &side, Index phase) {
         const Index stride = (Index)side.stride, common = (Index)side.common;
         const Index wanted = (phase + (Index)side.padding) % stride, steps = stride / common;
         const Index first = wanted / common % steps * (Index)side.inverse % steps;
@@ -47,8 +47,8 @@ struct conv_line {
         out = phase;
         out_jump = stride;
         taps = is_met ? ((Index)side.kernel - 1 - first) / steps + 1 : 0;
-        place = first;
-        place_jump = steps;
+        kernel_start = first;
+        kernel_jump = steps;
     }
 };
 

@@ -1,14 +1,14 @@
-/* Convolutions of one to three dims and their derivatives. Plain C: both sides include it.
+/* Convolutions of one to three dims, forward and backward. Plain C: both sides include it.
  *
- * All three are matrix products for each group, whose factors are read from the operands in place:
+ * "Image" is the input, "windows" the output of the forward convolution. All three are matrix
+ * products for each group, whose factors are read in place:
  *
- *     conv                  rows: output channels; columns: images and windows;
- *                           summed over: input channels, and positions in the kernel
- *     conv_backward_input   rows: channels of the image; columns: images and their elements, for
- *                           each phase of the stride; summed over: channels of windows, and the
- *                           phase's kernel positions
- *     conv_backward_weight  rows: channels of windows; columns: channels of the image and kernel
- *                           positions; summed over: images and windows
+ *     forward          rows: output channels; columns: samples and windows;
+ *                      summed over: input channels and kernel positions
+ *     backward input   rows: input channels; columns: samples and image elements, for each phase of
+ *                      the stride; summed over: output channels and the phase's kernel positions
+ *     backward weight  rows: output channels; columns: input channels and kernel positions;
+ *                      summed over: samples and windows
  */
 #ifndef PULLBACK_CUDA_CONVOLUTION_H
 #define PULLBACK_CUDA_CONVOLUTION_H
@@ -18,7 +18,7 @@
 #define CONV_LARGE 128 /* rows and columns of a block */
 #define CONV_SMALL 64
 
-enum conv_kind { CONV_FORWARD = 0, CONV_ADJOINT = 1, CONV_WEIGHT = 2 };
+enum conv_kind { CONV_FORWARD = 0, CONV_BACKWARD_INPUT = 1, CONV_BACKWARD_WEIGHT = 2 };
 
 /* One dim: window i begins at i * stride - padding. */
 typedef struct {
@@ -34,9 +34,9 @@ typedef struct {
 } conv_side;
 
 typedef struct {
-    const void *left;  /* weight, or for conv_backward_weight windows */
-    const void *right; /* image, or for conv_backward_input windows */
-    const void *bias;  /* of what comes out, or NULL */
+    const void *left;  /* weight; for backward weight the gradient of windows */
+    const void *right; /* image; for backward input the gradient of windows */
+    const void *bias;  /* of the output, or NULL */
     void *out;
     void *partial;    /* sums of each split, laid out as `out`, or NULL */
     int64_t elements; /* of out */
@@ -46,7 +46,7 @@ typedef struct {
     int64_t o;      /* and of windows */
     int64_t size;   /* elements of a channel of the image */
     int64_t count;  /* windows of a channel */
-    int64_t kernel; /* places in the kernel */
+    int64_t kernel; /* positions in the kernel */
     int64_t row_tiles;
     int64_t column_tiles; /* of the phase with the most columns */
     int64_t splits;
@@ -54,9 +54,9 @@ typedef struct {
     int32_t kind;   /* of enum conv_kind */
     int32_t narrow; /* whether all numbers of rows, columns and summands are below 2^31 */
     conv_side sides[CONV_RANK];
-    place_divider out_channels; /* of all groups, for conv and conv_backward_input */
-    place_divider out_rows;     /* of a group */
-    place_divider out_sides[CONV_RANK];
+    int_divider out_channels; /* of all groups; not for backward weight */
+    int_divider out_rows;     /* of a group */
+    int_divider out_sides[CONV_RANK];
 } conv_arguments;
 
 #endif

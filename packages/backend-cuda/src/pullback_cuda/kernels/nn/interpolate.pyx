@@ -1,13 +1,13 @@
-"""Weighted sums of elements along a dim, and their adjoint."""
+"""Interpolation along a dim, as weighted sums of taps, forward and backward."""
 
 from libc.stdint cimport int32_t, int64_t
 
 from pullback.abi cimport PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.common.arrays cimport count_elements
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, THREADS, blocks_for, make_divider, place_dims)
+    NARROW, THREADS, blocks_for, make_divider, indexer_dims)
 from pullback_cuda.kernels.sorting.sort cimport key_sort, sort_numbers
 from pullback_cuda.runtime.failures cimport fail, failure_check, failure_record
 
@@ -23,23 +23,23 @@ cdef extern from "kernels/nn/interpolate.h":
         void *starts
         void *failure
         int64_t taps
-        int64_t places
+        int64_t positions
         int64_t size
         int64_t inner
         int32_t dim
         int32_t wide
-        place_dims where
+        indexer_dims where
 
 cdef enum:
-    FEW = 32                # taps and places that every element walks
+    FEW = 32                # taps and positions that every element searches
     MOST_32 = 0xFFFFFFFE
 
 # Each for f32 and f64.
-cdef pb_cuda_kernel *samplers[2]
-cdef pb_cuda_kernel *adjoints[2]
-for _place, _name in enumerate(("f32", "f64")):
-    samplers[_place] = kernel_named("interpolate", f"interpolate_{_name}")
-    adjoints[_place] = kernel_named("interpolate", f"interpolate_backward_{_name}")
+cdef pb_cuda_kernel *forwards[2]
+cdef pb_cuda_kernel *backwards[2]
+for _double, _name in enumerate(("f32", "f64")):
+    forwards[_double] = kernel_named("interpolate", f"interpolate_{_name}")
+    backwards[_double] = kernel_named("interpolate", f"interpolate_backward_{_name}")
 cdef pb_cuda_kernel *key_maker = kernel_named("interpolate", "interpolate_keys")
 cdef pb_cuda_kernel *start_finder = kernel_named("interpolate", "interpolate_starts")
 
@@ -62,7 +62,7 @@ cdef int read_call(pb_call *call, pb_array *sampled, interpolate_arguments *args
     args.order = NULL
     args.failure = failure_record(call)
     args.taps = indices.shape[0]
-    args.places = indices.shape[1]
+    args.positions = indices.shape[1]
     args.size = sampled.shape[dim]
     args.dim = dim
     args.wide = False
@@ -91,21 +91,21 @@ cdef int kernel_interpolate(pb_call *call) noexcept nogil:
     cdef interpolate_arguments args
     cdef int code = read_call(call, call.in_[0], &args)
     if code == PB_OK and args.where.total > 0:
-        code = launch_sum(call, samplers, &args)
+        code = launch_sum(call, forwards, &args)
     return failure_check(call) if code == PB_OK else code
 
 
 cdef int spread_sorted(pb_call *call, interpolate_arguments *args) noexcept nogil:
     """Sort the taps by the element that they point to; then each element finds its own."""
     cdef key_sort task
-    cdef int64_t count = args.taps * args.places, each, word, nbytes
+    cdef int64_t count = args.taps * args.positions, each, word, nbytes
     cdef char *memory
     cdef int code, k
     args.wide = args.size > <int64_t>MOST_32 or count > <int64_t>MOST_32
     word = 8 if args.wide else 4
     each = (count * word + 255) & -256
     nbytes = 4 * each + (args.size + 1) * word
-    code = scratch_take(call, nbytes, <void **>&memory)
+    code = workspace_alloc(call, nbytes, <void **>&memory)
     if code != PB_OK:
         return code
     for k in range(2):
@@ -126,8 +126,8 @@ cdef int spread_sorted(pb_call *call, interpolate_arguments *args) noexcept nogi
         code = launch(call, start_finder, args, sizeof(args[0]), blocks_for(
             call, count + 1, THREADS), THREADS, 0)
     if code == PB_OK:
-        code = launch_sum(call, adjoints, args)
-    scratch_give(call, memory, nbytes)
+        code = launch_sum(call, backwards, args)
+    workspace_free(call, memory, nbytes)
     return code
 
 
@@ -138,8 +138,8 @@ cdef int kernel_interpolate_backward(pb_call *call) noexcept nogil:
         return code
     if count_elements(call.in_[0]) == 0:
         args.taps = 0       # sums of nothing
-    if args.taps * args.places <= FEW:
-        code = launch_sum(call, adjoints, &args)
+    if args.taps * args.positions <= FEW:
+        code = launch_sum(call, backwards, &args)
     else:
         code = spread_sorted(call, &args)
     return failure_check(call) if code == PB_OK else code

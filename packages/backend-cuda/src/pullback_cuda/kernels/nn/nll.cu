@@ -1,4 +1,4 @@
-// The negative log likelihood of classes, and its adjoint. Sums are kept in double.
+// The negative log likelihood of classes, forward and backward. Sums are kept in double.
 #include "kernels/strides/coalesced_dims.cuh"
 #include "kernels/common/group.cuh"
 #include "kernels/nn/nll.h"
@@ -15,11 +15,11 @@ DEVICE weighted operator+(const weighted &x, const weighted &y) {
 
 // The sum over a block, of threads that are a power of two; all get it.
 DEVICE weighted add_block(const weighted &own) {
-    const lane_grid grid = {31 - __clz((int)blockDim.x), 0, false};
-    return combine_lanes(grid, own, sum_of_both());
+    const thread_groups threads = {31 - __clz((int)blockDim.x), 0, false};
+    return group_reduce(threads, own, sum_of_both());
 }
 
-// True for a class that is not ignored; other targets are told of.
+// True for a class that is not ignored; targets out of range are reported.
 DEVICE bool counts(const pb_nll &args, int64_t target) {
     if (target == args.ignored)
         return false;
@@ -47,8 +47,8 @@ DEVICE void pick(const pb_nll &args) {
             const T weight = weight_of<T>(args, target);
             if (source != nullptr) {
                 const int64_t sample = divide_any(i, args.inner);
-                const int64_t place = i - sample * args.inner.size;
-                loss = -source[(sample * args.classes.size + target) * args.inner.size + place];
+                const int64_t position = i - sample * args.inner.size;
+                loss = -source[(sample * args.classes.size + target) * args.inner.size + position];
                 loss *= weight;
             }
             sums = sums + weighted{loss, weight};
@@ -63,7 +63,7 @@ DEVICE void pick(const pb_nll &args) {
         static_cast<weighted *>(args.partial)[blockIdx.x] = sums;
 }
 
-// One block adds up what all blocks found.
+// One block adds up the sums of all blocks.
 template <class T>
 DEVICE void add_up(const pb_nll &args) {
     weighted sums = {0, 0};
@@ -79,9 +79,9 @@ DEVICE void add_up(const pb_nll &args) {
             (T)(args.reduction == NLL_MEAN ? sums.loss / sums.weight : sums.loss);
 }
 
-// The slope of an element of a class: the negative share of its target, or 0.
+// The gradient of an element of a class: the negative share of its target, or 0.
 template <class T>
-DEVICE T slope(const pb_nll &args, double total, int64_t at, int64_t kind) {
+DEVICE T gradient_of(const pb_nll &args, double total, int64_t at, int64_t kind) {
     const int64_t target = static_cast<const int64_t *>(args.targets)[at];
     if (kind == 0 ? !counts(args, target) || target != 0 : target != kind || target == args.ignored)
         return 0;
@@ -94,23 +94,23 @@ DEVICE T slope(const pb_nll &args, double total, int64_t at, int64_t kind) {
 
 template <class T>
 DEVICE void spread(const pb_nll &args) {
-    constexpr int PACK = packing<T>::size;
+    constexpr int WIDTH = vector_width<T>::size;
     const double total =
         args.reduction == NLL_MEAN ? static_cast<const weighted *>(args.total)->weight : 1;
-    const int each = args.packed ? PACK : 1;
+    const int each = args.vectorized ? WIDTH : 1;
     for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * each;
          first < args.count; first += (int64_t)gridDim.x * blockDim.x * each) {
         const int64_t row = divide_any(first, args.inner);
-        int64_t place = first - row * args.inner.size, sample = divide_any(row, args.classes);
+        int64_t position = first - row * args.inner.size, sample = divide_any(row, args.classes);
         int64_t kind = row - sample * args.classes.size;
-        pack<T, PACK> slopes;
+        vector<T, WIDTH> grads;
 #pragma unroll
-        for (int j = 0; j < PACK; j++) {
+        for (int j = 0; j < WIDTH; j++) {
             if (j >= each)
                 break;
-            slopes.of[j] = slope<T>(args, total, sample * args.inner.size + place, kind);
-            if (++place == args.inner.size) {
-                place = 0;
+            grads.of[j] = gradient_of<T>(args, total, sample * args.inner.size + position, kind);
+            if (++position == args.inner.size) {
+                position = 0;
                 if (++kind == args.classes.size) {
                     kind = 0;
                     sample++;
@@ -118,10 +118,10 @@ DEVICE void spread(const pb_nll &args) {
             }
         }
         T *out = static_cast<T *>(args.out) + first;
-        if (args.packed)
-            store_pack(out, slopes);
+        if (args.vectorized)
+            store_vector(out, grads);
         else
-            *out = slopes.of[0];
+            *out = grads.of[0];
     }
 }
 

@@ -1,5 +1,4 @@
-/* What the kernels of the negative log likelihood of classes are told. Plain C: both sides include
- * it. */
+/* Launch parameters of the negative log likelihood of classes. Plain C: both sides include it. */
 #ifndef PULLBACK_CUDA_NLL_H
 #define PULLBACK_CUDA_NLL_H
 #include "kernels/strides/coalesced_dims.h"
@@ -18,10 +17,10 @@ typedef struct pb_nll {
     int64_t count;  /* of targets; of elements where these are written */
     int64_t blocks; /* pairs in partial */
     int64_t ignored;
-    pb_axis inner;
-    pb_axis classes; /* only the size */
+    pb_dim inner;
+    pb_dim classes; /* only the size */
     int32_t reduction;
-    int32_t packed; /* not 0: elements are written in packs of 16 bytes */
+    int32_t vectorized; /* not 0: elements are written in vectors of 16 bytes */
 } pb_nll;
 
 #endif

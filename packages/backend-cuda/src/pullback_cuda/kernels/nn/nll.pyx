@@ -1,4 +1,4 @@
-"""The negative log likelihood of classes, and its adjoint."""
+"""The negative log likelihood of classes, forward and backward."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
@@ -6,9 +6,9 @@ from libc.string cimport memset
 from pullback.abi cimport (
     PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport count_elements
-from pullback_cuda.kernels.strides.coalesced_dims cimport is_aligned, pb_axis, write_axis
+from pullback_cuda.kernels.strides.coalesced_dims cimport is_aligned, pb_dim, describe_dim
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc, workspace_free)
 from pullback_cuda.runtime.failures cimport fail, failure_check, failure_record
 
 
@@ -28,15 +28,15 @@ cdef extern from "kernels/nn/nll.h":
         int64_t count
         int64_t blocks
         int64_t ignored
-        pb_axis inner
-        pb_axis classes
+        pb_dim inner
+        pb_dim classes
         int32_t reduction
-        int32_t packed
+        int32_t vectorized
 
 cdef enum:
     THREADS = 256
     PAIR = 16       # bytes of two sums
-    BLOCKS = 8      # for each processor
+    BLOCKS = 8      # for each multiprocessor
 
 cdef pb_cuda_kernel *picks[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *adds[PB_NUM_DTYPES]
@@ -73,29 +73,29 @@ cdef int describe(pb_call *call, const pb_array *elements, pb_nll *args) noexcep
     args.count = outer * inner
     args.ignored = call.param[0].i
     args.reduction = <int32_t>call.param[1].i
-    write_axis(&args.inner, inner)
-    write_axis(&args.classes, classes)
+    describe_dim(&args.inner, inner)
+    describe_dim(&args.classes, classes)
     return PB_OK
 
 
 cdef int64_t blocks_for(pb_call *call, int64_t threads) noexcept nogil:
-    return max(min((threads + THREADS - 1) // THREADS, <int64_t>BLOCKS * processors(call)),
+    return max(min((threads + THREADS - 1) // THREADS, <int64_t>BLOCKS * sm_count(call)),
                <int64_t>1)
 
 
 cdef int add_losses(pb_call *call, pb_nll *args) noexcept nogil:
-    """Add up what the targets' elements give, in two launches."""
+    """Add up the losses and weights of all targets, in two launches."""
     cdef int dtype = call.in_[0].dtype, code
     cdef size_t nbytes
     args.blocks = blocks_for(call, args.count)
     nbytes = args.blocks * PAIR
-    code = scratch_take(call, nbytes, <void **>&args.partial)
+    code = workspace_alloc(call, nbytes, <void **>&args.partial)
     if code != PB_OK:
         return code
     code = launch(call, picks[dtype], args, sizeof(pb_nll), args.blocks, THREADS, THREADS * PAIR)
     if code == PB_OK:
         code = launch(call, adds[dtype], args, sizeof(pb_nll), 1, THREADS, THREADS * PAIR)
-    scratch_give(call, args.partial, nbytes)
+    workspace_free(call, args.partial, nbytes)
     return code
 
 
@@ -116,16 +116,16 @@ cdef int kernel_nll_loss_backward(pb_call *call) noexcept nogil:
     cdef pb_nll args
     cdef const void *grad
     cdef int64_t count = count_elements(call.out[0])
-    cdef int64_t pack = 4 if call.in_[0].dtype == PB_F32 else 2
+    cdef int64_t vector_size = 4 if call.in_[0].dtype == PB_F32 else 2
     cdef int code = describe(call, call.out[0], &args)
     if code != PB_OK:
         return code
-    # The weights of all targets; without elements the targets are still looked at.
+    # The weights of all targets; without elements the targets are still checked.
     if args.reduction == NLL_MEAN or (count == 0 and args.count):
         grad = args.source
         args.source = NULL
         args.reduction = NLL_MEAN
-        code = scratch_take(call, PAIR, <void **>&args.total)
+        code = workspace_alloc(call, PAIR, <void **>&args.total)
         if code != PB_OK:
             return code
         code = add_losses(call, &args)
@@ -133,11 +133,12 @@ cdef int kernel_nll_loss_backward(pb_call *call) noexcept nogil:
         args.reduction = <int32_t>call.param[1].i
     if code == PB_OK and count:
         args.count = count
-        args.packed = count % pack == 0 and is_aligned(args.out)
+        args.vectorized = count % vector_size == 0 and is_aligned(args.out)
         code = launch(call, spreads[call.in_[0].dtype], &args, sizeof(args),
-                      blocks_for(call, count // (pack if args.packed else 1)), THREADS, 0)
+                      blocks_for(call, count // (vector_size if args.vectorized else 1)),
+                      THREADS, 0)
     if args.total != NULL:
-        scratch_give(call, args.total, PAIR)
+        workspace_free(call, args.total, PAIR)
     return failure_check(call) if code == PB_OK else code
 
 

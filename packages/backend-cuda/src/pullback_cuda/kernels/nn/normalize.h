@@ -1,8 +1,8 @@
-/* What the kernels that standardize rows, and those of the derivative of that, are told. Plain C:
- * both sides include it.
+/* Launch parameters of the kernels that standardize rows, and of their derivatives. Plain C: both
+ * sides include it.
  *
  * Elements are (samples, groups, channels of a group, inner elements of a channel); a row is what a
- * sample has of a group. Lanes, slots and chunks of rows are as in softmax.h. */
+ * sample has of a group. Thread groups and chunks of rows are as in softmax.h. */
 #ifndef PULLBACK_CUDA_NORMALIZE_H
 #define PULLBACK_CUDA_NORMALIZE_H
 #include "kernels/strides/coalesced_dims.h"
@@ -10,7 +10,7 @@
 /* Statistics of rows are found by the block that writes them, or by a launch before, or given. */
 enum normal_phase { ROWS_WHOLE = 0, ROWS_FIND = 1, ROWS_WRITE = 2, ROWS_GIVEN = 3 };
 
-/* Blocks: x has groups of rows, as many as there are slots; y has chunks. */
+/* Blocks: along x rows, one for each thread group of the block; along y chunks. */
 typedef struct pb_normal {
     const void *source;
     const void *grad;
@@ -27,21 +27,21 @@ typedef struct pb_normal {
     int64_t length; /* of a row */
     int64_t chunk;  /* elements of a row that a block has, below 2^31 */
     int64_t chunks;
-    pb_axis groups; /* only the size */
-    pb_axis inner;
+    pb_dim groups; /* only the size */
+    pb_dim inner;
     int64_t mean_stride;       /* from sample to sample: 0 if they share their statistics */
     int64_t weight_strides[2]; /* of groups and channels */
     int64_t bias_strides[2];
     double eps;
     int32_t phase;
-    int32_t packed;        /* not 0: elements are moved in packs of 16 bytes */
-    int32_t packed_weight; /* not 0: and so are weight and bias */
-    int32_t lanes;         /* threads of a row, as a power of two */
-    int32_t slots;         /* likewise rows of a block */
+    int32_t vectorized;        /* not 0: elements are moved in vectors of 16 bytes */
+    int32_t vectorized_weight; /* not 0: so are weight and bias */
+    int32_t thread_bits;       /* threads of a row, as a power of two */
+    int32_t group_bits;        /* likewise rows of a block */
 } pb_normal;
 
-/* The slopes of weight and bias: sums over the elements of each column, which is a channel of a
- * group. Lanes of a column are side by side, or as far apart as there are slots. */
+/* The gradients of weight and bias: sums over the elements of each column, which is a channel of a
+ * group. A thread group sums a column. */
 typedef struct pb_normal_sums {
     const void *source;
     const void *grad;
@@ -57,12 +57,12 @@ typedef struct pb_normal_sums {
     int64_t chunk;  /* below 2^31 */
     int64_t chunks;
     int64_t samples;
-    pb_axis channels; /* only the size */
-    pb_axis inner;
+    pb_dim channels; /* only the size */
+    pb_dim inner;
     int64_t mean_stride;
     int64_t weight_strides[2];
-    int32_t lanes; /* as powers of two */
-    int32_t slots;
+    int32_t thread_bits; /* as powers of two */
+    int32_t group_bits;
     int32_t strided;
 } pb_normal_sums;
 

@@ -11,9 +11,10 @@ from pullback.abi cimport (
     PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport bits_for, count_elements
 from pullback_cuda.kernels.strides.coalesced_dims cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, is_aligned, pb_axis, write_axis)
+    BLOCK, FULL, MOST_NUMBERED, WARP, choose_group_bits, describe_dim, is_aligned, pb_dim)
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch_grid, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc,
+    workspace_free)
 from pullback_cuda.runtime.failures cimport fail
 
 
@@ -39,17 +40,17 @@ cdef extern from "kernels/nn/normalize.h":
         int64_t length
         int64_t chunk
         int64_t chunks
-        pb_axis groups
-        pb_axis inner
+        pb_dim groups
+        pb_dim inner
         int64_t mean_stride
         int64_t weight_strides[2]
         int64_t bias_strides[2]
         double eps
         int32_t phase
-        int32_t packed
-        int32_t packed_weight
-        int32_t lanes
-        int32_t slots
+        int32_t vectorized
+        int32_t vectorized_weight
+        int32_t thread_bits
+        int32_t group_bits
     ctypedef struct pb_normal_sums:
         const void *source
         const void *grad
@@ -65,22 +66,22 @@ cdef extern from "kernels/nn/normalize.h":
         int64_t chunk
         int64_t chunks
         int64_t samples
-        pb_axis channels
-        pb_axis inner
+        pb_dim channels
+        pb_dim inner
         int64_t mean_stride
         int64_t weight_strides[2]
-        int32_t lanes
-        int32_t slots
+        int32_t thread_bits
+        int32_t group_bits
         int32_t strided
 
 cdef enum:
     CHUNKS = 1024        # of a row or column, at most
     FEW = 8              # elements of a row that a thread should have
-    CONTRIBUTION = 24    # bytes of what is known of a chunk
+    CONTRIBUTION = 24    # bytes of the partial result of a chunk
     PAIR = 16            # bytes of two sums
 
 cdef pb_cuda_kernel *standardizes[PB_NUM_DTYPES]
-cdef pb_cuda_kernel *slopes[PB_NUM_DTYPES]
+cdef pb_cuda_kernel *backwards[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *columns[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *joins[PB_NUM_DTYPES]
 cdef pb_cuda_kernel *shares[PB_NUM_DTYPES]
@@ -89,7 +90,7 @@ cdef pb_cuda_kernel *shares[PB_NUM_DTYPES]
 def _find():
     for code, name in ((PB_F32, "f32"), (PB_F64, "f64")):
         standardizes[code] = kernel_named("normalize", f"standardize_{name}")
-        slopes[code] = kernel_named("normalize", f"normal_slope_{name}")
+        backwards[code] = kernel_named("normalize", f"standardize_backward_{name}")
         columns[code] = kernel_named("normalize", f"normal_columns_{name}")
         joins[code] = kernel_named("normalize", f"normal_join_{name}")
         shares[code] = kernel_named("normalize", f"normal_shares_{name}")
@@ -100,30 +101,30 @@ _find()
 
 # ---- rows ----------------------------------------------------------------------------------------
 
-cdef bint channels_are_packed(const pb_normal *args, int64_t pack) noexcept nogil:
-    """True where weights and biases lie as the elements of a row do."""
+cdef bint can_vectorize_channels(const pb_normal *args, int64_t vector_size) noexcept nogil:
+    """True where weights and biases are contiguous as the elements of a row are."""
     cdef bint has_weight = args.weight != NULL, has_bias = args.bias != NULL
-    if args.inner.size != 1 or not args.packed:
+    if args.inner.size != 1 or not args.vectorized:
         return False
-    if has_weight and (args.weight_strides[1] != 1 or args.weight_strides[0] % pack
+    if has_weight and (args.weight_strides[1] != 1 or args.weight_strides[0] % vector_size
                        or not is_aligned(args.weight)):
         return False
-    return not has_bias or (args.bias_strides[1] == 1 and args.bias_strides[0] % pack == 0
+    return not has_bias or (args.bias_strides[1] == 1 and args.bias_strides[0] % vector_size == 0
                             and is_aligned(args.bias))
 
 
-cdef int64_t choose_lanes(pb_call *call, pb_normal *args, int64_t pack) noexcept nogil:
-    """Share rows among threads and cut them into chunks; return the number of chunks."""
-    cdef int64_t busy = <int64_t>processors(call) * FULL
+cdef int64_t choose_groups(pb_call *call, pb_normal *args, int64_t vector_size) noexcept nogil:
+    """Divide threads into groups and rows into chunks; return the number of chunks."""
+    cdef int64_t busy = <int64_t>sm_count(call) * FULL
     cdef int64_t chunks = 1, step
-    args.lanes = min(bits_for((args.length + FEW - 1) // FEW), BLOCK)
-    if args.rows << WARP >= busy and args.length <= 4 * pack << WARP:
-        args.lanes = min(args.lanes, WARP)
-    args.slots = max(min(bits_for(args.rows), BLOCK - args.lanes), WARP - args.lanes, 0)
-    step = pack << args.lanes
-    if args.rows << args.lanes < busy // 2:
-        chunks = max(min(busy // (args.rows << args.lanes), args.length // (FEW << args.lanes),
-                         <int64_t>CHUNKS), 1)
+    args.thread_bits = min(bits_for((args.length + FEW - 1) // FEW), BLOCK)
+    if args.rows << WARP >= busy and args.length <= 4 * vector_size << WARP:
+        args.thread_bits = min(args.thread_bits, WARP)
+    args.group_bits = choose_group_bits(args.rows, args.thread_bits, BLOCK)
+    step = vector_size << args.thread_bits
+    if args.rows << args.thread_bits < busy // 2:
+        chunks = max(min(busy // (args.rows << args.thread_bits),
+                         args.length // (FEW << args.thread_bits), <int64_t>CHUNKS), 1)
     chunks = max(chunks, (args.length + MOST_NUMBERED - 1) // MOST_NUMBERED)
     args.chunk = ((args.length + chunks - 1) // chunks + step - 1) // step * step
     return (args.length + args.chunk - 1) // args.chunk
@@ -131,8 +132,8 @@ cdef int64_t choose_lanes(pb_call *call, pb_normal *args, int64_t pack) noexcept
 
 cdef int start_rows(pb_call *call, pb_cuda_kernel *kernel, pb_normal *args,
                     int phase) noexcept nogil:
-    cdef int64_t groups = (args.rows + (1 << args.slots) - 1) >> args.slots
-    cdef int threads = 1 << (args.lanes + args.slots)
+    cdef int64_t groups = (args.rows + (1 << args.group_bits) - 1) >> args.group_bits
+    cdef int threads = 1 << (args.thread_bits + args.group_bits)
     args.phase = phase
     return launch_grid(call, kernel, args, sizeof(pb_normal), groups, <int>args.chunks, 1, threads,
                        threads * PAIR)
@@ -140,24 +141,24 @@ cdef int start_rows(pb_call *call, pb_cuda_kernel *kernel, pb_normal *args,
 
 cdef int run_rows(pb_call *call, pb_cuda_kernel *kernel, pb_normal *args,
                   bint given) noexcept nogil:
-    """Write rows, each by what is found of it, or given."""
-    cdef int64_t pack = 4 if call.in_[0].dtype == PB_F32 else 2
+    """Write rows, with statistics found here or given."""
+    cdef int64_t vector_size = 4 if call.in_[0].dtype == PB_F32 else 2
     cdef size_t nbytes
     cdef int code
-    args.packed = (args.length % pack == 0 and is_aligned(args.source) and is_aligned(args.out)
-                   and is_aligned(args.grad))
-    args.packed_weight = channels_are_packed(args, pack)
-    args.chunks = choose_lanes(call, args, pack)
+    args.vectorized = (args.length % vector_size == 0 and is_aligned(args.source)
+                       and is_aligned(args.out) and is_aligned(args.grad))
+    args.vectorized_weight = can_vectorize_channels(args, vector_size)
+    args.chunks = choose_groups(call, args, vector_size)
     if given or args.chunks == 1:
         return start_rows(call, kernel, args, ROWS_GIVEN if given else ROWS_WHOLE)
     nbytes = args.rows * args.chunks * CONTRIBUTION
-    code = scratch_take(call, nbytes, <void **>&args.partial)
+    code = workspace_alloc(call, nbytes, <void **>&args.partial)
     if code != PB_OK:
         return code
     code = start_rows(call, kernel, args, ROWS_FIND)
     if code == PB_OK:
         code = start_rows(call, kernel, args, ROWS_WRITE)
-    scratch_give(call, args.partial, nbytes)
+    workspace_free(call, args.partial, nbytes)
     return code
 
 
@@ -172,8 +173,8 @@ cdef void describe(pb_normal *args, const pb_array *source, const pb_array *mean
     args.rows = source.shape[0] * source.shape[1]
     args.length = source.shape[2] * source.shape[3]
     args.mean_stride = 0 if mean.shape[0] == 1 else source.shape[1]
-    write_axis(&args.groups, source.shape[1])
-    write_axis(&args.inner, source.shape[3])
+    describe_dim(&args.groups, source.shape[1])
+    describe_dim(&args.inner, source.shape[3])
     for k in range(2):
         args.weight_strides[k] = weight.strides[k]
 
@@ -214,8 +215,8 @@ cdef int kernel_standardize(pb_call *call) noexcept nogil:
         return fail(call, PB_E_VALUE, b"the rows do not fit the elements")
     args.rows = count // args.length
     args.eps = call.param[3].d
-    write_axis(&args.groups, groups)
-    write_axis(&args.inner, inner)
+    describe_dim(&args.groups, groups)
+    describe_dim(&args.inner, inner)
     if given & 1:
         args.weight = call.in_[1].data
         args.weight_strides[0] = channels
@@ -229,20 +230,20 @@ cdef int kernel_standardize(pb_call *call) noexcept nogil:
 
 # ---- backward ------------------------------------------------------------------------------------
 
-cdef int64_t choose_column_lanes(pb_call *call, pb_normal_sums *args) noexcept nogil:
-    """Share columns among threads and cut them into chunks; return the number of chunks."""
-    cdef int64_t busy = <int64_t>processors(call) * FULL
+cdef int64_t choose_column_groups(pb_call *call, pb_normal_sums *args) noexcept nogil:
+    """Divide threads into groups and columns into chunks; return the number of chunks."""
+    cdef int64_t busy = <int64_t>sm_count(call) * FULL
     cdef int64_t chunks = 1, step
     args.strided = args.inner.size == 1 and args.columns > 1
-    args.slots = min(bits_for(args.columns), WARP) if args.strided else 0
-    args.lanes = 0
-    while (args.lanes + args.slots < BLOCK and args.length >> args.lanes >= 8
-            and (args.lanes < WARP or args.columns << args.lanes < busy)):
-        args.lanes += 1
-    args.slots = max(min(bits_for(args.columns), BLOCK - args.lanes), WARP - args.lanes, 0)
-    step = <int64_t>4 << args.lanes
-    if args.columns << args.lanes < busy // 2:
-        chunks = max(min(busy // (args.columns << args.lanes), args.length // (4 * step),
+    args.group_bits = min(bits_for(args.columns), WARP) if args.strided else 0
+    args.thread_bits = 0
+    while (args.thread_bits + args.group_bits < BLOCK and args.length >> args.thread_bits >= 8
+            and (args.thread_bits < WARP or args.columns << args.thread_bits < busy)):
+        args.thread_bits += 1
+    args.group_bits = choose_group_bits(args.columns, args.thread_bits, BLOCK)
+    step = <int64_t>4 << args.thread_bits
+    if args.columns << args.thread_bits < busy // 2:
+        chunks = max(min(busy // (args.columns << args.thread_bits), args.length // (4 * step),
                          <int64_t>CHUNKS), 1)
     chunks = max(chunks, (args.length + MOST_NUMBERED - 1) // MOST_NUMBERED)
     args.chunk = max(((args.length + chunks - 1) // chunks + step - 1) // step * step, step)
@@ -251,26 +252,26 @@ cdef int64_t choose_column_lanes(pb_call *call, pb_normal_sums *args) noexcept n
 
 cdef int start_columns(pb_call *call, pb_cuda_kernel *kernel, pb_normal_sums *args,
                        int64_t count, int64_t chunks) noexcept nogil:
-    cdef int threads = 1 << (args.lanes + args.slots)
+    cdef int threads = 1 << (args.thread_bits + args.group_bits)
     return launch_grid(call, kernel, args, sizeof(pb_normal_sums),
-                       (count + (1 << args.slots) - 1) >> args.slots, <int>chunks, 1, threads,
-                       threads * PAIR)
+                       (count + (1 << args.group_bits) - 1) >> args.group_bits, <int>chunks, 1,
+                       threads, threads * PAIR)
 
 
 cdef int sum_columns(pb_call *call, pb_normal_sums *args, int64_t groups) noexcept nogil:
-    """Write the slopes of weight and bias, and find the shares of groups where these are asked."""
+    """Write the gradients of weight and bias, and the shares of groups if requested."""
     cdef int dtype = call.in_[0].dtype
     cdef int code = start_columns(call, columns[dtype], args, args.columns, args.chunks)
     if code == PB_OK:
         args.strided = args.columns > 1
-        args.slots = min(bits_for(args.columns), WARP) if args.strided else 0
-        args.lanes = min(bits_for(args.chunks), BLOCK - args.slots)
-        args.slots = max(min(bits_for(args.columns), BLOCK - args.lanes), WARP - args.lanes, 0)
+        args.group_bits = min(bits_for(args.columns), WARP) if args.strided else 0
+        args.thread_bits = min(bits_for(args.chunks), BLOCK - args.group_bits)
+        args.group_bits = choose_group_bits(args.columns, args.thread_bits, BLOCK)
         code = start_columns(call, joins[dtype], args, args.columns, 1)
     if code == PB_OK and args.shares != NULL:
         args.columns = groups
-        args.lanes = min(bits_for(args.channels.size), BLOCK)
-        args.slots = max(min(bits_for(groups), BLOCK - args.lanes), WARP - args.lanes, 0)
+        args.thread_bits = min(bits_for(args.channels.size), BLOCK)
+        args.group_bits = choose_group_bits(groups, args.thread_bits, BLOCK)
         code = start_columns(call, shares[dtype], args, groups, 1)
     return code
 
@@ -283,7 +284,7 @@ cdef int kernel_normalize_backward(pb_call *call) noexcept nogil:
     cdef size_t nbytes
     cdef int k, code
     cdef bint is_shared
-    if slopes[call.in_[0].dtype] == NULL:
+    if backwards[call.in_[0].dtype] == NULL:
         return fail(call, PB_E_DTYPE, b"this dtype has no CUDA kernel")
     describe(&rows, source, call.in_[2], call.in_[3], call.in_[4])
     rows.grad = call.in_[0].data
@@ -304,13 +305,13 @@ cdef int kernel_normalize_backward(pb_call *call) noexcept nogil:
     sums.mean_stride = rows.mean_stride
     for k in range(2):
         sums.weight_strides[k] = rows.weight_strides[k]
-    write_axis(&sums.channels, source.shape[2])
-    write_axis(&sums.inner, source.shape[3])
-    sums.chunks = choose_column_lanes(call, &sums)
+    describe_dim(&sums.channels, source.shape[2])
+    describe_dim(&sums.inner, source.shape[3])
+    sums.chunks = choose_column_groups(call, &sums)
     is_shared = rows.mean_stride == 0
-    # Sums of the chunks of columns, then the shares of groups.
+    # Sums of the chunks of columns, then the means of groups.
     nbytes = (sums.chunks * width + groups) * PAIR
-    code = scratch_take(call, nbytes, <void **>&sums.partial)
+    code = workspace_alloc(call, nbytes, <void **>&sums.partial)
     if code != PB_OK:
         return code
     if is_shared and sums.length:
@@ -318,8 +319,8 @@ cdef int kernel_normalize_backward(pb_call *call) noexcept nogil:
     rows.shares = sums.shares
     code = sum_columns(call, &sums, groups)
     if code == PB_OK and rows.rows * rows.length:
-        code = run_rows(call, slopes[call.in_[0].dtype], &rows, is_shared)
-    scratch_give(call, sums.partial, nbytes)
+        code = run_rows(call, backwards[call.in_[0].dtype], &rows, is_shared)
+    workspace_free(call, sums.partial, nbytes)
     return code
 
 

@@ -1,5 +1,5 @@
-// The largest element of each window with its place, the sum of each over a divisor, and the
-// adjoint of that sum, which adds up for each element the shares of the windows that it lies in.
+// Max pooling with indices, average pooling, and the backward pass of average pooling, which sums
+// for each element its shares of the windows that contain it.
 #include "kernels/common/dtypes.cuh"
 #include "kernels/strides/indexer.cuh"
 #include "kernels/nn/pooling.h"
@@ -13,7 +13,7 @@ struct window_range {
 
 DEVICE int64_t above(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The elements of a window that lie inside the dim; where none does, an empty range.
+// The elements of a window inside the dim, perhaps none.
 DEVICE void range_of(const window_side &side, int64_t number, int64_t &first, int64_t &last) {
     if (side.kernel == 0) {
         first = number * side.size / side.count;
@@ -29,21 +29,21 @@ DEVICE void range_of(const window_side &side, int64_t number, int64_t &first, in
         first = last = 0;
 }
 
-// The windows, with dilation 1, that an element lies in.
-DEVICE void windows_at(const window_side &side, int64_t place, int64_t &first, int64_t &last) {
+// The windows, with dilation 1, that contain an element.
+DEVICE void windows_of(const window_side &side, int64_t index, int64_t &first, int64_t &last) {
     if (side.kernel == 0) {
-        first = place * side.count / side.size;
-        last = above((place + 1) * side.count, side.size);
+        first = index * side.count / side.size;
+        last = above((index + 1) * side.count, side.size);
     } else {
-        const int64_t end = place + side.padding, begin = end - side.kernel + 1;
+        const int64_t end = index + side.padding, begin = end - side.kernel + 1;
         first = begin > 0 ? above(begin, side.stride) : 0;
         last = end / side.stride + 1;
     }
     last = last < side.count ? last : side.count;
 }
 
-// How many places a window counts along one dim.
-DEVICE double share_of(const windows_arguments &args, int k, int64_t number) {
+// How many elements a window counts along one dim.
+DEVICE double share_of(const pooling_arguments &args, int k, int64_t number) {
     const window_side &side = args.sides[k];
     int64_t first, last;
     if (args.padded && side.kernel) {
@@ -56,14 +56,14 @@ DEVICE double share_of(const windows_arguments &args, int k, int64_t number) {
     return (double)(last - first);
 }
 
-// What a window is divided by, given the places that it counts along the first two dims.
+// The divisor of a window, given the elements that it counts along the first two dims.
 template <class T>
-DEVICE T divisor_of(const windows_arguments &args, double share, int64_t number) {
+DEVICE T divisor_of(const pooling_arguments &args, double share, int64_t number) {
     return (T)(args.divisor != 0 ? args.divisor : share * share_of(args, 2, number));
 }
 
 // Find the plane and the coordinates of an element or a window.
-DEVICE int64_t find_coordinates(const windows_arguments &args, int64_t number,
+DEVICE int64_t find_coordinates(const pooling_arguments &args, int64_t number,
                                 int64_t (&at)[WINDOW_RANK]) {
     int64_t rest = number;
 #pragma unroll
@@ -75,10 +75,10 @@ DEVICE int64_t find_coordinates(const windows_arguments &args, int64_t number,
     return rest;
 }
 
-// Call `take(place)` for the elements of a window inside the plane: all of them, or those that are
-// this lane's, where a warp shares them.
+// Call `take(index)` for the elements of a window inside the plane: all of them, or those of
+// this thread where a warp shares them.
 template <class Take>
-DEVICE void walk_window(const windows_arguments &args, const window_range &range, bool all,
+DEVICE void walk_window(const pooling_arguments &args, const window_range &range, bool all,
                         Take take) {
     const window_side *const s = args.sides;
     if (all) {
@@ -103,23 +103,23 @@ DEVICE void walk_window(const windows_arguments &args, const window_range &range
     }
 }
 
-// ---- the largest element ------------------------------------------------------------------------
+// ---- the largest element -----------------------------------------------------------------------
 
 template <class T>
 struct largest {
     T value;
-    int64_t place; // -1: there is none yet
+    int64_t index; // -1: there is none yet
 
-    // Whether another element, which does not come before this one, takes its place.
+    // Whether another element, which does not come before this one, replaces it.
     DEVICE bool yields_to(T other) const { return other > value || other != other; }
 };
 
 template <class T>
-DEVICE void find_largest(const windows_arguments &args) {
+DEVICE void find_largest(const pooling_arguments &args) {
     const T *const source = static_cast<const T *>(args.source);
-    const int lanes = args.large ? 32 : 1;
-    for (int64_t number = thread_number() / lanes; number < args.where.total;
-         number += thread_count() / lanes) {
+    const int threads = args.large ? 32 : 1;
+    for (int64_t number = thread_number() / threads; number < args.where.total;
+         number += thread_count() / threads) {
         int64_t at[WINDOW_RANK];
         window_range range;
         const T *const plane = source + find_coordinates(args, number, at) * args.plane;
@@ -127,39 +127,39 @@ DEVICE void find_largest(const windows_arguments &args) {
         for (int k = 0; k < WINDOW_RANK; k++)
             range_of(args.sides[k], at[k], range.first[k], range.last[k]);
         largest<T> best = {(T)-INFINITY, -1};
-        walk_window(args, range, !args.large, [&](int64_t place) {
-            const T value = plane[place];
+        walk_window(args, range, !args.large, [&](int64_t index) {
+            const T value = plane[index];
             if (best.yields_to(value))
-                best = {value, place};
+                best = {value, index};
         });
         for (int step = args.large ? 16 : 0; step > 0; step /= 2) {
             const largest<T> other = {
                 __shfl_xor_sync(WHOLE_WARP, best.value, step),
-                (int64_t)__shfl_xor_sync(WHOLE_WARP, (long long)best.place, step)};
-            const bool is_later = other.place > best.place;
-            if (other.place >= 0 && (is_later ? best.place < 0 || best.yields_to(other.value)
+                (int64_t)__shfl_xor_sync(WHOLE_WARP, (long long)best.index, step)};
+            const bool is_later = other.index > best.index;
+            if (other.index >= 0 && (is_later ? best.index < 0 || best.yields_to(other.value)
                                               : !other.yields_to(best.value)))
                 best = other;
         }
         if (args.large && threadIdx.x % 32 != 0)
             continue;
         static_cast<T *>(args.out)[number] = best.value;
-        args.places[number] =
-            best.place >= 0
-                ? best.place
+        args.indices[number] =
+            best.index >= 0
+                ? best.index
                 : (range.first[0] * args.sides[1].size + range.first[1]) * args.sides[2].size +
                       range.first[2];
     }
 }
 
-// ---- the mean and its adjoint -------------------------------------------------------------------
+// ---- average pooling, forward and backward -----------------------------------------------------
 
 template <class T>
-DEVICE void find_mean(const windows_arguments &args) {
+DEVICE void find_mean(const pooling_arguments &args) {
     const T *const source = static_cast<const T *>(args.source);
-    const int lanes = args.large ? 32 : 1;
-    for (int64_t number = thread_number() / lanes; number < args.where.total;
-         number += thread_count() / lanes) {
+    const int threads = args.large ? 32 : 1;
+    for (int64_t number = thread_number() / threads; number < args.where.total;
+         number += thread_count() / threads) {
         int64_t at[WINDOW_RANK];
         window_range range;
         const T *const plane = source + find_coordinates(args, number, at) * args.plane;
@@ -167,7 +167,7 @@ DEVICE void find_mean(const windows_arguments &args) {
         for (int k = 0; k < WINDOW_RANK; k++)
             range_of(args.sides[k], at[k], range.first[k], range.last[k]);
         T total = 0;
-        walk_window(args, range, !args.large, [&](int64_t place) { total += plane[place]; });
+        walk_window(args, range, !args.large, [&](int64_t index) { total += plane[index]; });
         for (int step = args.large ? 16 : 0; step > 0; step /= 2)
             total += __shfl_xor_sync(WHOLE_WARP, total, step);
         const double share = share_of(args, 0, at[0]) * share_of(args, 1, at[1]);
@@ -177,7 +177,7 @@ DEVICE void find_mean(const windows_arguments &args) {
 }
 
 template <class T>
-DEVICE void spread_mean(const windows_arguments &args) {
+DEVICE void spread_mean(const pooling_arguments &args) {
     const T *const source = static_cast<const T *>(args.source);
     for (int64_t number = thread_number(); number < args.where.total; number += thread_count()) {
         int64_t at[WINDOW_RANK];
@@ -185,7 +185,7 @@ DEVICE void spread_mean(const windows_arguments &args) {
         const T *const windows = source + find_coordinates(args, number, at) * args.windows;
 #pragma unroll
         for (int k = 0; k < WINDOW_RANK; k++)
-            windows_at(args.sides[k], at[k], range.first[k], range.last[k]);
+            windows_of(args.sides[k], at[k], range.first[k], range.last[k]);
         T total = 0;
         for (int64_t i = range.first[0]; i < range.last[0]; i++)
             for (int64_t j = range.first[1]; j < range.last[1]; j++) {
@@ -198,9 +198,9 @@ DEVICE void spread_mean(const windows_arguments &args) {
     }
 }
 
-#define WINDOWS(name, T) \
-    KERNEL(max_pool_##name, windows_arguments) { find_largest<T>(args); } \
-    KERNEL(avg_pool_##name, windows_arguments) { find_mean<T>(args); } \
-    KERNEL(avg_pool_backward_##name, windows_arguments) { spread_mean<T>(args); }
-WINDOWS(f32, float)
-WINDOWS(f64, double)
+#define POOLING(name, T) \
+    KERNEL(max_pool_##name, pooling_arguments) { find_largest<T>(args); } \
+    KERNEL(avg_pool_##name, pooling_arguments) { find_mean<T>(args); } \
+    KERNEL(avg_pool_backward_##name, pooling_arguments) { spread_mean<T>(args); }
+POOLING(f32, float)
+POOLING(f64, double)

@@ -1,4 +1,4 @@
-"""Windows of the last one to three dims: the largest element, the mean and its adjoint."""
+"""Max and average pooling over the last one to three dims."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -6,7 +6,7 @@ from pullback.abi cimport (
     PB_E_DTYPE, PB_E_VALUE, PB_F32, PB_F64, PB_OK, pb_array, pb_call, pb_param)
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, THREADS, blocks_for, make_divider, place_dims)
+    NARROW, THREADS, blocks_for, make_divider, indexer_dims)
 from pullback_cuda.runtime.failures cimport fail
 
 
@@ -21,9 +21,9 @@ cdef extern from "kernels/nn/pooling.h":
         int64_t stride
         int64_t padding
         int64_t dilation
-    ctypedef struct windows_arguments:
+    ctypedef struct pooling_arguments:
         void *out
-        int64_t *places
+        int64_t *indices
         const void *source
         window_side sides[WINDOW_RANK]
         int64_t plane
@@ -31,26 +31,26 @@ cdef extern from "kernels/nn/pooling.h":
         double divisor
         int32_t padded
         int32_t large
-        place_dims where
+        indexer_dims where
 
 cdef int64_t LARGEST_SIDE = <int64_t>1 << 40     # more would overflow when it is counted with
 
 # Each for f32 and f64.
 cdef pb_cuda_kernel *largest[2]
 cdef pb_cuda_kernel *means[2]
-cdef pb_cuda_kernel *adjoints[2]
-for _place, _name in enumerate(("f32", "f64")):
-    largest[_place] = kernel_named("pooling", f"max_pool_{_name}")
-    means[_place] = kernel_named("pooling", f"avg_pool_{_name}")
-    adjoints[_place] = kernel_named("pooling", f"avg_pool_backward_{_name}")
+cdef pb_cuda_kernel *backwards[2]
+for _double, _name in enumerate(("f32", "f64")):
+    largest[_double] = kernel_named("pooling", f"max_pool_{_name}")
+    means[_double] = kernel_named("pooling", f"avg_pool_{_name}")
+    backwards[_double] = kernel_named("pooling", f"avg_pool_backward_{_name}")
 
 
-cdef bint read_geometry(const pb_param *geometry, pb_array *whole, pb_array *pooled,
-                        windows_arguments *args, int64_t *planes) noexcept nogil:
-    """Describe the windows; false for a geometry that fits no dims."""
-    cdef int rank = geometry.count // 4, k, d
+cdef bint read_windows(const pb_param *sizes, pb_array *whole, pb_array *pooled,
+                       pooling_arguments *args, int64_t *planes) noexcept nogil:
+    """Read the window sizes; false if they do not fit the dims."""
+    cdef int rank = sizes.count // 4, k, d
     cdef window_side *side
-    if geometry.count != 4 * rank or not 1 <= rank <= WINDOW_RANK or rank > whole.ndim:
+    if sizes.count != 4 * rank or not 1 <= rank <= WINDOW_RANK or rank > whole.ndim:
         return False
     args.plane = args.windows = planes[0] = 1
     for k in range(WINDOW_RANK):
@@ -62,10 +62,10 @@ cdef bint read_geometry(const pb_param *geometry, pb_array *whole, pb_array *poo
             continue
         side.size = whole.shape[whole.ndim - WINDOW_RANK + k]
         side.count = pooled.shape[whole.ndim - WINDOW_RANK + k]
-        side.kernel = geometry.ints[d]
-        side.stride = geometry.ints[rank + d]
-        side.padding = geometry.ints[2 * rank + d]
-        side.dilation = geometry.ints[3 * rank + d]
+        side.kernel = sizes.ints[d]
+        side.stride = sizes.ints[rank + d]
+        side.padding = sizes.ints[2 * rank + d]
+        side.dilation = sizes.ints[3 * rank + d]
         if (not 0 <= side.kernel < LARGEST_SIDE or not 1 <= side.stride < LARGEST_SIDE
                 or not 0 <= side.padding < LARGEST_SIDE
                 or not 1 <= side.dilation < LARGEST_SIDE):
@@ -77,7 +77,7 @@ cdef bint read_geometry(const pb_param *geometry, pb_array *whole, pb_array *poo
     return True
 
 
-cdef int64_t largest_window(const windows_arguments *args) noexcept nogil:
+cdef int64_t largest_window(const pooling_arguments *args) noexcept nogil:
     """Return at most how many elements a window has."""
     cdef const window_side *side
     cdef int64_t elements = 1
@@ -91,16 +91,16 @@ cdef int64_t largest_window(const windows_arguments *args) noexcept nogil:
 
 cdef int run(pb_call *call, pb_cuda_kernel **kernels, pb_array *whole, pb_array *pooled,
              bint spreads) noexcept nogil:
-    """Launch a kernel for all elements that come out."""
-    cdef windows_arguments args
+    """Launch a kernel for all elements of the output."""
+    cdef pooling_arguments args
     cdef int64_t planes
     cdef int k, dtype = call.in_[0].dtype
-    if not read_geometry(call.param, whole, pooled, &args, &planes):
+    if not read_windows(call.param, whole, pooled, &args, &planes):
         return fail(call, PB_E_VALUE, b"the windows do not fit the dims")
     if dtype != PB_F32 and dtype != PB_F64:
         return fail(call, PB_E_DTYPE, b"this dtype has no CUDA kernel")
     args.out = call.out[0].data
-    args.places = <int64_t *>call.out[1].data if call.nout > 1 else NULL
+    args.indices = <int64_t *>call.out[1].data if call.nout > 1 else NULL
     args.source = call.in_[0].data
     args.padded = call.nparam > 1 and call.param[1].i != 0
     args.divisor = <double>call.param[2].i if call.nparam > 2 else 0
@@ -129,7 +129,7 @@ cdef int kernel_avg_pool(pb_call *call) noexcept nogil:
 
 
 cdef int kernel_avg_pool_backward(pb_call *call) noexcept nogil:
-    return run(call, adjoints, call.out[0], call.in_[0], True)
+    return run(call, backwards, call.out[0], call.in_[0], True)
 
 
 KERNELS = {

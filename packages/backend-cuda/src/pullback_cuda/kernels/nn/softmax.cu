@@ -8,7 +8,7 @@
 DEVICE float exponential(float x) { return expf(x); }
 DEVICE double exponential(double x) { return exp(x); }
 
-// ---- forward ------------------------------------------------------------------------------------
+// ---- forward -----------------------------------------------------------------------------------
 
 // The sum of exp(x - peak), where the peak is the largest x; one that is infinite counts as 0.
 template <class R>
@@ -22,7 +22,7 @@ DEVICE R shift_of(R peak) {
     return peak - peak == 0 ? peak : 0;
 }
 
-// What a sum by one peak is multiplied with to be one by another, which is not smaller.
+// The factor that turns a sum for one peak into one for another peak, which is not smaller.
 template <class R>
 DEVICE R factor_of(R peak, R larger) {
     return peak == larger ? 1 : exponential(peak - larger);
@@ -34,7 +34,7 @@ struct forward_lines {
     typedef typename traits<T>::compute value;
     typedef exponentials<value> found;
     static constexpr int INPUTS = 1;
-    static constexpr int ITEMS = held<T>::items;
+    static constexpr int ITEMS = register_tile<T>::items;
     static DEVICE value nothing() { return traits<T>::lowest(); }
     static DEVICE found start() { return {0, nothing()}; }
     static DEVICE void take(found &s, const value (&items)[INPUTS][ITEMS], int) {
@@ -63,10 +63,10 @@ struct forward_lines {
         const value peak = y.peak > x.peak ? y.peak : x.peak;
         return {x.sum * factor_of(x.peak, peak) + y.sum * factor_of(y.peak, peak), peak};
     }
-    static DEVICE found join(const lane_grid &grid, const found &own) {
-        const value peak = combine_lanes(grid, own.peak, larger_of());
+    static DEVICE found join(const thread_groups &threads, const found &own) {
+        const value peak = group_reduce(threads, own.peak, larger_of());
         const double sum = own.sum * factor_of(own.peak, peak);
-        return {combine_lanes(grid, sum, sum_of_both()), peak};
+        return {group_reduce(threads, sum, sum_of_both()), peak};
     }
     static DEVICE bool gives_one(const pb_softmax &args, const found &s, T *out) {
         if (args.result != RESULT_LOGSUMEXP)
@@ -74,7 +74,7 @@ struct forward_lines {
         *out = narrow<T>((value)(shift_of(s.peak) + log(s.sum)));
         return true;
     }
-    // What writing needs: of an infinite line nothing is a number.
+    // The value that writing needs: NaN for a line with +infinity.
     static DEVICE value prepare(const found &s, int result) {
         const double sum = s.peak > 0 && shift_of(s.peak) != s.peak ? NAN : s.sum;
         return (value)(result == RESULT_SOFTMAX ? 1 / sum : log(sum));
@@ -93,7 +93,7 @@ struct forward_lines {
     }
 };
 
-// ---- backward -----------------------------------------------------------------------------------
+// ---- backward ----------------------------------------------------------------------------------
 
 // Inputs: the gradient, and the result of the forward pass.
 template <class T>
@@ -102,7 +102,7 @@ struct backward_lines {
     typedef typename traits<T>::compute value;
     typedef double found;
     static constexpr int INPUTS = 2;
-    static constexpr int ITEMS = held<T>::items;
+    static constexpr int ITEMS = register_tile<T>::items;
     static DEVICE value nothing() { return 0; }
     static DEVICE found start() { return 0; }
     static DEVICE void take(found &sum, const value (&items)[INPUTS][ITEMS], int result) {
@@ -113,8 +113,8 @@ struct backward_lines {
         sum += add_in_pairs(terms);
     }
     static DEVICE found merge(found x, found y) { return x + y; }
-    static DEVICE found join(const lane_grid &grid, found own) {
-        return combine_lanes(grid, own, sum_of_both());
+    static DEVICE found join(const thread_groups &threads, found own) {
+        return group_reduce(threads, own, sum_of_both());
     }
     static DEVICE bool gives_one(const pb_softmax &, found, T *) { return false; }
     static DEVICE value prepare(found sum, int) { return (value)sum; }
@@ -131,7 +131,7 @@ struct backward_lines {
     }
 };
 
-// ---- lines --------------------------------------------------------------------------------------
+// ---- lines -------------------------------------------------------------------------------------
 
 template <class Op>
 DEVICE void load_inputs(const pb_softmax &args, const offsets<3> &at, int64_t first,
@@ -139,9 +139,9 @@ DEVICE void load_inputs(const pb_softmax &args, const offsets<3> &at, int64_t fi
 #pragma unroll
     for (int k = 0; k < Op::INPUTS; k++) {
         part.stride = args.strides[k + 1];
-        load_items<Op::ITEMS>(static_cast<const typename Op::stored *>(args.data[k + 1]) +
-                                  at.of[k + 1] + first * part.stride,
-                              part, items[k], Op::nothing());
+        load_tile<Op::ITEMS>(static_cast<const typename Op::stored *>(args.data[k + 1]) +
+                                 at.of[k + 1] + first * part.stride,
+                             part, items[k], Op::nothing());
     }
 }
 
@@ -150,38 +150,38 @@ DEVICE void run_lines(const pb_softmax &args) {
     typedef typename Op::stored stored;
     typedef typename Op::value value;
     typedef typename Op::found found;
-    const lane_grid grid = {args.lanes, args.slots, args.strided != 0};
-    const int64_t line = ((int64_t)blockIdx.x << args.slots) + grid.slot();
+    const thread_groups threads = {args.thread_bits, args.group_bits, args.strided != 0};
+    const int64_t line = ((int64_t)blockIdx.x << args.group_bits) + threads.group();
     const bool exists = line < args.lines;
-    const offsets<3> at = locate<3>(args.line, args.axes, exists ? (uint32_t)line : 0);
-    const int64_t start = blockIdx.y * args.chunk, step = (int64_t)Op::ITEMS << args.lanes;
+    const offsets<3> at = locate<3>(args.line, args.ndim, exists ? (uint32_t)line : 0);
+    const int64_t start = blockIdx.y * args.chunk, step = (int64_t)Op::ITEMS << args.thread_bits;
     int64_t end = blockIdx.y + 1 == gridDim.y ? args.length : start + args.chunk;
     end = exists ? end : start; // a thread without a line has no elements
-    line_part part = {grid.lane(), 1 << args.lanes, 0, 0, args.packed != 0};
+    line_part part = {threads.rank(), 1 << args.thread_bits, 0, 0, args.vectorized != 0};
     found *partial = static_cast<found *>(args.partial) + line;
     const bool finds = args.phase != LINES_WRITE;
     found s = Op::start();
     if (!finds) {
 #pragma unroll 1
-        for (int64_t chunk = part.lane; exists && chunk < args.chunks; chunk += part.lanes)
+        for (int64_t chunk = part.rank; exists && chunk < args.chunks; chunk += part.group_size)
             s = Op::merge(s, partial[chunk * args.lines]);
     }
     value items[Op::INPUTS][Op::ITEMS], prepared = 0;
-    // The elements are gone through once to find what writing needs, and once to write.
+    // The first pass over the elements finds what writing needs, the second writes.
 #pragma unroll 1
     for (int pass = finds ? 0 : 1; pass < 2; pass++) {
         if (pass == 1) {
-            s = Op::join(grid, s);
+            s = Op::join(threads, s);
             if (!exists)
                 return;
             if (args.phase == LINES_FIND) {
-                if (part.lane == 0)
+                if (part.rank == 0)
                     partial[blockIdx.y * args.lines] = s;
                 return;
             }
             stored one;
             if (Op::gives_one(args, s, &one)) {
-                if (part.lane == 0)
+                if (part.rank == 0)
                     static_cast<stored *>(args.data[0])[at.of[0]] = one;
                 return;
             }
@@ -198,14 +198,14 @@ DEVICE void run_lines(const pb_softmax &args) {
             }
             Op::write(s, prepared, args.result, items);
             part.stride = args.strides[0];
-            store_items<Op::ITEMS>(static_cast<stored *>(args.data[0]) + at.of[0] +
-                                       first * part.stride,
-                                   part, items[0]);
+            store_tile<Op::ITEMS>(static_cast<stored *>(args.data[0]) + at.of[0] +
+                                      first * part.stride,
+                                  part, items[0]);
         }
     }
 }
 
-// ---- kernels ------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
 #define SOFTMAX(name, T) \
     BUSY_KERNEL(softmax_##name, pb_softmax, sizeof(T) < 8 ? 4 : 3) { \

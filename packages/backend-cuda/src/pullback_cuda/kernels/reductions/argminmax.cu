@@ -1,20 +1,20 @@
-// The largest and the smallest element, and where it is.
+// amax, amin, argmax and argmin.
 #include "kernels/reductions/sort_order.cuh"
 #include "kernels/common/reduction_driver.cuh"
 
-// An operator's part that reads elements.
+// The part of an operator that reads elements.
 template <class T, class Bits, class Value>
-struct read_in_order : ordered<T, Bits, Value> {
+struct read_in_order : sort_order<T, Bits, Value> {
     static DEVICE Value read(Bits bits, const pb_reduction &args) {
-        return ordered<T, Bits, Value>::value_from(bits, args.mask);
+        return sort_order<T, Bits, Value>::value_from(bits, args.mask);
     }
 };
 
-// ---- extremes -----------------------------------------------------------------------------------
+// ---- amax and amin -----------------------------------------------------------------------------
 
 template <class T, class Bits, class Value>
 struct largest_of : read_in_order<T, Bits, Value> {
-    typedef ordered<T, Bits, Value> order;
+    typedef sort_order<T, Bits, Value> order;
     typedef Value value;
     typedef Value local;
     typedef Value accumulator;
@@ -33,11 +33,11 @@ struct largest_of : read_in_order<T, Bits, Value> {
     }
 };
 
-// ---- where they are -----------------------------------------------------------------------------
+// ---- argmax and argmin -------------------------------------------------------------------------
 
 // An index below 0: there was no element.
 template <class Value>
-struct placed {
+struct indexed_value {
     Value value;
     int64_t index;
 };
@@ -49,11 +49,11 @@ struct numbered {
 };
 
 template <class T, class Bits, class Value>
-struct place_of_largest : read_in_order<T, Bits, Value> {
-    typedef ordered<T, Bits, Value> order;
+struct index_of_largest : read_in_order<T, Bits, Value> {
+    typedef sort_order<T, Bits, Value> order;
     typedef Value value;
     typedef numbered<Value> local;
-    typedef placed<Value> accumulator;
+    typedef indexed_value<Value> accumulator;
     static DEVICE local start() { return {order::lowest(), 0}; }
     static DEVICE accumulator identity() { return {order::lowest(), -1}; }
     static DEVICE accumulator merge(const accumulator &x, const accumulator &y) {
@@ -83,9 +83,9 @@ struct place_of_largest : read_in_order<T, Bits, Value> {
     }
 };
 
-// ---- kernels ------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
-#define EXTREMES(name, T, Bits, Value) \
-    KERNEL(extreme_##name, pb_reduction) { reduce<largest_of<T, Bits, Value>>(args); } \
-    KERNEL(arg_extreme_##name, pb_reduction) { reduce<place_of_largest<T, Bits, Value>>(args); }
-FOR_ORDERED(EXTREMES)
+#define MINMAX(name, T, Bits, Value) \
+    KERNEL(minmax_##name, pb_reduction) { reduce<largest_of<T, Bits, Value>>(args); } \
+    KERNEL(argminmax_##name, pb_reduction) { reduce<index_of_largest<T, Bits, Value>>(args); }
+FOR_ORDERED(MINMAX)

@@ -1,19 +1,19 @@
-// Running extremes and where they are. Of equal elements the last counts.
+// cummax and cummin, with indices. Of equal elements the last counts.
 #include "kernels/reductions/sort_order.cuh"
 #include "kernels/reductions/scan.cuh"
 
 // An index below 0: there was no element.
 template <class Value>
-struct extreme_of_range {
+struct indexed_value {
     int64_t index;
     Value value;
 };
 
 template <class T, class Bits, class Value>
-struct running_largest : ordered<T, Bits, Value> {
-    typedef ordered<T, Bits, Value> order;
-    typedef extreme_of_range<Value> accumulator;
-    static constexpr bool HAS_PLACES = true;
+struct cumulative_max : sort_order<T, Bits, Value> {
+    typedef sort_order<T, Bits, Value> order;
+    typedef indexed_value<Value> accumulator;
+    static constexpr bool HAS_INDICES = true;
     static DEVICE accumulator identity() { return {-1, order::lowest()}; }
     static DEVICE accumulator read(Bits element, int64_t index, const pb_scan &args) {
         return {index, order::value_from(element, args.mask)};
@@ -26,9 +26,9 @@ struct running_largest : ordered<T, Bits, Value> {
     static DEVICE Bits result(const accumulator &found, const pb_scan &args) {
         return order::bits_from(found.value, args.mask);
     }
-    static DEVICE int64_t place(const accumulator &found) { return found.index; }
+    static DEVICE int64_t index(const accumulator &found) { return found.index; }
 };
 
-#define RUNNING_EXTREMES(name, T, Bits, Value) \
-    BUSY_KERNEL(running_extreme_##name, pb_scan, 3) { scan<running_largest<T, Bits, Value>>(args); }
-FOR_ORDERED(RUNNING_EXTREMES)
+#define CUMMAX(name, T, Bits, Value) \
+    BUSY_KERNEL(cummax_##name, pb_scan, 3) { scan<cumulative_max<T, Bits, Value>>(args); }
+FOR_ORDERED(CUMMAX)

@@ -1,12 +1,12 @@
 // Sums, products, counts, and moments.
 //
-// Eight elements, or four, give one part in their own precision; parts are added up in double, and
-// the results of threads in double too.
+// Four elements give one partial result in their own precision; partial results and the results of
+// threads are added in double.
 #include "kernels/common/dtypes.cuh"
 #include "kernels/reductions/moments.cuh"
 #include "kernels/common/reduction_driver.cuh"
 
-// Where operators have nothing more to say, their locals are accumulators already.
+// Base of operators whose locals are their accumulators.
 template <class Accumulator>
 struct plain {
     typedef Accumulator local;
@@ -16,9 +16,9 @@ struct plain {
     }
 };
 
-// ---- sums ---------------------------------------------------------------------------------------
+// ---- sums --------------------------------------------------------------------------------------
 
-// What elements of T are added up in.
+// The types in which elements of T are added.
 template <class T>
 struct sum_types {
     typedef typename traits<T>::compute value;
@@ -74,7 +74,7 @@ struct special_sum_of : sum_of<T> {
     }
 };
 
-// ---- products -----------------------------------------------------------------------------------
+// ---- products ----------------------------------------------------------------------------------
 
 template <class T>
 struct product_types {
@@ -112,10 +112,10 @@ struct product_of : plain<typename product_types<T>::value> {
     }
 };
 
-// ---- elements that are not 0 --------------------------------------------------------------------
+// ---- elements that are not 0 -------------------------------------------------------------------
 
-// Elements by their size: those of floating-point numbers are looked at without the bit of the
-// sign. There are less than 2^31 of a thread.
+// Elements by their size: of floating-point numbers without the sign bit.
+// A thread has less than 2^31 of them.
 template <class Bits>
 struct nonzeros_of {
     typedef Bits stored;
@@ -150,7 +150,7 @@ DEVICE uint32_t nonzeros_of<two_words>::read(two_words element, const pb_reducti
     return ((element.of[0] | element.of[1]) & args.mask) != 0;
 }
 
-// ---- mean and squared differences from it -------------------------------------------------------
+// ---- mean and squared differences from it ------------------------------------------------------
 
 // The means of parts less the first of these, the pivot, so that their squares keep their digits.
 struct moments_of_parts {
@@ -204,7 +204,7 @@ struct moments_of {
     }
 };
 
-// ---- kernels ------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
 #define REDUCES(name, Op) \
     BUSY_KERNEL(name, pb_reduction, 3) { reduce<Op>(args); }

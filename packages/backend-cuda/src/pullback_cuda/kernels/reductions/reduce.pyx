@@ -1,8 +1,8 @@
-"""Reductions: sums, products, counts, extremes and where they are, moments.
+"""Reductions: sums, products, counts, largest and smallest elements, moments.
 
-Dimensions are those that stay and those that are reduced. The lanes of an output are neighbouring
-threads where its elements are neighbours; where neighbours belong to different outputs, so do
-neighbouring threads. Where there are too few outputs for all processors, their elements are cut
+Dims are kept or reduced. A group of threads reduces an output: neighbouring threads where the
+elements of an output are neighbours; where neighbours belong to different outputs, so do
+neighbouring threads. Where there are too few outputs for all multiprocessors, elements are split
 into chunks, whose accumulators a second launch merges.
 """
 
@@ -14,10 +14,11 @@ from pullback.abi cimport (
     PB_MASK_ALL, PB_MASK_COMPLEX, PB_MASK_FLOATING, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport bits_for, item_sizes
 from pullback_cuda.kernels.strides.coalesced_dims cimport (
-    BLOCK, FULL, MOST_NUMBERED, WARP, add_axis, axis_list, is_aligned, is_nearer, merge_axes,
-    pb_axis, positions, sort_axes, start_axes, write_axes)
+    BLOCK, FULL, MOST_NUMBERED, WARP, append_dim, choose_group_bits, coalesce_dims,
+    count_positions, describe_dims, dim_list, is_aligned, is_nearer, pb_dim, sort_dims, start_dims)
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch_grid, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch_grid, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc,
+    workspace_free)
 from pullback_cuda.runtime.failures cimport fail
 
 from pullback_cuda.kernels.common.names import DTYPES
@@ -25,10 +26,10 @@ from pullback_cuda.kernels.common.names import DTYPES
 
 cdef extern from "kernels/common/reduction_driver.h":
     enum:
-        REDUCTION_AXES
+        REDUCTION_DIMS
         LOADS_ELEMENTS
-        LOADS_PACKS_OF_REDUCED
-        LOADS_PACKS_OF_KEPT
+        LOADS_VECTORS_OF_REDUCED
+        LOADS_VECTORS_OF_KEPT
         TRUTH_COUNT
         TRUTH_ANY
         TRUTH_ALL
@@ -50,21 +51,21 @@ cdef extern from "kernels/common/reduction_driver.h":
         int32_t merges
         int32_t loads
         int32_t tail
-        int32_t packed
-        int32_t lanes
-        int32_t slots
+        int32_t unit_bits
+        int32_t thread_bits
+        int32_t group_bits
         int32_t strided
-        int32_t kept_axes
-        int32_t reduced_axes
-        pb_axis kept[REDUCTION_AXES]
-        pb_axis reduced[REDUCTION_AXES]
+        int32_t kept_ndim
+        int32_t reduced_ndim
+        pb_dim kept[REDUCTION_DIMS]
+        pb_dim reduced[REDUCTION_DIMS]
 
 cdef enum:
     SHARED = 48 * 1024  # bytes of shared memory that a block may have
     CHUNKS = 65535      # of one launch
 
 
-# What is done to one dtype.
+# The operation on one dtype.
 ctypedef struct operation:
     pb_cuda_kernel *kernel
     int size          # bytes of an accumulator
@@ -75,13 +76,13 @@ ctypedef struct operation:
 
 
 # The reduction of a call. Operands of `kept` are the input and the output, of `reduced` the input,
-# of `pieces` too: those are reduced dimensions beyond what a launch can take.
+# of `outer` too: reduced dims beyond those of one launch.
 ctypedef struct reduction:
     pb_call *call
     const operation *op
-    axis_list kept
-    axis_list reduced
-    axis_list pieces
+    dim_list kept
+    dim_list reduced
+    dim_list outer
     char *data
     char *out
     int64_t second     # bytes from an output to the second one
@@ -92,75 +93,78 @@ ctypedef struct reduction:
 # ---- launches ------------------------------------------------------------------------------------
 
 cdef void choose_loads(reduction *work, pb_reduction *args) noexcept nogil:
-    """Decide what lies side by side, and whether it is read in packs."""
-    cdef axis_list *kept = &work.kept
-    cdef axis_list *reduced = &work.reduced
-    cdef axis_list *packed
-    cdef int64_t pack = 16 // work.in_size
+    """Choose which elements neighbouring threads read, and whether as vectors."""
+    cdef dim_list *kept = &work.kept
+    cdef dim_list *reduced = &work.reduced
+    cdef dim_list *inner
+    cdef int64_t vector_size = 16 // work.in_size
     cdef int64_t first
     cdef bint strided = kept.count > 0 and (
         reduced.count == 0
         or is_nearer(kept.strides[0][0], reduced.strides[0][0]))
     args.strided = strided
     args.loads = LOADS_ELEMENTS
-    args.packed = args.tail = 0
+    args.unit_bits = args.tail = 0
     args.apart = 0
-    packed = kept if strided else reduced
-    if (work.in_size > 4 or packed.count == 0 or packed.strides[0][0] != 1
-            or not is_aligned(work.data) or not fits_packs(kept, 1 if strided else 0, pack)
-            or not fits_packs(reduced, 0 if strided else 1, pack)
-            or not fits_packs(&work.pieces, 0, pack)):
+    inner = kept if strided else reduced
+    if (work.in_size > 4 or inner.count == 0 or inner.strides[0][0] != 1
+            or not is_aligned(work.data)
+            or not stays_aligned(kept, 1 if strided else 0, vector_size)
+            or not stays_aligned(reduced, 0 if strided else 1, vector_size)
+            or not stays_aligned(&work.outer, 0, vector_size)):
         return
-    first = packed.size[0]
-    if first < pack or (first % pack and (strided or reduced.count + work.pieces.count > 1)):
+    first = inner.size[0]
+    if first < vector_size or (
+            first % vector_size and (strided or reduced.count + work.outer.count > 1)):
         return
     if strided:
-        args.loads = LOADS_PACKS_OF_KEPT
-        args.packed = bits_for(pack)
+        args.loads = LOADS_VECTORS_OF_KEPT
+        args.unit_bits = bits_for(vector_size)
         args.apart = kept.strides[0][1]
-        kept.strides[0][1] *= pack
+        kept.strides[0][1] *= vector_size
     else:
-        args.loads = LOADS_PACKS_OF_REDUCED
-        args.tail = <int32_t>(first % pack)
-    packed.size[0] = first // pack
-    packed.strides[0][0] = pack
+        args.loads = LOADS_VECTORS_OF_REDUCED
+        args.tail = <int32_t>(first % vector_size)
+    inner.size[0] = first // vector_size
+    inner.strides[0][0] = vector_size
 
 
-cdef bint fits_packs(const axis_list *axes, int first, int64_t pack) noexcept nogil:
-    """True if packs stay aligned along the axes from ``first`` on."""
+cdef bint stays_aligned(const dim_list *dims, int first, int64_t vector_size) noexcept nogil:
+    """True if vectors stay aligned in the dims from ``first`` on."""
     cdef int d
-    for d in range(first, axes.count):
-        if axes.strides[d][0] % pack:
+    for d in range(first, dims.count):
+        if dims.strides[d][0] % vector_size:
             return False
     return True
 
 
-cdef void choose_lanes(pb_reduction *args, int most, int64_t threads) noexcept nogil:
-    """Share units among threads: 2^most of a block, `threads` of the device."""
-    cdef int lanes = 0, slots
+cdef void choose_groups(pb_reduction *args, int most, int64_t threads) noexcept nogil:
+    """Divide threads into groups: at most 2^most threads a block, `threads` on the device."""
+    cdef int thread_bits = 0, group_bits
     if args.strided:
-        # Neighbours first, as many as read memory well; then lanes as long as threads are idle.
-        slots = min(bits_for(args.units), WARP)
-        while (lanes + slots < most and args.units << lanes < threads
-                and args.length >> lanes >= 4):
-            lanes += 1
+        # First as many neighbours as a warp; then more threads a group while threads are idle.
+        group_bits = min(bits_for(args.units), WARP)
+        while (thread_bits + group_bits < most and args.units << thread_bits < threads
+                and args.length >> thread_bits >= 4):
+            thread_bits += 1
     else:
-        while lanes < WARP and args.length >> lanes >= 4:
-            lanes += 1
+        while thread_bits < WARP and args.length >> thread_bits >= 4:
+            thread_bits += 1
         if args.length >= 2048:
-            lanes = most
-        while (lanes < most and args.units << lanes < threads and args.length >> lanes >= 4):
-            lanes += 1
-        slots = 0
-    slots = max(min(bits_for(args.units), most - lanes), WARP - lanes, 0)
-    args.lanes = lanes
-    args.slots = slots
+            thread_bits = most
+        while (thread_bits < most and args.units << thread_bits < threads
+                and args.length >> thread_bits >= 4):
+            thread_bits += 1
+        group_bits = 0
+    group_bits = choose_group_bits(args.units, thread_bits, most)
+    args.thread_bits = thread_bits
+    args.group_bits = group_bits
 
 
 cdef int64_t choose_chunks(pb_reduction *args, int64_t blocks) noexcept nogil:
-    """Cut long units where there are fewer than so many blocks; return the number of chunks."""
-    cdef int64_t groups = (args.units + (1 << args.slots) - 1) >> args.slots
-    cdef int64_t chunks = 1, step = <int64_t>4 << args.lanes
+    """Split long units where there are fewer than so many blocks; return the number of chunks."""
+    cdef int64_t groups = (args.units + (1 << args.group_bits) - 1) >> args.group_bits
+    cdef int64_t chunks = 1, step = <int64_t>4 << args.thread_bits
     if groups < blocks // 2:
         chunks = max(min(blocks // groups, args.length // (4 * step), <int64_t>CHUNKS), 1)
     chunks = max(chunks, (args.length + MOST_NUMBERED - 1) // MOST_NUMBERED)
@@ -170,21 +174,21 @@ cdef int64_t choose_chunks(pb_reduction *args, int64_t blocks) noexcept nogil:
 
 
 cdef int start_kernel(reduction *work, pb_reduction *args, int64_t chunks) noexcept nogil:
-    cdef int64_t groups = (args.units + (1 << args.slots) - 1) >> args.slots
-    cdef int threads = 1 << (args.lanes + args.slots)
+    cdef int64_t groups = (args.units + (1 << args.group_bits) - 1) >> args.group_bits
+    cdef int threads = 1 << (args.thread_bits + args.group_bits)
     cdef size_t held = <size_t>threads * work.op.size
     if args.strided and not args.merges:
-        held <<= args.packed
+        held <<= args.unit_bits
     return launch_grid(work.call, work.op.kernel, args, sizeof(pb_reduction), groups, <int>chunks,
                        1, threads, held)
 
 
 cdef int reduce_some(reduction *work) noexcept nogil:
-    """Reduce to few enough outputs for one launch, or two."""
+    """Reduce to outputs that one or two launches can compute."""
     cdef pb_reduction args
-    cdef int64_t busy = <int64_t>processors(work.call) * FULL
-    cdef int64_t chunks, outputs, piece, count = positions(&work.pieces)
-    cdef int64_t inner = positions(&work.reduced)
+    cdef int64_t busy = <int64_t>sm_count(work.call) * FULL
+    cdef int64_t chunks, outputs, part, count = count_positions(&work.outer)
+    cdef int64_t inner = count_positions(&work.reduced)
     cdef size_t nbytes
     cdef int most = BLOCK, code = PB_OK
     memset(&args, 0, sizeof(args))
@@ -194,27 +198,27 @@ cdef int reduce_some(reduction *work) noexcept nogil:
     args.squares = work.op.squares
     args.out = work.out
     args.second = work.out + work.second
-    outputs = positions(&work.kept)
+    outputs = count_positions(&work.kept)
     choose_loads(work, &args)
-    args.units = outputs >> args.packed
-    args.length = positions(&work.reduced)
-    args.kept_axes = write_axes(&work.kept, args.kept)
-    args.reduced_axes = write_axes(&work.reduced, args.reduced)
-    while args.strided and (work.op.size << (most + args.packed)) > SHARED:
+    args.units = outputs >> args.unit_bits
+    args.length = count_positions(&work.reduced)
+    args.kept_ndim = describe_dims(&work.kept, args.kept)
+    args.reduced_ndim = describe_dims(&work.reduced, args.reduced)
+    while args.strided and (work.op.size << (most + args.unit_bits)) > SHARED:
         most -= 1
-    choose_lanes(&args, most, busy)
+    choose_groups(&args, most, busy)
     chunks = choose_chunks(&args, busy >> BLOCK)
     if count * chunks == 1:
         args.in_ = work.data
         return start_kernel(work, &args, 1)
     nbytes = count * chunks * outputs * work.op.size
-    code = scratch_take(work.call, nbytes, <void **>&args.partial)
+    code = workspace_alloc(work.call, nbytes, <void **>&args.partial)
     if code != PB_OK:
         return code
-    for piece in range(count):
-        args.in_ = work.data + piece_offset(&work.pieces, piece) * work.in_size
-        args.first_chunk = piece * chunks
-        args.first_number = piece * inner
+    for part in range(count):
+        args.in_ = work.data + outer_offset(&work.outer, part) * work.in_size
+        args.first_chunk = part * chunks
+        args.first_number = part * inner
         code = start_kernel(work, &args, chunks)
         if code != PB_OK:
             break
@@ -223,40 +227,40 @@ cdef int reduce_some(reduction *work) noexcept nogil:
         args.strided = 1
         args.units = outputs
         args.length = count * chunks
-        choose_lanes(&args, BLOCK, busy)
+        choose_groups(&args, BLOCK, busy)
         code = start_kernel(work, &args, 1)
-    scratch_give(work.call, args.partial, nbytes)
+    workspace_free(work.call, args.partial, nbytes)
     return code
 
 
-cdef int64_t piece_offset(const axis_list *axes, int64_t number) noexcept nogil:
+cdef int64_t outer_offset(const dim_list *dims, int64_t number) noexcept nogil:
     cdef int64_t offset = 0
     cdef int d
-    for d in range(axes.count):
-        offset += number % axes.size[d] * axes.strides[d][0]
-        number //= axes.size[d]
+    for d in range(dims.count):
+        offset += number % dims.size[d] * dims.strides[d][0]
+        number //= dims.size[d]
     return offset
 
 
 cdef int reduce_all(reduction *work) noexcept nogil:
-    """Reduce, launch by launch where there are too many outputs or axes for one."""
-    cdef axis_list *kept = &work.kept
+    """Reduce, in several launches where there are too many outputs or dims for one."""
+    cdef dim_list *kept = &work.kept
     cdef int outer = kept.count - 1, code
     cdef int64_t first, size, part
-    cdef axis_list all_kept, all_reduced
+    cdef dim_list all_kept, all_reduced
     cdef char *data = work.data
     cdef char *out = work.out
-    if outer < REDUCTION_AXES and positions(kept) <= MOST_NUMBERED:
+    if outer < REDUCTION_DIMS and count_positions(kept) <= MOST_NUMBERED:
         all_kept = kept[0]
         all_reduced = work.reduced
         code = reduce_some(work)
         kept[0] = all_kept
         work.reduced = all_reduced
         return code
-    # Parts of the outermost axis: single positions where there are too many axes.
+    # Parts of the outermost dim: single positions where there are too many dims.
     size = kept.size[outer]
-    part = 1 if outer >= REDUCTION_AXES else max(
-        MOST_NUMBERED // (positions(kept) // size), <int64_t>1)
+    part = 1 if outer >= REDUCTION_DIMS else max(
+        MOST_NUMBERED // (count_positions(kept) // size), <int64_t>1)
     first = 0
     code = PB_OK
     while first < size and code == PB_OK:
@@ -290,20 +294,20 @@ cdef int run_reduction(pb_call *call, const operation *op) noexcept nogil:
     work.second = <char *>call.out[1].data - work.out if call.nout > 1 else 0
     work.in_size = item_sizes[source.dtype]
     work.out_size = item_sizes[out.dtype]
-    start_axes(&work.kept, 2)
-    start_axes(&work.reduced, 1)
-    start_axes(&work.pieces, 1)
+    start_dims(&work.kept, 2)
+    start_dims(&work.reduced, 1)
+    start_dims(&work.outer, 1)
     for d in range(source.ndim - 1, -1, -1):
         if out.shape[d] == 0:
             return PB_OK
         if source.shape[d] == 0:
             is_empty = True
         if out.shape[d] == 1:
-            add_axis(&work.reduced, source.shape[d], source.strides[d], 0, 0)
+            append_dim(&work.reduced, source.shape[d], source.strides[d], 0, 0)
         else:
-            add_axis(&work.kept, out.shape[d], source.strides[d], out.strides[d], 0)
-    sort_axes(&work.kept, 0)
-    merge_axes(&work.kept)
+            append_dim(&work.kept, out.shape[d], source.strides[d], out.strides[d], 0)
+    sort_dims(&work.kept, 0)
+    coalesce_dims(&work.kept)
     if is_empty:
         if op.is_ordered:
             return fail(call, PB_E_VALUE, b"an empty range has no extreme element")
@@ -311,26 +315,26 @@ cdef int run_reduction(pb_call *call, const operation *op) noexcept nogil:
         work.reduced.size[0] = work.reduced.strides[0][0] = 0
         return reduce_all(&work)
     if not op.is_ordered:
-        sort_axes(&work.reduced, 0)
-    merge_axes(&work.reduced)
-    while work.reduced.count > REDUCTION_AXES or (
-            work.reduced.count > 1 and positions(&work.reduced) > MOST_NUMBERED):
+        sort_dims(&work.reduced, 0)
+    coalesce_dims(&work.reduced)
+    while work.reduced.count > REDUCTION_DIMS or (
+            work.reduced.count > 1 and count_positions(&work.reduced) > MOST_NUMBERED):
         work.reduced.count -= 1
         d = work.reduced.count
-        # In front of the pieces that are there: those lie further out.
-        push_axis(&work.pieces, work.reduced.size[d], work.reduced.strides[d][0])
+        # In front of the others, which are further out.
+        prepend_dim(&work.outer, work.reduced.size[d], work.reduced.strides[d][0])
     return reduce_all(&work)
 
 
-cdef void push_axis(axis_list *axes, int64_t size, int64_t stride) noexcept nogil:
-    """Add an axis inside those that are there."""
+cdef void prepend_dim(dim_list *dims, int64_t size, int64_t stride) noexcept nogil:
+    """Add a dim as the innermost one."""
     cdef int d
-    for d in range(axes.count, 0, -1):
-        axes.size[d] = axes.size[d - 1]
-        axes.strides[d][0] = axes.strides[d - 1][0]
-    axes.size[0] = size
-    axes.strides[0][0] = stride
-    axes.count += 1
+    for d in range(dims.count, 0, -1):
+        dims.size[d] = dims.size[d - 1]
+        dims.strides[d][0] = dims.strides[d - 1][0]
+    dims.size[0] = size
+    dims.strides[0][0] = stride
+    dims.count += 1
 
 
 # ---- operations ----------------------------------------------------------------------------------
@@ -395,15 +399,15 @@ def _set_counts():
                         TRUTH_ANY if which == ANY else TRUTH_ALL)
 
 
-def _set_extremes():
+def _set_minmax():
     cdef int code, size, which
     cdef operation *op
     cdef uint64_t turned
     for code in range(PB_C64):
         size = item_sizes[code]
         kind = "u8" if size == 1 else DTYPES[code]
-        # The order of integers turns around with all of their bits, that of floating-point numbers
-        # with the sign, and that of bool with its only bit.
+        # Inverting all bits reverses the order of integers, inverting the sign bit that of
+        # floating-point numbers, and inverting the only bit that of bool.
         turned = <uint64_t>-1
         if code == PB_BOOL:
             turned = 1
@@ -411,9 +415,9 @@ def _set_extremes():
             turned = <uint64_t>1 << (8 * size - 1)
         for which in range(AMAX, ARGMIN + 1):
             if which <= AMIN:
-                op = set_operation(which, code, "argminmax", f"extreme_{kind}", max(size, 4))
+                op = set_operation(which, code, "argminmax", f"minmax_{kind}", max(size, 4))
             else:
-                op = set_operation(which, code, "argminmax", f"arg_extreme_{kind}", 16)
+                op = set_operation(which, code, "argminmax", f"argminmax_{kind}", 16)
                 op.is_ordered = True
             # Signed bytes are compared as unsigned ones.
             op.mask = 0x80 if code == PB_I8 else 0
@@ -423,7 +427,7 @@ def _set_extremes():
 
 _set_sums()
 _set_counts()
-_set_extremes()
+_set_minmax()
 
 
 cdef int kernel_sum(pb_call *call) noexcept nogil:

@@ -1,14 +1,13 @@
-// Running sums, products, and logarithms of sums of exponentials. Floating-point numbers are added
-// up and multiplied in double.
+// cumsum, cumprod and logcumsumexp. Floating-point numbers are added and multiplied in double.
 #include "kernels/common/dtypes.cuh"
 #include "kernels/reductions/scan.cuh"
 
-// What has no indices to write.
-struct without_places {
-    static constexpr bool HAS_PLACES = false;
+// Base of operators that write no indices.
+struct without_indices {
+    static constexpr bool HAS_INDICES = false;
 };
 
-// What elements are widened to. Integers wrap around, signed or not.
+// The type that elements are widened to. Integers wrap around, signed or not.
 template <class T>
 struct wide_type {
     typedef double type;
@@ -61,10 +60,10 @@ DEVICE T narrowed(uint64_t value) {
     return (T)value;
 }
 
-// ---- sums and products --------------------------------------------------------------------------
+// ---- sums and products -------------------------------------------------------------------------
 
 template <class T>
-struct running_sum : without_places {
+struct cumulative_sum : without_indices {
     typedef T stored;
     typedef typename wide_type<T>::type accumulator;
     static DEVICE accumulator identity() { return accumulator{}; }
@@ -73,8 +72,8 @@ struct running_sum : without_places {
     static DEVICE T result(const accumulator &sum, const pb_scan &) { return narrowed<T>(sum); }
 };
 
-// A range of doubles may have a sum beyond all bounds though that of all numbers so far has not: so
-// the sum of smaller numbers is kept too, and taken there.
+// The sum of a range of doubles may overflow though no cumulative sum does: so the sum of the
+// scaled numbers is kept too, and used there.
 template <class T>
 struct guarded {
     T value;
@@ -90,7 +89,7 @@ DEVICE complex<double> pick(const guarded<complex<double>> &sum) {
 }
 
 template <class T>
-struct guarded_sum : without_places {
+struct guarded_sum : without_indices {
     typedef T stored;
     typedef guarded<T> accumulator;
     static DEVICE accumulator identity() { return {T{}, T{}}; }
@@ -103,12 +102,12 @@ struct guarded_sum : without_places {
     static DEVICE T result(const accumulator &sum, const pb_scan &) { return pick(sum); }
 };
 template <>
-struct running_sum<double> : guarded_sum<double> {};
+struct cumulative_sum<double> : guarded_sum<double> {};
 template <>
-struct running_sum<complex<double>> : guarded_sum<complex<double>> {};
+struct cumulative_sum<complex<double>> : guarded_sum<complex<double>> {};
 
 template <class T>
-struct plain_product : without_places {
+struct direct_product : without_indices {
     typedef T stored;
     typedef typename wide_type<T>::type accumulator;
     static DEVICE accumulator identity() { return accumulator{1}; }
@@ -119,8 +118,8 @@ struct plain_product : without_places {
     }
 };
 
-// A range of numbers may have a product beyond all bounds though what is multiplied with it is 0
-// already: in order, it stays 0. So a product tells whether some number is infinite or NaN, or 0.
+// The product of a range may overflow though the product before it is 0 already and stays 0. So a
+// product also records whether a number is infinite or NaN, or 0.
 struct product_of_range {
     double value;
     int32_t has_nonfinite;
@@ -128,7 +127,7 @@ struct product_of_range {
 };
 
 template <class T>
-struct running_product : without_places {
+struct cumulative_product : without_indices {
     typedef T stored;
     typedef product_of_range accumulator;
     static DEVICE accumulator identity() { return {1, 0, 0}; }
@@ -148,7 +147,7 @@ struct running_product : without_places {
     }
 };
 
-// ---- logarithms of sums of exponentials ---------------------------------------------------------
+// ---- logarithms of sums of exponentials --------------------------------------------------------
 
 DEVICE float exponential(float x) { return expf(x); }
 DEVICE double exponential(double x) { return exp(x); }
@@ -163,7 +162,7 @@ struct exponentials {
 };
 
 template <class T>
-struct running_logarithm : without_places {
+struct cumulative_logsumexp : without_indices {
     typedef T stored;
     typedef typename traits<T>::compute value;
     typedef exponentials<value> accumulator;
@@ -183,22 +182,22 @@ struct running_logarithm : without_places {
     }
 };
 
-// ---- kernels ------------------------------------------------------------------------------------
+// ---- kernels -----------------------------------------------------------------------------------
 
 #define SCANS(name, Op) \
     BUSY_KERNEL(name, pb_scan, 3) { scan<Op>(args); }
 
-#define RUNNING_PLAINLY(name, T) \
-    SCANS(cumsum_##name, running_sum<T>) \
-    SCANS(cumprod_##name, plain_product<T>)
-RUNNING_PLAINLY(1, uint8_t)
-RUNNING_PLAINLY(2, uint16_t)
-RUNNING_PLAINLY(4, uint32_t)
-RUNNING_PLAINLY(8, uint64_t)
-FOR_COMPLEX(RUNNING_PLAINLY)
+#define CUMULATIVE_DIRECT(name, T) \
+    SCANS(cumsum_##name, cumulative_sum<T>) \
+    SCANS(cumprod_##name, direct_product<T>)
+CUMULATIVE_DIRECT(1, uint8_t)
+CUMULATIVE_DIRECT(2, uint16_t)
+CUMULATIVE_DIRECT(4, uint32_t)
+CUMULATIVE_DIRECT(8, uint64_t)
+FOR_COMPLEX(CUMULATIVE_DIRECT)
 
-#define RUNNING(name, T) \
-    SCANS(cumsum_##name, running_sum<T>) \
-    SCANS(cumprod_##name, running_product<T>) \
-    SCANS(logcumsumexp_##name, running_logarithm<T>)
-FOR_FLOATING(RUNNING)
+#define CUMULATIVE(name, T) \
+    SCANS(cumsum_##name, cumulative_sum<T>) \
+    SCANS(cumprod_##name, cumulative_product<T>) \
+    SCANS(logcumsumexp_##name, cumulative_logsumexp<T>)
+FOR_FLOATING(CUMULATIVE)

@@ -1,10 +1,10 @@
-// Elements whose order may be turned around.
+// Elements whose order may be reversed.
 //
-// Only the largest element is looked for: bits of the elements are flipped so that their order
-// turns around, or, for signed bytes, so that it is that of unsigned ones. So one kernel does for
-// both extremes, and for all types of one byte.
-#ifndef PULLBACK_CUDA_ORDERED_CUH
-#define PULLBACK_CUDA_ORDERED_CUH
+// Kernels only look for the largest element: flipping bits of the elements reverses their order, or
+// gives signed bytes the order of unsigned ones. So one kernel serves the largest and the smallest
+// element, and all types of one byte.
+#ifndef PULLBACK_CUDA_SORT_ORDER_CUH
+#define PULLBACK_CUDA_SORT_ORDER_CUH
 
 #include "kernels/common/dtypes.cuh"
 
@@ -27,9 +27,9 @@ DEVICE uint16_t bits_of(float value, bfloat16) { return narrow_to_bfloat16(value
 DEVICE uint32_t bits_of(float value, float) { return __float_as_uint(value); }
 DEVICE uint64_t bits_of(double value, double) { return (uint64_t)__double_as_longlong(value); }
 
-// T tells how the bits are to be understood.
+// T is the type that the bits represent.
 template <class T, class Bits, class Value>
-struct ordered {
+struct sort_order {
     typedef Bits stored;
     typedef Value value;
     static DEVICE value lowest() { return (value)traits<T>::lowest(); }

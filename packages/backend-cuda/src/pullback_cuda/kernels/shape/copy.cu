@@ -51,7 +51,8 @@ DEVICE complex<double> to_complex(const elementwise_arguments &args, int64_t x) 
 DEVICE complex<double> to_complex(const elementwise_arguments &, complex<double> x) { return x; }
 
 #define COPY(from, to, In, To, value) \
-    ELEMENTWISE(copy_##from##_##to, 1, In, In, To, (In::pack < To::pack ? In::pack : To::pack), \
+    ELEMENTWISE(copy_##from##_##to, 1, In, In, To, \
+                (In::vector_size < To::vector_size ? In::vector_size : To::vector_size), \
                 (const elementwise_arguments &args, In::compute x), value)
 
 COPY(int, int, ints, ints, to_int(args, x))
@@ -84,7 +85,7 @@ COPY(complex, complex, complexes, complexes, x)
 
 // Between arrays of one type only the element's size matters.
 #define MOVE(size, T) \
-    ELEMENTWISE(copy_##size, 1, plain<T>, plain<T>, plain<T>, plain<T>::pack, \
+    ELEMENTWISE(copy_##size, 1, plain<T>, plain<T>, plain<T>, plain<T>::vector_size, \
                 (const elementwise_arguments &args, T x), x)
 MOVE(1, uint8_t)
 MOVE(2, uint16_t)
@@ -92,14 +93,14 @@ MOVE(4, uint32_t)
 MOVE(8, uint64_t)
 MOVE(16, complex<double>)
 
-// ---- transposed arrays --------------------------------------------------------------------------
+// ---- transposed arrays -------------------------------------------------------------------------
 
-// The input's elements lie side by side along the rows of the output's columns, so a square of them
-// goes through shared memory: both sides are read and written along their fast dims.
+// The input is contiguous along one dim and the output along another, so tiles go through shared
+// memory: both sides are read and written along their contiguous dim.
 template <class T>
-DEVICE void move_tile(const copy_tiles_arguments &args) {
+DEVICE void copy_tile(const copy_tiles_arguments &args) {
     constexpr int TILE = COPY_TILE(sizeof(T)), STEP = ELEMENTWISE_THREADS / TILE;
-    // A row of an odd number of banks: a column then lies in all of them.
+    // A row spans an odd number of banks, so that a column has no bank conflicts.
     __shared__ T tile[TILE][TILE + (sizeof(T) < 4 ? 4 / sizeof(T) : 1)];
     const int x = threadIdx.x % TILE, y = threadIdx.x / TILE;
     uint32_t rest = blockIdx.x;
@@ -110,10 +111,10 @@ DEVICE void move_tile(const copy_tiles_arguments &args) {
     const char *in = (const char *)args.in + (int64_t)first_column * args.in_stride;
     char *out = (char *)args.out + (int64_t)first_row * args.out_stride;
     for (int d = 0; d < args.ndim; ++d) {
-        const uint32_t place = rest % args.size[d];
+        const uint32_t index = rest % args.size[d];
         rest /= args.size[d];
-        in += place * args.in_strides[d];
-        out += place * args.out_strides[d];
+        in += index * args.in_strides[d];
+        out += index * args.out_strides[d];
     }
 #pragma unroll
     for (int i = 0; i < TILE; i += STEP) {
@@ -130,7 +131,7 @@ DEVICE void move_tile(const copy_tiles_arguments &args) {
     }
 }
 
-KERNEL(copy_tiles_1, copy_tiles_arguments) { move_tile<uint8_t>(args); }
-KERNEL(copy_tiles_2, copy_tiles_arguments) { move_tile<uint16_t>(args); }
-KERNEL(copy_tiles_4, copy_tiles_arguments) { move_tile<uint32_t>(args); }
-KERNEL(copy_tiles_8, copy_tiles_arguments) { move_tile<uint64_t>(args); }
+KERNEL(copy_tiles_1, copy_tiles_arguments) { copy_tile<uint8_t>(args); }
+KERNEL(copy_tiles_2, copy_tiles_arguments) { copy_tile<uint16_t>(args); }
+KERNEL(copy_tiles_4, copy_tiles_arguments) { copy_tile<uint32_t>(args); }
+KERNEL(copy_tiles_8, copy_tiles_arguments) { copy_tile<uint64_t>(args); }

@@ -1,4 +1,4 @@
-/* What the host tells the kernels that copy transposed arrays. */
+/* Launch parameters of kernels that copy transposed arrays. */
 #ifndef PULLBACK_CUDA_COPY_H
 #define PULLBACK_CUDA_COPY_H
 #include "math/integers.h"
@@ -10,8 +10,8 @@
 typedef struct {
     void *out;
     const void *in;
-    int64_t out_stride; /* from row to row, in bytes; columns lie side by side */
-    int64_t in_stride;  /* from column to column; rows lie side by side */
+    int64_t out_stride; /* from row to row, in bytes; columns are contiguous */
+    int64_t in_stride;  /* from column to column; rows are contiguous */
     uint32_t rows;
     uint32_t columns;
     uint32_t row_tiles;

@@ -6,7 +6,7 @@ from pullback.abi cimport (
     PB_ARRAY_HOST, PB_BOOL, PB_MASK_ALL, PB_NUM_DTYPES, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport item_sizes
 from pullback_cuda.kernels.common.elementwise_driver cimport (
-    ELEMENTWISE_THREADS, class_of, elementwise_arguments, fill_loops, launch_loops, pack_of,
+    ELEMENTWISE_THREADS, class_of, elementwise_arguments, fill_loops, launch_loops, vector_size_of,
     pb_loops, pb_operation, run_elementwise, set_operation)
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 
@@ -30,7 +30,7 @@ cdef extern from "kernels/shape/copy.h" nogil:
         int64_t in_strides[10]
 
 cdef enum:
-    FEW = 16                    # rows or columns that are not worth a tile
+    FEW = 16                    # with fewer rows or columns tiles do not pay
     MOST_BLOCKS = 0x7FFFFFFF
     WIDEST = 16                 # bytes of an element
     UNFIT = -1                  # not an error code
@@ -47,14 +47,15 @@ cdef int fill_tables() except -1:
         for target in range(PB_NUM_DTYPES):
             if source == target and source != PB_BOOL:
                 name = str(item_sizes[source])
-                set_operation(&casts[source][target], "copy", f"copy_{name}", pack_of(name), True)
+                set_operation(&casts[source][target], "copy", f"copy_{name}", vector_size_of(name),
+                              True)
                 continue
             first, second = class_of(source), class_of(target)
             set_operation(&casts[source][target], "copy", f"copy_{first}_{second}",
-                          min(pack_of(first), pack_of(second)))
+                          min(vector_size_of(first), vector_size_of(second)))
     for size in (1, 2, 4, 8, 16):
         name = str(size)
-        set_operation(&moves[size], "copy", f"copy_{name}", pack_of(name), True)
+        set_operation(&moves[size], "copy", f"copy_{name}", vector_size_of(name), True)
         if size < 16:
             tile_kernels[size] = kernel_named("copy", f"copy_tiles_{name}")
     return 0
@@ -104,7 +105,7 @@ cdef int copy_tiles(pb_call *call, pb_loops *loops, int64_t item) noexcept nogil
 
 
 cdef int64_t join_elements(pb_loops *loops, int64_t item) noexcept nogil:
-    """Take elements that lie side by side in both arrays as larger ones; return their size."""
+    """Merge elements that are contiguous in both arrays into larger ones; return their size."""
     cdef int64_t joined = 2 * item
     cdef bint fits = (loops.ndim > 0 and loops.strides[0][0] == item
                       and loops.strides[0][1] == item)

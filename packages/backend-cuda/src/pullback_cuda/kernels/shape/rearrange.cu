@@ -16,7 +16,7 @@ DEVICE void copy_strided(const flip_arguments &args) {
         for (int j = 0; j < AT_ONCE; j++) {
             int64_t input_at = 0, out_at = 0;
             if (first + j * step < total)
-                find_place(args.where, first + j * step, [&](int d, int64_t at) {
+                unravel_index(args.where, first + j * step, [&](int d, int64_t at) {
                     input_at += at * args.input_steps[d];
                     out_at += at * args.out_steps[d];
                 });
@@ -50,7 +50,7 @@ DEVICE void cut_triangle(const triangle_arguments &args) {
         const int64_t column = (number - line * args.columns.size) * COUNT;
         const int64_t row = line - quotient(line, args.rows, args.narrow) * args.rows.size;
         int64_t from = column * args.input_step, to = column * args.out_step;
-        find_place(args.where, line, [&](int d, int64_t at) {
+        unravel_index(args.where, line, [&](int d, int64_t at) {
             from += at * args.input_steps[d];
             to += at * args.out_steps[d];
         });

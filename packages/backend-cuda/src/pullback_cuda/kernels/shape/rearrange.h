@@ -1,14 +1,14 @@
 /* The same elements in another order, or cut to a triangle. Plain C: both sides include it. */
-#ifndef PULLBACK_CUDA_MOVE_H
-#define PULLBACK_CUDA_MOVE_H
+#ifndef PULLBACK_CUDA_REARRANGE_H
+#define PULLBACK_CUDA_REARRANGE_H
 #include "kernels/strides/indexer.h"
 
 typedef struct {
     void *out;
     const void *input;
-    place_dims where;
-    int64_t out_steps[PLACE_DIMS];
-    int64_t input_steps[PLACE_DIMS];
+    indexer_dims where;
+    int64_t out_steps[INDEXER_DIMS];
+    int64_t input_steps[INDEXER_DIMS];
 } flip_arguments;
 
 typedef struct {
@@ -17,15 +17,15 @@ typedef struct {
     int64_t total; /* elements, or vectors of them where these are contiguous */
     int64_t diagonal;
     int32_t upper;
-    int32_t vector;        /* elements of 16 bytes at once, else 1 */
-    int32_t narrow;        /* whether the total is below 2^31 */
-    place_divider columns; /* of elements or vectors */
-    place_divider rows;    /* of a matrix */
-    int64_t out_step;      /* along a row */
+    int32_t vector;      /* elements of a vector of 16 bytes, else 1 */
+    int32_t narrow;      /* whether the total is below 2^31 */
+    int_divider columns; /* of elements or vectors */
+    int_divider rows;    /* of a matrix */
+    int64_t out_step;    /* along a row */
     int64_t input_step;
-    place_dims where; /* rows of all matrices */
-    int64_t out_steps[PLACE_DIMS];
-    int64_t input_steps[PLACE_DIMS];
+    indexer_dims where; /* rows of all matrices */
+    int64_t out_steps[INDEXER_DIMS];
+    int64_t input_steps[INDEXER_DIMS];
 } triangle_arguments;
 
 #endif

@@ -6,8 +6,8 @@ from pullback.abi cimport PB_E_VALUE, PB_MASK_ALL, PB_OK, pb_array, pb_call
 from pullback_cuda.kernels.common.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.strides.indexer cimport (
-    PLACE_DIMS, THREADS, NARROW, add_dim, blocks_for, make_divider, merge_dims, place_dims,
-    place_divider, start_walk, step_of, walk, write_dims, write_steps)
+    INDEXER_DIMS, THREADS, NARROW, add_dim, blocks_for, make_divider, merge_dims, indexer_dims,
+    int_divider, start_walk, step_of, walk, write_dims, write_steps)
 from pullback_cuda.runtime.failures cimport fail
 
 
@@ -15,9 +15,9 @@ cdef extern from "kernels/shape/rearrange.h":
     ctypedef struct flip_arguments:
         void *out
         const void *input
-        place_dims where
-        int64_t out_steps[PLACE_DIMS]
-        int64_t input_steps[PLACE_DIMS]
+        indexer_dims where
+        int64_t out_steps[INDEXER_DIMS]
+        int64_t input_steps[INDEXER_DIMS]
     ctypedef struct triangle_arguments:
         void *out
         const void *input
@@ -26,13 +26,13 @@ cdef extern from "kernels/shape/rearrange.h":
         int32_t upper
         int32_t vector
         int32_t narrow
-        place_divider columns
-        place_divider rows
+        int_divider columns
+        int_divider rows
         int64_t out_step
         int64_t input_step
-        place_dims where
-        int64_t out_steps[PLACE_DIMS]
-        int64_t input_steps[PLACE_DIMS]
+        indexer_dims where
+        int64_t out_steps[INDEXER_DIMS]
+        int64_t input_steps[INDEXER_DIMS]
 
 cdef enum:
     AT_ONCE = 4     # elements of a thread
@@ -56,7 +56,7 @@ cdef int shift_of(int64_t size) noexcept nogil:
 
 cdef int64_t widen_elements(walk *dims, const void *first, const void *second,
                             int64_t size) noexcept nogil:
-    """Make elements of neighbours that both operands hold side by side; returns their size."""
+    """Merge elements that are contiguous in both operands into larger ones; return their size."""
     cdef int64_t factor = 16 // size
     cdef int d, k, last = dims.ndim - 1
     cdef bint fits
@@ -80,11 +80,11 @@ cdef int64_t widen_elements(walk *dims, const void *first, const void *second,
 
 cdef int copy_walk(pb_call *call, const walk *dims, int first, char *out, const char *source,
                    int64_t size) noexcept nogil:
-    """Copy along the dims from ``first`` on; those that no kernel takes are walked here."""
+    """Copy along the dims from ``first`` on; the host iterates over excess dims."""
     cdef flip_arguments args
     cdef int64_t i
     cdef int code
-    if dims.ndim - first > PLACE_DIMS:
+    if dims.ndim - first > INDEXER_DIMS:
         for i in range(dims.shape[first]):
             code = copy_walk(call, dims, first + 1, out + i * dims.steps[0][first] * size,
                              source + i * dims.steps[1][first] * size, size)
@@ -135,7 +135,7 @@ cdef int cut_walk(pb_call *call, triangle_arguments *args, const walk *dims, int
     """Cut the matrices along the dims from ``first`` on; the last dim is that of the rows."""
     cdef int64_t i
     cdef int code
-    if dims.ndim - first > PLACE_DIMS:
+    if dims.ndim - first > INDEXER_DIMS:
         for i in range(dims.shape[first]):
             code = cut_walk(call, args, dims, first + 1, out + i * dims.steps[0][first] * size,
                             source + i * dims.steps[1][first] * size, size)

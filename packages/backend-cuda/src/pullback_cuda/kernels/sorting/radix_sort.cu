@@ -1,5 +1,5 @@
-// Passes of a sort of long rows: each block counts the digits of its keys, then all blocks' counts
-// are summed up, then each block moves its keys, tile by tile.
+// Passes of the radix sort of long rows: each block counts the digits of its keys, then the counts
+// of all blocks are scanned, then each block moves its keys, tile by tile.
 #include "kernels/sorting/radix_sort.cuh"
 
 // The keys of this block: of a row, from one of them on up to another.
@@ -32,14 +32,14 @@ DEVICE void count_digits(const radix_arguments &args) {
         Key some[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const int64_t place = base + j * RADIX_DIGITS + threadIdx.x;
-            some[j] = place < block.last ? keys[place] : 0;
+            const int64_t position = base + j * RADIX_DIGITS + threadIdx.x;
+            some[j] = position < block.last ? keys[position] : 0;
         }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             const bool is_there = base + j * RADIX_DIGITS + threadIdx.x < block.last;
             const uint32_t value = is_there ? digit_of(some[j], args.digit) : RADIX_DIGITS;
-            // Additions to one place would wait for each other.
+            // Atomic additions to one counter would wait for each other.
             if (__all_sync(WHOLE_WARP, value == __shfl_sync(WHOLE_WARP, value, 0))) {
                 if (threadIdx.x % 32 == 0 && is_there)
                     mine[value] += 32;
@@ -70,11 +70,11 @@ KERNEL(radix_sum, radix_arguments) {
     __shared__ uint64_t all;
     uint64_t base = 0;
     for (int64_t first = 0; first < args.blocks; first += RADIX_DIGITS) {
-        const int64_t place = first + threadIdx.x;
-        const uint64_t count = place < args.blocks ? counts[place] : 0;
+        const int64_t position = first + threadIdx.x;
+        const uint64_t count = position < args.blocks ? counts[position] : 0;
         const uint64_t before = sum_before(count, sums);
-        if (place < args.blocks)
-            starts[place] = base + before;
+        if (position < args.blocks)
+            starts[position] = base + before;
         if (threadIdx.x == RADIX_DIGITS - 1)
             all = before + count;
         __syncthreads();
@@ -114,7 +114,7 @@ DEVICE void move_keys(const radix_arguments &args) {
         uint32_t ranks[ITEMS];
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
-            // What lies beyond the end is sorted to the end.
+            // Keys beyond the end are sorted to the end.
             keys[j] = in_tile + 32 * j < count ? keys_from[base + in_tile + 32 * j] : ~(Key)0;
         rank_tile(keys, args.digit, counters, ranks);
 #pragma unroll
@@ -124,20 +124,20 @@ DEVICE void move_keys(const radix_arguments &args) {
         int64_t target[ITEMS];
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const int place = threadIdx.x + RADIX_DIGITS * j;
-            const Key key = keys_there[place];
+            const int position = threadIdx.x + RADIX_DIGITS * j;
+            const Key key = keys_there[position];
             const uint32_t value = digit_of(key, args.digit);
-            target[j] = (int64_t)(next[value] + place - counters.starts[value]);
-            if (place < count)
+            target[j] = (int64_t)(next[value] + position - counters.starts[value]);
+            if (position < count)
                 keys_to[target[j]] = key;
         }
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const int64_t place = base + in_tile + 32 * j;
+            const int64_t position = base + in_tile + 32 * j;
             order_there[ranks[j]] = state.passes_before == 0 || in_tile + 32 * j >= count
-                                        ? (Order)place
-                                        : order_from[place];
+                                        ? (Order)position
+                                        : order_from[position];
         }
         next[threadIdx.x] += counters.totals[threadIdx.x];
         __syncthreads();
@@ -149,7 +149,7 @@ DEVICE void move_keys(const radix_arguments &args) {
     }
 }
 
-// The bytes of a key, and those of a place.
+// The bytes of a key, and those of a position.
 KERNEL(radix_move_4_4, radix_arguments) {
     move_keys<uint32_t, uint32_t, RADIX_TILE_4 / RADIX_DIGITS>(args);
 }

@@ -1,13 +1,13 @@
-// Where the keys of a tile go when they are sorted by one digit.
-#ifndef PULLBACK_CUDA_RADIX_CUH
-#define PULLBACK_CUDA_RADIX_CUH
+// Ranks of the keys of a tile by one digit.
+#ifndef PULLBACK_CUDA_RADIX_SORT_CUH
+#define PULLBACK_CUDA_RADIX_SORT_CUH
 #include "kernels/common/kernel.cuh"
 #include "kernels/sorting/radix_sort.h"
 
 #define WHOLE_WARP 0xffffffffu
 #define RADIX_WARPS (RADIX_DIGITS / 32)
 
-// What the threads of a block share while they rank a tile.
+// Shared memory of a block that ranks a tile.
 struct radix_counters {
     uint32_t of_warp[RADIX_WARPS][RADIX_DIGITS];
     uint32_t starts[RADIX_DIGITS]; // of the digits in the tile
@@ -53,7 +53,7 @@ DEVICE T sum_before(T number, T *sums) {
 }
 
 // Rank the keys of a tile by a digit. Key j of this thread is number (warp * ITEMS + j) * 32 + lane
-// of the tile; equal digits keep their order. Also tells the digits' starts and totals.
+// of the tile; equal digits keep their order. Also writes the starts and totals of digits.
 template <class Key, int ITEMS>
 DEVICE void rank_tile(const Key (&keys)[ITEMS], int digit, radix_counters &shared,
                       uint32_t (&ranks)[ITEMS]) {

@@ -1,12 +1,12 @@
-/* Stable sort of rows of pairs, digit by digit. Plain C: both sides include it.
+/* Stable radix sort of rows of pairs, digit by digit. Plain C: both sides include it.
  *
- * A pair is an unsigned key and the place in its row where it came from. */
-#ifndef PULLBACK_CUDA_RADIX_H
-#define PULLBACK_CUDA_RADIX_H
+ * A pair is an unsigned key and the position in its row where it came from. */
+#ifndef PULLBACK_CUDA_RADIX_SORT_H
+#define PULLBACK_CUDA_RADIX_SORT_H
 #include "math/integers.h"
 
 #define RADIX_DIGITS 256  /* values of a digit, which has 8 bits; as many as a block has threads */
-#define RADIX_TILE_4 4096 /* keys of 4 bytes that a block sorts at once */
+#define RADIX_TILE_4 4096 /* keys of 4 bytes in a tile of a block */
 #define RADIX_TILE_8 2048 /* and keys of 8 bytes */
 
 typedef struct {

@@ -1,4 +1,4 @@
-# Stable sort of rows of pairs: unsigned keys, and the places that they come from.
+# Stable sort of rows of pairs: unsigned keys, and the positions that they come from.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport pb_call

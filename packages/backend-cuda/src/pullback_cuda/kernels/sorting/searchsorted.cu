@@ -1,10 +1,10 @@
-// The places at which elements keep sorted rows sorted, each found by halving.
+// Positions at which elements keep sorted rows sorted, found by binary search.
 #include "kernels/strides/indexer.cuh"
 #include "kernels/sorting/searchsorted.h"
 #include "kernels/sorting/sort_keys.cuh"
 
 template <class Key>
-DEVICE void find_places(const searchsorted_arguments &args) {
+DEVICE void search_rows(const searchsorted_arguments &args) {
     const key_maker<Key> maker(args.how);
     const bool right = args.right != 0, nan_last = args.nan_last != 0;
     for (int64_t number = thread_number(); number < args.total; number += thread_count()) {
@@ -16,13 +16,13 @@ DEVICE void find_places(const searchsorted_arguments &args) {
         const bool is_nan = maker.is_nan(wanted);
         const int64_t bounds = row * args.bounds_steps[0];
         int64_t low = 0, high = args.length;
-        // The bounds need not be sorted: what is found depends on where the halving looks.
+        // The bounds need not be sorted: the result depends on the elements that are compared.
         while (low < high) {
             const int64_t middle = low + (high - low) / 2;
-            const Key met = maker.key_of(load_bits<Key>(
+            const Key bound = maker.key_of(load_bits<Key>(
                 args.bounds, bounds + middle * args.bounds_steps[1], args.how.bytes));
-            bool found = right ? met > wanted : met >= wanted;
-            if (maker.is_nan(met))
+            bool found = right ? bound > wanted : bound >= wanted;
+            if (maker.is_nan(bound))
                 found = nan_last;
             else if (is_nan)
                 found = false; // nothing compares with NaN
@@ -35,5 +35,5 @@ DEVICE void find_places(const searchsorted_arguments &args) {
     }
 }
 
-KERNEL(searchsorted_4, searchsorted_arguments) { find_places<uint32_t>(args); }
-KERNEL(searchsorted_8, searchsorted_arguments) { find_places<uint64_t>(args); }
+KERNEL(searchsorted_4, searchsorted_arguments) { search_rows<uint32_t>(args); }
+KERNEL(searchsorted_8, searchsorted_arguments) { search_rows<uint64_t>(args); }

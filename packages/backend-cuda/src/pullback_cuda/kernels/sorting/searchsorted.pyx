@@ -1,4 +1,4 @@
-"""The places at which elements keep sorted rows sorted."""
+"""Positions at which elements keep sorted rows sorted."""
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -7,7 +7,7 @@ from pullback.abi cimport (
 from pullback_cuda.kernels.common.arrays cimport count_elements
 from pullback_cuda.kernels.common.launch cimport kernel_named, launch, new_kernel, pb_cuda_kernel
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, THREADS, blocks_for, make_divider, place_divider, step_of)
+    NARROW, THREADS, blocks_for, make_divider, int_divider, step_of)
 from pullback_cuda.kernels.sorting.sort cimport describe_keys, sort_keys
 from pullback_cuda.runtime.failures cimport fail
 
@@ -22,7 +22,7 @@ cdef extern from "kernels/sorting/searchsorted.h":
         int64_t values_steps[2]
         int64_t out_steps[2]
         int64_t total
-        place_divider width
+        int_divider width
         sort_keys how
         int32_t narrow
         int32_t right

@@ -1,15 +1,15 @@
-// Stable sorts of rows, with the places where the elements were.
+// Stable sorts of rows, with the original positions of elements.
 //
-// Keys and places are sorted together. The elements come back from their keys, but for those that
-// share one: they are looked up.
+// Keys and positions are sorted together. Elements are computed from their keys; those that share a
+// key with a different element are read again.
 #include "kernels/strides/indexer.cuh"
 #include "kernels/sorting/radix_sort.cuh"
 #include "kernels/sorting/sort.h"
 #include "kernels/sorting/sort_keys.cuh"
 
-// ---- rows that fit into a block -----------------------------------------------------------------
+// ---- rows that fit into a block ----------------------------------------------------------------
 
-// Where a row lies, and what is written of it.
+// The offsets of a row, and writes of its results.
 template <class Key>
 struct sorted_row {
     const sort_rows_arguments &args;
@@ -21,7 +21,7 @@ struct sorted_row {
 
     DEVICE void go_to(int64_t row) {
         int64_t at_input = 0, at_values = 0, at_indices = 0;
-        find_place(args.rows, row, [&](int d, int64_t at) {
+        unravel_index(args.rows, row, [&](int d, int64_t at) {
             at_input += at * args.input_rows[d];
             at_values += at * args.values_rows[d];
             at_indices += at * args.indices_rows[d];
@@ -31,21 +31,21 @@ struct sorted_row {
         indices = at_indices;
     }
 
-    DEVICE Key bits_at(int64_t place) const {
-        return load_bits<Key>(args.input, input + place * args.input_step, args.how.bytes);
+    DEVICE Key bits_at(int64_t position) const {
+        return load_bits<Key>(args.input, input + position * args.input_step, args.how.bytes);
     }
 
-    DEVICE void write(int64_t rank, Key key, int64_t place) const {
+    DEVICE void write(int64_t rank, Key key, int64_t position) const {
         if (rank >= args.count)
             return;
         if (args.values != nullptr)
             store_bits(args.values, values + rank * args.values_step, args.how.bytes,
-                       maker.is_shared(key) ? bits_at(place) : maker.bits_of(key));
+                       maker.is_shared(key) ? bits_at(position) : maker.bits_of(key));
         if (args.index_bytes == 8)
-            static_cast<int64_t *>(args.indices)[indices + rank * args.indices_step] = place;
+            static_cast<int64_t *>(args.indices)[indices + rank * args.indices_step] = position;
         else
             static_cast<uint32_t *>(args.indices)[indices + rank * args.indices_step] =
-                (uint32_t)place;
+                (uint32_t)position;
     }
 };
 
@@ -55,23 +55,23 @@ DEVICE void rank_rows(const sort_rows_arguments &args) {
     __shared__ Key keys[SORT_SMALL];
     sorted_row<Key> row(args);
     const int group = args.group, at_once = blockDim.x / group;
-    const int mine = threadIdx.x / group, place = threadIdx.x % group, n = (int)args.n;
+    const int mine = threadIdx.x / group, position = threadIdx.x % group, n = (int)args.n;
     for (int64_t first = (int64_t)blockIdx.x * at_once; first < args.rows.total;
          first += (int64_t)gridDim.x * at_once) {
-        const bool is_there = first + mine < args.rows.total && place < n;
+        const bool is_there = first + mine < args.rows.total && position < n;
         Key key = 0;
         if (is_there) {
             row.go_to(first + mine);
-            key = row.maker.key_of(row.bits_at(place));
+            key = row.maker.key_of(row.bits_at(position));
         }
         keys[threadIdx.x] = key;
         __syncthreads();
         const Key *const others = keys + mine * group;
         int rank = 0;
         for (int i = 0; i < n; i++)
-            rank += others[i] < key || (others[i] == key && i < place);
+            rank += others[i] < key || (others[i] == key && i < position);
         if (is_there)
-            row.write(rank, key, place);
+            row.write(rank, key, position);
         __syncthreads();
     }
 }
@@ -79,13 +79,13 @@ DEVICE void rank_rows(const sort_rows_arguments &args) {
 KERNEL(sort_small_4, sort_rows_arguments) { rank_rows<uint32_t>(args); }
 KERNEL(sort_small_8, sort_rows_arguments) { rank_rows<uint64_t>(args); }
 
-// A tile that goes through shared memory from one order to another.
+// Shared memory of a block that sorts a tile.
 template <class Key, int ITEMS>
 union shared_tile {
     radix_counters counters;
     struct {
         Key keys[ITEMS * RADIX_DIGITS];
-        uint16_t places[ITEMS * RADIX_DIGITS];
+        uint16_t positions[ITEMS * RADIX_DIGITS];
     } sorted;
 };
 
@@ -98,18 +98,18 @@ DEVICE void sort_rows(const sort_rows_arguments &args) {
     const int in_tile = threadIdx.x / 32 * (32 * ITEMS) + threadIdx.x % 32, n = (int)args.n;
     for (int64_t number = blockIdx.x; number < args.rows.total; number += gridDim.x) {
         Key keys[ITEMS];
-        uint16_t places[ITEMS];
+        uint16_t positions[ITEMS];
         row.go_to(number);
         const Key first = row.maker.key_of(row.bits_at(0));
         uint64_t bits = 0;
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const int place = in_tile + 32 * j;
-            places[j] = (uint16_t)place;
-            // What lies beyond the end is sorted to the end.
+            const int position = in_tile + 32 * j;
+            positions[j] = (uint16_t)position;
+            // Keys beyond the end are sorted to the end.
             keys[j] = ~(Key)0;
-            if (place < n) {
-                keys[j] = row.maker.key_of(row.bits_at(place));
+            if (position < n) {
+                keys[j] = row.maker.key_of(row.bits_at(position));
                 bits |= keys[j] ^ first;
             }
         }
@@ -130,20 +130,20 @@ DEVICE void sort_rows(const sort_rows_arguments &args) {
 #pragma unroll
             for (int j = 0; j < ITEMS; j++) {
                 shared.sorted.keys[ranks[j]] = keys[j];
-                shared.sorted.places[ranks[j]] = places[j];
+                shared.sorted.positions[ranks[j]] = positions[j];
             }
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < ITEMS; j++) {
                 keys[j] = shared.sorted.keys[in_tile + 32 * j];
-                places[j] = shared.sorted.places[in_tile + 32 * j];
+                positions[j] = shared.sorted.positions[in_tile + 32 * j];
             }
             __syncthreads();
         }
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
             if (in_tile + 32 * j < n)
-                row.write(in_tile + 32 * j, keys[j], places[j]);
+                row.write(in_tile + 32 * j, keys[j], positions[j]);
         __syncthreads();
     }
 }
@@ -157,7 +157,7 @@ KERNEL(sort_medium_8, sort_rows_arguments) {
 KERNEL(sort_large_4, sort_rows_arguments) { sort_rows<uint32_t, SORT_LARGE / RADIX_DIGITS>(args); }
 KERNEL(sort_large_8, sort_rows_arguments) { sort_rows<uint64_t, SORT_LARGE / RADIX_DIGITS>(args); }
 
-// ---- long rows: before and after the passes of radix_sort.cu -----------------------------------------
+// ---- long rows: before and after the passes of radix_sort.cu -----------------------------------
 
 template <class Key>
 DEVICE void make_keys(const sort_long_arguments &args) {
@@ -166,8 +166,8 @@ DEVICE void make_keys(const sort_long_arguments &args) {
     const Key first = maker.key_of(load_bits<Key>(args.input, 0, args.how.bytes));
     uint64_t bits = 0;
     for (int64_t number = thread_number(); number < args.total; number += thread_count()) {
-        const int64_t place = offset_of(args.where, args.first + number, args.input_steps);
-        const Key key = maker.key_of(load_bits<Key>(args.input, place, args.how.bytes));
+        const int64_t position = offset_of(args.where, args.first + number, args.input_steps);
+        const Key key = maker.key_of(load_bits<Key>(args.input, position, args.how.bytes));
         keys[number] = key;
         bits |= key ^ first;
     }
@@ -190,28 +190,28 @@ DEVICE void write_rows(const sort_long_arguments &args) {
     for (int64_t number = thread_number(); number < args.total; number += thread_count()) {
         const int64_t row = quotient(number, args.row, args.narrow);
         const int64_t rank = number - row * args.count, from = row * args.n + rank;
-        int64_t input = 0, values = 0, indices = 0, place = rank;
-        find_place(args.where, args.first + number, [&](int d, int64_t at) {
+        int64_t input = 0, values = 0, indices = 0, position = rank;
+        unravel_index(args.where, args.first + number, [&](int d, int64_t at) {
             input += at * args.input_steps[d];
             values += at * args.values_steps[d];
             indices += at * args.indices_steps[d];
         });
         if (passes > 0 && args.wide)
-            place = static_cast<const int64_t *>(order)[from];
+            position = static_cast<const int64_t *>(order)[from];
         else if (passes > 0)
-            place = static_cast<const uint32_t *>(order)[from];
-        if (args.places != nullptr) {
-            place = args.places[row * args.n + place];
+            position = static_cast<const uint32_t *>(order)[from];
+        if (args.positions != nullptr) {
+            position = args.positions[row * args.n + position];
             // Nothing outside is touched, even if elements changed while they were counted.
-            place = (uint64_t)place < (uint64_t)args.length ? place : 0;
+            position = (uint64_t)position < (uint64_t)args.length ? position : 0;
         }
-        static_cast<int64_t *>(args.indices)[indices] = place;
+        static_cast<int64_t *>(args.indices)[indices] = position;
         if (args.values == nullptr)
             continue;
         const Key key = keys[from];
         Key bits = maker.bits_of(key);
         if (maker.is_shared(key))
-            bits = load_bits<Key>(args.input, input + place * args.input_step, args.how.bytes);
+            bits = load_bits<Key>(args.input, input + position * args.input_step, args.how.bytes);
         store_bits(args.values, values, args.how.bytes, bits);
     }
 }

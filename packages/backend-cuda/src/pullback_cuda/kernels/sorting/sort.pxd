@@ -1,4 +1,4 @@
-# Sorts that other kernels begin with.
+# Sorts of keys, for other kernels.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from pullback.abi cimport pb_array, pb_call

@@ -10,10 +10,10 @@ from pullback.abi cimport (
     PB_BF16, PB_C64, PB_E_DTYPE, PB_F16, PB_F32, PB_I8, PB_I64, PB_OK, pb_array, pb_call)
 from pullback_cuda.kernels.common.arrays cimport count_elements, item_sizes
 from pullback_cuda.kernels.common.launch cimport (
-    kernel_named, launch, new_kernel, pb_cuda_kernel, processors, scratch_give, scratch_take)
+    kernel_named, launch, new_kernel, pb_cuda_kernel, sm_count, workspace_alloc, workspace_free)
 from pullback_cuda.kernels.strides.indexer cimport (
-    NARROW, PLACE_DIMS, THREADS, add_dim, blocks_for, make_divider, merge_dims, place_dims,
-    place_divider, start_walk, step_of, volume, walk, write_dims, write_steps)
+    NARROW, INDEXER_DIMS, THREADS, add_dim, blocks_for, make_divider, merge_dims, indexer_dims,
+    int_divider, start_walk, step_of, volume, walk, write_dims, write_steps)
 from pullback_cuda.kernels.sorting.radix_sort cimport radix_arguments, sort_pairs
 from pullback_cuda.runtime.failures cimport fail
 
@@ -35,17 +35,17 @@ cdef extern from "kernels/sorting/sort.h":
         int32_t index_bytes
         int32_t group
         sort_keys how
-        place_dims rows
-        int64_t input_rows[PLACE_DIMS]
-        int64_t values_rows[PLACE_DIMS]
-        int64_t indices_rows[PLACE_DIMS]
+        indexer_dims rows
+        int64_t input_rows[INDEXER_DIMS]
+        int64_t values_rows[INDEXER_DIMS]
+        int64_t indices_rows[INDEXER_DIMS]
     ctypedef struct sort_long_arguments:
         const void *input
         void *values
         void *indices
         void *keys[2]
         void *order[2]
-        const int64_t *places
+        const int64_t *positions
         uint32_t *differ
         int64_t n
         int64_t length
@@ -55,12 +55,12 @@ cdef extern from "kernels/sorting/sort.h":
         int32_t wide
         int32_t narrow
         int64_t input_step
-        place_divider row
+        int_divider row
         sort_keys how
-        place_dims where
-        int64_t input_steps[PLACE_DIMS]
-        int64_t values_steps[PLACE_DIMS]
-        int64_t indices_steps[PLACE_DIMS]
+        indexer_dims where
+        int64_t input_steps[INDEXER_DIMS]
+        int64_t values_steps[INDEXER_DIMS]
+        int64_t indices_steps[INDEXER_DIMS]
 
 cdef extern from "kernels/sorting/topk.h":
     enum:
@@ -79,11 +79,11 @@ cdef extern from "kernels/sorting/topk.h":
         uint64_t *histogram
         int64_t *tallies
         void *keys
-        int64_t *places
+        int64_t *positions
         int32_t digit
         sort_keys how
-        place_dims rows
-        int64_t input_rows[PLACE_DIMS]
+        indexer_dims rows
+        int64_t input_rows[INDEXER_DIMS]
 
 cdef extern from "kernels/indexing/indexed.h":
     ctypedef struct clear_arguments:
@@ -91,10 +91,10 @@ cdef extern from "kernels/indexing/indexed.h":
         int64_t count
 
 cdef enum:
-    SELECTED = 4        # times as many elements that make it worth while to find the first ones
+    SELECTED = 4        # times as many elements as wanted: they are selected first
     ROWS = 1 << 14      # of which the first ones are found together
     BLOCKS = 6          # for each multiprocessor, at most, of all rows
-    INPUT = 0           # operands of the walk over rows
+    INPUT = 0           # operands of rows
     VALUES = 1
     INDICES = 2
     HEAD = 256          # bytes before the keys, for the bits in which they differ
@@ -238,7 +238,7 @@ cdef void write_walk(const sorting *task, const walk *rows, int first, bint sort
         add_dim(&dims, rows.shape[d], steps)
     for k in range(3):
         steps[k] = task.steps[k]
-    if sorted:      # the place along a row is looked up
+    if sorted:      # the position along a row is looked up
         steps[INPUT] = 0
     else:
         dims.operands = 1
@@ -264,7 +264,7 @@ cdef int sort_long(pb_call *call, const sorting *task, const walk *rows, int fir
     args.indices = data[INDICES]
     args.input_step = task.steps[INPUT]
     args.how = task.how
-    args.places = NULL
+    args.positions = NULL
     args.n = args.length = task.n
     args.count = task.count
     args.wide = order_bytes == 8
@@ -302,33 +302,33 @@ cdef int sort_long(pb_call *call, const sorting *task, const walk *rows, int fir
 
 
 cdef inline bint is_wide(const sorting *task) noexcept nogil:
-    """Return whether keys have 8 bytes: at least as many as places have."""
+    """Return whether keys have 8 bytes: at least as many as positions have."""
     return task.size == 8 or task.n >> 32 != 0
 
 
 cdef int sort_all_long(pb_call *call, const sorting *task, const walk *rows, int first,
                        char **data) noexcept nogil:
-    """Sort long rows, as many at once as there should be memory for."""
+    """Sort long rows, as many together as AT_ONCE allows."""
     cdef int64_t total = volume(rows, first, rows.ndim), row = 0, pairs, nbytes
     cdef int64_t most = min(total, max(<int64_t>1, <int64_t>AT_ONCE // task.n))
     cdef char *memory
     cdef int code = PB_OK
     pairs = (most * task.n + 63) & -64
     nbytes = HEAD + pairs * 2 * ((8 if is_wide(task) else 4) + (8 if task.n >> 32 else 4))
-    code = scratch_take(call, nbytes, <void **>&memory)
+    code = workspace_alloc(call, nbytes, <void **>&memory)
     if code != PB_OK:
         return code
     while row < total and code == PB_OK:
         code = sort_long(call, task, rows, first, data, row, min(most, total - row), memory, pairs)
         row += most
-    scratch_give(call, memory, nbytes)
+    workspace_free(call, memory, nbytes)
     return code
 
 
 # ---- the first few of long rows ------------------------------------------------------------------
 
 cdef int find_first(pb_call *call, select_arguments *args, int64_t rows) noexcept nogil:
-    """Find the first elements of some rows, in the order of their places."""
+    """Find the first elements of some rows, in the order of their positions."""
     cdef clear_arguments zeros
     cdef bint wide = args.how.bytes == 8
     cdef int digit, code
@@ -390,7 +390,7 @@ cdef int sort_first(pb_call *call, const sorting *task, const walk *rows, int fi
     end.indices = data[INDICES]
     end.keys[0] = end.keys[1] = pairs
     end.order[0] = end.order[1] = pairs + spare
-    end.places = args.places
+    end.positions = args.positions
     end.differ = NULL
     end.n = end.count = task.count
     end.length = task.n
@@ -412,7 +412,7 @@ cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, in
     cdef select_arguments args
     cdef int64_t total = volume(rows, first, rows.ndim), most = min(total, <int64_t>ROWS), row = 0
     cdef int64_t tiles = (task.n + SELECT_TILE - 1) // SELECT_TILE, each, cells, nbytes
-    cdef int64_t blocks = min(tiles, max(<int64_t>1, <int64_t>BLOCKS * processors(call) // most))
+    cdef int64_t blocks = min(tiles, max(<int64_t>1, <int64_t>BLOCKS * sm_count(call) // most))
     cdef char *memory
     cdef int code = PB_OK
     args.input = data[INPUT]
@@ -428,7 +428,7 @@ cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, in
     cells = most * (2 + SELECT_DIGITS + 2 * args.blocks)
     each = most * task.count * 8
     nbytes = cells * 8 + 4 * each
-    code = scratch_take(call, nbytes, <void **>&memory)
+    code = workspace_alloc(call, nbytes, <void **>&memory)
     if code != PB_OK:
         return code
     args.limits = <uint64_t *>memory
@@ -436,13 +436,13 @@ cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, in
     args.histogram = args.limits + 2 * most
     args.tallies = <int64_t *>(args.histogram + most * SELECT_DIGITS)
     args.keys = memory + cells * 8
-    args.places = <int64_t *>(memory + cells * 8 + each)
+    args.positions = <int64_t *>(memory + cells * 8 + each)
     while row < total and code == PB_OK:
         args.first_row = row
         code = sort_first(call, task, rows, first, data, &args, min(most, total - row),
                           memory + cells * 8 + 2 * each, each)
         row += most
-    scratch_give(call, memory, nbytes)
+    workspace_free(call, memory, nbytes)
     return code
 
 
@@ -450,11 +450,11 @@ cdef int sort_all_first(pb_call *call, const sorting *task, const walk *rows, in
 
 cdef int sort_walk(pb_call *call, const sorting *task, const walk *rows, int first,
                    char **data) noexcept nogil:
-    """Sort rows along the dims from ``first`` on; those that no kernel takes are walked here."""
+    """Sort rows along the dims from ``first`` on; the host iterates over excess dims."""
     cdef char *moved[3]
     cdef int64_t i
     cdef int code
-    if rows.ndim - first < PLACE_DIMS:      # one more dim is along a row
+    if rows.ndim - first < INDEXER_DIMS:      # one more dim is along a row
         if task.n <= SORT_LARGE:
             return sort_short(call, task, rows, first, data)
         if task.count <= SORT_LARGE and task.count <= task.n // SELECTED:

@@ -25,14 +25,15 @@ struct select_block {
         input = offset_of(args.rows, args.first_row + row, args.input_rows);
     }
 
-    // Load the keys of some places, each `step` after the one before.
-    DEVICE void load(int64_t place, int step, Key (&keys)[ITEMS]) const {
+    // Load the keys of some positions, each `step` after the one before.
+    DEVICE void load(int64_t position, int step, Key (&keys)[ITEMS]) const {
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
-            keys[j] = place + j * step < last
-                          ? load_bits<Key>(args.input, input + (place + j * step) * args.input_step,
-                                           args.how.bytes)
-                          : 0;
+            keys[j] =
+                position + j * step < last
+                    ? load_bits<Key>(args.input, input + (position + j * step) * args.input_step,
+                                     args.how.bytes)
+                    : 0;
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
             keys[j] = maker.key_of(keys[j]);
@@ -57,7 +58,7 @@ DEVICE void count_digits(const select_arguments &args) {
             const bool counts_here = base + threadIdx.x + j * BLOCK < block.last &&
                                      (is_highest || (keys[j] ^ limit) >> shift >> 8 == 0);
             const uint32_t digit = counts_here ? (uint32_t)(keys[j] >> shift) & 255 : SELECT_DIGITS;
-            // Additions to one place would wait for each other.
+            // Atomic additions to one counter would wait for each other.
             if (__all_sync(WHOLE_WARP, digit == __shfl_sync(WHOLE_WARP, digit, 0))) {
                 if (counts_here && threadIdx.x % 32 == 0)
                     atomicAdd(counts + digit, 32u);
@@ -102,8 +103,8 @@ KERNEL(select_digit, select_arguments) {
     }
 }
 
-// How many of some keys of each lane lie below the limit, and how many at it, in the warp; and which
-// lanes have them.
+// How many of some keys of each lane are below the limit, and how many at it, in the warp; and
+// which lanes have them.
 template <class Key>
 DEVICE void find_wanted(const Key (&keys)[ITEMS], Key limit, int64_t left, uint32_t (&below)[ITEMS],
                         uint32_t (&at)[ITEMS], int &count_below, int &count_at) {
@@ -126,12 +127,12 @@ DEVICE void tally(const select_arguments &args) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int64_t total_below = 0, total_at = 0;
     for (int64_t base = block.first; base < block.last; base += SELECT_TILE) {
-        const int64_t place = base + warp * (32 * ITEMS) + lane;
+        const int64_t position = base + warp * (32 * ITEMS) + lane;
         Key keys[ITEMS];
         uint32_t below[ITEMS], at[ITEMS];
         int count_below, count_at;
-        block.load(place, 32, keys);
-        find_wanted(keys, limit, block.last - place, below, at, count_below, count_at);
+        block.load(position, 32, keys);
+        find_wanted(keys, limit, block.last - position, below, at, count_below, count_at);
         total_below += count_below;
         total_at += count_at;
     }
@@ -160,7 +161,7 @@ DEVICE void collect(const select_arguments &args) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t lower = (1u << lane) - 1;
     Key *const wanted = static_cast<Key *>(args.keys) + block.row * args.count;
-    int64_t *const places = args.places + block.row * args.count;
+    int64_t *const positions = args.positions + block.row * args.count;
     // A warp for each of the two: what the blocks of the row before this one have.
     if (warp < 2) {
         int64_t total = 0;
@@ -174,12 +175,12 @@ DEVICE void collect(const select_arguments &args) {
     __syncthreads();
     int64_t next_below = before[0], next_at = before[1];
     for (int64_t base = block.first; base < block.last; base += SELECT_TILE) {
-        const int64_t place = base + warp * (32 * ITEMS) + lane;
+        const int64_t position = base + warp * (32 * ITEMS) + lane;
         Key keys[ITEMS];
         uint32_t below[ITEMS], at[ITEMS];
         int count_below, count_at;
-        block.load(place, 32, keys);
-        find_wanted(keys, limit, block.last - place, below, at, count_below, count_at);
+        block.load(position, 32, keys);
+        find_wanted(keys, limit, block.last - position, below, at, count_below, count_at);
         if (lane == 0) {
             counts[0][warp] = count_below;
             counts[1][warp] = count_at;
@@ -195,14 +196,14 @@ DEVICE void collect(const select_arguments &args) {
         __syncthreads();
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            int64_t primitive = args.count;
+            int64_t target = args.count;
             if (below[j] >> lane & 1)
-                primitive = here_below + __popc(below[j] & lower);
+                target = here_below + __popc(below[j] & lower);
             else if (at[j] >> lane & 1)
-                primitive = here_at + __popc(at[j] & lower);
-            if (primitive < args.count) {
-                wanted[primitive] = keys[j];
-                places[primitive] = place + 32 * j;
+                target = here_at + __popc(at[j] & lower);
+            if (target < args.count) {
+                wanted[target] = keys[j];
+                positions[target] = position + 32 * j;
             }
             here_below += __popc(below[j]);
             here_at += __popc(at[j]);

@@ -1,1 +1,1 @@
-"""How kernels walk through strided arrays: coalesced dims, and the position that an index has."""
+"""Iteration over strided arrays: coalesced dims, and offsets of indices."""

@@ -1,6 +1,6 @@
 // Coordinates of numbered elements, words that are as large as an element, and failures of indices.
-#ifndef PULLBACK_CUDA_PLACES_CUH
-#define PULLBACK_CUDA_PLACES_CUH
+#ifndef PULLBACK_CUDA_INDEXER_CUH
+#define PULLBACK_CUDA_INDEXER_CUH
 #include "kernels/common/kernel.cuh"
 #include "kernels/strides/indexer.h"
 
@@ -32,18 +32,18 @@ struct word_of<16> {
     typedef word_16 type;
 };
 
-DEVICE uint32_t quotient(uint32_t number, const place_divider &by) {
+DEVICE uint32_t quotient(uint32_t number, const int_divider &by) {
     return quotient_of(number, by.multiplier, by.shift);
 }
 
 // Divide a number of at most `narrow ? 31 : 63` bits.
-DEVICE int64_t quotient(int64_t number, const place_divider &by, bool narrow) {
+DEVICE int64_t quotient(int64_t number, const int_divider &by, bool narrow) {
     return narrow ? (int64_t)quotient((uint32_t)number, by) : number / by.size;
 }
 
 // Call `take(dim, coordinate)` for each dim, from the last to the first.
 template <class Take>
-DEVICE void find_place(const place_dims &where, int64_t number, Take take) {
+DEVICE void unravel_index(const indexer_dims &where, int64_t number, Take take) {
     for (int d = where.ndim - 1; d > 0; d--) {
         const int64_t next = quotient(number, where.dims[d], where.narrow);
         take(d, number - next * where.dims[d].size);
@@ -53,9 +53,9 @@ DEVICE void find_place(const place_dims &where, int64_t number, Take take) {
 }
 
 // The offset of a numbered element in an array with these steps.
-DEVICE int64_t offset_of(const place_dims &where, int64_t number, const int64_t *steps) {
+DEVICE int64_t offset_of(const indexer_dims &where, int64_t number, const int64_t *steps) {
     int64_t offset = 0;
-    find_place(where, number, [&](int d, int64_t at) { offset += at * steps[d]; });
+    unravel_index(where, number, [&](int d, int64_t at) { offset += at * steps[d]; });
     return offset;
 }
 

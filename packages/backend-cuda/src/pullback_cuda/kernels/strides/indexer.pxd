@@ -1,4 +1,4 @@
-# Dims of a call as a walk over all elements, merged where they can be, and as kernels see them.
+# Dims of a call in row-major order, merged where possible, and as kernels read them.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from pullback.abi cimport PB_ARRAY_HOST, PB_MAX_NDIM, pb_array, pb_call
@@ -6,23 +6,23 @@ from pullback.abi cimport PB_ARRAY_HOST, PB_MAX_NDIM, pb_array, pb_call
 
 cdef extern from "kernels/strides/indexer.h":
     enum:
-        PLACE_DIMS
-    ctypedef struct place_divider:
+        INDEXER_DIMS
+    ctypedef struct int_divider:
         int64_t size
         uint32_t multiplier
         uint32_t shift
-    ctypedef struct place_dims:
+    ctypedef struct indexer_dims:
         int64_t total
         int32_t ndim
         int32_t narrow
-        place_divider dims[PLACE_DIMS]
+        int_divider dims[INDEXER_DIMS]
 
 cdef enum:
     WALK_OPERANDS = 6
     THREADS = 256           # of a block
     NARROW = 0x7FFFFFFF     # numbers below it can be divided fast
 
-# Dims, outermost first, and how each of a few operands moves along them. Steps count elements.
+# Dims, outermost first, and the strides of each operand, in elements.
 ctypedef struct walk:
     int operands
     int ndim
@@ -32,8 +32,8 @@ ctypedef struct walk:
 
 cdef void add_dim(walk *dims, int64_t length, const int64_t *steps) noexcept nogil
 cdef void merge_dims(walk *dims, int first) noexcept nogil
-cdef void make_divider(place_divider *divider, int64_t size) noexcept nogil
-cdef void write_dims(const walk *dims, int first, int end, place_dims *out) noexcept nogil
+cdef void make_divider(int_divider *divider, int64_t size) noexcept nogil
+cdef void write_dims(const walk *dims, int first, int end, indexer_dims *out) noexcept nogil
 cdef void write_steps(const walk *dims, int first, int end, int operand,
                       int64_t *out) noexcept nogil
 cdef int64_t blocks_for(pb_call *call, int64_t items, int64_t each) noexcept nogil
@@ -45,7 +45,7 @@ cdef inline void start_walk(walk *dims, int operands) noexcept nogil:
 
 
 cdef inline int64_t step_of(const pb_array *array, int dim) noexcept nogil:
-    """Return how many elements apart neighbours along ``dim`` are."""
+    """Return the stride of a dim, 0 where it has one element."""
     return 0 if array.shape[dim] == 1 else array.strides[dim]
 
 

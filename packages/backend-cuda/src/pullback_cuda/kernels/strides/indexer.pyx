@@ -1,17 +1,17 @@
-"""Dims of a call as a walk over all elements, merged where they can be, and as kernels see them."""
+"""Dims of a call in row-major order, merged where possible, and as kernels read them."""
 
 from libc.stdint cimport int64_t
 
 from pullback.abi cimport pb_call
 from pullback_cuda.kernels.common.arrays cimport find_divider
-from pullback_cuda.kernels.common.launch cimport processors
+from pullback_cuda.kernels.common.launch cimport sm_count
 
 cdef enum:
-    BLOCKS = 16     # for each multiprocessor, at most: threads go on with other elements
+    BLOCKS = 16     # for each multiprocessor, at most: threads loop over the elements
 
 
 cdef void add_dim(walk *dims, int64_t length, const int64_t *steps) noexcept nogil:
-    """Append a dim inside those that are there; one of length 1 needs no walk."""
+    """Append a dim as the innermost one; length 1 is left out."""
     cdef int k
     if length == 1:
         return
@@ -22,7 +22,7 @@ cdef void add_dim(walk *dims, int64_t length, const int64_t *steps) noexcept nog
 
 
 cdef void merge_dims(walk *dims, int first) noexcept nogil:
-    """Join neighbours from dim ``first`` on that every operand walks as if they were one."""
+    """Merge neighbouring dims from ``first`` on that are one dim for every operand."""
     cdef int d, k, last = first
     cdef bint joined
     for d in range(first + 1, dims.ndim):
@@ -42,14 +42,14 @@ cdef void merge_dims(walk *dims, int first) noexcept nogil:
         dims.ndim = last + 1
 
 
-cdef void make_divider(place_divider *divider, int64_t size) noexcept nogil:
+cdef void make_divider(int_divider *divider, int64_t size) noexcept nogil:
     """Prepare divisions by a size."""
     divider.size = size
     find_divider(size, &divider.multiplier, &divider.shift)
 
 
-cdef void write_dims(const walk *dims, int first, int end, place_dims *out) noexcept nogil:
-    """Describe some of the dims, at most PLACE_DIMS, to a kernel."""
+cdef void write_dims(const walk *dims, int first, int end, indexer_dims *out) noexcept nogil:
+    """Write dims from ``first`` to before ``end``, at most INDEXER_DIMS, for a kernel."""
     cdef int d
     out.total = volume(dims, first, end)
     out.narrow = out.total < <int64_t>NARROW
@@ -61,7 +61,7 @@ cdef void write_dims(const walk *dims, int first, int end, place_dims *out) noex
 
 cdef void write_steps(const walk *dims, int first, int end, int operand,
                       int64_t *out) noexcept nogil:
-    """Describe how an operand moves along these dims."""
+    """Write the strides of an operand along these dims."""
     cdef int d
     out[0] = 0
     for d in range(first, end):
@@ -69,6 +69,6 @@ cdef void write_steps(const walk *dims, int first, int end, int operand,
 
 
 cdef int64_t blocks_for(pb_call *call, int64_t items, int64_t each) noexcept nogil:
-    """Return how many blocks to launch for so many items, of which a block takes some at once."""
-    cdef int64_t most = <int64_t>BLOCKS * processors(call)
+    """Return how many blocks to launch for so many items, ``each`` of them a block in one step."""
+    cdef int64_t most = <int64_t>BLOCKS * sm_count(call)
     return max(<int64_t>1, min(most, (items + each - 1) // each))
