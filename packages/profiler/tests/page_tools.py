@@ -122,7 +122,7 @@ def run_in_browser(path, script):
     command = browser()
     if command is None:
         pytest.skip("no Chromium or Chrome starts here; PULLBACK_TEST_BROWSER can name one")
-    watch = "<script>const errors = []; onerror = (text) => errors.push(text);</script>"
+    error_log = "<script>const errors = []; onerror = (text) => errors.push(text);</script>"
     run = (
         "<script>(() => { let given = null; try { given = (() => {" + script + "})(); }"
         "catch (error) { errors.push(String(error)); }"
@@ -131,7 +131,7 @@ def run_in_browser(path, script):
         "JSON.stringify([given, errors])))); document.body.append(outcome); })();</script>"
     )
     text = path.read_text(encoding="utf-8")
-    text = text.replace("<title>", watch + "<title>", 1).replace("</body>", run + "</body>")
+    text = text.replace("<title>", error_log + "<title>", 1).replace("</body>", run + "</body>")
     tried = path.with_name(f"tried-{path.name}")
     tried.write_text(text, encoding="utf-8")
     found = re.search(r'<pre id="outcome">([\w+/=]*)</pre>', _dom(command, tried.as_uri(), 120))

@@ -101,7 +101,7 @@ def test_one_that_cannot_start_can_start_later():
     assert [e.name for e in second.events()] == ["pullback::zeros"]
 
 
-def test_wrong_schedules_are_told():
+def test_inconsistent_schedules_warn():
     actions = [ProfilerAction.RECORD, ProfilerAction.NONE, ProfilerAction.RECORD_AND_SAVE]
     calls = []
     with profile(schedule=lambda n: actions[n], on_trace_ready=calls.append) as p:

@@ -84,8 +84,8 @@ def pullback_backend(device: str) -> Device | None:
 @hookimpl
 def pullback_register_kernels(table: object, device: str) -> None:
     if device == "timed":
-        for slot in KERNELS:
-            table.add(slot, EVERY_DTYPE, run)
+        for primitive in KERNELS:
+            table.add(primitive, EVERY_DTYPE, run)
 
 
 @pytest.fixture

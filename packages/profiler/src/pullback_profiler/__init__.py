@@ -1,4 +1,4 @@
-"""The profiler of Pullback: what ran, for how long, with which memory.
+"""The profiler of Pullback: events with their times and memory.
 
 ``profile`` records a block of the program and gives its events, sums by name, a table, traces and
 a report; ``record_function`` names parts of it; ``emit_nvtx`` shows ops in NVIDIA's tools.

@@ -1,4 +1,4 @@
-"""What can be recorded: activities of the host and of devices."""
+"""Activities that can be recorded: those of the host and of devices."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def supported_activities() -> set[ProfilerActivity]:
         try:
             if activity.value in known and device_count(activity.value) > 0:
                 usable.add(activity)
-        except (RuntimeError, ImportError):  # the plugin says why when it is asked for a tensor
+        except (RuntimeError, ImportError):  # using the device raises the plugin's error
             continue
     return usable

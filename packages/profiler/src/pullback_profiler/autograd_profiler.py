@@ -1,4 +1,4 @@
-"""``pullback.autograd.profiler.profile``: record what runs in a block and look at it afterwards."""
+"""``pullback.autograd.profiler.profile``: record a block of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _post_processing = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Let a forked process make results, whatever other threads did when it was forked."""
+    """Let a forked process make results, even if another thread held the lock at the fork."""
     global _post_processing
     _post_processing = threading.RLock()
 
@@ -141,7 +141,7 @@ class profile:
             all_threads=self.all_threads,
         )
         self._began = time.time_ns()
-        self._recorder = recorder  # before it starts, so that __del__ ends it whatever happens
+        self._recorder = recorder  # before it starts, so that __del__ ends it in any case
         try:
             recorder.start()
             self._entered = True
@@ -176,7 +176,7 @@ class profile:
             recorder.stop()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has, and a pickle: results instead of records.
+        """Return the state of a copy or a pickle: results instead of records.
 
         Raises: RuntimeError while it records.
         """
@@ -240,7 +240,7 @@ class profile:
 
     @property
     def trace_id(self) -> str:
-        """What identifies this profile in traces: 32 hexadecimal digits, or the callback's text."""
+        """The profile's identifier in traces: 32 hexadecimal digits, or the callback's text."""
         return self._trace_id or ""
 
     @property
@@ -388,7 +388,7 @@ class profile:
         write_memory_timeline(self, path, device)
 
 
-# Kinds of devices that programs for torch name, whether a plugin provides them or not.
+# Device types that programs for torch name, with a plugin or without.
 _KNOWN_DEVICES = ("cuda", "xpu", "mtia", "hpu", "privateuseone")
 
 

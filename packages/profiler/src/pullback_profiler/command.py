@@ -39,8 +39,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program that the command line names under the profiler.
 
-    Raises: whatever the program ends with; SystemExit with code 2, after one line about it, for
-    what can be seen to be wrong before the program runs; with code 1 if a file cannot be written.
+    Raises: the exception that ends the program; SystemExit with code 2, after one line about it,
+    for errors that can be found before the program runs; with code 1 if a file cannot be written.
 
     >>> main(["--limit", "5"])
     Traceback (most recent call last):
@@ -214,7 +214,7 @@ def prepare_module(program: list[str], parser: argparse.ArgumentParser) -> Calla
 
 
 def show_first(ending: BaseException | None) -> None:
-    """Show the program's exception now, above the table, and nothing when Python meets it again."""
+    """Show the program's exception now, above the table, and not again when Python reports it."""
     assert ending is not None
     ending.__traceback__ = of_program(ending.__traceback__)
     sys.excepthook(type(ending), ending, ending.__traceback__)
@@ -270,7 +270,7 @@ def finish(
 
 
 def with_stream(stream: TextIO | None, show: Callable[[TextIO], object]) -> None:
-    """Let ``show`` print, unless the stream is closed or nobody reads it any more."""
+    """Let ``show`` print, unless the stream is closed or its reader is gone."""
     try:
         if stream is None:
             return

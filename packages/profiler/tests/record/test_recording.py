@@ -162,7 +162,7 @@ def test_block_checks_its_arguments():
         record_function(3)
     with pytest.raises(TypeError, match="'args' must be str, not int"):
         record_function("a", 3)
-    with record_function("nobody watches"):
+    with record_function("not recorded"):
         pass
 
 
@@ -214,11 +214,11 @@ def test_shapes():
 
 def test_inputs_are_not_kept_alive():
     x, y = pb.ones(2, 3), pb.ones(2, 3)
-    watch = weakref.ref(x)
+    reference = weakref.ref(x)
     with profile(record_shapes=True) as p:
         pb.cat([x, y])
     del x
-    assert watch() is None
+    assert reference() is None
     assert named(p, "pullback::cat").structured_input_shapes[0] == [[2, 3], [2, 3]]
 
 

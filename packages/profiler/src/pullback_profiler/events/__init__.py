@@ -1,6 +1,6 @@
-"""Events and lists of them: what a profile's results are made of.
+"""Events and lists of events: the results of a profile.
 
-Here are one event, sums and lists of events, how events nest and link, and the forms that a list
-has of itself: its table, lines for flame graphs, a plain trace, pickles. Nothing here records, and
+Events, sums and lists of events, their nesting and links, and the output of a list: its table,
+lines for flame graphs, a plain trace, pickles. Nothing here records, and
 nothing here imports another folder of the profiler or the core.
 """

@@ -7,7 +7,7 @@ from pullback_profiler.events.function_event import CPU, FunctionEvent
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """The sums over ``count`` events of one ``key``, and what their first one says otherwise.
+    """The sums over ``count`` events of one ``key``, and the other attributes of the first one.
 
     Times are in microseconds, memory in bytes, as in a ``FunctionEvent``; ``cpu_time`` and
     ``device_time`` are per call.
@@ -109,7 +109,7 @@ class FunctionEventAvg(FormattedTimesMixin):
         return f"<FunctionEventAvg {' '.join(parts)}>"
 
 
-# What an average has from the first event that was added.
+# Attributes that an average takes from the first event.
 _OF_THE_FIRST = (
     "key",
     "node_id",

@@ -181,7 +181,7 @@ class EventList(list):
         return self.table()
 
     def supported_export_stacks_metrics(self) -> list[str]:
-        """Return what ``export_stacks`` can measure.
+        """Return the metrics of ``export_stacks``.
 
         >>> from pullback_profiler import EventList
         >>> EventList().supported_export_stacks_metrics()[0]

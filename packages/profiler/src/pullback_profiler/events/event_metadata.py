@@ -1,4 +1,4 @@
-"""What the tracer of a device records of a kernel or a copy beside its name and times."""
+"""Metadata of kernels and copies, as the tracer of a device records it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -76,7 +76,7 @@ READERS: dict[Any, Callable[[str], Any]] = {
 
 
 def metadata_from_trace(entries: Mapping[str, Any]) -> EventMetadata | None:
-    """Return what the entries of a trace say that has a field, or None if nothing has.
+    """Return the metadata in the entries of a trace, or None if no entry has a field.
 
     Keys are fields' names or a trace's spelling of them; text is read as the field's type.
     Raises: ValueError for text that is not of that type.

@@ -1,4 +1,4 @@
-"""What events and averages share: times per call, and all times as text."""
+"""The base class of events and averages: times per call, and times as text."""
 
 from __future__ import annotations
 

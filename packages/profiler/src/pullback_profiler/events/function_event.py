@@ -29,7 +29,7 @@ class Kernel(NamedTuple):
 
 
 class FunctionEvent(FormattedTimesMixin):
-    """What was recorded of one event.
+    """One recorded event.
 
     Times are microseconds since the profile started: ``time_range`` from start to end,
     ``cpu_time_total`` and ``device_time_total`` include the children, ``self_cpu_time_total`` and
@@ -190,7 +190,7 @@ class FunctionEvent(FormattedTimesMixin):
 
     @property
     def key(self) -> str:
-        """What events are grouped by: the name."""
+        """The key by which events are grouped: the name."""
         return self.name
 
     @property
@@ -365,7 +365,7 @@ class FunctionEvent(FormattedTimesMixin):
             )
 
 
-# What a representation shows besides times: attributes that differ from the usual value.
+# Attributes that a representation shows besides times where they differ from the default.
 _SHOWN_UNLESS = {
     "overload_name": None,
     "input_shapes": None,

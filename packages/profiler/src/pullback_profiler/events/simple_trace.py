@@ -1,4 +1,4 @@
-"""A list of events as a plain Chrome trace: a JSON array, without what only a profile has."""
+"""A list of events as a plain Chrome trace: a JSON array, without the metadata of a profile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trace_entries(events: Iterable[FunctionEvent], device: str) -> Iterator[dict
 
 
 def trace_text(events: Iterable[FunctionEvent], device: str) -> Iterator[str]:
-    """Yield the pieces of a JSON array of ``trace_entries``, so that a file need not be held.
+    """Yield the parts of a JSON array of ``trace_entries``, so that a file need not be held.
 
     >>> "".join(trace_text([], "cuda"))
     '[]'

@@ -27,7 +27,7 @@ class SortKeyError(AttributeError, ValueError):
 
 
 class Column(NamedTuple):
-    """One column: its header, its width, and what it shows of an event."""
+    """One column: its header, its width, and its text of an event."""
 
     header: str
     width: int
@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What a table shows: columns, the events with a row each, and the lines below the rows."""
+    """The layout of a table: columns, the events with a row each, and the lines below the rows."""
 
     columns: list[Column]
     rows: list[Any]
@@ -98,7 +98,7 @@ def layout(
     top_level_events_only: bool = False,
     time_unit: str | None = None,
 ) -> Layout:
-    """Return what a table of events shows; the options are those of ``EventList.table``.
+    """Return the layout of a table of events; the options are those of ``EventList.table``.
 
     >>> from pullback_profiler import FunctionEvent
     >>> [column.header for column in layout([FunctionEvent(0, "mul", 1, 0, 1500)]).columns][:3]

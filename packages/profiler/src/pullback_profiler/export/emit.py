@@ -30,7 +30,7 @@ def _nobody() -> None:
 
 
 def _forget() -> None:
-    """Let a forked process enter, whatever other threads did when it was forked."""
+    """Let a forked process enter, even if another thread held the tool at the fork."""
     global _taking
     _taking = threading.Lock()
     _inside.clear()
@@ -66,7 +66,7 @@ class _OpenRanges(threading.local):
 
 
 class _Emit:
-    """What both context managers share; each has a range backend of its own."""
+    """The base class of both context managers; each has its own range backend."""
 
     _tool: ClassVar[str]
     _default_backend: ClassVar[type]
@@ -142,7 +142,7 @@ class emit_nvtx(_Emit):
     NVIDIA's tools show them beside the kernels that they launch; ``range_text`` says how a range
     is named. With ``record_shapes`` the name holds the sizes of the arguments. ``sink`` receives
     the ranges instead of NVTX: an object with ``push(text)`` and ``pop()``, which are called on the
-    thread that runs the op and nest properly. All devices are waited for on entering and leaving.
+    thread that runs the op and nest properly. Entering and leaving wait for all devices.
     Ranges cost nothing where no tool is attached, and about 3 us each where one is.
     ``enabled=False`` does nothing. Not reentrant: an object is entered once, and one at a time.
 

@@ -19,7 +19,7 @@ def range_text(
     ``sequence`` is the number that the thread's following node gets; a node's own range gives the
     number that the node was made with, as ``stashed``. So a range with ``stashed seq = 6`` is the
     backward of the ranges with ``seq = 6`` on the forward's thread. A negative number is left out,
-    and so is whatever is None or empty. ``sizes`` has one list for each argument, empty
+    and so is everything that is None or empty. ``sizes`` has one list for each argument, empty
     unless it is a tensor. ``input_op_ids`` has the range that made each input, and as which output.
 
     >>> range_text("pullback::mm", 6, sizes=[[8, 16], [16, 4]])

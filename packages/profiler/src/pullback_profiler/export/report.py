@@ -17,7 +17,7 @@ from pullback_profiler.export.timeline import for_page, memory_series
 from pullback_profiler.record.recording import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME, Profile
 
 SCRIPTS = ("format", "memory", "flame", "frames", "averages", "detail", "report")
-# Most that a page draws; beyond it the longest are drawn, and the page says so.
+# The limit of what a page draws; beyond it, it draws the longest and says so.
 MAX_CALLS = 50_000
 MAX_PATHS = 20_000
 MAX_DETAILS = 20  # shapes and stacks that are listed of one name
@@ -33,7 +33,7 @@ def write_report(profiled: Profile, path: str | os.PathLike[str], title: str | N
 
 
 def report_data(profiled: Profile, title: str) -> dict[str, Any]:
-    """Return what a report holds, as its scripts read it.
+    """Return the data of a report for its scripts.
 
     Times are in microseconds since the profile started, memory in bytes.
 
@@ -72,7 +72,7 @@ def report_data(profiled: Profile, title: str) -> dict[str, Any]:
 
 
 def kind_of(event: FunctionEvent) -> str:
-    """Return what sort of thing an event is, which chooses its colour.
+    """Return the kind of an event, which chooses its colour.
 
     >>> kind_of(FunctionEvent(0, "MulBackward0", 1, 0, 1, scope=1))
     'node'
@@ -176,7 +176,7 @@ class _Report:
         self.rows: list[_Row] = []
         self.thread_names = thread_names
         self.lanes = _Numbers()
-        for thread in sorted(thread_names):  # in this order, whichever did something first
+        for thread in sorted(thread_names):  # in the order of their first event
             self.lanes[self.thread_label(thread)]
         self.lines = _Numbers()
         self.shapes = _Numbers()
@@ -208,7 +208,7 @@ class _Report:
             self.rows[inner].callers[outer] += 1
 
     def pair(self, maker: FunctionEvent, run: FunctionEvent) -> None:
-        """Let a forward op and the run of its node know each other; the op keeps the first."""
+        """Link a forward op and the run of its node to each other; the op keeps the first."""
         forward, backward = self.row_of[id(maker)], self.row_of[id(run)]
         self.rows[forward].partners[backward] += 1
         self.rows[backward].partners[forward] += 1

@@ -61,7 +61,7 @@ def _drop_ended(around: list[FunctionEvent], time: float) -> None:
 
 
 def memory_series(profiled: Profile) -> list[Series]:
-    """Return what a finished profile knows of each device's memory, the highest peak first.
+    """Return the memory series of each device of a finished profile, the highest peak first.
 
     Raises: RuntimeError before the block has ended.
 
@@ -113,7 +113,7 @@ def for_page(series: Series) -> dict[str, Any]:
 
 
 def extremes(values: Sequence[int], limit: int) -> Iterator[int]:
-    """Yield the indices of all values, or of the least, the most and the last of each piece.
+    """Yield the indices of all values, or of the least, the most and the last of each chunk.
 
     >>> list(extremes([5, 1, 9, 2, 7, 7, 0], limit=3))
     [2, 6]
@@ -123,9 +123,9 @@ def extremes(values: Sequence[int], limit: int) -> Iterator[int]:
         return
     size = -(-len(values) // (limit // 3))
     for first in range(0, len(values), size):
-        piece = range(first, min(first + size, len(values)))
+        chunk = range(first, min(first + size, len(values)))
         yield from sorted(
-            {min(piece, key=values.__getitem__), max(piece, key=values.__getitem__), piece[-1]}
+            {min(chunk, key=values.__getitem__), max(chunk, key=values.__getitem__), chunk[-1]}
         )
 
 

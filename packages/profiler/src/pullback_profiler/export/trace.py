@@ -32,10 +32,10 @@ Entry = dict[str, Any]
 
 
 def trace_parts(profiled: Profile, metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Return the text of the trace, piece by piece.
+    """Return the text of the trace in parts.
 
     Times are in microseconds since ``baseTimeNanoseconds``, with three decimals. Raises, before
-    there is a piece: TypeError or ValueError for metadata that JSON cannot hold, ValueError for a
+    the first part: TypeError or ValueError for metadata that JSON cannot hold, ValueError for a
     key that traces have anyway.
     """
     results, recording = profiled._results(), profiled._recording
@@ -82,7 +82,7 @@ def _json(value: Any) -> str:
 
 
 def _entries(results: Results, recording: Recording | None) -> Iterator[Entry]:
-    """Yield everything: names of lanes, what happened by time, and the whole span."""
+    """Yield everything: names of lanes, events by time, and the whole span."""
     events = results.events
     started, stopped = (recording.started, recording.stopped) if recording else (0, 0)
     threads = recording.threads if recording else []
@@ -201,7 +201,7 @@ def _arguments(event: FunctionEvent, number: int) -> Entry:
 
 
 def _memory(allocations: Iterable[Allocation], lanes: Lanes, started: int) -> Iterator[Entry]:
-    """Yield changes of memory with what all of them have come to on that device."""
+    """Yield changes of memory with the total on that device."""
     totals: dict[tuple[str, int], int] = {}
     for change in allocations:
         where = (change.device_type, change.device_index)

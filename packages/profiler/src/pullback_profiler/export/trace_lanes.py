@@ -13,7 +13,7 @@ RESOLUTION = 1.0  # microseconds by which the clock of a device is wrong
 
 
 class Lane(NamedTuple):
-    """What Chrome traces call a thread of a process."""
+    """A lane of a Chrome trace: a thread of a process."""
 
     pid: int
     tid: int

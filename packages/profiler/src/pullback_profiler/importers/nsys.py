@@ -1,4 +1,4 @@
-"""Reading what Nsight Systems recorded of a program that ran inside ``emit_nvtx``."""
+"""Importer of Nsight Systems recordings of a program that ran inside ``emit_nvtx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what nvprof recorded of a program that ran inside ``emit_nvtx``."""
+"""Importer of nvprof recordings of a program that ran inside ``emit_nvtx``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Launch(NamedTuple):
 
 
 def load_nvprof(path: str | os.PathLike[str]) -> EventList:
-    """Return what ``parse_nvprof_trace`` reads as an event list with parents and children.
+    """Return the events of ``parse_nvprof_trace`` as an event list with parents and children.
 
     Raises: as ``parse_nvprof_trace``.
 

@@ -1,4 +1,4 @@
-"""Reading the SQLite files that tracing tools write, with every value checked."""
+"""SQLite files of tracing tools, with every value checked."""
 
 from __future__ import annotations
 

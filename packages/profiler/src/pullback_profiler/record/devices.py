@@ -6,7 +6,7 @@ from pullback.backend import device_count, plugin_manager, synchronize
 
 
 def synchronize_devices(kind: str | None = None) -> None:
-    """Wait until every device of a kind has done the work given to it.
+    """Wait until every device of a kind has finished its work.
 
     Without a kind: those of each backend that is loaded.
     Raises: RuntimeError when a device reports a failure of earlier work.

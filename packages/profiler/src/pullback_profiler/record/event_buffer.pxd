@@ -135,7 +135,7 @@ cdef enum:
 
 cdef inline int64_t write_details(buffer_t *buffer, const pb_event *event, bint shapes,
                                   bint stacks) except -2:
-    """Append what is known of an event; returns where it begins.
+    """Append the details of an event; return the index of the first word.
 
     Frames are taken before the first word is written: making them may run the collector, and so
     Python code that is recorded as well. After that no Python code runs.

@@ -91,7 +91,7 @@ def _convolution(shapes: Sequence[Any], values: Sequence[Any]) -> int:
 
 
 def _transposed(shapes: Sequence[Any], values: Sequence[Any]) -> int:
-    """``conv_transpose1d`` to 3d: each element of the input meets the weights of its channel."""
+    """``conv_transpose1d`` to 3d: each input element times the weights of its channel."""
     images, weight = shapes[0], shapes[1]
     return 2 * math.prod(images) * math.prod(weight[1:])
 

@@ -72,7 +72,7 @@ def post_process(recording: Recording, options: Options) -> Results:
 
 
 class _Running:
-    """An event that has begun, while the records of its thread are gone through.
+    """An event that has begun, while the records of its thread are processed.
 
     ``host_bytes`` and ``device_bytes`` are changes of memory that are not yet added to it and to
     the event around it.

@@ -53,7 +53,7 @@ def attach(begin, end, bint record_shapes=False, threads="all"):
 
     ``begin(kind, name, sequence, forward_thread, sizes)`` gets a ``pb_event_kind``, and the sizes
     of the inputs as a list if ``record_shapes``, else None; ``end()`` nothing. Both run on the
-    thread of the event, properly nested there, whatever it raises. What they raise goes to
+    thread of the event, properly nested there, even if it raises. What they raise goes to
     ``sys.unraisablehook``, but KeyboardInterrupt and SystemExit are raised in the main thread as
     soon as it runs Python code again. What they do themselves is not observed. ``threads``
     is "all" or "current".
