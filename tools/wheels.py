@@ -5,23 +5,28 @@
     python tools/wheels.py --install core cpu  # build, then install into that Python's environment
     python tools/wheels.py --install core --with scikit-learn
 
-Needs nothing but pip. The core comes first: the compiled backends are built against its headers,
-which pip's isolated builds find as a wheel in ``dist/`` (PIP_FIND_LINKS). A digest of the sources
-is kept beside the wheels, so a second call with nothing changed builds nothing; several at once
-wait for each other.
+Needs nothing but pip. What is out of date is built side by side, against the headers of the source
+tree, with the build tools of one folder beside the wheels; an interrupted or repeated build
+compiles what is left. A digest of the sources is kept too, so a second call with nothing changed
+builds nothing; several calls at once wait for each other.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import concurrent.futures
 import contextlib
 import hashlib
 import importlib.metadata
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +45,11 @@ class Package(NamedTuple):
     headers: tuple[str, ...] = ()  # sources of other packages that its build reads
 
 
-CONTRACT = ("packages/core/src/pullback/include", "packages/core/pyproject.toml")
+CONTRACT = (
+    "packages/core/src/pullback/include",
+    "packages/core/src/pullback/backend/translate.py",
+    "packages/core/pyproject.toml",
+)
 PACKAGES = {
     "core": Package("pullback", "packages/core", True),
     "cpu": Package("pullback-cpu", "packages/backend-cpu", True, CONTRACT),
@@ -106,6 +115,11 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def stamp_of(package: Package, dist: Path) -> Path:
+    """Return the file that tells what the package's wheel was made from."""
+    return dist / ".stamps" / f"{package.distribution}-{build_tag(package)}.json"
+
+
 def read_stamp(stamp: Path) -> dict[str, str]:
     """Return what was built last, or nothing if that is unknown."""
     try:
@@ -114,23 +128,152 @@ def read_stamp(stamp: Path) -> dict[str, str]:
         return {}
 
 
-def build_wheel(package: Package, dist: Path) -> Path:
-    """Return the package's wheel, building it first if its sources changed."""
-    stamp = dist / ".stamps" / f"{package.distribution}-{build_tag(package)}.json"
-    built, digest = read_stamp(stamp), source_digest(package)
-    if built.get("digest") == digest and (dist / built["wheel"]).is_file():
-        return dist / built["wheel"]
-    start = time.perf_counter()
-    target = dist / ".stamps" / f"new-{os.getpid()}"
-    run_pip(["wheel", "--quiet", "--no-deps", "-w", str(target), str(ROOT / package.folder)], dist)
+def built_wheel(package: Package, dist: Path) -> Path | None:
+    """Return the package's wheel, or None if there is none of these sources."""
+    built = read_stamp(stamp_of(package, dist))
+    if built.get("digest") != source_digest(package) or not (dist / built["wheel"]).is_file():
+        return None
+    return dist / built["wheel"]
+
+
+class BuildError(Exception):
+    """A build failed; the message is its output."""
+
+
+STEP = re.compile(r"\[(\d+)/(\d+)\] (?:Compiling|Linking|Generating) (.+)$")
+
+
+def step_name(text: str) -> str:
+    """Return what a step of ninja makes: ``C object a/scan_avx2.cpython-311.so.p/scan.c.o``."""
+    parts = text.removesuffix(" with a custom command").rpartition(" ")[2].split("/")
+    name = next((part for part in parts if part.endswith(".p")), parts[-1])
+    return re.split(r"\.(?:cpython|cp3|abi3|so|pyd|c\b)", name)[0]
+
+
+class Progress:
+    """How far the builds are: one line, written over, in a terminal; else a line now and then.
+
+    The threads of several builds report here.
+    """
+
+    def __init__(self, interval: float = 5.0) -> None:
+        self.interval = interval
+        self.counts: dict[str, tuple[int, int]] = {}
+        self.lock = threading.Lock()
+        self.shown = time.monotonic()
+        self.live = sys.stdout.isatty()
+
+    def report(self, name: str, line: str) -> None:
+        """Take in a line of a build's output."""
+        step = STEP.match(line)
+        if step is None:
+            return
+        with self.lock:
+            self.counts[name] = int(step[1]), int(step[2])
+            now = time.monotonic()
+            if self.live or now - self.shown >= self.interval:
+                done, every = (sum(column) for column in zip(*self.counts.values()))
+                self.show(f"[{done}/{every}] {name} {step_name(step[3])}")
+                self.shown = now
+
+    def show(self, text: str, end: bool = False) -> None:
+        """Write a line, which the next one replaces in a terminal unless it is ``end``."""
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            text = f"\r{text[:width]:<{width}}" if not end else f"\r{'':<{width}}\r{text}"
+        print(text, end="" if self.live and not end else "\n", flush=True)
+
+
+def build_requirements() -> list[str]:
+    """Return what the builds of all packages need, but for our own core."""
+    found = {"build"}
+    for package in PACKAGES.values():
+        text = (ROOT / package.folder / "pyproject.toml").read_text(encoding="utf-8")
+        listed = re.search(r"^requires = (\[.*?\])", text, re.MULTILINE | re.DOTALL)
+        found |= set(ast.literal_eval(listed[1])) if listed else set()
+    return sorted(name for name in found if not name.startswith("pullback"))
+
+
+def build_environment(folder: Path, dist: Path) -> dict[str, str]:
+    """Return this process's environment with the build tools, which are installed if need be."""
+    stamp, wanted = folder / "requirements.txt", "\n".join(build_requirements())
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        print("installing the build tools", flush=True)
+        run_pip(["install", "--quiet", "--target", str(folder), *wanted.split("\n")], dist)
+        stamp.write_text(wanted)
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    tools = os.pathsep.join([str(folder / "bin"), str(folder / "Scripts"), os.environ["PATH"]])
+    return {**os.environ, "PYTHONPATH": path, "PATH": tools}
+
+
+def run_build(
+    package: Package, target: Path, work: Path, environment: dict[str, str], progress: Progress
+) -> None:
+    """Build a wheel into ``target``, compiling in ``work``; raise BuildError with the output."""
+    settings = [f"-Cbuild-dir={work}", f"-Ccompile-args=-j{os.cpu_count() or 1}"]
+    if package.headers:
+        settings.append(f"-Csetup-args=-Dpullback_include={ROOT / CONTRACT[0]}")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", *settings]
+    command += ["--skip-dependency-check", "--outdir", str(target), str(ROOT / package.folder)]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        output = []
+        for line in process.stdout or ():
+            output.append(line)
+            progress.report(package.distribution.replace("-", "_"), line)
+    if process.returncode:
+        raise BuildError("".join(output))
+
+
+def build_wheel(
+    package: Package, dist: Path, environment: dict[str, str], progress: Progress
+) -> None:
+    """Build a package's wheel into ``dist``, and note what it was made from."""
+    digest, start = source_digest(package), time.perf_counter()
+    name = f"{package.distribution}-{build_tag(package)}"
+    target, work = dist / ".build" / f"new-{os.getpid()}-{name}", dist / ".build" / name
+    present = work.exists()
+    try:
+        run_build(package, target, work, environment, progress)
+    except BuildError as error:
+        if not present or any(map(STEP.match, str(error).splitlines())):
+            raise
+        shutil.rmtree(work)  # what an older configuration left cannot be configured again
+        run_build(package, target, work, environment, progress)
     (wheel,) = target.glob("*.whl")
     final = dist / wheel.name
     wheel.replace(final)
     target.rmdir()
-    stamp.write_text(json.dumps({"digest": digest, "wheel": final.name}))
-    seconds = time.perf_counter() - start
-    print(f"built {final.name} ({final.stat().st_size / 1e6:.2f} MB, {seconds:.0f} s)", flush=True)
-    return final
+    stamp_of(package, dist).write_text(json.dumps({"digest": digest, "wheel": final.name}))
+    seconds, size = time.perf_counter() - start, final.stat().st_size / 1e6
+    progress.show(f"built {final.name} ({size:.2f} MB, {seconds:.0f} s)", end=True)
+
+
+def build_wheels(packages: list[Package], dist: Path) -> list[Path]:
+    """Return the packages' wheels, building first, side by side, what is out of date."""
+    old = [package for package in packages if built_wheel(package, dist) is None]
+    if old:
+        environment = build_environment(
+            dist / ".build" / f"tools-{sys.implementation.cache_tag}", dist
+        )
+        progress = Progress()
+        with concurrent.futures.ThreadPoolExecutor(len(old)) as pool:
+            builds = [pool.submit(build_wheel, one, dist, environment, progress) for one in old]
+        for package, build in zip(old, builds):
+            error = build.exception()
+            if error is not None:
+                progress.show(f"{package.distribution} was not built:", end=True)
+                sys.exit(str(error) if isinstance(error, BuildError) else repr(error))
+    return [dist / read_stamp(stamp_of(package, dist))["wheel"] for package in packages]
 
 
 def install(wheels: list[Path], others: list[str], dist: Path) -> None:
@@ -160,11 +303,12 @@ def main() -> None:
     names = [name for name in PACKAGES if name in options.packages or not options.packages]
     dist = options.dist.resolve()
     (dist / ".stamps").mkdir(parents=True, exist_ok=True)
+    needed = {*names, *("core" for name in names if PACKAGES[name].headers)}
     with locked(dist / ".stamps" / "lock"):
-        if any(PACKAGES[name].headers for name in names):
-            build_wheel(PACKAGES["core"], dist)
-        wheels = [build_wheel(PACKAGES[name], dist) for name in names]
+        built = build_wheels([PACKAGES[name] for name in PACKAGES if name in needed], dist)
     if options.install:
+        chosen = [PACKAGES[name].distribution.replace("-", "_") for name in names]
+        wheels = [wheel for wheel in built if wheel.name.partition("-")[0] in chosen]
         install(wheels, options.others, dist)
 
 
