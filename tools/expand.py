@@ -42,7 +42,7 @@ def expand_cpu(name: str) -> str:
     """Return the Cython source that a template is rendered to."""
     from render import render_module
 
-    return render_module(CPU / f"{name}.pyx.in")
+    return render_module(CPU / f"{name}.pyx.in", [])
 
 
 def expand_cuda(name: str) -> str:

@@ -1,7 +1,7 @@
-"""List the modules of this package for meson: ``python modules.py src/pullback_cpu``.
+"""List the files of this package for meson: ``python modules.py src/pullback_cpu``.
 
-Each line has a folder, a module's name, the ending of its file and the marks of a compiled one,
-which stand in its first line, ``# build: isa, fma``:
+Each line has a folder and its files, ``pullback_cpu/gemm: __init__.py blas.pyx amx.pyx,isa,fma``,
+a compiled one with the marks in its first line, ``# build: isa, fma``:
 
 - ``isa``: compiled for each instruction set, as NAME_baseline, NAME_avx2, NAME_avx512.
 - ``fma``: products may be fused with the sums they go into, which is faster and more accurate. Not
@@ -29,15 +29,20 @@ def marks_of(source: Path) -> list[str]:
 
 
 def main(folder: str) -> None:
-    """Print a line for each module, and one for the typing marker."""
+    """Print a line for each folder with modules or the typing marker."""
     root = Path(folder)
+    listed: dict[str, list[str]] = {}
     for source in sorted(root.rglob("*.*")):
-        name, _, ending = source.name.partition(".")
-        folder = source.parent.relative_to(root.parent).as_posix()
+        _, _, ending = source.name.partition(".")
         if ending in ("pyx", "pyx.in"):
-            print(folder, name, ending, ",".join(marks_of(source)) or "once")
+            item = ",".join([source.name, *marks_of(source)])
         elif ending in ("py", "typed"):
-            print(folder, name, ending, "none")
+            item = source.name
+        else:
+            continue
+        listed.setdefault(source.parent.relative_to(root.parent).as_posix(), []).append(item)
+    for name, items in listed.items():
+        print(f"{name}: {' '.join(items)}")
 
 
 if __name__ == "__main__":
