@@ -44,7 +44,7 @@ def variables_read(text):
 def tables(root):
     """Return the first column of the page's two tables."""
     text = (root / PAGE).read_text()
-    parts = text.split("## What the tests read")
+    parts = text.split("## Variables of the tests")
     return [re.findall(r"^\| `(\w+)` \|", part, re.M) for part in parts]
 
 

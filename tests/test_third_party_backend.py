@@ -17,9 +17,9 @@ def run(run_lines, site):
     return lambda code: run_lines(site, SETUP + code, PULLBACK_FALLBACK="error")
 
 
-def test_it_has_at_most_300_lines(root):
+def test_it_stays_small(root):
     files = (root / "examples/third_party_backend/src").rglob("*.py")
-    assert sum(path.read_text().count("\n") for path in files) <= 300
+    assert sum(path.read_text().count("\n") for path in files) <= 350
 
 
 def test_every_required_kernel_is_there_and_no_other(run):
