@@ -307,8 +307,7 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     if isinstance(result, tuple):       # several results keep their strides
         parts = [cast_tensor(<Tensor>part, narrow)
                  if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
-        fields = getattr(op.entry.forward, "fields", None)
-        return tuple(parts) if fields is None else fields(*parts)
+        return tuple(parts) if op.entry.results is None else op.entry.results(*parts)
     if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
         result = cast_tensor(<Tensor>result, narrow)
     if target != NULL:

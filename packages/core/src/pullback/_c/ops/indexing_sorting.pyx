@@ -403,7 +403,7 @@ cdef object forward_sort(Op op, PyObject **args, PyObject *target):
     if not is_plain_sort(args, target):
         return forward_python(op, args, target)
     dim = dim_of(<object>args[1], self.layout.ndim)
-    return tuple.__new__(op.python.fields, sorted_lines(
+    return tuple.__new__(op.entry.results, sorted_lines(
         self, dim, layout_shape(self.layout)[dim], <object>args[2]))
 
 
@@ -436,7 +436,7 @@ cdef object forward_topk(Op op, PyObject **args, PyObject *target):
     dim = dim_of(<object>args[2], self.layout.ndim)
     if count < 0 or count > layout_shape(self.layout)[dim]:
         return forward_python(op, args, target)
-    return tuple.__new__(op.python.fields, sorted_lines(self, dim, count, <object>args[3]))
+    return tuple.__new__(op.entry.results, sorted_lines(self, dim, count, <object>args[3]))
 
 
 forward_register("argsort", forward_argsort)

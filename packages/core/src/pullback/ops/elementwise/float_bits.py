@@ -1,12 +1,10 @@
 """Elementwise ops that read or change the bits of floating-point numbers."""
 
-from collections import namedtuple
-
 from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.elementwise_util import is_tensor, promoted
 from pullback.ops.table.kinks import AS_IF_FLAT, JUMP, TORCH_NAN, kink
 from pullback.ops.table.samples import KINKS, SPECIAL, binary, case, fixed, unary
-from pullback.ops.table.schema import FLOAT64, FLOATING, REAL, op, ops
+from pullback.ops.table.schema import FLOAT64, FLOATING, REAL, op, ops, result_type
 
 # The integer of the same size, and the bits of the fraction and of the exponent: IEEE 754, table
 # 3.5; bfloat16 has the upper half of float32's.
@@ -131,7 +129,7 @@ op(
 
 # -- frexp -----------------------------------------------------------------------------------------
 
-_Parts = namedtuple("frexp", ("mantissa", "exponent"))
+_Parts = result_type("frexp", "mantissa", "exponent")
 
 
 def _frexp(self):

@@ -2,13 +2,12 @@
 
 import itertools
 import warnings
-from collections import namedtuple
 
 from pullback.ops.rules.dtypes import check_inexact, type_name
 from pullback.ops.rules.shapes import broadcast_shape
 from pullback.ops.table.primitives_api import new_empty, run_primitive, whole_batch
 from pullback.ops.table.samples import T, case, fixed, references_of
-from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops
+from pullback.ops.table.schema import COMPLEX, FLOATING, HALF, NUMBERS, op, ops, result_type
 
 references = references_of("linalg")
 
@@ -122,8 +121,8 @@ def _identity(like):
     return out
 
 
-_InvEx = namedtuple("linalg_inv_ex", ("inverse", "info"))
-_SolveEx = namedtuple("linalg_solve_ex", ("result", "info"))
+_InvEx = result_type("linalg_inv_ex", "inverse", "info")
+_SolveEx = result_type("linalg_solve_ex", "result", "info")
 
 
 def _inverse_forward(self):

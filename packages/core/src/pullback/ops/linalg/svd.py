@@ -1,7 +1,6 @@
 """Singular value decompositions, and norms of matrices made of singular values."""
 
 import math
-from collections import namedtuple
 
 from pullback.ops.linalg.inverse import _adjoint, _fail_singular, _identity
 from pullback.ops.nn.losses.util import all_hold
@@ -10,13 +9,13 @@ from pullback.ops.rules.dtypes import cast_to, check_inexact, type_name, unsuppo
 from pullback.ops.table.kinks import TORCH_NAN, kink
 from pullback.ops.table.primitives_api import new_empty, run_primitive
 from pullback.ops.table.samples import KINKS, Dtype, T, case, fixed, references_of
-from pullback.ops.table.schema import COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops
+from pullback.ops.table.schema import COMPLEX, FLOAT_COMPLEX, FLOATING, HALF, op, ops, result_type
 
 references = references_of("linalg")
 
 _DECOMPOSED = (FLOATING & ~HALF) | COMPLEX
-_SVD = namedtuple("linalg_svd", ("U", "S", "Vh"))
-_OLD_SVD = namedtuple("svd", ("U", "S", "V"))
+_SVD = result_type("linalg_svd", "U", "S", "Vh")
+_OLD_SVD = result_type("svd", "U", "S", "V")
 
 
 # -- the primitive ---------------------------------------------------------------------------------

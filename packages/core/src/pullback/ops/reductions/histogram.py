@@ -1,7 +1,6 @@
 """Histograms, counts, and searchsorted."""
 
 import math
-from collections import namedtuple
 
 from pullback.ops.rules.arguments import as_int, check_number
 from pullback.ops.rules.dtypes import (
@@ -17,11 +16,11 @@ from pullback.ops.rules.operands import is_meta
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import COUNTED, T, at, case, constant, fixed, references_of
-from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops
+from pullback.ops.table.schema import FLOATING, HALF, INTEGRAL, op, ops, result_type
 
 references = references_of("reductions")
 
-_Histogram = namedtuple("histogram", ("hist", "bin_edges"))
+_Histogram = result_type("histogram", "hist", "bin_edges")
 
 SINGLE_DOUBLE = FLOATING & ~HALF
 

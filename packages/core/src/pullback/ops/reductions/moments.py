@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections import namedtuple
 
 from pullback.ops.decompositions import reductions
 from pullback.ops.reductions.quantile import SINGLE_DOUBLE
@@ -27,6 +26,7 @@ from pullback.ops.table.schema import (
     INTEGRAL,
     op,
     ops,
+    result_type,
 )
 
 references = references_of("reductions")
@@ -55,7 +55,7 @@ def _deviation(name, self, dim, unbiased, correction):
     return dim, correction
 
 
-_Moments = namedtuple("moments", ("mean", "squares"))
+_Moments = result_type("moments", "mean", "squares")
 
 
 def _both_moments(self, dims):
@@ -64,9 +64,6 @@ def _both_moments(self, dims):
     if found.mean.numel():
         run_primitive("moments", tuple(found), (self,))
     return found
-
-
-_both_moments.fields = _Moments  # what a decomposition's results become
 
 
 def _moments_vjp(gs, self, out0, dims):
@@ -81,6 +78,7 @@ def _moments_vjp(gs, self, out0, dims):
 op(
     "moments(self: Tensor, dims: int[]) -> any",
     forward=_both_moments,
+    results=_Moments,
     kernel="moments",
     vjp={"self": _moments_vjp},
     method=False,

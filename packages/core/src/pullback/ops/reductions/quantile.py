@@ -1,7 +1,6 @@
 """Medians, modes and quantiles."""
 
 import math
-from collections import namedtuple
 
 from pullback.ops.reductions.choose import choose_along, restore_chosen, share_evenly
 from pullback.ops.rules.arguments import check_number
@@ -24,6 +23,7 @@ from pullback.ops.table.schema import (
     REAL,
     op,
     ops,
+    result_type,
 )
 
 references = references_of("reductions")
@@ -86,7 +86,7 @@ _ALL_AND_ALONG = [
 _NAN_ROWS = case(fixed((1, math.nan, 3, 5, 4, 6, 8, 7), shape=(2, 4)), 1, only=FLOATING, skip=KINKS)
 
 for _name, _ignores in (("median", False), ("nanmedian", True)):
-    _fields = namedtuple(_name, ("values", "indices"))
+    _fields = result_type(_name, "values", "indices")
     op(
         f"{_name}_all(self: Tensor) -> Tensor",
         forward=_median_all(_name, _ignores),
@@ -163,7 +163,7 @@ def _most_frequent(rows):
 op(
     "mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> any",
     out=True,
-    forward=choose_along("mode", "biuf", _most_frequent, namedtuple("mode", ("values", "indices"))),
+    forward=choose_along("mode", "biuf", _most_frequent, result_type("mode", "values", "indices")),
     vjp={
         "self": lambda g, self_like, dim, keepdim, out1: restore_chosen(
             g, out1, self_like, dim, keepdim

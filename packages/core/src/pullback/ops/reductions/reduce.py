@@ -1,7 +1,6 @@
 """Reductions over all dims or some."""
 
 import math
-from collections import namedtuple
 
 from pullback.ops.decompositions import reductions
 from pullback.ops.decompositions.reductions import logsumexp
@@ -30,6 +29,7 @@ from pullback.ops.table.schema import (
     REAL,
     op,
     ops,
+    result_type,
 )
 
 references = references_of("reductions")
@@ -221,7 +221,7 @@ op(
     samples=[*reduction((None, 0, -1, (0, 1))), case(fixed((0, 1, 1, 1), shape=(2, 2)), 1)],
 )
 
-_named = {name: namedtuple(name, ("values", "indices")) for name in ("max", "min")}
+_named = {name: result_type(name, "values", "indices") for name in ("max", "min")}
 
 
 def _extreme_of_all(name):
@@ -313,20 +313,19 @@ for _name, _what, _tied in (
         ref=references.extreme.of("a" + _name, "arg" + _name, _name + "imum"),
     )
 
-_Bounds = namedtuple("aminmax", ("min", "max"))
+_Bounds = result_type("aminmax", "min", "max")
 
 
 def _aminmax(self, dim, keepdim):
-    dims = () if dim is None else (wrap_dim(dim, self.ndim, "aminmax"),)
+    dims: tuple[int, ...] = () if dim is None else (wrap_dim(dim, self.ndim, "aminmax"),)
     check_dtype("aminmax", self, "biuf")
-    if dim is None:
-        if not self.numel():
-            raise RuntimeError(
-                "aminmax(): cannot compute aminmax over an empty dimension as the "
-                "operation has no identity."
-            )
-    else:
+    if dim is not None:
         check_nonempty_dim("aminmax", self, dims[0])
+    elif not self.numel():
+        raise RuntimeError(
+            "aminmax(): cannot compute aminmax over an empty dimension as the "
+            "operation has no identity."
+        )
     return _Bounds(ops.amin(self, dims, keepdim), ops.amax(self, dims, keepdim))
 
 

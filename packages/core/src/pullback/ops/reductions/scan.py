@@ -1,7 +1,6 @@
 """Cumulative results along a dim, differences and integrals."""
 
 import math
-from collections import namedtuple
 
 from pullback.ops.decompositions.reductions import logcumsumexp
 from pullback.ops.rules.arguments import as_int
@@ -21,6 +20,7 @@ from pullback.ops.table.schema import (
     REAL,
     op,
     ops,
+    result_type,
 )
 
 references = references_of("reductions")
@@ -144,15 +144,16 @@ def _running_extreme(name, fields):
         run_primitive(name, (values, indices), (self,), dim)
         return fields(values, indices)
 
-    forward.fields = fields  # what a decomposition's results become
     return forward
 
 
 for _name, _what in (("cummax", "largest"), ("cummin", "smallest")):
+    _fields = result_type(_name, "values", "indices")
     op(
         f"{_name}(self: Tensor, dim: int) -> any",
         kernel=_name,
-        forward=_running_extreme(_name, namedtuple(_name, ("values", "indices"))),
+        forward=_running_extreme(_name, _fields),
+        results=_fields,
         vjp={
             "self": lambda g, self_like, dim, out1: ops.scatter_add(
                 ops._zeros_like(self_like), dim, out1, g

@@ -1,7 +1,5 @@
 """Sorting, topk, kthvalue, unique elements."""
 
-from collections import namedtuple
-
 from pullback.ops.reductions.choose import choose_along, restore_chosen
 from pullback.ops.reductions.histogram import find_positions
 from pullback.ops.rules.arguments import as_int
@@ -11,12 +9,13 @@ from pullback.ops.rules.elementwise_util import UNDERIVED, no_derivative
 from pullback.ops.table.kinks import kink
 from pullback.ops.table.primitives_api import compiled
 from pullback.ops.table.samples import COUNTED, KINKS, SPECIAL, T, case, fixed, references_of
-from pullback.ops.table.schema import FLOATING, INTEGRAL, REAL, op, ops
+from pullback.ops.table.schema import FLOATING, INTEGRAL, REAL, op, ops, result_type
 
 references = references_of("reductions")
 
-_PAIR = ("values", "indices")
-_Sorted, _Top, _Kth = (namedtuple(name, _PAIR) for name in ("sort", "topk", "kthvalue"))
+_Sorted, _Top, _Kth = (
+    result_type(name, "values", "indices") for name in ("sort", "topk", "kthvalue")
+)
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -36,8 +35,6 @@ def _sort(self, dim, descending, stable):
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     return _Sorted(*_sort_raw(self, dim, descending))
 
-
-_sort.fields = _Sorted  # what the compiled pass makes of its results
 
 _SORTS = [
     case(T(5)),
@@ -59,6 +56,7 @@ _SORTS = [
 op(
     "sort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool? = None) -> any",
     forward=_sort,
+    results=_Sorted,
     compiled="sort",
     kernel="sort",
     out=True,
@@ -115,11 +113,10 @@ def _topk(self, k, dim, largest, sorted):
     return _Top(*_sort_raw(self, dim, largest, k))
 
 
-_topk.fields = _Top
-
 op(
     "topk(self: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> any",
     forward=_topk,
+    results=_Top,
     compiled="topk",
     kernel="sort",
     out=True,

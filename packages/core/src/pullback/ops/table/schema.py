@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ class Entry(NamedTuple):
     composite: str | Callable | None
     compiled: str | None
     kernel: str | None
+    results: type | None
     promote: str
     dtypes: int
     vjp: dict
@@ -136,6 +138,11 @@ def parse_signature(signature: str) -> tuple[str, tuple[Argument, ...], str]:
     return name.strip(), tuple(arguments), returns.strip()
 
 
+def result_type(name: str, *fields: str) -> Any:
+    """Return the class of several named results: a namedtuple that users see by its name."""
+    return namedtuple(name, fields)
+
+
 def camel(name: str) -> str:
     """Return the node name torch gives an op: ``log_softmax`` gives ``LogSoftmaxBackward0``."""
     words = name.partition(".")[0].split("_")
@@ -149,6 +156,7 @@ def op(
     composite=None,
     compiled=None,
     kernel=None,
+    results=None,
     promote="default",
     dtypes=ALL,
     vjp=None,
@@ -224,6 +232,7 @@ def op(
         composite,
         compiled,
         kernel,
+        results,
         promote,
         dtypes,
         vjp or {},

@@ -1,13 +1,11 @@
 """The primitives of normalizations: differences from the mean in standard deviations."""
 
-from collections import namedtuple
-
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to
 from pullback.ops.rules.shapes import product
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import FEW, OWN_DTYPE, new_empty, new_filled, run_primitive
 from pullback.ops.table.samples import T, case, constant, references_of
-from pullback.ops.table.schema import FLOATING, HALF, op, ops
+from pullback.ops.table.schema import FLOATING, HALF, op, ops, result_type
 
 references = references_of("normalization")
 
@@ -54,6 +52,12 @@ def standardize_spec(shape, view, dims, affine, four, eps, given):
     return ((shape, found, found), (OWN_DTYPE,) * 3, (*four[1:], eps, given), view, dims, affine)
 
 
+def spec_arguments(spec, kind):
+    """Return what `normalized` takes after the bias: (view, dims, affine, eps, kind)."""
+    _, _, (*_, eps, _), view, dims, affine = spec
+    return view, dims, affine, eps, kind
+
+
 def given(weight, bias):
     """Return a number for which of the parameters are given: bit 0 the weight, bit 1 the bias."""
     return (weight is not None) + 2 * (bias is not None)
@@ -92,7 +96,7 @@ def composed_normalized(self, weight, bias, view, dims, affine, eps, kind):
 
 @decomposition("standardize")
 def composed_standard(self, weight, bias, spec, kind):
-    out, *statistics = composed_normalized(self, weight, bias, *spec[3:], spec[2][3], kind)
+    out, *statistics = composed_normalized(self, weight, bias, *spec_arguments(spec, kind))
     return out.contiguous(), *statistics  # as the kernel's
 
 
@@ -107,7 +111,7 @@ def _normalize(self, mean, scale, weight, bias):
     return out
 
 
-_Gradients = namedtuple("gradients", ("self", "weight", "bias"))
+_Gradients = result_type("gradients", "self", "weight", "bias")
 
 
 def _normalize_backward(self, source, mean, scale, weight):
@@ -123,9 +127,6 @@ def _normalize_backward(self, source, mean, scale, weight):
             (self.contiguous(), source.contiguous(), mean.contiguous(), scale.contiguous(), weight),
         )
     return found
-
-
-_normalize_backward.fields = _Gradients  # what a decomposition's results become
 
 
 def _normalized_vjp(gs, self, weight, bias, out1, out2, view, dims, affine, eps, kind):
@@ -234,13 +235,13 @@ op(
     node=lambda kind: f"Native{kind}NormBackward0",
     vjp={
         ("self", "weight", "bias"): lambda gs, self, weight, bias, out1, out2, spec, kind: (
-            _normalized_vjp(gs, self, weight, bias, out1, out2, *spec[3:], spec[2][3], kind)
+            _normalized_vjp(gs, self, weight, bias, out1, out2, *spec_arguments(spec, kind))
         )
     },
     doc="Return what normalized does, by rows of neighbours.",
     dtypes=FLOATING & ~HALF,
     ref=lambda np, self, weight, bias, spec, kind: references.normalized(
-        np, self, weight, bias, *spec[3:], spec[2][3], kind
+        np, self, weight, bias, *spec_arguments(spec, kind)
     ),
     samples=[
         case(
@@ -283,6 +284,7 @@ op(
     "-> any",
     forward=_normalize_backward,
     kernel="normalize_backward",
+    results=_Gradients,
     **_FUSED,
     doc="Return the gradients of a normalized tensor, its weight and its bias.",
     ref=references.normalize_backward,
