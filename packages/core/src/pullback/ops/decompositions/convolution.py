@@ -176,13 +176,13 @@ def composed_conv_backward_weight(self, other, kernel, stride, padding, dilation
     windows = window_view(pad_zeros(self, padding), kernel, stride, dilation, other.shape[2:])
     made = new_empty(self, (groups, shape[0] // groups, product(shape[1:])))
     chunks = list(_chunks(self.shape[0], other.shape[2:], product(windows.shape[1:])))
-    total, other = None, other.contiguous()
+    other = other.contiguous()
+    total = made
+    if len(chunks) > 1:
+        total = new_filled(self, made.shape, dtype=accumulate_dtype(self.dtype))
     for chunk in chunks:
         columns = _columns(windows, groups, *chunk)
         _run_bmm(made, _by_group(other, groups, *chunk), columns.transpose(1, 2))
-        if len(chunks) == 1:
-            return made.reshape(shape)
-        if total is None:
-            total = new_filled(self, made.shape, dtype=accumulate_dtype(self.dtype))
-        total.add_(made)
+        if len(chunks) > 1:
+            total.add_(made)
     return total.to(self.dtype).reshape(shape)

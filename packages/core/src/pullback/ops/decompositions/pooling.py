@@ -5,6 +5,7 @@ Windows are searched and added up one dim after the other: one of k x k costs 2 
 
 import math
 from collections import namedtuple
+from typing import Any
 
 from pullback.ops.table.primitives import decomposition
 from pullback.ops.table.primitives_api import new_empty, new_filled, put
@@ -79,7 +80,7 @@ def _with_ends(parts, dim, slide):
     """
     size = parts[0].shape[dim]
     last = (slide.count - 1) * slide.stride - slide.pad + (slide.kernel - 1) * slide.dilation
-    grown = []
+    grown: list[Any] = []
     for part in parts:
         shape = (*part.shape[:dim], slide.pad + max(size, last + 1), *part.shape[dim + 1 :])
         wide = new_filled(part, shape, 0 if grown else _lowest(part.dtype))

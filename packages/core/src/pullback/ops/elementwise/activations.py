@@ -91,9 +91,9 @@ def activation(
         ]
 
     def call(self, *values):
-        *values, overwrite = values if inplace else (*values, False)
+        *numbers, overwrite = values if inplace else (*values, False)
         function = getattr(ops, f"_{name}_" if overwrite else f"_{name}")
-        return function(self, *numbers_of(self, values))
+        return function(self, *numbers_of(self, numbers))
 
     # Every argument may be left out: what users call shares the samples, and tries the defaults.
     flag = ", inplace: bool = False" if inplace else ""

@@ -39,7 +39,7 @@ def _scale(name, dtype, value):
         raise TypeError(f"{name}(): argument 'value' must be Number, not {type(value).__name__}")
     if _is_integer(dtype):
         compiled("base.dtype", "check_number")(value, dtype)
-        return int(value)
+        return int(value.real)
     return value
 
 

@@ -1,6 +1,7 @@
 """Reading and writing with keys and index tensors."""
 
 import warnings
+from typing import Any
 
 from pullback.ops.rules.dtypes import dtype_named
 from pullback.ops.rules.operands import as_vector, kept_apart
@@ -67,7 +68,7 @@ op(
 
 def _expand_masks(self, indices):
     """Replace bool masks by their coordinates; returns one index or None per dim."""
-    found = []
+    found: list[Any] = []
     for position, index in enumerate(indices):
         if index is None:
             found.append(None)
@@ -366,7 +367,7 @@ def _index_tuple(self, advanced):
     """Turn {dim: index} into one index or None per dim."""
     import pullback
 
-    indices = []
+    indices: list[Any] = []
     at = 0
     for dim in sorted(advanced):
         while at < dim:

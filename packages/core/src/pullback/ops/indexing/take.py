@@ -1,5 +1,7 @@
 """Elements chosen by their positions in the flat tensor."""
 
+from typing import Any
+
 from pullback.ops.indexing.index import write_at
 from pullback.ops.rules.dims import wrap_dim
 from pullback.ops.rules.dtypes import check_long_index, type_name
@@ -77,7 +79,8 @@ def _put(self, index, source, accumulate):
     _check_flat("put_", index, self.numel())
     if not index.numel():
         return self
-    rest, coordinates = index.reshape(-1) % self.numel(), []
+    coordinates: list[Any] = []
+    rest = index.reshape(-1) % self.numel()
     for size in reversed(as_vector(self).shape):  # views of self need not be flat
         coordinates.insert(0, rest % size)
         rest = ops.floor_divide(rest, size)

@@ -8,6 +8,7 @@ matrix products. A label is a letter, or (``...``, n): the n-th dim from the rig
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -175,7 +176,7 @@ def _take_diagonals(number, operand, labels):
 
 
 def _check_sizes(operands, inputs):
-    sizes = {}
+    sizes: dict[str, int] = {}
     for operand, labels in zip(operands, inputs):
         for label, size in zip(labels, operand.shape):
             if sizes.setdefault(label, size) == 1:
@@ -349,16 +350,12 @@ def _in_pairs(path):
 def _greedy(inputs, output, sizes):
     """Each time the pair whose product needs the fewest multiplications, the first of equals."""
     left, pairs = [set(labels) for labels in inputs], []
+
+    def cost(pair):
+        return math.prod(sizes[label] for label in left[pair[0]] | left[pair[1]])
+
     while len(left) > 1:
-        best = None
-        for i in range(len(left)):
-            for j in range(i + 1, len(left)):
-                cost = 1
-                for label in left[i] | left[j]:
-                    cost *= sizes[label]
-                if best is None or cost < best[0]:
-                    best = cost, i, j
-        _, i, j = best
+        i, j = min(itertools.combinations(range(len(left)), 2), key=cost)
         pairs.append((i, j))
         second, first = left.pop(j), left.pop(i)
         wanted = set(output).union(*left)
@@ -397,7 +394,8 @@ def _einsum(equation, operands):
         left, a = taken.pop(i)
         wanted = set(output).union(*(labels for _, labels in taken))
         taken.append(_multiply(left, a, right, b, wanted))
-    out, labels = _keep_only(*taken[0], set(output))
+    last, labels = taken[0]
+    out, labels = _keep_only(last, labels, set(output))
     return _ordered(out, labels, output)
 
 

@@ -111,7 +111,7 @@ def _of_all_keys(query, key, value, scale):
             ops.reshape(part, (-1, *part.shape[-2:])) if part.numel() else part.flatten(0, -3)
             for part in (query, key, value)
         )
-    heads, rows, columns = *query.shape[:2], key.shape[1]
+    (heads, rows), columns = query.shape[:2], key.shape[1]
     key = key.transpose(1, 2)
     if (
         heads * rows * columns <= _SCORES
@@ -125,7 +125,7 @@ def _of_all_keys(query, key, value, scale):
 
 
 def _in_parts(query, key, value, scale):
-    heads, rows, columns = *query.shape[:2], key.shape[2]
+    (heads, rows), columns = query.shape[:2], key.shape[2]
     out = new_empty(query, (heads, rows, value.shape[2]))
     height = min(rows, max(1, _SCORES // columns))
     count = max(1, _SCORES // (height * columns))

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from typing import Any
 
 from pullback.ops.nn.interpolation import cubic_weights
 from pullback.ops.rules.arguments import check_sequence
@@ -91,9 +92,11 @@ def _sample(self, grid, mode, padding_mode, align_corners):
         _taps(grid.select(-1, rank - 1 - dim), size, mode, padding_mode, align_corners)
         for dim, size in enumerate(sizes)
     ]
-    total = None
+    total: Any = None
     for chosen in itertools.product(*taps):
-        index, weight, inside = 0, 1, None
+        index: Any = 0
+        weight: Any = 1
+        inside: Any = None
         for (position, part), size in zip(chosen, sizes):
             within = _inside(position, size)
             index = index * size + ops.where(within, position, 0).to(pullback.int64)

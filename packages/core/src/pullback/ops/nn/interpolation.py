@@ -253,9 +253,9 @@ def _filtered(size, count, scale, align_corners, kernel, reach):
         total = sum(weights) or 1.0
         rows.append((low, [weight / total for weight in weights]))
     taps = max(len(weights) for _, weights in rows)
-    rows = [_lengthened(low, weights, taps) for low, weights in rows]
+    equal = [_lengthened(low, weights, taps) for low, weights in rows]
     return [
-        (tuple([positions[tap] for positions, _ in rows]), tuple([row[tap] for _, row in rows]))
+        (tuple([positions[tap] for positions, _ in equal]), tuple([row[tap] for _, row in equal]))
         for tap in range(taps)
     ]
 

@@ -53,11 +53,11 @@ def wide(function):
         if self.dtype.itemsize > 2 or not self.dtype.is_floating_point:
             return function(self, *others)
         single = dtype_named("float32")
-        others = [
+        widened = [
             ops.cast(other, single) if is_tensor(other) and other.dtype == self.dtype else other
             for other in others
         ]
-        return ops.cast(function(ops.cast(self, single), *others), self.dtype)
+        return ops.cast(function(ops.cast(self, single), *widened), self.dtype)
 
     return run
 
