@@ -272,7 +272,7 @@ def start(number: int) -> None:
 
 
 def device_error(number: int, error: Exception) -> RuntimeError:
-    """Return an error with the text of pycuda's, whose class is no subclass of Python's."""
+    """Return a RuntimeError or OutOfMemoryError with the text of a driver error."""
     kind = OutOfMemoryError if isinstance(error, _driver.MemoryError) else RuntimeError
     return kind(f"cuda:{number}: {error}")
 

@@ -23,7 +23,7 @@ cdef extern from "Python.h":
     int Py_GetRecursionLimit()
 
 cdef enum:
-    LEVELS_PER_FRAME = 20       # nested passes, for each frame of Python's recursion limit
+    LEVELS_PER_FRAME = 20       # nested backward passes for each frame of the recursion limit
 
 cdef pb_globals *process = globals_()
 cdef object get_ident = _thread.get_ident
