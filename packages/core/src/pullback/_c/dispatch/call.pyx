@@ -289,6 +289,7 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     cdef int i, narrow = -1
     cdef list values = []
     cdef object value, result
+    cdef Tensor like
     for i in range(op.nargs):
         value = <object>args[i]
         if is_tensor(value):
@@ -308,36 +309,45 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
         parts = [cast_tensor(<Tensor>part, narrow)
                  if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
         return tuple(parts) if op.entry.results is None else op.entry.results(*parts)
-    if narrow >= 0 and (<Tensor?>result).dtype == PB_F32:
-        result = cast_tensor(<Tensor>result, narrow)
+    like = kernel_metadata(op, args)    # which promotes all operands together
+    if (<Tensor?>result).dtype != like.dtype:
+        result = cast_tensor(<Tensor>result, like.dtype)
     if target != NULL:
-        check_fits(<Tensor>target, <Tensor?>result)
+        check_fits(<Tensor>target, <Tensor>result)
         copy_into(<Tensor>target, <Tensor>result)
         return <object>target
-    return as_kernel_lays_out(op, args, <Tensor?>result)
+    return laid_out_as(like, args, op.nargs, <Tensor>result)
 
 
-cdef Tensor as_kernel_lays_out(Op op, PyObject **args, Tensor result):
-    """Return a result with the strides of the op's own forward pass; never an argument."""
+cdef Tensor kernel_metadata(Op op, PyObject **args):
+    """Return a meta tensor with the shape, dtype and strides of the op's own forward pass."""
     cdef PyObject *shadows[MAX_ARGS]
     cdef list kept = []
     cdef int i
-    cdef bint fresh = True
-    cdef Tensor shadow, out
+    cdef Tensor shadow
     for i in range(op.nargs):
         shadows[i] = args[i]
         if is_tensor(<object>args[i]):
             shadow = <Tensor>args[i]
-            fresh = fresh and shadow.storage != result.storage
             shadow = tensor_new(layout_retain(shadow.layout), shadow.dtype, DEVICE_META, 0)
             kept.append(shadow)
             shadows[i] = <PyObject *>shadow
-    shadow = op.forward(op, shadows, NULL)
-    if fresh and layout_same_strides(shadow.layout, result.layout):
+    return <Tensor?>op.forward(op, shadows, NULL)
+
+
+cdef Tensor laid_out_as(Tensor like, PyObject **args, int nargs, Tensor result):
+    """Return a result with the strides of another tensor; never one of the arguments."""
+    cdef bint fresh = True
+    cdef int i
+    cdef Tensor out
+    for i in range(nargs):
+        if is_tensor(<object>args[i]):
+            fresh = fresh and (<Tensor>args[i]).storage != result.storage
+    if fresh and layout_same_strides(like.layout, result.layout):
         # Dims of one element may have any stride: take the row-major one.
-        return tensor_over(result, storage_retain(result.storage), layout_retain(shadow.layout),
+        return tensor_over(result, storage_retain(result.storage), layout_retain(like.layout),
                            result.offset)
-    out = tensor_new(layout_retain(shadow.layout), result.dtype, result.storage.device_type,
+    out = tensor_new(layout_retain(like.layout), result.dtype, result.storage.device_type,
                      result.storage.device_index)
     copy_into(out, result)
     return out

@@ -114,7 +114,7 @@ def cosh(self):
 
 @decomposition("exp2")
 def exp2(self):
-    return ops.exp(self * math.log(2))
+    return ops.pow(2, self)
 
 
 @decomposition("log10")
@@ -164,7 +164,7 @@ def tan(self):
 
 @decomposition("tanh_backward")
 def tanh_backward(self, output):
-    return self * ops.conj(1 - output * output)
+    return self * ops.conj((1 - output) * (1 + output))
 
 
 @decomposition("log1p")
@@ -193,8 +193,9 @@ def tanh(self):
     if self.is_complex():
         double = ops.exp(self * -2)
         return (1 - double) / (1 + double)
-    less = ops.expm1(ops.abs(self) * -2)
-    size = -less / (less + 2)
+    x = ops.abs(self)
+    less = ops.expm1(x * -2)
+    size = ops.where(x > 0.5, 1 - 2 / (ops.exp(x * 2) + 1), -less / (less + 2))
     return ops.where(self < 0, -size, ops.where(self == 0, self, size))
 
 

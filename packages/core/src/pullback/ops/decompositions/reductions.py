@@ -13,14 +13,19 @@ from pullback.ops.table.schema import ops
 
 @decomposition("any")
 def any_(self, dim, keepdim):
-    found = (self != 0).sum(dim, keepdim) > 0
+    found = _reduced(self != 0, dim, keepdim)
     return found.to(self.dtype) if self.dtype.name == "uint8" else found
 
 
 @decomposition("all")
 def all_(self, dim, keepdim):
-    found = (self == 0).sum(dim, keepdim) == 0
+    found = ~_reduced(self == 0, dim, keepdim)
     return found.to(self.dtype) if self.dtype.name == "uint8" else found
+
+
+def _reduced(found, dim, keepdim):
+    """Return where any is found; no dims reduce nothing, where ``sum`` takes them for all."""
+    return found if isinstance(dim, tuple | list) and not dim else found.sum(dim, keepdim) > 0
 
 
 @decomposition("cumprod")

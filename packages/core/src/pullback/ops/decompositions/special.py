@@ -104,8 +104,8 @@ def erfinv(self):
         # 1 - erf of large values is erfc; size - erf would have no digits left
         error = ops.where(size > 0.5, (1 - size) - ops.erfc(guess), ops.erf(guess) - size)
         guess = guess - error * ops.exp(guess * guess) * (math.sqrt(math.pi) / 2)
-    guess = ops.where(size == 1, math.inf, ops.where(self == 0, size, guess))
-    return ops.where(self < 0, -guess, guess)
+    guess = ops.where(size == 1, math.inf, guess)
+    return ops.where(self < 0, -guess, ops.where(self == 0, self, guess))
 
 
 # -- gamma and its relatives -----------------------------------------------------------------------
@@ -153,31 +153,40 @@ def digamma(self):
 
 @decomposition("zeta")
 def zeta(self, other):
-    """Hurwitz' zeta function by the Euler-Maclaurin formula, DLMF 25.11.28."""
     if not hasattr(self, "dtype"):
         self = ops.full_like(other, self)
     if not hasattr(other, "dtype"):
         other = ops.full_like(self, other)
-    total = other**-self
-    q = other
-    for _ in range(12):
-        q = q + 1
-        total = total + q**-self
-    power = q**-self
-    total = total + power * q / (self - 1) - 0.5 * power
-    factor, k = 1, 0
-    for number in _EULER:
-        factor = factor * (self + k)
-        power = power / q
-        total = total + factor * power / number
-        factor = factor * (self + k + 1)
-        power = power / q
-        k += 2
+    low = other <= 0
+    whole = ops.floor(other)
+    total = _zeta_above_zero(self, ops.where(low, other - whole, other))
+    # The terms on the other side of zero are a zeta function too, without its own far end.
+    below = _zeta_above_zero(self, ops.where(low, ops.ceil(other) - other, 1))
+    below = below - _zeta_above_zero(self, ops.where(low, 1 - other, 1))
+    total = ops.where(low, total + ops.where(ops.fmod(self, 2) == 0, below, -below), total)
     total = ops.where((other == math.inf) & (self > 1), 0, total)
-    pole = (other <= 0) & (other == ops.floor(other))
+    pole = low & (other == whole)
     total = ops.where(pole, math.inf, total)
-    total = ops.where((other < 0) & ~pole & (self != ops.floor(self)), math.nan, total)
+    total = ops.where(low & ~pole & (self != ops.floor(self)), math.nan, total)
     return ops.where(self < 1, math.nan, ops.where(self == 1, math.inf, total))
+
+
+def _zeta_above_zero(s, a):
+    """The Euler-Maclaurin formula, DLMF 25.11.28."""
+    total = a**-s
+    for _ in range(12):
+        a = a + 1
+        total = total + a**-s
+    power = a**-s
+    total = total + power * a / (s - 1) - 0.5 * power
+    factor = 1
+    for k, number in zip(range(0, 2 * len(_EULER), 2), _EULER, strict=True):
+        factor = factor * (s + k)
+        power = power / a
+        total = total + factor * power / number
+        factor = factor * (s + k + 1)
+        power = power / a
+    return total
 
 
 # -- Bessel functions ------------------------------------------------------------------------------
