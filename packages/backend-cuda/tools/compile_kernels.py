@@ -80,6 +80,7 @@ def compile_file(path, nvcc, folder, targets, include):
         made = Path(temporary) / output.name
         done = subprocess.run(
             [*command, "-o", os.fspath(made)],
+            check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

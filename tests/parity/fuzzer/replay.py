@@ -7,6 +7,7 @@ import ast
 import importlib
 import json
 import sys
+from pathlib import Path
 
 from .compare import compare
 from .world import World
@@ -42,7 +43,7 @@ def main():
     parser.add_argument("--only", required=True)
     parser.add_argument("--observed", default="all")
     options = parser.parse_args()
-    text = sys.stdin.read() if options.file == "-" else open(options.file).read()
+    text = sys.stdin.read() if options.file == "-" else Path(options.file).read_text()
     run_on(options.only, json.loads(text), options.observed)
 
 

@@ -106,7 +106,7 @@ class TestPlaces:
 REFUSED = {
     "item": (lambda: vmap(lambda a: a.item())(X[:, 0]), RuntimeError, r"calling \.item\(\)"),
     "tolist": (lambda: vmap(lambda a: a.tolist())(X), RuntimeError, r"calling \.tolist\(\)"),
-    "truth": (lambda: vmap(lambda a: a if a else -a)(X[:, 0]), RuntimeError, "control flow"),
+    "truth": (lambda: vmap(lambda a: a or -a)(X[:, 0]), RuntimeError, "control flow"),
     "requires_grad_": (
         lambda: vmap(lambda a: a.requires_grad_())(X),
         RuntimeError,

@@ -157,8 +157,7 @@ class Device:
             return spare.pop()
         flags = 0 if timing else _driver.event_flags.DISABLE_TIMING
         with self.pushed():
-            event = _driver.Event(flags)
-        return event
+            return _driver.Event(flags)
 
     def give_event(self, event, timing: bool = True) -> None:
         """Keep an event for the next use."""

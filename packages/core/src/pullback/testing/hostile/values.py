@@ -253,6 +253,8 @@ class Shrinking(list):
 class Long(tuple):
     """Says that it is longer than it is."""
 
+    __slots__ = ()
+
     def __len__(self) -> int:
         return tuple.__len__(self) + 5
 
