@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from pullback.ops.table.primitives import PRIMITIVES
 from pullback.testing.kernel_calls import call_kernel
 
 NAMES = "b u8 i8 i16 i32 i64 f16 bf16 f32 f64 c64 c128".split()
@@ -30,21 +31,34 @@ def begin(request):
     pullback.ones(1, device="cuda")
 
 
+def kernel_of(package, primitive):
+    """Return the kernel that a backend has for a primitive."""
+    return importlib.import_module(f"{package}.kernels").KERNELS[primitive][1]
+
+
 def run_primitive(primitive, outs, ins, *params):
     """Run a primitive; one output needs no tuple around it. Raises KernelError."""
-    capsule = importlib.import_module("pullback_cuda.kernels").KERNELS[primitive][1]
-    call_kernel(capsule, outs, ins, *params)
+    call_kernel(kernel_of("pullback_cuda", primitive), outs, ins, *params)
 
 
 def reference(primitive, outs, ins, **params):
-    """Run a primitive of NumPy's reference backend."""
-    tables = ("indexing", "pooling", "interpolation", "convolution", "creation", "elementwise")
-    for name in tables:
-        kernels = importlib.import_module(f"pullback.refbackend.{name}").KERNELS
-        if primitive in kernels:
-            kernels[primitive][1](outs, *ins, **params)
-            return
-    raise LookupError(primitive)
+    """Fill outputs with what the kernel of the CPU backend computes, with 53 bits."""
+    outs = outs if isinstance(outs, tuple | list) else (outs,)
+    wide = [widened(array) for array in outs]
+    names = [name.partition(":")[0] for name in PRIMITIVES[primitive].params]
+    ordered = [params.pop(name) for name in names]
+    assert not params, params
+    call_kernel(kernel_of("pullback_cpu", primitive), wide, [widened(x) for x in ins], *ordered)
+    for array, result in zip(outs, wide, strict=True):
+        if result is not array:
+            array[...] = result
+
+
+def widened(array):
+    """Return floating-point and complex numbers with 53 bits, and other arrays as they are."""
+    if array is None or array.dtype.kind in "biu":
+        return array
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
 
 
 # ---- arrays --------------------------------------------------------------------------------------
@@ -102,11 +116,11 @@ def blank(shape, dtype, layout="plain"):
     return LAYOUTS[layout](filled)
 
 
-def assert_close(actual, expected, tolerance):
-    """Compare floating-point numbers relative to the largest one."""
+def assert_close(actual, expected, tolerance, size=1e-30):
+    """Compare floating-point numbers relative to the largest one, or to the terms' ``size``."""
     wide = np.complex128 if actual.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore"):
         actual, expected = actual.astype(wide), np.asarray(expected).astype(wide)
     finite = np.abs(expected[np.isfinite(expected)])
-    scale = finite.max(initial=1e-30)
+    scale = finite.max(initial=size)
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)

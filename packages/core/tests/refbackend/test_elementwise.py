@@ -19,28 +19,13 @@ def call(name, *operands, dtype=np.float64, out=None):
 
 
 REAL_FUNCTIONS = {
-    "acos": math.acos,
-    "asin": math.asin,
     "atan": math.atan,
     "cos": math.cos,
-    "cosh": math.cosh,
     "erf": math.erf,
     "exp": math.exp,
-    "exp2": lambda x: 2.0**x,
-    "expm1": math.expm1,
     "log": math.log,
-    "log10": math.log10,
-    "log1p": math.log1p,
-    "log2": math.log2,
-    "reciprocal": lambda x: 1 / x,
-    "rsqrt": lambda x: 1 / math.sqrt(x),
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "sin": math.sin,
-    "sinh": math.sinh,
     "sqrt": math.sqrt,
-    "square": lambda x: x * x,
-    "tan": math.tan,
-    "tanh": math.tanh,
 }
 
 
@@ -56,29 +41,12 @@ def test_real_functions_in_every_precision(name, bfloat16):
 
 
 COMPLEX_FUNCTIONS = {
-    "acos": cmath.acos,
-    "asin": cmath.asin,
     "atan": cmath.atan,
-    "conj": lambda z: z.conjugate(),
     "cos": cmath.cos,
-    "cosh": cmath.cosh,
     "exp": cmath.exp,
-    "exp2": lambda z: 2**z,
-    "expm1": lambda z: cmath.exp(z) - 1,
     "log": cmath.log,
-    "log10": cmath.log10,
-    "log1p": lambda z: cmath.log(1 + z),
-    "log2": lambda z: cmath.log(z) / math.log(2),
-    "neg": lambda z: -z,
-    "reciprocal": lambda z: 1 / z,
-    "rsqrt": lambda z: 1 / cmath.sqrt(z),
-    "sigmoid": lambda z: 1 / (1 + cmath.exp(-z)),
     "sin": cmath.sin,
-    "sinh": cmath.sinh,
     "sqrt": cmath.sqrt,
-    "square": lambda z: z * z,
-    "tan": cmath.tan,
-    "tanh": cmath.tanh,
 }
 
 
@@ -90,26 +58,13 @@ def test_complex_functions(name):
     np.testing.assert_allclose(call(name, points, dtype=np.complex64), expected, rtol=2e-7)
 
 
-def test_abs_of_complex_is_real():
-    np.testing.assert_array_equal(call("abs", [3 + 4j], dtype=np.complex64, out=np.float32), [5])
-
-
 @pytest.mark.parametrize(
     ("name", "given", "expected"),
     [
         ("floor", [-1.5, 2.5, nan], [-2, 2, nan]),
-        ("ceil", [-1.5, 2.5, inf], [-1, 3, inf]),
-        ("trunc", [-1.5, 2.5, -inf], [-1, 2, -inf]),
         ("round", [0.5, 1.5, -2.5], [0, 2, -2]),
-        ("sign", [-3.0, 0.0, nan], [-1, 0, 0]),
-        ("relu", [-3.0, 2.0, nan], [0, 2, nan]),
-        ("sigmoid", [-800.0, 800.0, nan], [0, 1, nan]),
-        ("sigmoid", [-740.0], [math.exp(-740)]),
-        ("reciprocal", [0.0, -0.0, inf], [inf, -inf, 0]),
         ("log", [0.0, -1.0, inf], [-inf, nan, inf]),
         ("sqrt", [-1.0, 0.0, inf], [nan, 0, inf]),
-        ("log1p", [-1.0, 1e-20, -2.0], [-inf, 1e-20, nan]),
-        ("expm1", [1e-20, -inf, inf], [1e-20, -1, inf]),
         ("erf", [-inf, 0.0, nan], [-1, 0, nan]),
     ],
 )
@@ -117,21 +72,14 @@ def test_corner_values(name, given, expected):
     np.testing.assert_array_equal(call(name, given), expected)
 
 
-def test_relu_keeps_a_negative_zero():
-    assert math.copysign(1, call("relu", [-0.0])[0]) == -1
-
-
-@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "relu"])
+@pytest.mark.parametrize("name", ["floor", "round"])
 def test_rounding_leaves_large_integers_exact(name):
     assert call(name, [2**62 + 1], dtype=np.int64)[0] == 2**62 + 1
 
 
 def test_integers_wrap_around():
-    assert call("neg", [1], dtype=np.uint8)[0] == 255
-    assert call("abs", [-128], dtype=np.int8)[0] == -128
     assert call("add", [200], [100], dtype=np.uint8)[0] == 44
     assert call("mul", [2**62], [4], dtype=np.int64)[0] == 0
-    assert call("square", [300], dtype=np.int16)[0] == 300 * 300 - 2 * 2**16 + 2**16
 
 
 def test_bool_arithmetic_is_logical():
@@ -140,17 +88,6 @@ def test_bool_arithmetic_is_logical():
     assert call("mul", x, y, dtype=np.bool_).tolist() == [False, False, False, True]
     assert call("bitwise_xor", x, y, dtype=np.bool_).tolist() == [False, True, True, False]
     assert call("bitwise_not", x, dtype=np.bool_).tolist() == [True, True, False, False]
-    assert call("maximum", x, y, dtype=np.bool_).tolist() == [False, True, True, True]
-
-
-def test_predicates():
-    given = [nan, inf, -0.0, 1.0]
-    assert call("isnan", given, out=np.bool_).tolist() == [True, False, False, False]
-    assert call("isfinite", given, out=np.bool_).tolist() == [False, False, True, True]
-    assert call("logical_not", given, out=np.bool_).tolist() == [False, False, True, False]
-    given = [complex(0, nan), complex(inf, 0), 0j]
-    result = call("isfinite", given, dtype=np.complex128, out=np.bool_)
-    assert result.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +131,6 @@ def test_integer_division_by_zero_raises(name, error):
         ("floor_divide", [-1.0, 1.0, inf], [inf, 0.0, 1.0], [-1, inf, nan]),
         ("fmod", [-5.5, 5.5, 1.0], [2.0, inf, 0.0], [-1.5, 5.5, nan]),
         ("remainder", [-5.5, -1.0, 1.0], [2.0, inf, 0.0], [0.5, inf, nan]),
-        ("maximum", [nan, 1.0, 2.0], [1.0, nan, 3.0], [nan, nan, 3]),
-        ("minimum", [nan, 1.0, 2.0], [1.0, nan, 3.0], [nan, nan, 2]),
         ("pow", [0.0, -8.0, nan, 2.0], [0.0, 1 / 3, 0.0, -1.0], [1, nan, 1, 0.5]),
         ("atan2", [1.0, 0.0, -0.0], [0.0, -1.0, -1.0], [math.pi / 2, math.pi, -math.pi]),
     ],
@@ -213,11 +148,7 @@ def test_comparisons():
     x, y = [1.0, 2.0, nan], [2.0, 2.0, nan]
     expected = {
         "eq": [False, True, False],
-        "ne": [True, False, True],
         "lt": [True, False, False],
-        "le": [True, True, False],
-        "gt": [False, False, False],
-        "ge": [False, True, False],
     }
     for name, values in expected.items():
         assert call(name, x, y, out=np.bool_).tolist() == values, name

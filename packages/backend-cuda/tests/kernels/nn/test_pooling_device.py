@@ -150,7 +150,10 @@ def test_interpolate_forward_and_backward(name, case):
     ):
         out, expected = blank(result, whole.dtype), blank(result, whole.dtype)
         run_primitive(primitive, out, [source, indices, *more], dim)
-        reference(primitive, expected, [source, indices, *more], dim=dim)
+        if taps:
+            reference(primitive, expected, [source, indices, *more], dim=dim)
+        else:
+            expected[...] = 0
         assert_close(out, expected, TOLERANCES[name])
 
 

@@ -11,11 +11,11 @@ from primitive_calls import (
     assert_close,
     blank,
     plain,
+    reference,
     run_primitive,
     sample,
 )
 
-from pullback.refbackend.fused import KERNELS as REFERENCE
 from pullback.testing.kernel_calls import E_DTYPE, KernelError
 
 TOLERANCES = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-20, "f64": 2**-44}
@@ -42,7 +42,7 @@ def inputs(primitive, name, shape, dim, seed=0):
         return [values]
     result = np.zeros(shape, values.dtype)
     if values.size:
-        REFERENCE[primitive.removesuffix("_backward")][1](result, values, dim=dim)
+        reference(primitive.removesuffix("_backward"), result, [values], dim=dim)
     return [sample(name, shape, seed + 1), result]
 
 
@@ -57,7 +57,7 @@ def check(primitive, name, ins, dim, layout="plain"):
     out, wanted = output(primitive, ins[0], dim, layout), output(primitive, ins[0], dim)
     run_primitive(primitive, out, ins, dim)
     with np.errstate(all="ignore"):
-        REFERENCE[primitive][1](wanted, *ins, dim=dim)
+        reference(primitive, wanted, ins, dim=dim)
     assert_close(out, wanted, TOLERANCES[name])
     return out
 

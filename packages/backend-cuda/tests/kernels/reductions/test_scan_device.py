@@ -12,11 +12,11 @@ from primitive_calls import (
     assert_close,
     blank,
     plain,
+    reference,
     run_primitive,
     sample,
 )
 
-from pullback.refbackend.reductions import KERNELS as REFERENCE
 from pullback.testing.kernel_calls import E_DTYPE, KernelError
 
 TOLERANCES = {"f16": 2**-10, "bf16": 2**-7, "f32": 2**-21, "c64": 2**-20}
@@ -65,7 +65,7 @@ def check(primitive, name, values, dim, layout="plain", tolerance=None):
     run_primitive(primitive, outs, [values], dim)
     if values.size:
         with np.errstate(all="ignore"):
-            REFERENCE[primitive][1](wanted if len(wanted) > 1 else wanted[0], values, dim=dim)
+            reference(primitive, wanted, [values], dim=dim)
         for actual, expected in zip(outs, wanted, strict=True):
             if actual.dtype.kind in "biu":
                 np.testing.assert_array_equal(actual, expected)

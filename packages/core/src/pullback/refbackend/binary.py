@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import activations, masks, special
+from . import masks
 from .arrays import Array, Kernel, store, widen
 
 
@@ -63,11 +63,6 @@ def _rshift(x: Array, y: Array) -> Array:
     return np.where(outside, signs, np.right_shift(x, np.where(outside, 0 * y, y)))
 
 
-def _gcd(x: Array, y: Array) -> Array:
-    # In 64 bits, where the smallest integer of the narrower dtypes has an absolute value.
-    return np.gcd(x.astype(np.int64), y.astype(np.int64)).astype(x.dtype)
-
-
 def _binary(name: str, function: Callable[[Array, Array], Any]) -> Kernel:
     def kernel(out: Array, x: Array, y: Array) -> None:
         with np.errstate(all="ignore"):
@@ -81,7 +76,6 @@ def _binary(name: str, function: Callable[[Array, Array], Any]) -> Kernel:
 _BITS = masks.BOOL | masks.INTEGRAL
 
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
-    **activations.BINARY,
     "add": (masks.ALL, np.add),
     "atan2": (masks.FLOATING, np.arctan2),
     "bitwise_and": (_BITS, np.bitwise_and),
@@ -91,22 +85,13 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "eq": (masks.ALL, np.equal),
     "floor_divide": (masks.REAL_NUMBERS, _floor_divide),
     "fmod": (masks.REAL_NUMBERS, _fmod),
-    "gcd": (masks.INTEGRAL, _gcd),
-    "ge": (masks.REAL, np.greater_equal),
-    "gt": (masks.REAL, np.greater),
-    "hypot": (masks.FLOATING, np.hypot),
-    "le": (masks.REAL, np.less_equal),
     "lshift": (masks.INTEGRAL, _lshift),
     "lt": (masks.REAL, np.less),
-    "maximum": (masks.REAL, np.maximum),
-    "minimum": (masks.REAL, np.minimum),
     "mul": (masks.ALL, np.multiply),
-    "ne": (masks.ALL, np.not_equal),
     "pow": (masks.NUMBERS, _pow),
     "remainder": (masks.REAL_NUMBERS, _remainder),
     "rshift": (masks.INTEGRAL, _rshift),
     "sub": (masks.NUMBERS, np.subtract),
-    "zeta": (masks.FLOATING, special.zeta),
 }
 
 KERNELS = {name: (mask, _binary(name, function)) for name, (mask, function) in _FUNCTIONS.items()}

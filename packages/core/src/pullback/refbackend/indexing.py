@@ -59,19 +59,6 @@ def scatter_add(out: Array, index: Array, src: Array, *, dim: int) -> None:
     _accumulate(target, _point_along(index, dim % target.ndim, target), _source_for(index, src))
 
 
-_COMBINE = (np.multiply, np.maximum, np.minimum)
-
-
-def scatter_reduce(out: Array, index: Array, src: Array, *, dim: int, mode: int) -> None:
-    """Combine one element for each index along ``dim``: product, larger or smaller one."""
-    target, index = at_least_1d(out), at_least_1d(index)
-    total = widen(target).copy()
-    where = _point_along(index, dim % target.ndim, target)
-    with np.errstate(all="ignore"):
-        _COMBINE[mode].at(total, where, widen(_source_for(index, src)))
-        store(target, total)
-
-
 def _check_indices(target: Array, indices: tuple[Array, ...]) -> tuple[Array, ...]:
     if len(indices) > target.ndim:
         raise IndexError(f"too many indices for tensor of dimension {target.ndim}")
@@ -126,22 +113,6 @@ def sort(out: tuple[Array, Array], x: Array, *, descending: int) -> None:
     indices[...] = order
 
 
-def searchsorted(out: Array, bounds: Array, x: Array, *, right: int, nan_last: int) -> None:
-    """Find the position of each element in the sorted row of bounds by halving the range."""
-    bounds, x = widen(bounds), widen(x)
-    count = bounds.shape[1]
-    low, high = np.zeros(x.shape, np.int64), np.full(x.shape, count)
-    for _ in range(count.bit_length()):
-        middle = (low + high) // 2
-        bound = np.take_along_axis(bounds, np.minimum(middle, count - 1), 1)
-        found = bound > x if right else bound >= x
-        if nan_last:
-            found |= bound != bound
-        ahead = ~found & (low < high)
-        low, high = np.where(ahead, middle + 1, low), np.where(ahead, high, middle)
-    out[...] = low
-
-
 KERNELS: dict[str, tuple[int, Kernel]] = {
     "gather": (masks.ALL, gather),
     "index": (masks.ALL, index),
@@ -149,8 +120,5 @@ KERNELS: dict[str, tuple[int, Kernel]] = {
     "nonzero": (masks.ALL, nonzero),
     "scatter": (masks.ALL, scatter),
     "scatter_add": (masks.ALL, scatter_add),
-    "scatter_reduce": (masks.ALL, scatter_reduce),
-    "searchsorted": (masks.REAL_NUMBERS, searchsorted),
-    "argsort": (masks.REAL, argsort),
     "sort": (masks.REAL, sort),
 }
