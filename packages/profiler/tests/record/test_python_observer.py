@@ -45,10 +45,10 @@ def failing(error):
 def test_begins_and_ends_with_sizes():
     log = Log()
     token = python_observer.attach(log.begin, log.end, True)
-    pb.ones(2, 3).neg()
+    pb.ones(2, 3).exp()
     python_observer.detach(token)
     pb.ones(1)
-    assert log.calls == ["ones", "end", "neg", "end"]
+    assert log.calls == ["ones", "end", "exp", "end"]
     with pytest.raises(RuntimeError, match="not attached"):
         python_observer.detach(token)
 

@@ -156,8 +156,8 @@ class emit_nvtx(_Emit):
     >>> import pullback
     >>> x = pullback.ones(2, 3)
     >>> with emit_nvtx(record_shapes=True, sink=Lines()):
-    ...     y = x.neg()
-    pullback::neg, sizes = [[2, 3]]
+    ...     y = x.exp()
+    pullback::exp, sizes = [[2, 3]]
     end
     """
 
