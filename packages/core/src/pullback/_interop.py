@@ -246,7 +246,7 @@ def _as_kind(kind, tensor):
     """Return a leaf as an instance of a subclass."""
     if kind is Tensor:
         return tensor
-    made = kind.__new__(kind)
+    made = Tensor.__new__(kind)  # not what the subclass makes of arguments
     adopt(made, tensor)
     return made
 

@@ -356,7 +356,7 @@ def as_subclass(self, cls):
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"as_subclass(): cls must be a subclass of Tensor, not {cls!r}")
-    made = cls.__new__(cls)  # type: ignore[call-overload]  # it is no metaclass
+    made = Tensor.__new__(cls)  # not what the subclass makes of arguments
     adopt(made, ops.alias(self) if self.requires_grad else self)
     return made
 
