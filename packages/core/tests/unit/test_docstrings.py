@@ -8,14 +8,23 @@ import pytest
 
 import pullback
 
+MODULE_FAMILIES = (
+    "activation batchnorm container conv distance dropout lazy linear loss module normalization "
+    "padding pooling reshape sparse utils"
+).split()
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
-    *("backend", "func", "testing", "utils.dlpack", "utils.hooks"),
+    *("backend", "func", "testing", "utils.dlpack", "utils.hooks", "nn.init", "nn.parameter"),
+    *(f"nn.modules.{family}" for family in MODULE_FAMILIES),
 )
 # Here exceptions, structs, enumerations and deprecated names do without an example.
-OTHERS = ("autograd.gradcheck", "testing.kernel_calls", "utils.checkpoint")
-WITHOUT_EXAMPLES = {"backend.hookimpl"}  # pluggy's own
+OTHERS = ("autograd.gradcheck", "nn.modules.hooks", "testing.kernel_calls", "utils.checkpoint")
+# pluggy's own, older names, and a base class
+WITHOUT_EXAMPLES = {
+    *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),
+    "nn.parameter.UninitializedTensorMixin",
+}
 MEMBERS = {
     pullback: (
         *("is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled"),

@@ -1,0 +1,104 @@
+"""What every call of a module and every access to its attributes goes through.
+
+`nn.Module` is written in Python; here are its call without hooks, and the lookup of parameters,
+buffers and submodules, which are attributes that are kept in dicts of their own.
+"""
+
+cimport cython
+from cpython.dict cimport PyDict_Contains, PyDict_GetItem
+from cpython.object cimport PyObject, PyObject_Call, PyObject_GenericSetAttr
+from cpython.ref cimport Py_XDECREF
+
+from pullback._c.graph.tensor cimport is_tensor
+
+__all__ = ["ModuleBase", "set_call_hooked"]
+
+cdef extern from "Python.h":
+    # With `suppress` a missing attribute gives NULL without an AttributeError.
+    PyObject *_PyObject_GenericGetAttrWithDict(
+        object, object, PyObject *, int suppress) except? NULL
+    PyObject **_PyObject_GetDictPtr(object)
+    int delete_attribute "PyObject_GenericSetAttr"(object, object, PyObject *) except -1
+
+# The dicts with members, in the order in which a name is looked up.
+cdef tuple MEMBERS = ("_parameters", "_buffers", "_modules")
+# A call with an entry in one of these goes through `_call_impl`.
+cdef tuple HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
+                    "_forward_pre_hooks")
+cdef bint call_hooked = False
+
+
+def set_call_hooked(bint hooked):
+    """Say that every call of every module goes through ``_call_impl``, for hooks of all modules."""
+    global call_hooked
+    call_hooked = hooked
+
+
+cdef PyObject *member_of(ModuleBase self, name):
+    """Return the dict of members with a name, or NULL."""
+    cdef PyObject **attributes = _PyObject_GetDictPtr(self)
+    cdef PyObject *members
+    if attributes == NULL or attributes[0] == NULL:
+        return NULL
+    for kind in MEMBERS:
+        members = PyDict_GetItem(<object>attributes[0], kind)
+        if members != NULL and PyDict_Contains(<object>members, name):
+            return members
+    return NULL
+
+
+@cython.auto_pickle(False)              # the attributes are the state
+cdef class ModuleBase:
+    """The compiled base of ``nn.Module``."""
+
+    cdef dict __dict__
+    cdef object __weakref__
+
+    def __call__(self, *args, **kwargs):
+        cdef PyObject **attributes = _PyObject_GetDictPtr(self)
+        cdef PyObject *hooks
+        cdef bint hooked = call_hooked
+        for name in HOOKS:
+            hooks = NULL
+            if attributes[0] != NULL:
+                hooks = PyDict_GetItem(<object>attributes[0], name)
+            if hooks == NULL:
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            hooked = hooked or <object>hooks
+        if hooked or PyDict_Contains(<object>attributes[0], "_compiled_call_impl"):
+            return self._wrapped_call_impl(*args, **kwargs)
+        return PyObject_Call(self.forward, args, kwargs)
+
+    def __getattribute__(self, name):
+        cdef PyObject *found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1)
+        cdef PyObject *members
+        if found != NULL:
+            result = <object>found
+            Py_XDECREF(found)           # Cython counted a new reference
+            return result
+        members = member_of(self, name)
+        if members != NULL:
+            return (<dict>members)[name]
+        raise AttributeError            # the text comes from __getattr__, which is called now
+
+    def __getattr__(self, name):
+        # Subclasses call `super().__getattr__(name)` for a member, too.
+        cdef PyObject *members = member_of(self, name)
+        if members != NULL:
+            return (<dict>members)[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'",
+                             name=name, obj=self)
+
+    def __setattr__(self, name, value):
+        if is_tensor(value) or isinstance(value, ModuleBase) or member_of(self, name) != NULL:
+            if self._set_member(name, value):
+                return
+        PyObject_GenericSetAttr(self, name, value)
+
+    def __delattr__(self, name):
+        cdef PyObject *members = member_of(self, name)
+        if members == NULL:
+            delete_attribute(self, name, NULL)
+            return
+        del (<dict>members)[name]
+        self._non_persistent_buffers_set.discard(name)

@@ -1,0 +1,26 @@
+"""Modules by family; ``pullback.nn`` has all of their names."""
+
+from pullback.nn.modules import (
+    activation,
+    batchnorm,
+    container,
+    conv,
+    distance,
+    dropout,
+    linear,
+    loss,
+    module,
+    normalization,
+    padding,
+    pooling,
+    reshape,
+    sparse,
+)
+
+__all__ = []
+for _family in (
+    *(module, container, linear, conv, pooling, padding, activation, normalization, batchnorm),
+    *(dropout, sparse, distance, loss, reshape),
+):
+    __all__ += _family.__all__
+    globals().update((name, getattr(_family, name)) for name in _family.__all__)
