@@ -1,0 +1,226 @@
+"""Layers with the same weights give torch's results, gradients, state dict keys and repr."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import pullback
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
+
+X1, X2, X3 = (2, 4, 12), (2, 4, 6, 8), (2, 4, 4, 6, 4)
+# name, arguments of the constructor, keyword arguments, shapes of the inputs
+LAYERS = [
+    ("Identity", (), {}, [X1]),
+    ("Linear", (12, 5), {}, [X1]),
+    ("Linear", (12, 5), {"bias": False}, [(12,)]),
+    ("Bilinear", (3, 4, 5), {}, [(2, 3), (2, 4)]),
+    ("Bilinear", (3, 4, 5), {"bias": False}, [(2, 6, 3), (2, 6, 4)]),
+    ("Conv1d", (4, 6, 3), {}, [X1]),
+    ("Conv1d", (4, 6, 3), {"stride": 2, "padding": 1, "dilation": 2, "groups": 2}, [X1]),
+    ("Conv1d", (4, 6, 4), {"padding": "same", "padding_mode": "circular"}, [X1]),
+    ("Conv2d", (4, 6, (3, 2)), {"padding": "same", "bias": False}, [X2]),
+    ("Conv2d", (4, 6, 3), {"padding": (1, 2), "padding_mode": "reflect"}, [X2]),
+    ("Conv2d", (4, 6, 3), {"padding": 2, "padding_mode": "replicate", "stride": 2}, [X2]),
+    ("Conv3d", (4, 2, 3), {"padding": "valid"}, [X3]),
+    ("ConvTranspose1d", (4, 6, 3), {"stride": 2, "output_padding": 1}, [X1]),
+    ("ConvTranspose2d", (4, 6, 3), {"stride": 2, "padding": 1, "groups": 2}, [X2]),
+    ("ConvTranspose3d", (4, 2, 2), {"stride": 2}, [X3]),
+    *((f"MaxPool{n}d", (2,), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    ("MaxPool2d", (3,), {"stride": 2, "padding": 1, "ceil_mode": True}, [X2]),
+    *((f"AvgPool{n}d", (2,), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    ("AvgPool2d", (3, 2, 1), {"count_include_pad": False}, [X2]),
+    *((f"LPPool{n}d", (3, 2), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    *((f"AdaptiveAvgPool{n}d", (3,), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    *((f"AdaptiveMaxPool{n}d", (3,), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    ("AdaptiveAvgPool2d", ((None, 2),), {}, [X2]),
+    *(
+        (f"{kind}Pad{n}d", (1,), {}, [x])
+        for kind in ("Reflection", "Replication", "Circular", "Zero")
+        for n, x in enumerate((X1, X2, X3), 1)
+    ),
+    *((f"ConstantPad{n}d", (1, 2.5), {}, [x]) for n, x in enumerate((X1, X2, X3), 1)),
+    ("ReflectionPad2d", ((1, 2, 0, 3),), {}, [X2]),
+    *(
+        (name, (), {}, [X1])
+        for name in (
+            "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish "
+            "PReLU ReLU ReLU6 SELU SiLU Sigmoid Softplus Softshrink Softsign Tanh Tanhshrink"
+        ).split()
+    ),
+    *((name, (), {"inplace": True}, [X1]) for name in "CELU ELU Hardtanh ReLU SELU SiLU".split()),
+    *((name, (-1,), {}, [X1]) for name in "Softmax Softmin LogSoftmax".split()),
+    ("Softmax2d", (), {}, [X2]),
+    ("Threshold", (0.1, 20.0), {}, [X1]),
+    ("PReLU", (4,), {}, [X2]),
+    ("GELU", ("tanh",), {}, [X1]),
+    ("BatchNorm1d", (4,), {}, [X1]),
+    ("BatchNorm1d", (12,), {"momentum": None}, [(3, 12)]),
+    ("BatchNorm2d", (4,), {"affine": False}, [X2]),
+    ("BatchNorm2d", (4,), {"track_running_stats": False}, [X2]),
+    ("BatchNorm3d", (4,), {"bias": False}, [X3]),
+    ("InstanceNorm1d", (4,), {}, [X1]),
+    ("InstanceNorm2d", (4,), {"affine": True, "track_running_stats": True}, [X2]),
+    ("InstanceNorm3d", (4,), {}, [X3[1:]]),
+    ("LayerNorm", (12,), {}, [X1]),
+    ("LayerNorm", ((4, 12),), {"bias": False}, [X1]),
+    ("LayerNorm", (12,), {"elementwise_affine": False}, [X1]),
+    ("RMSNorm", (12,), {}, [X1]),
+    ("GroupNorm", (2, 4), {}, [X2]),
+    ("GroupNorm", (2, 4), {"affine": False}, [X1]),
+    ("LocalResponseNorm", (3,), {}, [X2]),
+    ("PixelShuffle", (2,), {}, [X2]),
+    ("PixelUnshuffle", (2,), {}, [X2]),
+    ("ChannelShuffle", (2,), {}, [X2]),
+    ("Flatten", (), {}, [X2]),
+    ("Unflatten", (1, (2, 2)), {}, [X2]),
+    ("Unfold", (2,), {"stride": 2}, [X2]),
+    ("Fold", ((6, 8), 2), {"stride": 2}, [(2, 16, 12)]),
+    ("Upsample", (), {"scale_factor": 2}, [X2]),
+    ("Upsample", ((5, 7),), {"mode": "bicubic", "align_corners": True}, [X2]),
+    ("UpsamplingBilinear2d", (), {"scale_factor": 2}, [X2]),
+    ("UpsamplingNearest2d", ((3, 9),), {}, [X2]),
+    ("CosineSimilarity", (), {}, [X1, X1]),
+    ("PairwiseDistance", (), {"keepdim": True}, [X1, X1]),
+    *((name, (), {}, [X1, X1]) for name in "L1Loss MSELoss SmoothL1Loss HuberLoss".split()),
+    ("MSELoss", (), {"reduction": "sum"}, [X1, X1]),
+    ("MarginRankingLoss", (), {"margin": 0.5}, [(5,), (5,), (5,)]),
+    ("TripletMarginLoss", (), {"swap": True}, [(5, 3), (5, 3), (5, 3)]),
+    ("TripletMarginWithDistanceLoss", (), {}, [(5, 3), (5, 3), (5, 3)]),
+    ("PoissonNLLLoss", (), {"full": True}, [(3, 5), np.eye(3, 5) + 0.5]),
+    ("SoftMarginLoss", (), {"reduction": "none"}, [(3, 5), 2 * np.eye(3, 5) - 1]),
+    ("Embedding", (7, 3), {"padding_idx": 2}, [np.array([[1, 2], [6, 1]])]),
+    ("Embedding", (7, 3), {"max_norm": 1.0}, [np.array([[1, 2], [6, 1]])]),
+    ("EmbeddingBag", (7, 3), {"mode": "sum"}, [np.array([1, 2, 6, 1]), np.array([0, 3])]),
+    ("EmbeddingBag", (7, 3), {"mode": "max"}, [np.array([[1, 2], [6, 1]])]),
+    ("CrossEntropyLoss", (), {"label_smoothing": 0.1}, [(3, 5), np.array([0, 4, 2])]),
+    ("NLLLoss", (), {"ignore_index": 4}, [(3, 5), np.array([0, 4, 2])]),
+    ("MultiMarginLoss", (), {"p": 2}, [(3, 5), np.array([0, 4, 2])]),
+    ("MultiLabelMarginLoss", (), {}, [(1, 4), np.array([[3, 0, -1, 1]])]),
+    ("BCEWithLogitsLoss", (), {}, [(3, 5), np.eye(3, 5)]),
+    ("MultiLabelSoftMarginLoss", (), {}, [(3, 5), np.eye(3, 5)]),
+    ("HingeEmbeddingLoss", (), {}, [(3, 5), 2 * np.eye(3, 5) - 1]),
+    ("KLDivLoss", (), {"reduction": "batchmean"}, [(3, 5), np.eye(3, 5)]),
+]
+LAYERS += [("Dropout", (0.5,), {}, [X1]), ("AlphaDropout", (0.5,), {}, [X1])]
+RANDOM = {"Dropout", "AlphaDropout"}
+
+
+def layer_id(layer):
+    name, args, kwargs, _ = layer
+    return "-".join(map(str, (name, *args, *(f"{k}={v}" for k, v in kwargs.items()))))
+
+
+def inputs_of(m, shapes):
+    """Return the same inputs for both: numbers of a seed for shapes, arrays as they are."""
+    made = []
+    for number, shape in enumerate(shapes):
+        if isinstance(shape, np.ndarray):
+            made.append(m.tensor(shape))
+        else:
+            values = np.random.default_rng(number).normal(size=shape)
+            made.append(m.tensor(values, requires_grad=True))
+    return made
+
+
+def run(m, layer, shapes):
+    """Return the results of two calls in training and one after, and all gradients."""
+    inputs = inputs_of(m, shapes)
+    # An in-place activation may not write into a leaf.
+    through = lambda: [x * 1 if x.requires_grad else x for x in inputs]  # noqa: E731
+    results = [layer(*through()), layer(*through())]
+    results.append(layer.eval()(*through()))
+    layer.train()
+    total = sum((r * (r.detach() + 1)).sum() for r in results)
+    if total.requires_grad:
+        total.backward()
+    return results, [x.grad for x in (*inputs, *layer.parameters())]
+
+
+def close(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 1e-9, 1e-11)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=map(layer_id, LAYERS))
+def test_layer_is_torch_s(layer):
+    name, args, kwargs, shapes = layer
+    ours = getattr(pullback.nn, name)(*args, **kwargs).double()
+    theirs = getattr(torch.nn, name)(*args, **kwargs).double()
+    assert repr(ours) == repr(theirs)
+    state = ours.state_dict()
+    assert list(state) == list(theirs.state_dict())
+    assert state._metadata == theirs.state_dict()._metadata
+    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in state.items()})
+    if name in RANDOM:
+        ours.eval(), theirs.eval()
+        x = inputs_of(pullback, shapes)
+        assert (ours(*x) == x[0]).all()
+        return
+    for one, other in zip(run(pullback, ours, shapes), run(torch, theirs, shapes), strict=True):
+        close(one, other)
+    close(ours.state_dict().values(), theirs.state_dict().values())
+
+
+@pytest.mark.parametrize("name", sorted({layer[0] for layer in LAYERS}))
+def test_signature_is_torch_s(name):
+    def parameters(m):
+        signature = inspect.signature(getattr(m.nn, name).__init__)
+        return [(p.name, p.kind, p.default) for p in signature.parameters.values()]
+
+    assert parameters(pullback) == parameters(torch)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda nn: nn.Conv2d(3, 4, 3, groups=2),
+        lambda nn: nn.Conv2d(4, 3, 3, groups=2),
+        lambda nn: nn.Conv2d(4, 4, 3, groups=0),
+        lambda nn: nn.Conv2d(4, 4, 3, padding="same", stride=2),
+        lambda nn: nn.ConvTranspose2d(4, 4, 3, padding_mode="circular"),
+        lambda nn: nn.GroupNorm(3, 4),
+        lambda nn: nn.Dropout(2),
+        lambda nn: nn.Embedding(3, 4, padding_idx=3),
+        lambda nn: nn.EmbeddingBag(3, 4, padding_idx=3),
+        lambda nn: nn.Hardtanh(3, 1),
+        lambda nn: nn.TripletMarginLoss(margin=-1),
+        lambda nn: nn.MultiMarginLoss(p=3),
+        lambda nn: nn.Unflatten(1, 3),
+        lambda nn: nn.Unflatten(1, (2.0, 3)),
+        lambda nn: nn.Bilinear(0, 1, 1),
+        lambda nn: nn.Module(3),
+        lambda nn: nn.Module(a=3),
+        lambda nn: nn.Linear(2, 2).train(1),
+        lambda nn: nn.Linear(2, 2).load_state_dict(3),
+        lambda nn: nn.Linear(2, 2).get_submodule("a"),
+        lambda nn: nn.Linear(2, 2).get_parameter("a"),
+        lambda nn: nn.Linear(2, 2).get_buffer("weight"),
+        lambda nn: nn.Linear(2, 2).add_module("weight", nn.Linear(1, 1)),
+        lambda nn: nn.Linear(2, 2).register_buffer("a.b", None),
+        lambda nn: nn.ModuleList([3]),
+        lambda nn: nn.ModuleDict(3),
+        lambda nn: nn.Sequential(3),
+        lambda nn: nn.Sequential()[0],
+        lambda nn: nn.ParameterList()(),
+        lambda nn: nn.init.xavier_normal_(nn.Parameter()),
+        lambda nn: nn.init.calculate_gain("cube"),
+        lambda nn: nn.init.dirac_(nn.Parameter()),
+    ],
+)
+def test_error_is_torch_s(call):
+    found = []
+    for m in (torch, pullback):
+        with pytest.raises(Exception) as error:
+            call(m.nn)
+        found.append((error.type, str(error.value).replace("torch", "pullback")))
+    assert found[0] == found[1]
+
+
+def test_modes_are_listed_in_any_order():
+    for m in (torch, pullback):
+        with pytest.raises(ValueError, match=r"padding_mode must be one of {.*}, but"):
+            m.nn.Conv2d(4, 4, 3, padding_mode="full")
