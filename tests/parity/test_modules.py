@@ -105,6 +105,7 @@ LAYERS = [
 ]
 LAYERS += [("Dropout", (0.5,), {}, [X1]), ("AlphaDropout", (0.5,), {}, [X1])]
 RANDOM = {"Dropout", "AlphaDropout"}
+ROUGH = {"Hardsigmoid": 1e-7}  # torch multiplies float64 by 1 / 6 in float32
 
 
 def layer_id(layer):
@@ -138,13 +139,14 @@ def run(m, layer, shapes):
     return results, [x.grad for x in (*inputs, *layer.parameters())]
 
 
-def close(ours, theirs):
+def close(ours, theirs, tolerance=1e-9):
     for a, b in zip(ours, theirs, strict=True):
         assert (a is None) == (b is None)
         if a is not None:
-            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), 1e-9, 1e-11)
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), tolerance, 1e-11)
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("layer", LAYERS, ids=map(layer_id, LAYERS))
 def test_layer_is_torch_s(layer):
     name, args, kwargs, shapes = layer
@@ -161,7 +163,7 @@ def test_layer_is_torch_s(layer):
         assert (ours(*x) == x[0]).all()
         return
     for one, other in zip(run(pullback, ours, shapes), run(torch, theirs, shapes), strict=True):
-        close(one, other)
+        close(one, other, ROUGH.get(name, 1e-9))
     close(ours.state_dict().values(), theirs.state_dict().values())
 
 
@@ -224,3 +226,117 @@ def test_modes_are_listed_in_any_order():
     for m in (torch, pullback):
         with pytest.raises(ValueError, match=r"padding_mode must be one of {.*}, but"):
             m.nn.Conv2d(4, 4, 3, padding_mode="full")
+
+
+# ---- recurrent layers ----------------------------------------------------------------------------
+
+RECURRENT = [
+    ("RNN", {}),
+    ("RNN", {"nonlinearity": "relu", "bias": False}),
+    ("GRU", {}),
+    ("GRU", {"num_layers": 2, "bidirectional": True}),
+    ("LSTM", {"batch_first": True, "bidirectional": True}),
+    ("LSTM", {"num_layers": 3, "proj_size": 2}),
+]
+
+
+def run_recurrent(m, layer, form):
+    """Return outputs, states and gradients of one call."""
+    x = m.tensor(np.random.default_rng(0).normal(size=(5, 3, 3)), requires_grad=True)
+    rnn, rows = m.nn.utils.rnn, 5 if layer.batch_first else 3
+    given = x[:, 0] if form == "unbatched" else x
+    if form == "packed":
+        lengths = [2, 3, 1, 3, 2][:rows] if layer.batch_first else [4, 5, 1]
+        given = rnn.pack_padded_sequence(x, lengths, layer.batch_first, enforce_sorted=False)
+    state = ()
+    if form != "unbatched":
+        directions = 2 if layer.bidirectional else 1
+        shape = (layer.num_layers * directions, rows, layer.proj_size or 4)
+        first = m.tensor(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape))
+        cell = m.tensor(np.ones((*shape[:2], 4)))
+        state = ((first, cell) if layer.mode == "LSTM" else first,)
+    out, last = layer(given, *state)
+    results = [out.data if form == "packed" else out]
+    results += last if isinstance(last, tuple) else [last]
+    sum((r * (r.detach() + 1)).sum() for r in results).backward()
+    if form == "packed":
+        results += rnn.pad_packed_sequence(out, layer.batch_first, -1.0, 6)
+        results += rnn.unpack_sequence(out)
+    return results, [x.grad, *(p.grad for p in layer.parameters())]
+
+
+@pytest.mark.parametrize("form", ["batch", "unbatched", "packed"])
+@pytest.mark.parametrize(("name", "options"), RECURRENT)
+def test_recurrent_layer_is_torch_s(name, options, form):
+    ours = getattr(pullback.nn, name)(3, 4, **options).double()
+    theirs = getattr(torch.nn, name)(3, 4, **options).double()
+    assert repr(ours) == repr(theirs)
+    state = ours.state_dict()
+    assert list(state) == list(theirs.state_dict())
+    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in state.items()})
+    pairs = zip(run_recurrent(pullback, ours, form), run_recurrent(torch, theirs, form))
+    for one, other in pairs:
+        close(one, other)
+
+
+@pytest.mark.parametrize("name", ["RNNCell", "LSTMCell", "GRUCell"])
+@pytest.mark.parametrize("shape", [(2, 3), (3,)])
+def test_cell_is_torch_s(name, shape):
+    ours, theirs = (getattr(m.nn, name)(3, 4).double() for m in (pullback, torch))
+    assert repr(ours) == repr(theirs)
+    state = ours.state_dict()
+    theirs.load_state_dict({key: torch.tensor(value.numpy()) for key, value in state.items()})
+    found = [
+        layer(m.tensor(np.linspace(-1, 1, int(np.prod(shape))).reshape(shape)))
+        for m, layer in ((pullback, ours), (torch, theirs))
+    ]
+    if name != "LSTMCell":
+        found = [(state,) for state in found]
+    close(*found)
+
+
+def ones(m, *shape):
+    return m.ones(*shape)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.nn.LSTM(3, 0),
+        lambda m: m.nn.LSTM(3, 4, 0),
+        lambda m: m.nn.LSTM(3, 4, dropout=2),
+        lambda m: m.nn.LSTM(3, 4, proj_size=4),
+        lambda m: m.nn.LSTM(3, 4, proj_size=-1),
+        lambda m: m.nn.GRU(3, 4, proj_size=1),
+        lambda m: m.nn.RNN(3, 4, nonlinearity="sine"),
+        lambda m: m.nn.RNNBase("X", 3, 4),
+        lambda m: m.nn.LSTM(3, "a"),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 3)),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 2, 4)),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 2, 3), (ones(m, 1, 3, 4), ones(m, 1, 2, 4))),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 2, 3), (ones(m, 1, 2, 4), ones(m, 1, 2, 5))),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 2, 3), (ones(m, 2, 4), ones(m, 2, 4))),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 3), (ones(m, 1, 2, 4), ones(m, 1, 2, 4))),
+        lambda m: m.nn.LSTM(3, 4)(ones(m, 5, 2, 3).double()),
+        lambda m: m.nn.GRU(3, 4)(ones(m, 5, 2, 3), ones(m, 1, 3, 4)),
+        lambda m: m.nn.GRU(3, 4)(ones(m, 5, 2, 3), ones(m, 2, 4)),
+        lambda m: m.nn.GRU(3, 4)(ones(m, 5, 3), ones(m, 1, 2, 4)),
+        lambda m: m.nn.LSTMCell(3, 4)(ones(m, 2, 2, 3)),
+        lambda m: m.nn.LSTMCell(3, 4)(ones(m, 2, 3), (ones(m, 1, 2, 4), ones(m, 1, 2, 4))),
+        lambda m: m.nn.GRUCell(3, 4)(ones(m, 2, 3), ones(m, 1, 2, 4)),
+        lambda m: m.nn.GRUCell(3, 4)(ones(m, 2, 3), ones(m, 3, 4)),
+        lambda m: m.nn.RNNCell(3, 4)(ones(m, 2, 4)),
+        lambda m: m.nn.utils.rnn.pack_padded_sequence(ones(m, 5, 2, 3), [3, 5]),
+        lambda m: m.nn.utils.rnn.pack_padded_sequence(ones(m, 5, 2, 3), [5, 0]),
+        lambda m: m.nn.utils.rnn.pack_padded_sequence(ones(m, 5, 2, 3), [5]),
+        lambda m: m.nn.utils.rnn.pad_sequence([]),
+        lambda m: m.nn.utils.rnn.pad_sequence(3),
+    ],
+)
+def test_error_of_recurrent_layers_is_torch_s(call):
+    found = []
+    for m in (torch, pullback):
+        with pytest.raises(Exception) as error:
+            call(m)
+        found.append((error.type, str(error.value).replace("torch", "pullback")))
+    assert found[0] == found[1]

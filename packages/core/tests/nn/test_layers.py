@@ -36,7 +36,8 @@ IMAGES = "Pixel CrossMap Unfold Upsample Softmax2d".split()
 # Modules of several inputs or of no input; test_module.py and the parity tests call them.
 OTHERS = (
     "Module Container Sequential ModuleList ModuleDict ParameterList ParameterDict Bilinear Fold "
-    "EmbeddingBag CosineSimilarity PairwiseDistance"
+    "EmbeddingBag CosineSimilarity PairwiseDistance RNN RNNBase RNNCell RNNCellBase LSTM LSTMCell "
+    "GRU GRUCell"
 ).split()
 
 

@@ -10,12 +10,13 @@ import pullback
 
 MODULE_FAMILIES = (
     "activation batchnorm container conv distance dropout lazy linear loss module normalization "
-    "padding pooling reshape sparse utils"
+    "padding pooling reshape rnn sparse utils"
 ).split()
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
     *("backend", "func", "testing", "utils.dlpack", "utils.hooks", "nn.init", "nn.parameter"),
+    "nn.utils.rnn",
     *(f"nn.modules.{family}" for family in MODULE_FAMILIES),
 )
 # Here exceptions, structs, enumerations and deprecated names do without an example.
@@ -23,6 +24,7 @@ OTHERS = ("autograd.gradcheck", "nn.modules.hooks", "testing.kernel_calls", "uti
 # pluggy's own, older names, and a base class
 WITHOUT_EXAMPLES = {
     *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),
+    *("nn.modules.rnn.RNNBase", "nn.modules.rnn.RNNCellBase"),
     "nn.parameter.UninitializedTensorMixin",
 }
 MEMBERS = {

@@ -5,7 +5,7 @@
 
 from pullback.nn import functional
 
-_PACKAGES = ("init", "modules", "parameter")
+_PACKAGES = ("init", "modules", "parameter", "utils")
 
 __all__ = ["functional"]
 

@@ -14,13 +14,14 @@ from pullback.nn.modules import (
     padding,
     pooling,
     reshape,
+    rnn,
     sparse,
 )
 
 __all__ = []
 for _family in (
     *(module, container, linear, conv, pooling, padding, activation, normalization, batchnorm),
-    *(dropout, sparse, distance, loss, reshape),
+    *(dropout, sparse, distance, loss, reshape, rnn),
 ):
     __all__ += _family.__all__
     globals().update((name, getattr(_family, name)) for name in _family.__all__)
