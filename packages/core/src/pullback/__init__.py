@@ -158,7 +158,7 @@ _einops.install()
 
 
 def __getattr__(name):
-    if name in ("cuda", "func", "profiler", "testing"):  # imported on first use
+    if name in ("cuda", "func", "optim", "profiler", "testing"):  # imported on first use
         import importlib
 
         return importlib.import_module(f"pullback.{name}")

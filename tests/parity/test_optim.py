@@ -1,0 +1,171 @@
+"""Optimizers take torch's steps, and have its arguments, state and state dicts."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+
+import pullback
+
+torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
+
+LIBRARIES = {"pullback": pullback, "torch": torch}
+SHAPES = [(3,), (2, 3), (4, 1, 2), ()]
+TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "complex64": 2e-6, "complex128": 1e-12}
+OPTIONS = [
+    ("SGD", {}),
+    ("SGD", {"momentum": 0.9, "dampening": 0.1, "weight_decay": 0.05}),
+    ("SGD", {"momentum": 0.9, "nesterov": True, "maximize": True}),
+    ("SGD", {"momentum": 0.9, "weight_decay": 0.05, "nesterov": True, "fused": True}),
+    ("SGD", {"momentum": 0.9, "foreach": True}),
+    ("Adam", {}),
+    ("Adam", {"lr": 0.05, "betas": (0.8, 0.95), "eps": 1e-5, "weight_decay": 0.05}),
+    ("Adam", {"amsgrad": True, "maximize": True}),
+    ("Adam", {"amsgrad": True, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("Adam", {"weight_decay": 0.1, "fused": True}),
+    ("Adam", {"amsgrad": True, "foreach": True}),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.05, "weight_decay": 0.2, "amsgrad": True, "fused": True}),
+    ("RMSprop", {}),
+    ("RMSprop", {"alpha": 0.9, "momentum": 0.8, "centered": True, "weight_decay": 0.05}),
+    ("RMSprop", {"centered": True, "maximize": True}),
+    ("RMSprop", {"momentum": 0.8, "foreach": True}),
+    ("Adagrad", {}),
+    ("Adagrad", {"lr_decay": 0.02, "weight_decay": 0.05, "initial_accumulator_value": 0.3}),
+    ("Adagrad", {"maximize": True, "fused": True}),
+]
+
+
+def make(library, name, options, dtype, **more):
+    """Return an optimizer of a library with parameters of every shape, the same in all."""
+    drawn = np.random.default_rng(7)
+    params = []
+    for shape in SHAPES:
+        if name == "Muon" and len(shape) != 2:
+            continue
+        value = np.asarray(drawn.normal(size=shape) + 1j * drawn.normal(size=shape))
+        value = (value if dtype.startswith("complex") else value.real).astype(dtype)
+        params.append(library.tensor(value.tolist(), dtype=getattr(library, dtype)))
+        params[-1].requires_grad_(True)
+    return params, getattr(library.optim, name)(params, **options, **more)
+
+
+def numbers(tensor):
+    return tensor.detach().resolve_conj().numpy().copy()
+
+
+def train(library, params, optimizer, steps, seed=0):
+    """Make steps with gradients that depend on the parameters and on a number."""
+    drawn = np.random.default_rng(seed)
+    for step in range(steps):
+        for param in params:
+            if step and drawn.random() < 0.1:  # a parameter that the loss of a step does not use
+                param.grad = None
+                continue
+            noise = drawn.normal(size=tuple(param.shape))
+            value = 0.3 * numbers(param) + noise.astype(numbers(param).dtype)
+            param.grad = library.tensor(value.tolist(), dtype=param.dtype)
+        optimizer.step()
+
+
+def assert_near(got, wanted, tolerance):
+    scale = max(np.abs(wanted).max(initial=0), 1e-3)
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance * scale)
+
+
+def assert_same_state(ours, theirs, tolerance):
+    ours, theirs = ours.state_dict(), theirs.state_dict()
+    assert ours["param_groups"] == theirs["param_groups"]
+    assert ours["state"].keys() == theirs["state"].keys()
+    for number, state in theirs["state"].items():
+        assert list(ours["state"][number]) == list(state)
+        for key, value in state.items():
+            got = ours["state"][number][key]
+            assert type(got).__name__ == type(value).__name__, key
+            if isinstance(value, torch.Tensor):
+                assert str(got.dtype).partition(".")[2] == str(value.dtype).partition(".")[2]
+                assert_near(numbers(got), numbers(value), tolerance)
+            else:
+                assert got == value
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name, options", OPTIONS, ids=str)
+def test_parameters_and_state_after_100_steps(name, options, dtype):
+    if dtype.startswith("complex") and (options.get("fused") or name in ("Muon", "Adafactor")):
+        pytest.skip("torch refuses complex parameters")
+    found = []
+    for library in LIBRARIES.values():
+        params, optimizer = make(library, name, options, dtype)
+        train(library, params, optimizer, 100)
+        found.append((params, optimizer))
+    (ours, ours_optimizer), (theirs, theirs_optimizer) = found
+    for ours_param, theirs_param in zip(ours, theirs):
+        assert_near(numbers(ours_param), numbers(theirs_param), TOLERANCE[dtype])
+    assert_same_state(ours_optimizer, theirs_optimizer, 10 * TOLERANCE[dtype])
+
+
+def converted(value, library):
+    """Return state of one library with tensors of the other."""
+    if isinstance(value, dict):
+        return {key: converted(part, library) for key, part in value.items()}
+    if isinstance(value, list):
+        return [converted(part, library) for part in value]
+    if isinstance(value, (torch.Tensor, pullback.Tensor)):
+        dtype = getattr(library, str(value.dtype).partition(".")[2])
+        return library.tensor(numbers(value).tolist(), dtype=dtype)
+    return value
+
+
+@pytest.mark.parametrize("direction", [("torch", "pullback"), ("pullback", "torch")], ids=str)
+@pytest.mark.parametrize("name, options", OPTIONS, ids=str)
+def test_state_dict_goes_on_in_the_other_library(name, options, direction):
+    source, target = (LIBRARIES[name] for name in direction)
+    params, optimizer = make(source, name, options, "float64")
+    train(source, params, optimizer, 5)
+    others, other = make(target, name, options, "float64")
+    for param, value in zip(others, params):
+        param.data.copy_(target.tensor(numbers(value).tolist(), dtype=target.float64))
+    other.load_state_dict(converted(optimizer.state_dict(), target))
+    train(source, params, optimizer, 20, seed=1)
+    train(target, others, other, 20, seed=1)
+    for param, value in zip(others, params):
+        assert_near(numbers(param), numbers(value), 1e-12)
+
+
+def signature(function):
+    return [
+        (name, part.kind, repr(part.default))
+        for name, part in inspect.signature(function).parameters.items()
+    ]
+
+
+FUNCTIONS = "sgd adam adamw rmsprop adagrad".split()
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in OPTIONS}) + ["Optimizer"])
+def test_signatures_of_classes(name):
+    ours, theirs = getattr(pullback.optim, name), getattr(torch.optim, name)
+    members = [
+        member
+        for member, value in inspect.getmembers(theirs, inspect.isroutine)
+        if (not member.startswith("_") or member == "__init__")
+    ]
+    for member in members:
+        if member not in ("OptimizerPreHook", "OptimizerPostHook"):
+            wanted = signature(getattr(theirs, member))
+            assert signature(getattr(ours, member)) == wanted, member
+    if name != "Optimizer":
+        ours, theirs = (make(library, name, {}, "float32")[1] for library in LIBRARIES.values())
+        assert list(ours.defaults) == list(theirs.defaults)
+        assert repr(ours) == repr(theirs)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_signatures_of_functions(name):
+    module = {"adafactor": "_adafactor"}.get(name, name)
+    ours, theirs = (
+        getattr(importlib.import_module(f"{library}.optim.{module}"), name) for library in LIBRARIES
+    )
+    assert signature(ours) == signature(theirs)
