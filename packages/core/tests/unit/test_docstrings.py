@@ -22,7 +22,7 @@ MODULES = (
     *(f"nn.modules.{family}" for family in MODULE_FAMILIES),
 )
 # Here exceptions, structs, enumerations and deprecated names do without an example.
-OTHERS = ("autograd.gradcheck", "nn.modules.hooks", "testing.kernel_calls", "utils.checkpoint")
+OTHERS = ("autograd.gradcheck", "nn.base.hooks", "testing.kernel_calls", "utils.checkpoint")
 # pluggy's own, older names, and a base class
 WITHOUT_EXAMPLES = {
     *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pullback
 from pullback import Tensor
-from pullback.nn.modules.hooks import add_hook
+from pullback.nn.base.hooks import add_hook
 from pullback.nn.parameter import Parameter, is_lazy
 
 __all__ = ["StateDictMethods"]

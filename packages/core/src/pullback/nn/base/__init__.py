@@ -1,0 +1,1 @@
+"""What ``Module`` is composed of: hooks, state dicts, conversions."""
