@@ -37,7 +37,8 @@ IMAGES = "Pixel CrossMap Unfold Upsample Softmax2d".split()
 OTHERS = (
     "Module Container Sequential ModuleList ModuleDict ParameterList ParameterDict Bilinear Fold "
     "EmbeddingBag CosineSimilarity PairwiseDistance RNN RNNBase RNNCell RNNCellBase LSTM LSTMCell "
-    "GRU GRUCell"
+    "GRU GRUCell AdaptiveLogSoftmaxWithLoss MultiheadAttention Transformer TransformerDecoder "
+    "TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer"
 ).split()
 
 

@@ -9,15 +9,15 @@ import pytest
 import pullback
 
 MODULE_FAMILIES = (
-    "activation batchnorm container conv distance dropout lazy linear loss module normalization "
-    "padding pooling reshape rnn sparse utils"
+    "activation adaptive attention batchnorm container conv distance dropout lazy linear loss "
+    "module normalization padding pooling reshape rnn sparse transformer utils"
 ).split()
 OPTIM_MODULES = "adagrad adam adamw optimizer rmsprop sgd".split()
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
     *("backend", "func", "testing", "utils.dlpack", "utils.hooks", "nn.init", "nn.parameter"),
-    "nn.utils.rnn",
+*("nn._attention", "nn.utils.rnn"),
     *(f"optim.{module}" for module in OPTIM_MODULES),
     *(f"nn.modules.{family}" for family in MODULE_FAMILIES),
 )
