@@ -2,32 +2,39 @@
 
 import doctest
 import importlib
+import pkgutil
 import warnings
 
 import pytest
 
 import pullback
 
-MODULE_FAMILIES = (
-    "activation adaptive attention batchnorm container conv distance dropout lazy linear loss "
-    "module normalization padding pooling reshape rnn sparse transformer utils"
-).split()
-OPTIM_MODULES = "adagrad adam adamw optimizer rmsprop sgd".split()
+
+def modules_below(*packages):
+    """Return the modules of packages that have an ``__all__``, without the leading name."""
+    found = []
+    for package in packages:
+        loaded = importlib.import_module(f"pullback.{package}")
+        for info in pkgutil.walk_packages(loaded.__path__, f"pullback.{package}."):
+            # A package has names of its modules.
+            if not info.ispkg and hasattr(importlib.import_module(info.name), "__all__"):
+                found.append(info.name.partition(".")[2])
+    return found
+
+
+# Here exceptions, structs, enumerations and deprecated names do without an example.
+OTHERS = ("autograd.gradcheck", "nn.base.hooks", "testing.kernel_calls", "utils.checkpoint")
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
-    *("backend", "func", "testing", "utils.dlpack", "utils.hooks", "nn.init", "nn.parameter"),
-*("nn._attention", "nn.utils.rnn"),
-    *(f"optim.{module}" for module in OPTIM_MODULES),
-    *(f"nn.modules.{family}" for family in MODULE_FAMILIES),
+    *("backend", "func", "testing", "utils.dlpack", "utils.hooks"),
+    *(module for module in modules_below("nn", "optim") if module not in OTHERS),
 )
-# Here exceptions, structs, enumerations and deprecated names do without an example.
-OTHERS = ("autograd.gradcheck", "nn.base.hooks", "testing.kernel_calls", "utils.checkpoint")
 # pluggy's own, older names, and a base class
 WITHOUT_EXAMPLES = {
     *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),
     *("nn.modules.rnn.RNNBase", "nn.modules.rnn.RNNCellBase"),
-    "nn.parameter.UninitializedTensorMixin",
+    *("nn.base.state.StateDictMethods", "nn.parameter.UninitializedTensorMixin"),
 }
 MEMBERS = {
     pullback: (
