@@ -192,6 +192,7 @@ def test_randint_spellings():
         (lambda: pb.randint(0, 3, (3,), dtype=pb.complex64), RuntimeError),
         (lambda: pb.randint(0, 2**64, (3,)), (ValueError, OverflowError, RuntimeError)),
         (lambda: pb.randint_like(3, 5), TypeError),
+        (lambda: pb.randint_like(pb.ones(2)), TypeError),
         (lambda: pb.zeros(2).uniform_(3, 1), RuntimeError),
         (lambda: pb.zeros(2).normal_(0, -1), RuntimeError),
         (lambda: pb.zeros(2, dtype=pb.int64).normal_(), (NotImplementedError, RuntimeError)),
@@ -204,6 +205,12 @@ def test_randint_spellings():
 def test_refused_calls(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize("bounds", [{"high": 2}, {"low": 0, "high": 2}])
+def test_randint_like_takes_bounds_by_name(bounds):
+    x = pb.randint_like(pb.zeros(100), **bounds)
+    assert set(x.tolist()) == {0, 1}
 
 
 def test_like_variants_keep_shape_and_dtype():

@@ -562,7 +562,7 @@ def _random(self, from_, to, generator):
         raise unsupported("random", self.dtype)
     if high is None:
         high = min(_largest(self.dtype) + 1, (1 << 63) - 1)
-    return draw_integers(self, generator, low, high)
+    return draw_integers("random_", self, generator, low, high)
 
 
 # False stands for an argument that is not given: None means "up to the largest number".

@@ -80,21 +80,21 @@ op(
 )
 
 
-def _integer(value, name):
+def _integer(op_name, value, name):
     """Read an integer argument of 64 bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"randint(): argument '{name}' must be int, not {type(value).__name__}")
+        raise TypeError(f"{op_name}(): argument '{name}' must be int, not {type(value).__name__}")
     value = value.__index__()
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"Overflow when unpacking long long: '{name}' is {value}")
     return value
 
 
-def draw_integers(out, generator, low, high):
+def draw_integers(op_name, out, generator, low, high):
     """Fill a tensor with integers in [low, high), which its dtype must be able to hold."""
     import pullback
 
-    low, high = _integer(low, "low"), _integer(high, "high")
+    low, high = _integer(op_name, low, "low"), _integer(op_name, high, "high")
     if low >= high:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
@@ -128,7 +128,7 @@ def _make_randint(
     dtype = result_dtype(dtype, out)
     made = factories().empty_tensor(size, dtype_named("int64") if dtype is None else dtype, device)
     return put_into(
-        out, with_requires_grad(draw_integers(made, generator, low, high), requires_grad)
+        out, with_requires_grad(draw_integers("randint", made, generator, low, high), requires_grad)
     )
 
 
@@ -177,13 +177,15 @@ for _name, _kernel, _fill_with in (
 def _randint_like(
     self, low, high, generator, dtype, layout, device, pin_memory, requires_grad, memory_format
 ):
-    low, high = (0, low) if high is None else (low, high)
+    if low is None or high is None:  # randint_like(self, high) or randint_like(self, high=...)
+        low, high = 0, high if low is None else low
     made = make_like(self, None, dtype, device, False, memory_format)
-    return with_requires_grad(draw_integers(made, generator, low, high), requires_grad)
+    made = draw_integers("randint_like", made, generator, low, high)
+    return with_requires_grad(made, requires_grad)
 
 
 op(
-    f"randint_like(self: Tensor, low: any, high: any = None, {_RANDOM_LIKE}) -> Tensor",
+    f"randint_like(self: Tensor, low: any = None, high: any = None, {_RANDOM_LIKE}) -> Tensor",
     composite=_randint_like,
     kernel="randint",
     method=False,
