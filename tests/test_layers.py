@@ -55,6 +55,8 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "backend", "autograd", "func", "."),
         },
+        "storage": {"_c/base", "_c/device", "_c/interop", "multiprocessing", "."},
+        "multiprocessing": {"_c/graph", "_c/interop", "storage", "nn", "utils"},
         "profiler": {"."},
         "testing/references": set(),  # only NumPy: what an op computes is no part of its test
         "testing": {
@@ -63,6 +65,7 @@ ALLOWED = {
         ".": {
             *(*BELOW_OPS, "_c/dispatch", "_c/ops", "_c/engine", "_c/transforms", "_c/interop"),
             *("_c/python", "ops", "ops/indexing", "backend", "autograd", "func", "nn", "utils"),
+            "storage",
         },
     },
     "packages/backend-cpu/src/pullback_cpu": {

@@ -157,11 +157,19 @@ _methods.install()
 _einops.install()
 
 
+_LATE = ("cuda", "func", "multiprocessing", "optim", "profiler", "storage", "testing")
+
+
 def __getattr__(name):
-    if name in ("cuda", "func", "optim", "profiler", "testing"):  # imported on first use
+    if name in _LATE:  # imported on first use
         import importlib
 
         return importlib.import_module(f"pullback.{name}")
+    if name.endswith("Storage") or name == "is_storage":
+        from pullback import storage
+
+        if name in storage.__all__:
+            return getattr(storage, name)
     if name == "vmap":
         from pullback.func import vmap
 

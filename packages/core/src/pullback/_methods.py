@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 from pullback._c.base import dtype as _dtype
 from pullback._c.engine import stream_order
@@ -361,8 +362,93 @@ def as_subclass(self, cls):
     return made
 
 
+# ---- storages ------------------------------------------------------------------------------------
+
+_set_to_tensor: Any = None  # the op, which takes no storages
+
+
+def untyped_storage(self):
+    """Return the memory that the tensor shares with its views, as bytes: one object for all.
+
+    >>> import pullback
+    >>> x = pullback.ones(3)
+    >>> x[1:].untyped_storage().nbytes()
+    12
+    """
+    from pullback._c.interop.storages import storage_of
+    from pullback.storage.untyped import UntypedStorage
+
+    return storage_of(self, UntypedStorage)
+
+
+def storage(self):
+    """Return the memory as elements of the tensor's dtype; deprecated, see ``untyped_storage``."""
+    from pullback.storage.typed import typed_storage
+
+    return typed_storage(self)
+
+
+def storage_type(self):
+    """Return the class of typed storages of the tensor's dtype.
+
+    >>> import pullback
+    >>> pullback.ones(1).storage_type()
+    <class 'pullback.storage.FloatStorage'>
+    """
+    from pullback.storage.typed import legacy_class
+
+    return legacy_class(self.dtype)
+
+
+def is_shared(self):
+    """Return True if other processes can map the memory; always for CUDA devices."""
+    return self.untyped_storage().is_shared()
+
+
+def share_memory_(self):
+    """Move the memory to shared memory, for all tensors that share it; returns the tensor.
+
+    Children of a fork then see writes, and queues of ``pullback.multiprocessing`` send the tensor
+    without a copy. Nothing happens on CUDA devices.
+    Raises: RuntimeError for memory that is not the host's.
+
+    >>> import pullback
+    >>> pullback.ones(2).share_memory_().is_shared()
+    True
+    """
+    self.untyped_storage().share_memory_()
+    return self
+
+
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Give the tensor the memory of a tensor or storage, or none; returns it.
+
+    With a size, it is the part of that memory which ``as_strided`` would show: ``storage_offset``
+    and ``stride`` are in elements.
+
+    Raises: RuntimeError for another dtype, and for a part that is not within the memory.
+
+    >>> import pullback
+    >>> pullback.empty(0).set_(pullback.ones(4).untyped_storage(), 1, (2,))
+    tensor([1., 1.])
+    """
+    if source is None or isinstance(source, Tensor):
+        return _set_to_tensor(self, source, storage_offset, size, stride)
+    from pullback.storage.common import is_storage
+    from pullback.storage.typed import set_to_storage
+
+    if not is_storage(source):
+        raise TypeError(
+            f"set_(): argument 'source' (position 1) must be Tensor or Storage, not "
+            f"{type(source).__name__}"
+        )
+    return set_to_storage(self, source, storage_offset, size, stride)
+
+
 def install():
     """Bind the methods of this module to the class."""
+    global _set_to_tensor
+    _set_to_tensor = Tensor.set_
     from pullback import _interop, _scalars
     from pullback._printing import format_tensor
     from pullback.autograd import _entry, graph
@@ -392,6 +478,12 @@ def install():
         "as_subclass": as_subclass,
         "is_pinned": is_pinned,
         "record_stream": record_stream,
+        "untyped_storage": untyped_storage,
+        "storage": storage,
+        "storage_type": storage_type,
+        "is_shared": is_shared,
+        "share_memory_": share_memory_,
+        "set_": set_,
     }.items():
         bind_attribute(name, method)
     for name, target in _SHORT.items():

@@ -23,15 +23,19 @@ def modules_below(*packages):
 
 
 # Here exceptions, structs, enumerations and deprecated names do without an example.
-OTHERS = ("autograd.gradcheck", "nn.base.hooks", "testing.kernel_calls", "utils.checkpoint")
+OTHERS = (
+    *("autograd.gradcheck", "multiprocessing.reductions", "nn.base.hooks"),
+    *("testing.kernel_calls", "utils.checkpoint"),
+)
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
-    *("backend", "func", "testing", "utils.dlpack", "utils.hooks"),
-    *(module for module in modules_below("nn", "optim") if module not in OTHERS),
+    *("backend", "func", "storage", "testing", "utils.dlpack", "utils.hooks"),
+    *(module for module in modules_below("multiprocessing", "nn", "optim") if module not in OTHERS),
 )
-# pluggy's own, older names, and a base class
+# pluggy's own, older names, and base classes
 WITHOUT_EXAMPLES = {
+    *("storage.MappedFile", "storage.StorageBase"),
     *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),
     *("nn.modules.rnn.RNNBase", "nn.modules.rnn.RNNCellBase"),
     *("nn.base.state.StateDictMethods", "nn.parameter.UninitializedTensorMixin"),
@@ -40,6 +44,9 @@ MEMBERS = {
     pullback: (
         *("is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled"),
         *("is_inference", "is_inference_mode_enabled", "set_anomaly_enabled"),
+    ),
+    pullback.multiprocessing: (
+        *("get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"),
     ),
     pullback.Tensor: ("backward", "register_hook", "register_post_accumulate_grad_hook"),
     pullback.autograd.graph.Node: ("__call__", "register_hook", "register_prehook"),

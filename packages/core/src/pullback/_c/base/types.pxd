@@ -38,6 +38,17 @@ cdef enum:
     STORAGE_SHARED = 8          # used on another stream than it was allocated for
 
 
+# Fields that few storages have. An alias has its own version counter over the original's memory.
+ctypedef struct pb_storage_extra:
+    PyObject *written_at        # owned str: source line of the last write, in anomaly mode
+    PyObject *object            # borrowed Python object, may be NULL
+    int64_t capacity            # bytes that were allocated, if the storage was made smaller; else 0
+    pb_storage *aliases         # of an original: the first alias
+    pb_storage *next            # of an alias: its neighbours among those of its original
+    pb_storage *previous
+    int32_t exports             # of an original: buffers that other libraries hold
+
+
 ctypedef struct pb_storage:
     Py_ssize_t refcount
     void *data                  # NULL on meta and when empty
@@ -47,7 +58,7 @@ ctypedef struct pb_storage:
     int16_t device_index
     uint32_t flags
     int32_t last_writer         # id of the op that wrote last; -1 unknown
-    PyObject *written_at        # owned str: source line of that write, in anomaly mode
+    pb_storage_extra *extra     # owned, may be NULL
     PyObject *owner             # owned; keeps foreign memory alive; NULL: allocated by a backend
     pb_storage *memory          # owned; of an alias with its own version counter: the original
 

@@ -10,7 +10,8 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from pullback._c.graph.node cimport node_object
 from pullback._c.base.state cimport thread_state
 from pullback._c.graph.tensor cimport TENSOR_IS_VIEW, Tensor, is_tensor
-from pullback._c.base.types cimport pb_node, pb_storage
+from pullback._c.base.types cimport pb_node, pb_storage, pb_storage_extra
+from pullback._c.device.storage cimport storage_extra
 
 __all__ = ["set_listeners"]
 
@@ -50,13 +51,15 @@ cdef int note_result(object result) except -1:
 
 cdef int note_write(pb_storage *storage) except -1:
     """Store the source line of a write in the storage."""
+    cdef pb_storage_extra *extra
     cdef PyObject *before
     if running_line is None:
         return 0
     line = running_line()
     Py_INCREF(line)
-    before = storage.written_at         # read after the call: another thread may have written
-    storage.written_at = <PyObject *>line
+    extra = storage_extra(storage)
+    before = extra.written_at           # read after the call: another thread may have written
+    extra.written_at = <PyObject *>line
     Py_XDECREF(before)
     return 0
 

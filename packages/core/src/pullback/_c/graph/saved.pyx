@@ -283,8 +283,8 @@ cdef int raise_modified(pb_node *node, pb_saved *saved, Tensor tensor) except -1
     if 0 <= tensor.storage.last_writer < len(all_ops):
         writer = (f"; the last in-place operation on it was "
                   f"{all_ops[tensor.storage.last_writer].name}")
-        if tensor.storage.written_at != NULL:
-            writer += f", at {<object>tensor.storage.written_at}"
+        if tensor.storage.extra != NULL and tensor.storage.extra.written_at != NULL:
+            writer += f", at {<object>tensor.storage.extra.written_at}"
     if node.extra != NULL and node.extra.metadata != NULL:
         stack = (<dict>node.extra.metadata).get("traceback_")
         if stack:                       # anomaly mode was on

@@ -23,7 +23,9 @@ from pullback._c.base.interrupts cimport copy_polled
 from pullback._c.base.layout cimport (
     layout_contiguous, layout_extent, layout_new, layout_parse, layout_release, layout_retain)
 from pullback._c.graph.record cimport tensor_needs_grad
-from pullback._c.device.storage cimport storage_foreign, storage_release, storage_retain
+from pullback._c.device.storage cimport (
+    storage_end_export, storage_export, storage_extra, storage_foreign, storage_original,
+    storage_retain)
 from pullback._c.graph.tensor cimport (
     TENSOR_CONJ, TENSOR_LAZY, Tensor, tensor_data, tensor_device, tensor_over, tensor_wrap)
 from pullback._c.base.types cimport (
@@ -209,6 +211,7 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
         raise BufferError("the tensor shares the memory of a read-only array")
     if flags & PyBUF_FORMAT and formats[self.dtype] == NULL:
         raise BufferError("the buffer protocol has no bfloat16: convert the tensor first")
+    storage_extra(storage_original(self.storage))   # so that the export below cannot fail
     held = <pb_export *>PyMem_Malloc(sizeof(pb_export) + 2 * ndim * sizeof(Py_ssize_t))
     if held == NULL:
         raise MemoryError()
@@ -235,7 +238,8 @@ cdef int get_buffer(object exporter, Py_buffer *view, int flags) except -1:
         view.shape = NULL
     if flags & PyBUF_STRIDES != PyBUF_STRIDES:
         view.strides = NULL
-    held.storage = storage_retain(self.storage)
+    storage_export(self.storage)
+    held.storage = self.storage
     pb_set_exporter(view, <PyObject *>exporter)
     return 0
 
@@ -253,7 +257,7 @@ cdef bint order_fits(Py_buffer *view, int flags) noexcept:
 
 cdef void release_buffer(object exporter, Py_buffer *view) noexcept:
     cdef pb_export *held = <pb_export *>view.internal
-    storage_release(held.storage)
+    storage_end_export(held.storage)
     PyMem_Free(held)
 
 
@@ -318,11 +322,8 @@ def write_bytes(Tensor self not None, bytes data not None):
 
 def whole_memory(Tensor self not None):
     """Return the address of a tensor's storage, and all of its memory as a 1-d uint8 tensor."""
-    cdef pb_storage *storage = self.storage
-    cdef pb_layout *layout
-    while storage.memory != NULL:
-        storage = storage.memory
-    layout = layout_contiguous(1, &storage.nbytes)
+    cdef pb_storage *storage = storage_original(self.storage)
+    cdef pb_layout *layout = layout_contiguous(1, &storage.nbytes)
     return <size_t>storage, tensor_wrap(storage_retain(storage), layout, 0, PB_U8)
 
 

@@ -21,7 +21,8 @@ from pullback._c.device.device cimport (
 from pullback._c.base.dtype cimport dtype_itemsize
 from pullback._c.interop.arrays cimport check_not_lazy, foreign_layout, foreign_tensor
 from pullback._c.graph.record cimport tensor_needs_grad
-from pullback._c.device.storage cimport storage_release, storage_retain
+from pullback._c.device.storage cimport (
+    storage_end_export, storage_export, storage_extra, storage_original)
 from pullback._c.graph.tensor cimport Tensor, tensor_data, tensor_device
 from pullback._c.base.types cimport (
     STORAGE_READONLY, layout_shape, layout_strides, pb_layout, pb_storage)
@@ -158,14 +159,14 @@ def stream_of(where):
 cdef void managed_delete(dl_managed *self) noexcept nogil:
     if Py_IsInitialized():              # a consumer may call it after the interpreter has ended
         with gil:
-            storage_release(<pb_storage *>self.context)
+            storage_end_export(<pb_storage *>self.context)
     free(self)
 
 
 cdef void versioned_delete(dl_versioned *self) noexcept nogil:
     if Py_IsInitialized():
         with gil:
-            storage_release(<pb_storage *>self.context)
+            storage_end_export(<pb_storage *>self.context)
     free(self)
 
 
@@ -208,6 +209,7 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
     if tensor_needs_grad(self):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
     check_not_lazy(self)
+    storage_extra(storage_original(self.storage))   # so that the export below cannot fail
     if versioned:
         new = <dl_versioned *>malloc(sizeof(dl_versioned) + dims)
         if new == NULL:
@@ -217,7 +219,8 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
         new.major, new.minor = DL_MAJOR, DL_MINOR
         new.flags = (DL_READ_ONLY if readonly else 0) | (DL_IS_COPIED if copied else 0)
         new.deleter = versioned_delete
-        new.context = storage_retain(self.storage)
+        storage_export(self.storage)
+        new.context = self.storage
         return PyCapsule_New(new, VERSIONED, capsule_delete)
     if readonly:
         raise BufferError("Can't export read-only tensors in DLPack's first form, which cannot "
@@ -228,7 +231,8 @@ def export_capsule(Tensor self not None, bint versioned, bint copied):
     fill_tensor(&old.tensor, self, <int64_t *>(old + 1))
     old.tensor.device = dl_device(kind, index)
     old.deleter = managed_delete
-    old.context = storage_retain(self.storage)
+    storage_export(self.storage)
+    old.context = self.storage
     return PyCapsule_New(old, MANAGED, capsule_delete)
 
 
