@@ -10,6 +10,10 @@ import pullback
 
 torch = pytest.importorskip("torch", reason="torch is not installed: run `nox -s parity`")
 
+NAMES = (
+    "ASGD Adadelta Adafactor Adagrad Adam AdamW Adamax LBFGS Muon NAdam RAdam RMSprop Rprop SGD "
+    "SparseAdam"
+).split()
 LIBRARIES = {"pullback": pullback, "torch": torch}
 SHAPES = [(3,), (2, 3), (4, 1, 2), ()]
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12, "complex64": 2e-6, "complex128": 1e-12}
@@ -34,6 +38,25 @@ OPTIONS = [
     ("Adagrad", {}),
     ("Adagrad", {"lr_decay": 0.02, "weight_decay": 0.05, "initial_accumulator_value": 0.3}),
     ("Adagrad", {"maximize": True, "fused": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lambd": 0.01, "alpha": 0.6, "t0": 20, "weight_decay": 0.05, "maximize": True}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.7, "rho": 0.8, "eps": 1e-4, "weight_decay": 0.05, "maximize": True}),
+    ("Adafactor", {}),
+    ("Adafactor", {"beta2_decay": -0.6, "eps": (1e-20, 0.1), "d": 1.5, "weight_decay": 0.1}),
+    ("Adafactor", {"maximize": True, "foreach": True}),
+    ("Adamax", {}),
+    ("Adamax", {"betas": (0.8, 0.9), "eps": 1e-3, "weight_decay": 0.05, "maximize": True}),
+    ("Muon", {}),
+    ("Muon", {"nesterov": False, "momentum": 0.8, "adjust_lr_fn": "match_rms_adamw"}),
+    ("NAdam", {}),
+    ("NAdam", {"momentum_decay": 0.1, "weight_decay": 0.05, "maximize": True}),
+    ("NAdam", {"weight_decay": 0.05, "decoupled_weight_decay": True, "foreach": True}),
+    ("RAdam", {}),
+    ("RAdam", {"betas": (0.8, 0.9), "weight_decay": 0.05, "maximize": True}),
+    ("RAdam", {"weight_decay": 0.05, "decoupled_weight_decay": True, "foreach": True}),
+    ("Rprop", {}),
+    ("Rprop", {"etas": (0.4, 1.3), "step_sizes": (1e-3, 0.05), "maximize": True}),
 ]
 
 
@@ -118,20 +141,21 @@ def converted(value, library):
     return value
 
 
-@pytest.mark.parametrize("direction", [("torch", "pullback"), ("pullback", "torch")], ids=str)
+@pytest.mark.parametrize("source", LIBRARIES)
 @pytest.mark.parametrize("name, options", OPTIONS, ids=str)
-def test_state_dict_goes_on_in_the_other_library(name, options, direction):
-    source, target = (LIBRARIES[name] for name in direction)
-    params, optimizer = make(source, name, options, "float64")
-    train(source, params, optimizer, 5)
-    others, other = make(target, name, options, "float64")
-    for param, value in zip(others, params):
-        param.data.copy_(target.tensor(numbers(value).tolist(), dtype=target.float64))
-    other.load_state_dict(converted(optimizer.state_dict(), target))
-    train(source, params, optimizer, 20, seed=1)
-    train(target, others, other, 20, seed=1)
-    for param, value in zip(others, params):
-        assert_near(numbers(param), numbers(value), 1e-12)
+def test_state_dict_goes_on_in_both_libraries(name, options, source):
+    params, optimizer = make(LIBRARIES[source], name, options, "float64")
+    train(LIBRARIES[source], params, optimizer, 5)
+    found = []
+    for library in LIBRARIES.values():
+        others, other = make(library, name, options, "float64")
+        for param, value in zip(others, params):
+            param.data.copy_(library.tensor(numbers(value).tolist(), dtype=library.float64))
+        other.load_state_dict(converted(optimizer.state_dict(), library))
+        train(library, others, other, 20, seed=1)
+        found.append(others)
+    for ours, theirs in zip(*found):
+        assert_near(numbers(ours), numbers(theirs), 1e-12)
 
 
 def signature(function):
@@ -141,10 +165,12 @@ def signature(function):
     ]
 
 
-FUNCTIONS = "sgd adam adamw rmsprop adagrad".split()
+FUNCTIONS = (
+    "sgd adam adamw rmsprop adagrad asgd adadelta adafactor adamax nadam radam rprop".split()
+)
 
 
-@pytest.mark.parametrize("name", sorted({name for name, _ in OPTIONS}) + ["Optimizer"])
+@pytest.mark.parametrize("name", [*NAMES, "Optimizer"])
 def test_signatures_of_classes(name):
     ours, theirs = getattr(pullback.optim, name), getattr(torch.optim, name)
     members = [
@@ -169,3 +195,49 @@ def test_signatures_of_functions(name):
         getattr(importlib.import_module(f"{library}.optim.{module}"), name) for library in LIBRARIES
     )
     assert signature(ours) == signature(theirs)
+
+
+def rosenbrock(x):
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": 0.5, "max_iter": 30},
+        {"lr": 0.1, "max_iter": 10, "history_size": 3},
+        {"max_iter": 40, "line_search_fn": "strong_wolfe"},
+        {"max_iter": 25, "history_size": 2, "max_eval": 17, "line_search_fn": "strong_wolfe"},
+        {"lr": 3.0, "line_search_fn": "strong_wolfe", "tolerance_grad": 1e-3},
+        {"lr": 1e-3, "line_search_fn": "strong_wolfe", "tolerance_change": 1e-4},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("start", [(-1.2, 1.0, 0.7), (0.3, -2.0), (2.0, 2.0, -1.0, 0.5, 3.0)])
+def test_lbfgs_iterates(start, options):
+    for ours, theirs in zip(*(lbfgs(library, start, options) for library in LIBRARIES.values())):
+        if isinstance(theirs, set):
+            assert ours == theirs
+        else:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)
+
+
+def lbfgs(library, start, options):
+    """Return losses, results and state of three steps on Rosenbrock's function."""
+    x = library.tensor(start[1:], dtype=library.float64, requires_grad=True)
+    y = library.tensor([start[0]], dtype=library.float64, requires_grad=True)
+    unused = library.ones(2, dtype=library.float64, requires_grad=True)
+    optimizer = library.optim.LBFGS([y, unused, x], **options)
+    losses = []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = rosenbrock(library.cat([y, x]))
+        if library.isfinite(loss.detach()):
+            loss.backward()
+        losses.append(loss.item())
+        return loss.detach()
+
+    steps = [optimizer.step(closure).item() for _ in range(3)]
+    state = optimizer.state_dict()["state"][0]
+    return losses[:40], steps[:2], numbers(x) if len(losses) < 40 else 0, set(state)

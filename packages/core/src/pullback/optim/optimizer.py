@@ -13,6 +13,7 @@ from typing import ClassVar
 import pullback
 from pullback import Tensor
 from pullback._c.base.state import swap_grad_enabled
+from pullback.optim._groups import cast_state, fill_with_zeros, split_names
 from pullback.utils.hooks import RemovableHandle
 
 __all__ = [
@@ -115,6 +116,7 @@ class Optimizer:
     # Options that state dicts of older versions lack, and whether their steps may be numbers.
     _added_options: ClassVar = {}
     _has_tensor_steps = False
+    _passed_options: tuple[str, ...] = ()
 
     def __init__(self, params, defaults):
         self.defaults = defaults
@@ -182,6 +184,10 @@ class Optimizer:
                 states.append(state)
         return params, grads, *([state.get(name) for state in states] for name in names)
 
+    def _options(self, group):
+        """Return the options of a group that its update function has too."""
+        return {name: group[name] for name in self._passed_options}
+
     @staticmethod
     def profile_hook_step(func):
         """Return a step function with hooks around it, which profilers show as a range."""
@@ -227,7 +233,7 @@ class Optimizer:
                     if set_to_none:
                         param.grad = None
                     else:
-                        _fill_with_zeros(param.grad)
+                        fill_with_zeros(param.grad)
 
     # ---- parameter groups ------------------------------------------------------------------------
 
@@ -238,7 +244,7 @@ class Optimizer:
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
-        params, names = _split_names(param_group["params"])
+        params, names = split_names(param_group["params"])
         param_group["params"] = params
         if names:
             param_group["param_names"] = names
@@ -390,7 +396,7 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             if key in params:
                 param = params[key]
-                state[param] = _cast(self, param, value, key, state_dict["param_groups"])
+                state[param] = cast_state(self, param, value, key, state_dict["param_groups"])
             else:
                 state[key] = value
         for old, new in zip(groups, saved):
@@ -416,50 +422,7 @@ class Optimizer:
         return value
 
 
-# ---- parts of the base class ---------------------------------------------------------------------
-
-
-def _split_names(params):
-    """Return a list of what a group has as parameters, and of their names if they have any."""
-    if isinstance(params, Tensor):
-        return [params], []
-    if isinstance(params, set):
-        raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering "
-            "of tensors in sets will change between runs. Please use a list instead."
-        )
-    params = list(params)
-    names = [entry[0] for entry in params if isinstance(entry, tuple)]
-    if names and len(names) != len(params):
-        raise ValueError(
-            "all optimizer params should be with/without names. Some param names are missing"
-        )
-    return ([entry[1] for entry in params] if names else params), names
-
-
-def _cast(optimizer, param, value, param_id, param_groups, key=None):
-    """Return loaded state with all its tensors, also those in dicts and sequences, adapted."""
-    if isinstance(value, Tensor):
-        return optimizer._process_value_according_to_param_policy(
-            param, value, param_id, param_groups, key
-        )
-    if isinstance(value, dict):
-        return {
-            name: _cast(optimizer, param, part, param_id, param_groups, name)
-            for name, part in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return type(value)(_cast(optimizer, param, part, param_id, param_groups) for part in value)
-    return value
-
-
-def _fill_with_zeros(grad):
-    if grad is not None:
-        if grad.grad_fn is not None:
-            grad.detach_()
-        elif grad.requires_grad:
-            grad.requires_grad_(False)
-        grad.zero_()
+# ---- ranges and hooks of steps -------------------------------------------------------------------
 
 
 class _Nothing:
@@ -588,6 +551,35 @@ def _unscale(grads, grad_scale, found_inf):
 def _as_number(value):
     """Return the number in a tensor of one element, or the number itself."""
     return value.item() if isinstance(value, Tensor) else value
+
+
+def _move(param, change, scale):
+    """Subtract ``scale * change`` from a parameter; a scale that is a tensor is recorded."""
+    if isinstance(scale, Tensor):
+        param.sub_(change * scale)
+    else:
+        param.add_(change, alpha=-scale)
+
+
+def _move_by_quotient(param, numerator, denominator, scale):
+    """Subtract ``scale * numerator / denominator`` from a parameter."""
+    if isinstance(scale, Tensor):
+        param.sub_(numerator / denominator * scale)
+    else:
+        param.addcdiv_(numerator, denominator, value=-scale)
+
+
+def _decay(param, grad, lr, weight_decay, decoupled=False):
+    """Return the gradient with weight decay, or shrink the parameter."""
+    if weight_decay == 0:
+        return grad
+    if not decoupled:
+        return grad.add(param, alpha=weight_decay)
+    if isinstance(lr, Tensor):
+        param.copy_(param.clone() * (1 - lr * weight_decay))
+    else:
+        param.mul_(1 - lr * weight_decay)
+    return grad
 
 
 def _view_as_real(param, *others):
