@@ -48,7 +48,7 @@ ALLOWED = {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),
             *("ops", "func", "utils", "."),
         },
-        "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd"},
+        "func": {"_c/graph", "_c/engine", "_c/transforms", "ops", "autograd", "nn"},
         "nn": {"_c/graph", "_c/python", "utils", "."},
         "optim": {"_c/base", "utils", "."},
         "utils": {
