@@ -6,12 +6,13 @@ buffers and submodules, which are attributes that are kept in dicts of their own
 
 cimport cython
 from cpython.dict cimport PyDict_Contains, PyDict_GetItem
-from cpython.object cimport PyObject, PyObject_Call, PyObject_GenericSetAttr
+from cpython.exc cimport PyErr_Fetch, PyErr_NormalizeException, PyErr_Restore
+from cpython.object cimport PyObject, PyObject_GenericSetAttr
 from cpython.ref cimport Py_XDECREF
 
 from pullback._c.graph.tensor cimport is_tensor
 
-__all__ = ["ModuleBase", "set_call_hooked"]
+__all__ = ["ModuleBase", "set_call_hooked", "set_note_failure"]
 
 cdef extern from "Python.h":
     # With `suppress` a missing attribute gives NULL without an AttributeError.
@@ -19,6 +20,7 @@ cdef extern from "Python.h":
         object, object, PyObject *, int suppress) except? NULL
     PyObject **_PyObject_GetDictPtr(object)
     int delete_attribute "PyObject_GenericSetAttr"(object, object, PyObject *) except -1
+    PyObject *call_or_null "PyObject_Call"(object, object, PyObject *)
 
 # The dicts with members, in the order in which a name is looked up.
 cdef tuple MEMBERS = ("_parameters", "_buffers", "_modules")
@@ -32,6 +34,34 @@ def set_call_hooked(bint hooked):
     """Say that every call of every module goes through ``_call_impl``, for hooks of all modules."""
     global call_hooked
     call_hooked = hooked
+
+
+cdef object note_failure = None
+
+
+def set_note_failure(function):
+    """Set the function that an error of a module's call is given to: ``function(module, error)``.
+
+    It adds what the traceback should say of the module, and must not raise.
+    """
+    global note_failure
+    note_failure = function
+
+
+cdef int fail(ModuleBase self) except -1:
+    """Let the raised error say which module it is from."""
+    cdef PyObject *kind = NULL
+    cdef PyObject *error = NULL
+    cdef PyObject *traceback = NULL
+    if note_failure is None:
+        return -1
+    PyErr_Fetch(&kind, &error, &traceback)
+    PyErr_NormalizeException(&kind, &error, &traceback)
+    try:
+        note_failure(self, <object>error)
+    finally:
+        PyErr_Restore(kind, error, traceback)
+    return -1
 
 
 cdef PyObject *member_of(ModuleBase self, name):
@@ -57,6 +87,7 @@ cdef class ModuleBase:
     def __call__(self, *args, **kwargs):
         cdef PyObject **attributes = _PyObject_GetDictPtr(self)
         cdef PyObject *hooks
+        cdef PyObject *result
         cdef bint hooked = call_hooked
         for name in HOOKS:
             hooks = NULL
@@ -66,8 +97,15 @@ cdef class ModuleBase:
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
             hooked = hooked or <object>hooks
         if hooked or PyDict_Contains(<object>attributes[0], "_compiled_call_impl"):
-            return self._wrapped_call_impl(*args, **kwargs)
-        return PyObject_Call(self.forward, args, kwargs)
+            run = self._wrapped_call_impl
+        else:
+            run = self.forward
+        result = call_or_null(run, args, <PyObject *>kwargs)
+        if result == NULL:
+            fail(self)
+        returned = <object>result
+        Py_XDECREF(result)              # Cython counted a new reference
+        return returned
 
     def __getattribute__(self, name):
         cdef PyObject *found = _PyObject_GenericGetAttrWithDict(self, name, NULL, 1)

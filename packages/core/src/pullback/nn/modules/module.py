@@ -7,6 +7,7 @@ from collections import OrderedDict
 import pullback
 from pullback import Tensor
 from pullback._c.python.module_base import ModuleBase
+from pullback.nn.base import errors as _errors  # noqa: F401  # errors of calls name the module
 from pullback.nn.base import hooks as _hooks
 from pullback.nn.base.conversion import ConversionMethods
 from pullback.nn.base.hooks import *  # noqa: F403  # torch has these names here
