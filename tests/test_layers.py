@@ -42,7 +42,7 @@ ALLOWED = {
         "ops/linalg": {"ops/table", "ops/rules", "ops/reductions", "ops/nn", "."},
         "ops/nn": {"ops/table", "ops/rules", "_c/base", "_c/graph"},
         "ops": {"ops/table"},  # and by name every module in it
-        "backend": {*BELOW_OPS, "_c/dispatch", "ops/table", "."},
+        "backend": {*BELOW_OPS, "_c/dispatch", "_c/python", "ops/table", "."},
         "refbackend": {"backend"},
         "autograd": {
             *(*BELOW_OPS, "_c/ops", "_c/engine", "_c/transforms", "_c/interop", "_c/python"),

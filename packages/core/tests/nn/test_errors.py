@@ -61,6 +61,22 @@ def test_call_through_hooks_is_named_too():
         ]
 
 
+def test_observed_call_is_named_too():
+    seen = []
+    stop = pb.backend.observe_module_calls(
+        lambda module: seen.append(type(module).__name__), lambda: seen.append("end")
+    )
+    try:
+        notes, _ = notes_of(lambda: Model(3)(pb.ones(5, 4)))
+    finally:
+        stop()
+    assert notes == [f"in module encoder.1.layers.1 of Model: {LINE}"]
+    assert seen[:5] == ["Model", "Sequential", "ReLU", "end", "Block"]
+    assert seen.count("end") == 6
+    Model(4)(pb.ones(5, 4))
+    assert len(seen) == 12
+
+
 def test_own_error_of_a_module_names_it_without_its_children():
     notes, _ = notes_of(lambda: nn.Sequential(Block(4))(pb.ones(5, 4), again=True), TypeError)
     assert notes == ["in module Sequential()"]

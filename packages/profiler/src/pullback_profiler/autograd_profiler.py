@@ -17,6 +17,7 @@ from pullback_profiler.events.average import FunctionEventAvg
 from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.util import open_text
 from pullback_profiler.record.devices import synchronize_devices
+from pullback_profiler.record.module_calls import ModuleCalls
 from pullback_profiler.record.post_process import Options, post_process
 from pullback_profiler.record.recording import Recording, Results, Thread
 
@@ -44,9 +45,10 @@ class profile:
     ``with_flops`` estimates floating-point operations (and implies shapes); ``profile_memory``
     follows memory of tensors; ``with_stack`` keeps the lines of the program. ``all_threads``
     records every thread instead of the one that enters. ``post_processing_timeout_s`` bounds the
-    seconds spent on results when they are first asked for. Other options are accepted for programs
-    written for torch: ``with_modules`` finds no modules, ``use_kineto``, ``experimental_config``
-    and ``activity_filters`` mean nothing here.
+    seconds spent on results when they are first asked for. ``with_modules`` records calls of
+    modules as ``nn.Module: Linear_0``, with a number for each module of a class. Other options are
+    accepted for programs written for torch: ``use_kineto``, ``experimental_config`` and
+    ``activity_filters`` mean nothing here.
 
     A block that raises is recorded as well. An object records once; one profiler records at a time.
     Raises: RuntimeError on a second use and inside another profile; AssertionError for
@@ -112,6 +114,7 @@ class profile:
         self._trace_id_callback = custom_trace_id_callback
         self._trace_id: str | None = None
         self._recorder: Any = None
+        self._modules: ModuleCalls | None = None
         self._recording: Recording | None = None
         self._cached_results: Results | None = None
         self._entered = False
@@ -144,6 +147,8 @@ class profile:
         self._recorder = recorder  # before it starts, so that __del__ ends it in any case
         try:
             recorder.start()
+            if self.with_modules:
+                self._modules = ModuleCalls()
             self._entered = True
         except BaseException:
             recorder.stop()
@@ -158,6 +163,7 @@ class profile:
             if self.use_device is not None:
                 synchronize_devices(self.use_device)
         finally:
+            self._stop_modules()
             self._recorder.stop()
             threads = [Thread(*thread) for thread in self._recorder.threads()]
             threads = [thread for thread in threads if thread.records]
@@ -169,8 +175,14 @@ class profile:
                 )
             self._recorder = None
 
+    def _stop_modules(self) -> None:
+        modules, self._modules = getattr(self, "_modules", None), None
+        if modules is not None:
+            modules.stop()
+
     def __del__(self) -> None:
         """End the recording of a profile that was forgotten inside its block."""
+        self._stop_modules()
         recorder = getattr(self, "_recorder", None)
         if recorder is not None:
             recorder.stop()

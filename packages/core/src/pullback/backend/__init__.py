@@ -42,6 +42,7 @@ __all__ = [
     "installed",
     "masks",
     "memory_stats",
+    "observe_module_calls",
     "plugin_manager",
     "set_current_device",
     "set_stream",
@@ -56,6 +57,10 @@ def __getattr__(name):
         from pullback.backend import hookspecs
 
         return getattr(hookspecs, name)
+    if name == "observe_module_calls":  # the first module loads what it needs
+        from pullback._c.python.module_base import observe_module_calls
+
+        return observe_module_calls
     if name == "get_float32_matmul_precision":
         from pullback import _context
 

@@ -181,6 +181,8 @@ def _arguments(event: FunctionEvent, number: int) -> Entry:
             "stream": event.device_resource_id,
             "correlation": event.id,
         }
+    if event.is_python_function:
+        return {"Python module id": event.python_module_id, "Ev Idx": number}
     args: Entry = {"External id": event.external_id, "Record function id": 0, "Ev Idx": number}
     if event.scope == USER_SCOPE:
         args.update(event.kwinputs or {})

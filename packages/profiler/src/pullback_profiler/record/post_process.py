@@ -17,6 +17,7 @@ from pullback_profiler.events.event_list import EventList
 from pullback_profiler.events.function_event import FunctionEvent
 from pullback_profiler.events.string_table import display_name
 from pullback_profiler.record.flops import flops_of
+from pullback_profiler.record.module_calls import module_number
 from pullback_profiler.record.recording import (
     EVALUATION,
     FUNCTION,
@@ -36,6 +37,7 @@ from pullback_profiler.record.recording import (
 )
 
 SCOPES = {OP: 0, NODE: 1, RANGE: 7, EVALUATION: 0, FUNCTION: 0}
+_ACTIVITIES = {RANGE: "user_annotation"}
 DTYPES = (
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16"),
     *("float32", "float64", "complex64", "complex128"),
@@ -179,6 +181,8 @@ class _PostProcessor:
         if shown is None:
             shown = self.names[kind, name] = event_name(kind, name)
         inputs, stack = details or _NO_DETAILS
+        module = module_number(name) if kind == RANGE else -1
+        activity = "python_function" if module >= 0 else _ACTIVITIES.get(kind, "cpu_op")
         event = FunctionEvent(
             len(self.events) + 1,
             shown if kind != RANGE else display_name(shown),
@@ -186,13 +190,15 @@ class _PostProcessor:
             self.microseconds(start),
             self.microseconds(end),
             fwd_thread=forward if sequence >= 0 else 0,
-            scope=SCOPES[kind],
+            scope=SCOPES[kind] if module < 0 else 0,
             use_device=self.options.use_device,
             is_async=ending != 0,
             sequence_nr=sequence,
             trace_name=shown,
-            is_user_annotation=kind == RANGE,
-            activity_type="user_annotation" if kind == RANGE else "cpu_op",
+            is_user_annotation=activity == "user_annotation",
+            is_python_function=module >= 0,
+            python_module_id=module,
+            activity_type=activity,
             external_id=len(self.events) + 1,
             input_shapes=[],
             stack=self.stack_of(stack),

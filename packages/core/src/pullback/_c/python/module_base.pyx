@@ -12,7 +12,7 @@ from cpython.ref cimport Py_XDECREF
 
 from pullback._c.graph.tensor cimport is_tensor
 
-__all__ = ["ModuleBase", "set_call_hooked", "set_note_failure"]
+__all__ = ["ModuleBase", "observe_module_calls", "set_call_hooked", "set_note_failure"]
 
 cdef extern from "Python.h":
     # With `suppress` a missing attribute gives NULL without an AttributeError.
@@ -34,6 +34,44 @@ def set_call_hooked(bint hooked):
     """Say that every call of every module goes through ``_call_impl``, for hooks of all modules."""
     global call_hooked
     call_hooked = hooked
+
+
+# Pairs of functions around every call; None: there are none.
+cdef tuple observers = None
+
+
+def observe_module_calls(begin, end):
+    """Call ``begin(module)`` before every call of a module, and ``end()`` after it.
+
+    Calls are properly nested in each thread, also where a module raises. Returns a function that
+    ends the observation.
+    """
+    global observers
+    pair = (begin, end)
+    observers = (*(observers or ()), pair)
+
+    def stop():
+        global observers
+        observers = tuple([other for other in observers or () if other is not pair]) or None
+
+    return stop
+
+
+cdef object observed(function, ModuleBase self, tuple args, dict kwargs):
+    """Call a function of a module between the observers' functions."""
+    begun = []
+    try:
+        for begin, end in observers:
+            begin(self)
+            begun.append(end)
+        return function(*args, **kwargs)
+    except BaseException as error:
+        if note_failure is not None:
+            note_failure(self, error)
+        raise
+    finally:
+        for end in reversed(begun):
+            end()
 
 
 cdef object note_failure = None
@@ -100,6 +138,8 @@ cdef class ModuleBase:
             run = self._wrapped_call_impl
         else:
             run = self.forward
+        if observers is not None:
+            return observed(run, self, args, kwargs)
         result = call_or_null(run, args, <PyObject *>kwargs)
         if result == NULL:
             fail(self)
