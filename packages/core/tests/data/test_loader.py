@@ -307,11 +307,12 @@ def test_threads_out_of_order_do_not_wait():
 def test_threads_time_out():
     release = threading.Event()
     found = iter(threads(lambda index: release.wait(60), timeout=0.05))
-    release_later = threading.Timer(0.5, release.set)  # closing waits for the sample
-    release_later.start()
     with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.05 seconds"):
         next(found)
-    release_later.join()
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("DataLoader worker"):
+            thread.join()
 
 
 def test_threads_end_with_a_half_read_iterator():

@@ -401,7 +401,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._pool = ThreadPool(self._task)
         else:
             self._pool = ProcessPool(self._task, loader.multiprocessing_context)
-        self._reset(loader)
+        try:
+            self._reset(loader)
+        except BaseException:
+            self._close(at_once=True)
+            raise
 
     def _reset(self, loader: DataLoader) -> None:
         super()._reset(loader)
@@ -459,12 +463,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             data = self._arrived.pop(key)
             if self._pinning is not None and not isinstance(data, ExceptionWrapper):
                 data = data.result()
-        except (StopIteration, RuntimeError):
+            self._ask()
+        except Exception:
             raise
         except BaseException:  # such as KeyboardInterrupt: what has arrived may be lost
-            self._close()
+            self._close(at_once=True)
             raise
-        self._ask()
         if isinstance(data, ExceptionWrapper):
             data.reraise()
         return data
@@ -490,7 +494,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         except WorkersDied as death:
             self._report(death.processes)
         if found is None:
-            self._close()
+            self._close(at_once=True)
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         self._keep(*found)
 
@@ -530,13 +534,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             f"DataLoader worker (pid(s) {pids}) exited unexpectedly"
         ) from RuntimeError(cause)
 
-    def _close(self) -> None:
-        """End the workers."""
+    def _close(self, at_once: bool = False) -> None:
+        """End the workers; ``at_once``: without waiting for what they do."""
         pool, self._pool = self._pool, None
         if self._pinning is not None:
             self._pinning.shutdown(wait=False)
         if pool is not None:
-            pool.close()
+            pool.close(at_once)
 
 
 def _signal_text(number: int) -> str:

@@ -213,9 +213,10 @@ class ProcessPool:
         if self.owner != os.getpid():
             raise RuntimeError("a DataLoader's workers belong to the process that started them")
 
-    def close(self) -> None:
-        """End the workers, by force where they do not end by themselves."""
-        self.finalizer()
+    def close(self, at_once: bool = False) -> None:
+        """End the workers; by force, at once or where they do not end by themselves."""
+        if self.finalizer.detach() is not None:
+            _close(self.channels, self.processes, self.owner, at_once)
 
 
 def _receive_descriptors(channel, count):
@@ -226,14 +227,15 @@ def _receive_descriptors(channel, count):
             raise EOFError from error
 
 
-def _close(channels, processes, owner) -> None:
+def _close(channels, processes, owner, at_once=False) -> None:
     """Close the channels and wait for the workers; in the process that started them."""
     if owner != os.getpid():
         return
     for channel in channels:
         channel.close()
     try:
-        _join(processes, workers.MP_STATUS_CHECK_INTERVAL)
+        if not at_once:
+            _join(processes, workers.MP_STATUS_CHECK_INTERVAL)
         for process in processes:
             if process.exitcode is None:
                 process.terminate()

@@ -68,9 +68,10 @@ class ThreadPool:
         except queue.Empty:
             return None
 
-    def close(self) -> None:
-        """End the threads, each after the batch that it has begun."""
-        self.finalizer()
+    def close(self, at_once: bool = False) -> None:
+        """End the threads, each after the batch that it has begun; ``at_once``: without waiting."""
+        if self.finalizer.detach() is not None:
+            _close(self.tasks, [] if at_once else self.threads)
 
 
 def _close(tasks, threads) -> None:
