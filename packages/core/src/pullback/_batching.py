@@ -479,6 +479,17 @@ def _embedding(op, values, mapped, size):
     return apply_op(op, values)
 
 
+def _attention(op, values, mapped, size):
+    """Rule of attention and its derivative: the batch is one more leading dim of all operands."""
+    return apply_op(
+        op,
+        [
+            value if on or not isinstance(value, Tensor) else _expanded(value, size)
+            for value, on in zip(values, mapped)
+        ],
+    )
+
+
 def _as_strided_scatter(op, values, mapped, size):
     """Rule of as_strided: the offset is that of the first element, others follow it."""
     source, src, sizes, strides, offset = values
@@ -542,7 +553,7 @@ _RULES: dict[str, Any] = {
         for rule in (
             *(_permute, _expand, _view, _squeeze, _fill, _masked_fill, _where, _t),
             *(_mm, _mv, _dot, _vdot, _bmm, _addmm, _clone_beside, _index_select),
-            *(_embedding, _as_strided, _as_strided_scatter),
+            *(_attention, _embedding, _as_strided, _as_strided_scatter),
         )
     },
 }

@@ -37,6 +37,7 @@ from pullback._c.graph.tensor cimport (
     TENSOR_IS_VIEW, Tensor, is_tensor, same_device, tensor_new, tensor_over)
 from pullback._c.base.types cimport STORAGE_INFERENCE, pb_node
 from pullback._c.dispatch.launch import KernelMissing
+from pullback.ops.table.primitives import WIDE_RESULTS
 
 cdef extern from "Python.h":
     ctypedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *)
@@ -306,8 +307,10 @@ cdef object decomposed(Op op, PyObject **args, PyObject *target):
     finally:
         state.grad_enabled = before
     if isinstance(result, tuple):       # several results keep their strides
+        wide = WIDE_RESULTS.get(op.decompose, ()) if narrow >= 0 else ()
         parts = [cast_tensor(<Tensor>part, narrow)
-                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 else part for part in result]
+                 if narrow >= 0 and (<Tensor?>part).dtype == PB_F32 and i not in wide else part
+                 for i, part in enumerate(result)]
         return tuple(parts) if op.entry.results is None else op.entry.results(*parts)
     like = kernel_metadata(op, args)    # which promotes all operands together
     if (<Tensor?>result).dtype != like.dtype:

@@ -3,9 +3,10 @@
 import math
 
 from pullback.ops.rules.dtypes import accumulate_dtype, cast_to, type_name
-from pullback.ops.table.primitives_api import new_empty, run_primitive
+from pullback.ops.table.primitives import decomposition
+from pullback.ops.table.primitives_api import new_empty, put, run_primitive
 from pullback.ops.table.samples import T, case, mask, references_of
-from pullback.ops.table.schema import FLOATING, op, ops
+from pullback.ops.table.schema import FLOATING, HALF, op, ops, result_type
 
 references = references_of("normalization")
 
@@ -57,24 +58,11 @@ def _shared_heads(query, part):
     return spread.reshape((*part.shape[:-3], wanted, *part.shape[-2:]))
 
 
-def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
-    _check(query, key, value, attn_mask, is_causal)
-    dtype = query.dtype
-    query, key, value = (cast_to(part, accumulate_dtype(dtype)) for part in (query, key, value))
-    if enable_gqa:
-        key, value = _shared_heads(query, key), _shared_heads(query, value)
-    if scale is None:
-        scale = 1 / math.sqrt(query.shape[-1] or 1)
-    if (
-        attn_mask is None
-        and not is_causal
-        and dropout_p == 0
-        and query.ndim > 2
-        and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]
-        and query.shape[-1] == key.shape[-1]
-        and key.shape[-2] == value.shape[-2]
-    ):
-        return cast_to(_of_all_keys(query, key, value, scale), dtype)
+# -- the primitives --------------------------------------------------------------------------------
+
+
+def _composed(query, key, value, mask, is_causal, scale, dropout_p=0.0):
+    """Return the result and the scores, of as many heads of keys as of queries."""
     # Queries are scaled where they have fewer elements than the scores.
     before = query.shape[-1] < key.shape[-2]
     scores = ops.matmul(query * scale if before else query, key.transpose(-2, -1))
@@ -82,65 +70,12 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable
         scores = scores * scale
     if is_causal:
         rows, columns = (ops.arange_like(query, n) for n in scores.shape[-2:])
-        attn_mask = rows.unsqueeze(1) >= columns
-    if attn_mask is not None:
-        if attn_mask.dtype.name == "bool":
-            scores = ops.where(attn_mask, scores, -math.inf)
-        else:
-            scores = scores + attn_mask
-    weights = _weights(scores, attn_mask is not None and not is_causal)
-    weights = getattr(ops, "dropout.top")(weights, dropout_p, True)
-    return cast_to(ops.matmul(weights, value), dtype)
-
-
-_SCORES = 1 << 17  # held at a time: they should stay in a cache
-
-
-def _is_recorded(*parts):
-    from pullback._c.base.state import is_grad_enabled
-    from pullback._c.graph.levels import level_count
-
-    return level_count() or (is_grad_enabled() and any(part.requires_grad for part in parts))
-
-
-def _of_all_keys(query, key, value, scale):
-    """Attention without a mask: where nothing is recorded, few scores at a time."""
-    lead = query.shape[:-2]
-    if len(lead) > 1:
-        query, key, value = (
-            ops.reshape(part, (-1, *part.shape[-2:])) if part.numel() else part.flatten(0, -3)
-            for part in (query, key, value)
-        )
-    (heads, rows), columns = query.shape[:2], key.shape[1]
-    key = key.transpose(1, 2)
-    if (
-        heads * rows * columns <= _SCORES
-        or _is_recorded(query, key, value)
-        or query.device != value.device
-    ):  # the product refuses it
-        out = ops.bmm(ops.softmax(ops.bmm(query * scale, key), -1), value)
-    else:
-        out = _in_parts(query, key, value, scale)
-    return out if len(lead) == 1 else ops._unsafe_view(out, (*lead, *out.shape[1:]))
-
-
-def _in_parts(query, key, value, scale):
-    (heads, rows), columns = query.shape[:2], key.shape[2]
-    out = new_empty(query, (heads, rows, value.shape[2]))
-    height = min(rows, max(1, _SCORES // columns))
-    count = max(1, _SCORES // (height * columns))
-    for head in range(0, heads, count):
-        some = min(count, heads - head)
-        keys, values = (ops.narrow(part, 0, head, some) for part in (key, value))
-        for row in range(0, rows, height):
-            queries, made = (
-                ops.narrow(ops.narrow(part, 0, head, some), 1, row, min(height, rows - row))
-                for part in (query, out)
-            )
-            weights = ops.softmax(ops.bmm(queries * scale, keys), -1)
-            if made.numel():
-                run_primitive("bmm", (made,), (weights, values))
-    return out
+        scores = ops.where(rows.unsqueeze(1) >= columns, scores, -math.inf)
+    elif mask is not None:
+        hides = mask.dtype.name == "bool"
+        scores = ops.where(mask, scores, -math.inf) if hides else scores + mask
+    weights = getattr(ops, "dropout.top")(_weights(scores, mask is not None), dropout_p, True)
+    return ops.matmul(weights, value), scores
 
 
 def _weights(scores, may_lack_keys):
@@ -150,6 +85,223 @@ def _weights(scores, may_lack_keys):
     blind = ops.all(scores == -math.inf, -1, True)
     weights = ops.softmax(ops.where(blind, 0, scores), -1)
     return ops.where(blind, 0, weights)
+
+
+def _composed_backward(g, query, key, value, mask, is_causal, scale, out=None, logsumexp=None):
+    """Return the derivatives of the result, in ops that are differentiable themselves.
+
+    With the results of the forward pass they are used; without, they are part of the derivative.
+    """
+    dtype = query.dtype
+    g, query, key, value = (
+        cast_to(part, accumulate_dtype(dtype)) for part in (g, query, key, value)
+    )
+    heads, groups = key.shape, None
+    if query.ndim > 2 and query.shape[-3] != key.shape[-3]:
+        groups = (*heads[:-2], query.shape[-3] // heads[-3], *heads[-2:])
+        key, value = _shared_heads(query, key), _shared_heads(query, value)
+    scores = _composed(query, key, value, mask, is_causal, scale)[1]
+    by_weights = ops.matmul(g, value.transpose(-2, -1))
+    if out is None:
+        weights = _weights(scores, True)
+        means = (by_weights * weights).sum(-1, True)
+    else:
+        blind = logsumexp == -math.inf
+        weights = ops.exp(scores - ops.where(blind, 0, logsumexp).unsqueeze(-1))
+        means = (g * out).sum(-1, True)
+    by_scores = weights * (by_weights - means)
+    found = (
+        ops.matmul(by_scores, key) * scale,
+        ops.matmul(by_scores.transpose(-2, -1), query) * scale,
+        ops.matmul(weights.transpose(-2, -1), g),
+    )
+    if groups:
+        found = (
+            found[0],
+            *(part.reshape((*groups[:-1], part.shape[-1])).sum(-3) for part in found[1:]),
+        )
+    return tuple(cast_to(part, dtype) for part in found)
+
+
+@decomposition("attention", wide=(1,))
+def composed_attention(query, key, value, attn_mask, is_causal, scale):
+    if query.ndim > 2 and query.shape[-3] != key.shape[-3]:
+        key, value = _shared_heads(query, key), _shared_heads(query, value)
+    out, scores = _composed(query, key, value, attn_mask, is_causal, scale)
+    return put(_laid_out_as(query, value.shape[-1]), out), ops.logsumexp(scores, -1)
+
+
+@decomposition("attention_backward")
+def composed_attention_backward(
+    self, query, key, value, attn_mask, out, logsumexp, is_causal, scale
+):
+    operands = query, key, value
+    found = _composed_backward(self, *operands, attn_mask, is_causal, scale, out, logsumexp)
+    return tuple(
+        put(_laid_out_as(part, part.shape[-1]), grad)
+        for part, grad in zip(operands, found, strict=True)
+    )
+
+
+def _laid_out_as(query, size):
+    """Return a new tensor with the order of a query's dims in memory."""
+    shape = (*query.shape[:-1], size)
+    if query.ndim == 4 and query.stride(1) < query.stride(2):
+        batch, heads, rows, size = shape
+        return new_empty(query, (batch, rows, heads, size)).transpose(1, 2)
+    return new_empty(query, shape)
+
+
+def _attention_forward(query, key, value, attn_mask, is_causal, scale):
+    out = _laid_out_as(query, value.shape[-1])
+    sums = new_empty(query, query.shape[:-1], accumulate_dtype(query.dtype))
+    if sums.numel():
+        ins = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
+        run_primitive("attention", (out, sums), ins, int(is_causal), scale)
+    return out, sums
+
+
+_Gradients = result_type("attention_gradients", "query", "key", "value")
+
+
+def _attention_backward(self, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
+    found = _Gradients(*[_laid_out_as(part, part.shape[-1]) for part in (query, key, value)])
+    ins = (self, query, key, value, out, logsumexp)
+    if attn_mask is not None:
+        ins = (*ins, attn_mask)
+    run_primitive("attention_backward", tuple(found), ins, int(is_causal), scale)
+    return found
+
+
+def _attention_vjp(gs, query, key, value, attn_mask, out0, out1, is_causal, scale):
+    from pullback._c.base.state import is_grad_enabled
+
+    if gs[0] is None:
+        return None, None, None
+    if is_grad_enabled():
+        return _composed_backward(gs[0], query, key, value, attn_mask, is_causal, scale)
+    return tuple(
+        ops.attention_backward(gs[0], query, key, value, attn_mask, out0, out1, is_causal, scale)
+    )
+
+
+_PARTS = dict.fromkeys(
+    ("grad", "gradgrad", "compiled"),
+    "the logarithms are for the derivative, and have none",
+)
+# Sizes of query, key and value; mask, is_causal and scale.
+_PRIMITIVE = [
+    (((2, 3, 4), (2, 5, 4), (2, 5, 2)), None, False, 0.5),
+    (((3, 4), (5, 4), (5, 2)), None, True, 0.3),
+    (((2, 3, 4), (2, 5, 4), (2, 5, 2)), mask(2, 3, 5), False, -0.5),
+    (((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 2)), T(1, 2, 3, 5, low=-1, high=1), False, 0.5),
+    (((1, 4, 3, 3), (1, 2, 5, 3), (1, 2, 5, 2)), None, True, 0.5),
+]
+op(
+    "attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor?, is_causal: bool, "
+    "scale: float) -> Tensor[]",
+    forward=_attention_forward,
+    kernel="attention",
+    method=False,
+    function=False,
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    batch="attention",
+    vjp={("query", "key", "value"): _attention_vjp},
+    dtypes=FLOATING,
+    ref=references.attention_primitive,
+    doc="Return the result of attention, and the logarithms of the sums of exp(scores).\n\n"
+    'Arguments are those of the primitive.\n\nSource: Dao et al., "FlashAttention", 2022, '
+    "algorithm 1.",
+    samples=[
+        case(*[T(*size) for size in sizes], *rest, skip=_PARTS) for sizes, *rest in _PRIMITIVE
+    ],
+)
+op(
+    "attention_backward(self: Tensor, query: Tensor, key: Tensor, value: Tensor, "
+    "attn_mask: Tensor?, out: Tensor, logsumexp: Tensor, is_causal: bool, scale: float) -> any",
+    forward=_attention_backward,
+    kernel="attention_backward",
+    results=_Gradients,
+    method=False,
+    function=False,
+    batch="attention",
+    dtypes=FLOATING,
+    doc="Return the derivatives of attention by query, key and value, times self.\n\n"
+    'Source: Dao et al., "FlashAttention", 2022, algorithm 4.',
+    ref=references.attention_backward,
+    samples=[
+        case(
+            *(T(*size, low=-1, high=1) for size in ((*q[:-1], v[-1]), q, k, v)),
+            hides,
+            T(*q[:-1], v[-1], low=-1, high=1),
+            T(*q[:-1], low=2, high=3),
+            *rest,
+            only=FLOATING & ~HALF,
+        )
+        for (q, k, v), hides, *rest in _PRIMITIVE
+    ],
+)
+
+
+# -- the function ----------------------------------------------------------------------------------
+
+
+def _is_recorded(mask):
+    """Return whether a mask takes part in recording, forward mode or vmap."""
+    from pullback._c.base.state import is_grad_enabled
+    from pullback._c.graph.levels import level_count
+
+    return level_count() or (is_grad_enabled() and mask.requires_grad)
+
+
+def _fitting_mask(query, key, mask):
+    """Return a mask in the dtype and the shape that the kernel takes."""
+    if mask.dtype.name != "bool":
+        mask = cast_to(mask, accumulate_dtype(query.dtype))
+    shape = (*query.shape[:-1], key.shape[-2])
+    return mask if mask.shape == shape else ops.expand(mask, shape)
+
+
+def _fits(query, key, value, mask, enable_gqa):
+    """Return whether the kernel takes these operands; the mask gets no gradient from it."""
+    size, key_size, value_size = query.shape, key.shape, value.shape
+    return (
+        size[-1] == key_size[-1]
+        and key_size[:-1] == value_size[:-1]
+        and (
+            size[:-2] == key_size[:-2]
+            or (
+                enable_gqa
+                and len(size) > 2
+                and key_size[-3]
+                and not size[-3] % key_size[-3]
+                and size[:-3] == key_size[:-3]
+            )
+        )
+        and query.device == key.device == value.device
+        and (
+            mask is None
+            or (
+                mask.device == query.device
+                and (mask.dtype.name == "bool" or not _is_recorded(mask))
+            )
+        )
+    )
+
+
+def _attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    _check(query, key, value, attn_mask, is_causal)
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1] or 1)
+    if not dropout_p and _fits(query, key, value, attn_mask, enable_gqa):
+        if attn_mask is not None:
+            attn_mask = _fitting_mask(query, key, attn_mask)
+        return ops.attention(query, key, value, attn_mask, is_causal, scale)[0]
+    dtype = query.dtype
+    query, key, value = (cast_to(part, accumulate_dtype(dtype)) for part in (query, key, value))
+    if enable_gqa:
+        key, value = _shared_heads(query, key), _shared_heads(query, value)
+    return cast_to(_composed(query, key, value, attn_mask, is_causal, scale, dropout_p)[0], dtype)
 
 
 _Q, _K, _V = T(2, 3, 4), T(2, 5, 4), T(2, 5, 2)

@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pullback.ops.table.network_primitives import OF_NETWORKS
+
 
 class Primitive(NamedTuple):
     """One primitive: its name, operands, parameters and what it computes."""
@@ -36,13 +38,15 @@ class Primitive(NamedTuple):
 
 PRIMITIVES: dict[str, Primitive] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
+WIDE_RESULTS: dict[Callable, tuple[int, ...]] = {}
 
 
-def decomposition(name: str) -> Callable[[Callable], Callable]:
+def decomposition(name: str, wide: tuple[int, ...] = ()) -> Callable[[Callable], Callable]:
     """Register what devices without a kernel for a primitive run instead, in other ops.
 
     The function is called with the arguments of the op whose primitive it is, below autograd.
-    16-bit numbers come in as float32, and integers as floats where the op computes in floats. It
+    16-bit numbers come in as float32, and integers as floats where the op computes in floats.
+    Results become 16-bit numbers again, but for those of several whose indices are in ``wide``. It
     may use every op but its own. Raises: ValueError for a name that is no primitive, a required
     one or one that has a decomposition.
     """
@@ -51,6 +55,8 @@ def decomposition(name: str) -> Callable[[Callable], Callable]:
 
     def register(function: Callable) -> Callable:
         DECOMPOSITIONS[name] = function
+        if wide:
+            WIDE_RESULTS[function] = wide
         return function
 
     return register
@@ -351,87 +357,9 @@ _prim(
     required=True,
 )
 
-_CONV_PARAMS = ("conv_params:ints",)
-_prim(
-    "conv",
-    "conv",
-    "self weight bias",
-    "Convolution of self (n, g * c, ..) with weight "
-    "(g * o, c, ..): out[n, g * o, w] is the sum over c and positions k in the kernel of "
-    "self[.., w * stride - padding + k * dilation] * weight[.., k], and the bias (g * o) if "
-    "there is one. conv_params: stride, padding and dilation of each of one to three dims, then g. "
-    "All operands are contiguous.",
-    params=_CONV_PARAMS,
-)
-_prim(
-    "conv_backward_input",
-    "conv",
-    "self weight bias",
-    "The derivative of conv by its first operand, whose shape out has, times self, which has the "
-    "shape of conv's output; also the transposed convolution. The bias (g * c), if there is one, "
-    "is added.",
-    params=_CONV_PARAMS,
-)
-_prim(
-    "conv_backward_weight",
-    "conv",
-    "self other",
-    "The derivative of conv by its weight, whose shape out has, times other, which has the shape "
-    "of conv's output.",
-    params=_CONV_PARAMS,
-)
-
-# -- sizes of images -------------------------------------------------------------------------------
-_prim(
-    "interpolate",
-    "interpolate",
-    "self indices weights",
-    "out[.., j, ..] = the sum over taps t of "
-    "self[.., indices[t, j], ..] * weights[t, j] along dim; without weights they are 1, and "
-    "there is one tap. indices is int64. All operands are contiguous. Out of range: PB_E_INDEX.",
-    params=("dim:int",),
-)
-_prim(
-    "interpolate_backward",
-    "interpolate",
-    "self indices weights",
-    "The derivative of interpolate by its first operand, whose shape out has, times self: each "
-    "element is added, weighted, to the elements of out that it was made of.",
-    params=("dim:int",),
-)
-
-_WINDOW_PARAMS = ("window_params:ints",)
-
-# -- windows of the last one to three dims ---------------------------------------------------------
-_prim(
-    "max_pool",
-    "windows",
-    "self",
-    "Outputs the largest element of each window, the first of "
-    "equal ones, but the last NaN; and its int64 index, counted row by row in the last dims: of "
-    "a window without elements -inf and an index near by. window_params: kernel, stride, padding "
-    "and dilation of each dim. Window i of a dim begins at i * stride - padding; positions outside "
-    "of the dim do not count. With kernel 0, window i of m over n elements goes from "
-    "floor(i n / m) to ceil((i + 1) n / m). All operands are contiguous.",
-    params=_WINDOW_PARAMS,
-)
-_AVERAGED = (*_WINDOW_PARAMS, "padded:int", "divisor:int")
-_prim(
-    "avg_pool",
-    "windows",
-    "self",
-    "The sums of the windows of max_pool, with dilation 1, "
-    "over divisor; where that is 0, over the numbers of elements of the windows: those inside, and "
-    "with padded those in the padding.",
-    params=_AVERAGED,
-)
-_prim(
-    "avg_pool_backward",
-    "windows",
-    "self",
-    "The derivative of avg_pool times self, which has the shape of its output.",
-    params=_AVERAGED,
-)
+# -- neural networks -------------------------------------------------------------------------------
+for _name, _family, _inputs, _doc, _params in OF_NETWORKS:
+    _prim(_name, _family, _inputs, _doc, params=_params)
 
 # -- indexing --------------------------------------------------------------------------------------
 _prim(

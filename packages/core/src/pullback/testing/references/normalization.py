@@ -170,14 +170,44 @@ def attention(
             np.repeat(part, query.shape[-3] // part.shape[-3], -3) for part in (key, value)
         )
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = query @ np.swapaxes(key, -1, -2) * scale
-    if is_causal:
-        attn_mask = np.tri(*scores.shape[-2:], dtype=bool)
-    if attn_mask is not None:
-        scores = (
-            np.where(attn_mask, scores, -np.inf) if attn_mask.dtype == bool else scores + attn_mask
-        )
+    scores = _scores(np, query, key, attn_mask, is_causal, scale)
     peak = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(-1, keepdims=True)
     return (weights / np.where(total == 0, 1, total)) @ value
+
+
+def attention_primitive(np, query, key, value, attn_mask, is_causal, scale):
+    """The result of attention, and the logarithms of the sums of exponentials."""
+    out = attention(np, query, key, value, attn_mask, 0.0, is_causal, scale, query.ndim > 2)
+    scores = _scores(np, query, _of_heads(np, query, key), attn_mask, is_causal, scale)
+    return out, np.logaddexp.reduce(scores, -1)
+
+
+def attention_backward(np, g, query, key, value, attn_mask, out, logsumexp, is_causal, scale):
+    """The derivatives, for a result and logarithms that may be any."""
+    keys, values = (_of_heads(np, query, part) for part in (key, value))
+    scores = _scores(np, query, keys, attn_mask, is_causal, scale)
+    weights = np.exp(scores - logsumexp[..., None])
+    slopes = weights * (g @ np.swapaxes(values, -1, -2) - (g * out).sum(-1, keepdims=True))
+    groups = (*key.shape[:-2], -1)
+    return (
+        slopes @ keys * scale,
+        *(
+            (np.swapaxes(left, -1, -2) @ right).reshape((*groups, *part.shape[-2:])).sum(-3)
+            for left, right, part in ((slopes, query * scale, key), (weights, g, value))
+        ),
+    )
+
+
+def _of_heads(np, query, part):
+    return np.repeat(part, query.shape[-3] // part.shape[-3], -3) if query.ndim > 2 else part
+
+
+def _scores(np, query, key, attn_mask, is_causal, scale):
+    scores = query @ np.swapaxes(key, -1, -2) * scale
+    if is_causal:
+        attn_mask = np.tri(*scores.shape[-2:], dtype=bool)
+    if attn_mask is None:
+        return scores
+    return np.where(attn_mask, scores, -np.inf) if attn_mask.dtype == bool else scores + attn_mask
