@@ -36,7 +36,8 @@ WORDS = {
     **dict.fromkeys(("add", "amax", "amin"), "values of `reduce`"),
     **dict.fromkeys(("bilinear", "linear", "real", "view", "where", "matmul"), "values of fields"),
     **dict.fromkeys(
-        ("contiguous", "dropout", "norm", "pad", "std", "threshold", "zeros"), "values of arguments"
+        ("contiguous", "dropout", "norm", "pad", "pin_memory", "std", "threshold", "zeros"),
+        "values of arguments",
     ),
     **dict.fromkeys(("index", "copy", "to", "full", "imag", "convolution"), "words"),
 }

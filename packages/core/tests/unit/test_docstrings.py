@@ -16,8 +16,10 @@ def modules_below(*packages):
     for package in packages:
         loaded = importlib.import_module(f"pullback.{package}")
         for info in pkgutil.walk_packages(loaded.__path__, f"pullback.{package}."):
-            # A package has names of its modules.
-            if not info.ispkg and hasattr(importlib.import_module(info.name), "__all__"):
+            # A package has names of its modules; what users need of a private one is elsewhere, too.
+            if info.ispkg or "._" in info.name.rpartition(".")[0]:
+                continue
+            if hasattr(importlib.import_module(info.name), "__all__"):
                 found.append(info.name.partition(".")[2])
     return found
 
@@ -30,11 +32,17 @@ OTHERS = (
 MODULES = (
     *("autograd", "autograd.anomaly_mode", "autograd.forward_ad", "autograd.function"),
     *("autograd.functional", "autograd.grad_mode", "autograd.graph", "autograd.variable"),
-    *("backend", "func", "storage", "testing", "utils.dlpack", "utils.hooks"),
-    *(module for module in modules_below("multiprocessing", "nn", "optim") if module not in OTHERS),
+    *("backend", "func", "storage", "testing", "utils.data", "utils.dlpack", "utils.hooks"),
+    *(
+        module
+        for module in modules_below("multiprocessing", "nn", "optim", "utils.data")
+        if module not in OTHERS
+    ),
 )
-# pluggy's own, older names, and base classes
+# pluggy's own, older names, of which some warn, and base classes
 WITHOUT_EXAMPLES = {
+    *("nn.utils.clip_grad.clip_grad_norm", "nn.utils.weight_norm.remove_weight_norm"),
+    "nn.utils.weight_norm.weight_norm",
     *("storage.MappedFile", "storage.StorageBase"),
     *("backend.hookimpl", "nn.modules.container.Container", "nn.modules.loss.NLLLoss2d"),
     *("nn.modules.rnn.RNNBase", "nn.modules.rnn.RNNCellBase"),

@@ -45,6 +45,14 @@ def observe_module_calls(begin, end):
 
     Calls are properly nested in each thread, also where a module raises. Returns a function that
     ends the observation.
+
+    >>> import pullback
+    >>> layer = pullback.nn.Linear(2, 1)
+    >>> stop = pullback.backend.observe_module_calls(print, lambda: print("done"))
+    >>> _ = layer(pullback.ones(2))
+    Linear(in_features=2, out_features=1, bias=True)
+    done
+    >>> stop()
     """
     global observers
     pair = (begin, end)
