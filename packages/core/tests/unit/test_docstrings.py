@@ -16,7 +16,7 @@ def modules_below(*packages):
     for package in packages:
         loaded = importlib.import_module(f"pullback.{package}")
         for info in pkgutil.walk_packages(loaded.__path__, f"pullback.{package}."):
-            # A package has names of its modules; what users need of a private one is elsewhere, too.
+            # A package has names of its modules; a private one is for us.
             if info.ispkg or "._" in info.name.rpartition(".")[0]:
                 continue
             if hasattr(importlib.import_module(info.name), "__all__"):
