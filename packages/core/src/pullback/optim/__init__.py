@@ -39,3 +39,13 @@ __all__ = [
     "SparseAdam",
     "swap_in_optimizer_params_and_state",
 ]
+
+
+def __getattr__(name):
+    if name in ("lr_scheduler", "swa_utils"):  # imported on first use
+        return importlib.import_module(f"pullback.optim.{name}")
+    raise AttributeError(f"module 'pullback.optim' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), "lr_scheduler", "swa_utils"})

@@ -72,7 +72,8 @@ class Adagrad(Optimizer):
         ):
             _check_range(value >= 0.0, name, value)
         _check_options(foreach, fused, differentiable)
-        self._step_supports_amp_scaling = bool(fused)
+        if fused:
+            self._step_supports_amp_scaling = True
         super().__init__(
             params,
             {

@@ -82,7 +82,8 @@ class Adam(Optimizer):
         _check_range(weight_decay >= 0.0, "weight_decay value", weight_decay)
         _check_tensor_betas(betas, foreach and not capturable)
         _check_options(foreach, fused, differentiable)
-        self._step_supports_amp_scaling = bool(fused)
+        if fused:
+            self._step_supports_amp_scaling = True
         super().__init__(
             params,
             {

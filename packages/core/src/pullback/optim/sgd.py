@@ -67,7 +67,8 @@ class SGD(Optimizer):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
         _check_options(foreach, fused, differentiable)
-        self._step_supports_amp_scaling = bool(fused)
+        if fused:
+            self._step_supports_amp_scaling = True
         super().__init__(
             params,
             {
